@@ -1,0 +1,27 @@
+"""What can go wrong, as exceptions a user may catch; imports nothing."""
+
+from __future__ import annotations
+
+
+class TorchprofError(Exception):
+    """Something the user can act on; its text says what happened, where, and what to do."""
+
+
+class NotMeasured(TorchprofError):
+    """The numbers could not be obtained, so nothing was judged; never a pass."""
+
+
+class LimitsMissed(AssertionError, TorchprofError):
+    """At least one limit does not hold on what was measured."""
+
+
+class UnreadableRecording(TorchprofError):
+    """A file or folder that was to be read as a recording is none, is damaged, or is missing."""
+
+
+class UnreadableBaseline(TorchprofError):
+    """A baseline file that cannot be read or is newer than this version; it is left as it is."""
+
+
+class UnknownLimit(TorchprofError):
+    """A keyword that is no limit or option, or a value of the wrong type."""
