@@ -1,0 +1,76 @@
+"""Durations and sizes as people write them, and back."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from pytest_torchprof.errors import UnknownLimit
+
+_NUMBER = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
+_US_PER = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
+_BYTES_PER = {
+    "b": 1,
+    **{f"{prefix}b": 1000**n for n, prefix in enumerate("kmgt", 1)},
+    **{f"{prefix}ib": 1024**n for n, prefix in enumerate("kmgt", 1)},
+}
+_DURATION = re.compile(_NUMBER + r"(ns|us|µs|μs|ms|s)\s*")
+_SIZE = re.compile(_NUMBER + r"([kmgt]?i?b)\s*", re.IGNORECASE)
+
+
+def duration_us(value: object) -> float:
+    """Return a duration in microseconds from ``"1.5ms"``, ``"800us"`` or seconds as a number; else UnknownLimit."""
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+        return float(match[1]) * _US_PER[match[2]]
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
+        return value * 1e6
+    raise UnknownLimit(f'expected a duration such as "1.5ms", "800us" or seconds as a number, got {value!r}')
+
+
+def size_bytes(value: object) -> int:
+    """Return a size in bytes from ``"1.5GiB"``, ``"300MB"`` or a number of bytes; else UnknownLimit."""
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+        return round(float(match[1]) * _BYTES_PER[match[2].lower()])
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise UnknownLimit(f'expected a size such as "1.5GiB", "300MB" or a number of bytes, got {value!r}')
+
+
+def show_us(us: float | None) -> str:
+    """Return a duration with three significant digits and its unit, "-" for None."""
+    if us is None:
+        return "-"
+    for limit, divisor, unit in ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (math.inf, 1e6, "s")):
+        # 999.96 us would print as "1000 us": it belongs to the next unit.
+        if abs(us) < limit * 0.9995:
+            return f"{_three_digits(us / divisor)} {unit}"
+    raise AssertionError(us)
+
+
+def show_bytes(size: int | None) -> str:
+    """Return a size in binary units with three significant digits, "-" for None."""
+    if size is None:
+        return "-"
+    if size < 1024:
+        return f"{size} B"
+    for exponent, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), 1):
+        scaled = size / 1024**exponent
+        if scaled < 1023.5 or unit == "TiB":
+            return f"{_three_digits(scaled)} {unit}"
+    raise AssertionError(size)
+
+
+def show_ratio(ratio: float | None) -> str:
+    """Return a ratio with two decimals below ten, "-" for None; a positive ratio never prints as zero."""
+    if ratio is None:
+        return "-"
+    if 0 < ratio < 0.005:
+        return "<0.01"
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.3g}" if ratio < 1000 else f"{ratio:.0f}"
+
+
+def _three_digits(number: float) -> str:
+    if number == 0:
+        return "0"
+    magnitude = abs(number)
+    return f"{number:.2f}" if magnitude < 9.995 else f"{number:.1f}" if magnitude < 99.95 else f"{number:.0f}"
