@@ -1,0 +1,128 @@
+"""Limits: what a test allows, and whether a Profile keeps to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
+from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
+from pytest_torchprof.limits.finding_limits import FINDING_LIMITS
+from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
+from pytest_torchprof.limits.limit import COMPILE, GPU, Limit
+from pytest_torchprof.limits.numbers_limits import NUMBER_LIMITS, step_name
+from pytest_torchprof.limits.text import failure_text
+from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_torchprof.profile import Profile, StepProfile
+
+__all__ = [
+    "COMPILE",
+    "GPU",
+    "HOLDS",
+    "LIMITS",
+    "MISSED",
+    "NOT_MEASURED",
+    "Asked",
+    "Limit",
+    "Verdict",
+    "expect",
+    "judge",
+    "nearest",
+    "raise_if_failed",
+    "read_limits",
+]
+
+LIMITS: tuple[Limit, ...] = (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMPILE_LIMITS, *FINDING_LIMITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One limit together with the value a test gave it: read, and as it was written."""
+
+    limit: Limit
+    value: Any
+    written: object
+
+
+def read_limits(given: Mapping[str, object], *, known: Iterable[Limit] = LIMITS) -> tuple[Asked, ...]:
+    """Return the limits in ``given`` with their values read; UnknownLimit names a bad keyword or value."""
+    by_name = {limit.name: limit for limit in known}
+    asked = []
+    for name, value in given.items():
+        limit = by_name.get(name)
+        if limit is None:
+            raise UnknownLimit(f"{name!r} is no limit{nearest(name, by_name)}")
+        try:
+            asked.append(Asked(limit, limit.read(value), value))
+        except UnknownLimit as problem:
+            raise UnknownLimit(f"{name}={value!r}: {problem}") from None
+    return tuple(asked)
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return "; did you mean 'max_kernels'?" where a valid name is close, else the list of valid names."""
+    names = sorted(valid)
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; valid are: {', '.join(names)}"
+
+
+def judge(profile: Profile, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
+    """Return a verdict for each limit; none that could not be measured holds."""
+    limits = tuple(asked)
+    nothing_is_fine = any(one.limit.name == "min_kernels" and one.value == 0 for one in limits)
+    return tuple(
+        replace(_judge_one(profile, one, nothing_is_fine=nothing_is_fine), expected=_as_written(one.written))
+        for one in limits
+    )
+
+
+def expect(profile: Profile, given: Mapping[str, object]) -> None:
+    """Raise LimitsMissed, or NotMeasured where a limit could not be judged, with all of them in the text."""
+    raise_if_failed(judge(profile, read_limits(given)), profile)
+
+
+def raise_if_failed(verdicts: Iterable[Verdict], profile: Profile, *, also: Iterable[str] = ()) -> None:
+    """Raise for verdicts that do not hold; what was not measured wins, since an expected failure may not hide it."""
+    failed = [verdict for verdict in verdicts if verdict.status != HOLDS]
+    if failed:
+        kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed
+        raise kind(failure_text(failed, profile, also=tuple(also)))
+
+
+def _judge_one(profile: Profile, one: Asked, *, nothing_is_fine: bool) -> Verdict:
+    limit = one.limit
+    blocked = _cannot_judge(profile, limit)
+    if blocked is not None:
+        return Verdict(limit=limit.name, expected="", measured=blocked, status=NOT_MEASURED)
+    verdict = limit.check(profile, one.value)
+    if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and not nothing_is_fine:
+        idle = next((step for step in profile.steps if not _has_work(step)), None)
+        if idle is not None:
+            reason = f"nothing ran on the device in {step_name(profile, idle)}; if that is meant, say min_kernels=0"
+            return Verdict(limit=limit.name, expected="", measured=reason, status=NOT_MEASURED, step=idle.name)
+    return verdict
+
+
+def _cannot_judge(profile: Profile, limit: Limit) -> str | None:
+    """Return why this limit cannot be judged on this recording at all, or None."""
+    if limit.needs != GPU:
+        return None
+    if profile.why_not is not None:
+        return profile.why_not
+    environment = (profile.trace.torchprof or {}).get("environment")
+    if limit.on_time and isinstance(environment, dict) and environment.get("cuda_launch_blocking"):
+        return "CUDA_LAUNCH_BLOCKING=1 makes every launch wait, so that times and ratios mean nothing"
+    return None
+
+
+def _has_work(step: StepProfile) -> bool:
+    return bool(step.kernels or step.memcpys or step.memsets)
+
+
+def _as_written(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)

@@ -16,9 +16,11 @@ class Verdict:
     limit: str
     """The keyword, e.g. ``max_kernels``."""
     expected: str
-    """The value as the user wrote it."""
+    """The value as the user wrote it; filled in by ``judge``, a check leaves it empty."""
     measured: str
     """What was seen, in words, or why it is not known."""
+    number: float | None = None
+    """What was seen where it is a number, in the unit of the number judged."""
     status: str
     """``"holds"``, ``"missed"`` or ``"not measured"``."""
     details: tuple[str, ...] = ()

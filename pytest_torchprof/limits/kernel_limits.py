@@ -1,0 +1,199 @@
+"""Limits on which kernels ran and which operators launched them; each must hold in every step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.limits.limit import Limit, as_counts, as_list
+from pytest_torchprof.limits.numbers_limits import kernel_lines, step_name
+from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.patterns import (
+    Pattern,
+    compile_op_pattern,
+    compile_pattern,
+    fused_match,
+    hint,
+    unfused_lines,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytest_torchprof.profile import Profile, StepProfile
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What one step says about one entry of a limit."""
+
+    status: str
+    measured: str
+    details: tuple[str, ...] = ()
+
+
+def _first_bad(profile: Profile, limit: str, answers: Callable[[StepProfile], Iterable[_Answer]]) -> Verdict:
+    """Judge every step; a missed one wins over one that could not be told, the first of its kind is shown."""
+    worst: tuple[StepProfile, list[_Answer]] | None = None
+    status = HOLDS
+    for step in profile.steps:
+        bad = [answer for answer in answers(step) if answer.status != HOLDS]
+        missed = any(answer.status == MISSED for answer in bad)
+        if (missed and status != MISSED) or (bad and status == HOLDS):
+            worst, status = (step, bad), MISSED if missed else NOT_MEASURED
+    if worst is None:
+        return Verdict(limit=limit, expected="", measured="as expected in every step", status=HOLDS)
+    step, bad = worst
+    shown = [answer for answer in bad if answer.status == status]
+    where = f" in {step_name(profile, step)}" if len(profile.steps) > 1 else ""
+    return Verdict(
+        limit=limit,
+        expected="",
+        measured="; ".join(answer.measured for answer in shown) + where,
+        status=status,
+        details=tuple(dict.fromkeys(line for answer in shown for line in answer.details)),
+        step=step.name,
+    )
+
+
+Counts = dict["Pattern", "tuple[int, int] | None"]
+
+
+def _read_counts(value: object) -> Counts:
+    return {compile_pattern(entry): count for entry, count in as_counts(value).items()}
+
+
+def _read_patterns(value: object) -> list[Pattern]:
+    return [compile_pattern(entry) for entry in as_list(value)]
+
+
+def _read_op_counts(value: object) -> Counts:
+    return {compile_op_pattern(entry): count for entry, count in as_counts(value).items()}
+
+
+def _read_ops(value: object) -> list[Pattern]:
+    return [compile_op_pattern(entry) for entry in as_list(value)]
+
+
+def _show_count(count: tuple[int, int] | None) -> str:
+    if count is None:
+        return "at least 1"
+    return str(count[0]) if count[0] == count[1] else f"{count[0]} to {count[1]}"
+
+
+def _count_answer(pattern: Pattern, count: tuple[int, int] | None, sure: int, unknown: int, noun: str) -> _Answer:
+    """Judge ``sure`` matches and ``unknown`` ones against a count; None asks for at least one."""
+    low, high = count or (1, None)
+    expected = _show_count(count)
+    if sure + unknown < low or (high is not None and sure > high):
+        return _Answer(MISSED, f"{sure} {noun} match {pattern}, expected {expected}")
+    if sure < low or (high is not None and sure + unknown > high):
+        return _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {unknown} {noun}")
+    return _Answer(HOLDS, "")
+
+
+def _kernels(profile: Profile, counts: Counts) -> Verdict:
+    def answers(step: StepProfile) -> Iterable[_Answer]:
+        for pattern, count in counts.items():
+            verdicts = Counter(pattern.verdict(kernel) for kernel in step.kernels)
+            answer = _count_answer(pattern, count, verdicts[True], verdicts[None], "kernels")
+            if answer.status == HOLDS:
+                yield answer
+                continue
+            advice = hint(pattern, step.kernels) if not verdicts[True] else None
+            yield _Answer(answer.status, answer.measured, (*((advice,) if advice else ()), *kernel_lines(step)))
+
+    return _first_bad(profile, "kernels", answers)
+
+
+def _forbid_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
+    def answers(step: StepProfile) -> Iterable[_Answer]:
+        for pattern in patterns:
+            hits = Counter(kernel.name for kernel in step.kernels if pattern.verdict(kernel))
+            if hits:
+                yield _Answer(MISSED, f"{hits.total()} kernels match {pattern}", _named(step, hits))
+            elif unknown := sum(pattern.verdict(kernel) is None for kernel in step.kernels):
+                yield _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {unknown} kernels")
+
+    return _first_bad(profile, "forbid_kernels", answers)
+
+
+def _only_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
+    def answers(step: StepProfile) -> Iterable[_Answer]:
+        others: Counter[str] = Counter()
+        unknown = 0
+        for kernel in step.kernels:
+            verdicts = [pattern.verdict(kernel) for pattern in patterns]
+            if True not in verdicts:
+                if None in verdicts:
+                    unknown += 1
+                else:
+                    others[kernel.name] += 1
+        if others:
+            yield _Answer(MISSED, f"{others.total()} other kernels", _named(step, others))
+        elif unknown:
+            yield _Answer(NOT_MEASURED, f"whether they match cannot be told for {unknown} kernels")
+
+    return _first_bad(profile, "only_kernels", answers)
+
+
+def _named(step: StepProfile, names: Counter[str]) -> tuple[str, ...]:
+    """Return one line per kernel name in ``names``, with the operators that launched it."""
+    ops: dict[str, dict[str, None]] = {name: {} for name in names}
+    for kernel in step.kernels:
+        if kernel.name in ops:
+            ops[kernel.name].setdefault(kernel.op or "?")
+    return tuple(f"{count:>4} x {name[:100]}  launched by {', '.join(ops[name])}" for name, count in names.most_common())
+
+
+def _op_hits(step: StepProfile, pattern: Pattern) -> Counter[str]:
+    return Counter({name: calls for name, calls in step.ops.items() if pattern.matches_op(name)})
+
+
+def _ops(profile: Profile, counts: Counts) -> Verdict:
+    def answers(step: StepProfile) -> Iterable[_Answer]:
+        for pattern, count in counts.items():
+            answer = _count_answer(pattern, count, _op_hits(step, pattern).total(), 0, "operators")
+            yield _Answer(answer.status, answer.measured, kernel_lines(step) if answer.status != HOLDS else ())
+
+    return _first_bad(profile, "ops", answers)
+
+
+def _forbid_ops(profile: Profile, patterns: list[Pattern]) -> Verdict:
+    def answers(step: StepProfile) -> Iterable[_Answer]:
+        for pattern in patterns:
+            if hits := _op_hits(step, pattern):
+                lines = tuple(f"{calls:>4} x {name}" for name, calls in hits.most_common())
+                yield _Answer(MISSED, f"{hits.total()} operators match {pattern}", lines)
+
+    return _first_bad(profile, "forbid_ops", answers)
+
+
+def _read_fused(value: object) -> list[tuple[str, ...]]:
+    entries = as_list(value)
+    groups = [entries] if all(isinstance(entry, str) for entry in entries) else [as_list(entry) for entry in entries]
+    for group in groups:
+        if not all(isinstance(token, str) and token for token in group):
+            raise UnknownLimit(f'expected operator names such as ["add", "mul"], or a list of such lists, got {value!r}')
+    return [tuple(str(token) for token in group) for group in groups]
+
+
+def _fused(profile: Profile, groups: list[tuple[str, ...]]) -> Verdict:
+    def answers(step: StepProfile) -> Iterable[_Answer]:
+        for group in groups:
+            if not any(fused_match(kernel, group) for kernel in step.kernels):
+                yield _Answer(MISSED, f"no kernel carries {' and '.join(group)} together", tuple(unfused_lines(step.kernels)))
+
+    return _first_bad(profile, "fused", answers)
+
+
+KERNEL_LIMITS = (
+    Limit(name="kernels", read=_read_counts, check=_kernels),
+    Limit(name="forbid_kernels", read=_read_patterns, check=_forbid_kernels),
+    Limit(name="only_kernels", read=_read_patterns, check=_only_kernels),
+    Limit(name="ops", read=_read_op_counts, check=_ops),
+    Limit(name="forbid_ops", read=_read_ops, check=_forbid_ops),
+    Limit(name="fused", read=_read_fused, check=_fused),
+)

@@ -1,0 +1,163 @@
+"""Limits on numbers: at most so many kernels, at least such a utilization."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof import units
+from pytest_torchprof.limits.limit import Limit, positive_number, share, whole_number
+from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_torchprof.profile import Profile, StepProfile
+
+TOP_KERNELS = 12
+"""Kernels listed under a missed limit: one screen still holds several missed limits."""
+
+
+def _noun(noun: str) -> Callable[[float], str]:
+    return lambda value: f"{value} {noun if value != 1 else noun.removesuffix('s').replace('copie', 'copy')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A limit on one number: the number's attribute, the direction, and how what was seen is said."""
+
+    limit: str
+    number: str
+    at_most: bool
+    say: Callable[[Any], str]
+    window: bool = False
+    """The number belongs to the whole window, not to a step."""
+    culprits: str | None = None
+    """Which GPU work to list when it is missed: "kernels", or None."""
+
+    def holds(self, value: float, bound: float) -> bool:
+        return value <= bound if self.at_most else value >= bound
+
+    def __call__(self, profile: Profile, bound: float) -> Verdict:
+        values = self._values(profile)
+        known = [(step, value) for step, value in values if value is not None]
+        if len(known) < len(values) or not values:
+            return Verdict(
+                limit=self.limit, expected="", measured=_why_unknown(profile, self.number), status=NOT_MEASURED
+            )
+        worst_step, worst = (max if self.at_most else min)(known, key=lambda pair: pair[1])
+        first = next((step for step, value in known if not self.holds(value, bound)), None)
+        if first is None:
+            return Verdict(limit=self.limit, expected="", measured=self.say(worst), number=worst, status=HOLDS)
+        several = len(profile.steps) > 1 and worst_step is not None
+        return Verdict(
+            limit=self.limit,
+            expected="",
+            number=worst,
+            measured=self.say(worst) + (f" in {step_name(profile, worst_step)}" if several and worst_step else ""),
+            status=MISSED,
+            details=kernel_lines(worst_step) if self.culprits and worst_step else (),
+            step=worst_step.name if worst_step else None,
+        )
+
+    def _values(self, profile: Profile) -> list[tuple[StepProfile | None, Any]]:
+        if self.window:
+            return [(None, getattr(profile, self.number))]
+        return [(step, getattr(step, self.number)) for step in profile.steps]
+
+
+def step_name(profile: Profile, step: StepProfile) -> str:
+    """Return "step 3 of 5" counted from one, with the recording's own name where it has one."""
+    place = next(i for i, other in enumerate(profile.steps, 1) if other is step)
+    return f"step {place} of {len(profile.steps)}" + (f" ({step.name})" if step.name else "")
+
+
+def kernel_lines(step: StepProfile, *, top: int = TOP_KERNELS) -> tuple[str, ...]:
+    """Return one line per kernel name of the step, most calls first, with time and launching operators."""
+    rows: dict[str, list[Any]] = {}
+    for kernel in step.kernels:
+        row = rows.setdefault(kernel.name, [0, 0, kernel.short or kernel.name, {}])
+        row[0] += 1
+        row[1] += kernel.dur_ns
+        row[3].setdefault(kernel.op or "?")
+    ordered = sorted(rows.values(), key=lambda row: (-row[0], -row[1]))
+    lines = [
+        f"{count:>4} x {name:<60} {units.show_us(dur_ns / 1000):>9}  {', '.join(list(ops)[:3])}"
+        for count, dur_ns, name, ops in ordered[:top]
+    ]
+    if len(ordered) > top:
+        lines.append(f"     and {len(ordered) - top} more kernel names")
+    return tuple(line.rstrip() for line in lines)
+
+
+def _why_unknown(profile: Profile, number: str) -> str:
+    if profile.trace.on_cpu:
+        return f"the cpu as device has no {number}: this limit needs a GPU"
+    reasons = {
+        "peak_memory_bytes": "the recording does not hold the allocator's peak memory",
+        "sm_efficiency": "the recording's kernels carry no `blocks per SM` (ROCm and old recordings do not)",
+        "cpu_gpu_ratio": "a step has no GPU operations",
+        "gpu_utilization": "the recording has no kernels",
+    }
+    return reasons.get(number, f"the recording does not hold {number}")
+
+
+BOUNDS = (
+    Bound(limit="max_kernels", number="kernels", at_most=True, say=_noun("kernels"), culprits="kernels"),
+    Bound(limit="min_kernels", number="kernels", at_most=False, say=_noun("kernels"), culprits="kernels"),
+    Bound(limit="max_launches", number="launches", at_most=True, say=_noun("launches"), culprits="kernels"),
+    Bound(limit="max_memcpys", number="memcpys", at_most=True, say=_noun("memory copies")),
+    Bound(limit="max_memsets", number="memsets", at_most=True, say=_noun("memory sets")),
+    Bound(limit="max_syncs", number="syncs", at_most=True, say=_noun("blocking calls")),
+    Bound(limit="max_cpu_gpu_ratio", number="cpu_gpu_ratio", at_most=True, say=units.show_ratio),
+    Bound(limit="min_gpu_utilization", number="gpu_utilization", at_most=False, say=units.show_ratio, window=True),
+    Bound(limit="min_sm_efficiency", number="sm_efficiency", at_most=False, say=units.show_ratio, window=True),
+    Bound(
+        limit="max_gpu_time",
+        number="gpu_busy_us",
+        at_most=True,
+        say=lambda us: f"{units.show_us(us)} GPU busy",
+        culprits="kernels",
+    ),
+    Bound(
+        limit="max_peak_memory",
+        number="peak_memory_bytes",
+        at_most=True,
+        say=units.show_bytes,
+        window=True,
+    ),
+)
+
+_READERS: dict[str, Callable[[object], Any]] = {
+    "max_cpu_gpu_ratio": positive_number,
+    "min_gpu_utilization": share,
+    "min_sm_efficiency": share,
+    "max_gpu_time": units.duration_us,
+    "max_peak_memory": units.size_bytes,
+}
+_ON_TIME = {"max_cpu_gpu_ratio", "min_gpu_utilization", "min_sm_efficiency", "max_gpu_time"}
+
+
+def _mfu(_profile: Profile, _bound: float) -> Verdict:
+    return Verdict(
+        limit="min_mfu",
+        expected="",
+        measured="the recording does not hold the floating-point operations of a step",
+        status=NOT_MEASURED,
+    )
+
+
+NUMBER_LIMITS = (
+    *(
+        Limit(
+            name=bound.limit,
+            read=_READERS.get(bound.limit, whole_number),
+            check=bound,
+            # Allocated memory is no GPU work: a step may hold memory and launch nothing.
+            on_gpu_work=bound.limit not in ("max_peak_memory", "min_kernels"),
+            on_time=bound.limit in _ON_TIME,
+        )
+        for bound in BOUNDS
+    ),
+    Limit(name="min_mfu", read=share, check=_mfu, on_time=True),
+)

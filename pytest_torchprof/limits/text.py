@@ -1,0 +1,55 @@
+"""The text of a failure: which limits, what was seen instead, what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.limits.verdict import MISSED, NOT_MEASURED, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_torchprof.profile import Profile
+
+WIDTH = 32
+"""Column at which what was seen starts, where the limit leaves room for it."""
+
+
+def failure_text(failed: Iterable[Verdict], profile: Profile | None, *, also: Iterable[str] = ()) -> str:
+    """Return the text for limits that do not hold; lines that several share are printed once."""
+    verdicts = tuple(failed)
+    lines = [_headline(verdicts, profile), ""]
+    shown: set[tuple[str, ...]] = set()
+    for verdict in verdicts:
+        lines.append(_one_line(verdict))
+        if verdict.details and verdict.details not in shown:
+            shown.add(verdict.details)
+            lines.extend(f"      {line}" for line in verdict.details)
+    lines += ["", *also] if also else []
+    return "\n".join([*lines, "", *(f"  do: {line}" for line in _what_to_do(verdicts))])
+
+
+def _headline(verdicts: tuple[Verdict, ...], profile: Profile | None) -> str:
+    missed = sum(verdict.status == MISSED for verdict in verdicts)
+    unknown = sum(verdict.status == NOT_MEASURED for verdict in verdicts)
+    parts = [f"{missed} limit{'s' * (missed != 1)} missed"] if missed else []
+    parts += [f"{unknown} limit{'s' * (unknown != 1)} not measured"] if unknown else []
+    steps = len(profile.trace.steps) if profile is not None else 1
+    return ", ".join(parts) + (f" (worst of {steps} steps):" if steps > 1 else ":")
+
+
+def _one_line(verdict: Verdict) -> str:
+    limit = f"  {verdict.limit}={verdict.expected}"
+    said = f"not measured: {verdict.measured}" if verdict.status == NOT_MEASURED else verdict.measured
+    if len(limit) >= WIDTH:
+        return f"{limit}\n{' ' * 6}{said}"
+    return f"{limit:<{WIDTH}}{said}"
+
+
+def _what_to_do(verdicts: tuple[Verdict, ...]) -> list[str]:
+    todo = []
+    if any(verdict.status == MISSED for verdict in verdicts):
+        todo.append("look at the kernels above and change the code, or change the limit where the new number is meant")
+    if any(verdict.status == NOT_MEASURED for verdict in verdicts):
+        todo.append("see docs/messages.md#not-measured: what was not measured never counts as kept")
+    return todo
