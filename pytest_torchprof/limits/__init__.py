@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
+from pytest_torchprof.findings import RULES
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
-from pytest_torchprof.limits.finding_limits import FINDING_LIMITS
+from pytest_torchprof.limits.finding_limits import forbid_limit
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
 from pytest_torchprof.limits.limit import COMPILE, GPU, Limit
 from pytest_torchprof.limits.numbers_limits import NUMBER_LIMITS, step_name
@@ -18,6 +19,7 @@ from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pytest_torchprof.findings import Rule
     from pytest_torchprof.profile import Profile, StepProfile
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "Asked",
     "Limit",
     "Verdict",
+    "catalogue",
     "expect",
     "judge",
     "nearest",
@@ -37,7 +40,14 @@ __all__ = [
     "read_limits",
 ]
 
-LIMITS: tuple[Limit, ...] = (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMPILE_LIMITS, *FINDING_LIMITS)
+
+
+def catalogue(rules: Iterable[Rule] = RULES, others: Iterable[Limit] = ()) -> tuple[Limit, ...]:
+    """Return every limit: our own, ``forbid`` over the codes of ``rules``, and those of other plugins."""
+    return (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMPILE_LIMITS, forbid_limit({rule.code for rule in rules}), *others)
+
+
+LIMITS = catalogue()
 
 
 @dataclass(frozen=True, slots=True)

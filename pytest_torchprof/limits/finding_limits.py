@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import UnknownLimit
@@ -9,23 +10,29 @@ from pytest_torchprof.limits.limit import Limit, as_list
 from pytest_torchprof.limits.verdict import HOLDS, MISSED, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pytest_torchprof.profile import Profile
 
 
-def _read(value: object) -> tuple[str, ...]:
-    codes = as_list(value)
-    if not all(isinstance(code, str) for code in codes):
-        raise UnknownLimit(f'expected finding codes such as "implicit-sync", got {value!r}')
-    return tuple(str(code) for code in codes)
+def forbid_limit(known: Collection[str]) -> Limit:
+    """Return the limit ``forbid`` that takes the finding codes in ``known`` and refuses others."""
+
+    def read(value: object) -> tuple[str, ...]:
+        for code in (codes := as_list(value)):
+            if code not in known:
+                close = get_close_matches(str(code), known, n=1, cutoff=0.5)
+                advice = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(sorted(known))}"
+                raise UnknownLimit(f"{code!r} is no finding; {advice}")
+        return tuple(str(code) for code in codes)
+
+    return Limit(name="forbid", read=read, check=_check)
 
 
 def _check(profile: Profile, codes: tuple[str, ...]) -> Verdict:
-    unknown = sorted(set(codes) - set(profile.finding_codes))
-    if unknown:
-        raise UnknownLimit(f"forbid={unknown[0]!r} is no finding; known are: {', '.join(sorted(profile.finding_codes))}")
     found = [finding for finding in profile.findings if finding.code in codes]
     if not found:
-        return Verdict(limit="forbid", expected="", measured="none of them occurs", status=HOLDS)
+        return Verdict(limit="forbid", expected="", measured="none of them occurs", number=0, status=HOLDS)
     return Verdict(
         limit="forbid",
         expected="",
@@ -34,6 +41,3 @@ def _check(profile: Profile, codes: tuple[str, ...]) -> Verdict:
         status=MISSED,
         details=tuple(f"{finding.code}: {finding.message}" for finding in found),
     )
-
-
-FINDING_LIMITS = (Limit(name="forbid", read=_read, check=_check),)
