@@ -1,0 +1,11 @@
+"""Runs the measured code under torch.profiler and leaves one recording file; imports torch only when called."""
+
+from __future__ import annotations
+
+from pytest_torchprof.capture.arming import arm
+from pytest_torchprof.capture.device import pick_device
+from pytest_torchprof.capture.environment import environment
+from pytest_torchprof.capture.iterations import iterations
+from pytest_torchprof.capture.plan import Plan
+
+__all__ = ["Plan", "arm", "environment", "iterations", "pick_device"]

@@ -1,0 +1,66 @@
+"""Where a recording was made: hardware, versions, precision flags. No host names, no paths."""
+
+from __future__ import annotations
+
+import os
+import platform
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from pytest_torchprof import torch_private
+from pytest_torchprof.capture import nvml
+
+
+def environment(device: str) -> dict[str, object]:
+    """Return the `environment` of a recording made on `device` ("cpu" or "cuda:0"); unknown is None."""
+    import torch
+
+    return {
+        **_gpu(device),
+        "cuda": torch.version.cuda,
+        "rocm": torch.version.hip,
+        "torch": str(torch.__version__),
+        "triton": _triton_version(),
+        "python": platform.python_version(),
+        "cpu": _cpu_model(),
+        "platform": f"{platform.system()}-{platform.machine()}",
+        **torch_private.precision_flags(),
+        "cuda_launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
+    }
+
+
+def _gpu(device: str) -> dict[str, object]:
+    if device == "cpu":
+        return dict.fromkeys(("gpu", "compute_capability", "driver", "cudnn", "clocks_mhz"))
+    import torch  # pragma: needs gpu
+
+    properties = torch.cuda.get_device_properties(device)  # pragma: needs gpu
+    uuid = getattr(properties, "uuid", None)  # pragma: needs gpu
+    return {  # pragma: needs gpu
+        "gpu": properties.name,
+        "compute_capability": f"{properties.major}.{properties.minor}",
+        "driver": nvml.driver_version(),
+        "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+        "clocks_mhz": nvml.clocks_mhz(f"GPU-{uuid}") if uuid else None,
+    }
+
+
+@cache
+def _triton_version() -> str | None:
+    for distribution in ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-windows"):
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+@cache
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Model")))
+    return next(names, "") or platform.processor() or platform.machine()

@@ -1,0 +1,130 @@
+"""Runs the measured code: warm-up calls, then calls under the profiler, and one recording file at the end."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.capture.arming import arm
+from pytest_torchprof.capture.device import devices_in_use, synchronize
+from pytest_torchprof.capture.environment import environment
+from pytest_torchprof.capture.session import SENTINEL, Session, refuse_second_profiler
+from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.recording_write import write_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pytest_torchprof.capture.plan import Plan
+
+# Once, and twice more after an invalid measurement.
+_ATTEMPTS = 3
+
+
+def iterations(plan: Plan, path: Path, check: Callable[[Path], str | None]) -> Iterator[None]:
+    """Yield once per call of the measured code; after the last one the recording lies at `path`.
+
+    `plan.warmup` calls run unprofiled, `plan.steps` under the profiler. Then `check(path)` says why the recording
+    cannot be believed, or None; after a reason `plan.steps` more calls are profiled, twice at most, then NotMeasured is
+    raised with it and the last recording stays for inspection. Whoever runs the code must close this generator when
+    the code raises or is left early (`contextlib.closing`): the profiler is then stopped and no recording is left.
+    """
+    measurement = _Measurement(plan=plan, path=path)
+    with measurement.removing_what_is_unfinished():
+        refuse_second_profiler()
+        arm(plan.device)
+        with _compile_watch(plan.device) as watch:
+            yield from measurement.warm_up()
+            for _ in range(_ATTEMPTS):
+                yield from measurement.attempt(watch)
+                reason = measurement.problem or check(path)
+                if reason is None:
+                    break
+        if reason:
+            measurement.over = True
+            raise NotMeasured(reason)
+        measurement.over = True
+
+
+@dataclass(slots=True, kw_only=True)
+class _Measurement:
+    plan: Plan
+    path: Path
+    calls: int = 0
+    attempts: int = 0
+    untraced_step_times_us: list[float] = field(default_factory=list)
+    problem: str | None = None
+    over: bool = False
+    written: bool = False
+
+    def warm_up(self) -> Iterator[None]:
+        for _ in range(self.plan.warmup):
+            synchronize(devices_in_use(self.plan.device))
+            began = perf_counter_ns()
+            self.calls += 1
+            yield
+            synchronize(devices_in_use(self.plan.device))
+            self.untraced_step_times_us.append((perf_counter_ns() - began) / 1000)
+
+    def attempt(self, watch: Any) -> Iterator[None]:
+        self.attempts += 1
+        with Session(self.plan.device, self.plan.record) as session:
+            for index in range(self.plan.steps):
+                self.calls += 1
+                with session.step(index):
+                    yield
+            session.finish()
+            self.problem = session.problem
+            if session.exportable:
+                self._write(session, watch)
+
+    def _write(self, session: Session, watch: Any) -> None:
+        unfinished = self._unfinished()
+        session.export(unfinished)
+        write_metadata(unfinished, self._metadata(session, watch))
+        unfinished.replace(self.path)
+        self.written = True
+
+    def _metadata(self, session: Session, watch: Any) -> dict[str, object]:
+        plan = self.plan
+        return {
+            "schema": 1,
+            "nodeid": plan.nodeid,
+            "label": plan.label,
+            "device": plan.device,
+            "devices_used": list(session.devices),
+            "environment": environment(plan.device),
+            "warmup": plan.warmup,
+            "steps": plan.steps,
+            "calls": self.calls,
+            "attempts": self.attempts,
+            "sentinel": SENTINEL,
+            "problems": [session.problem] if session.problem else [],
+            "peak_memory_bytes": session.peak_memory_bytes,
+            "untraced_step_times_us": self.untraced_step_times_us or None,
+            "compile": watch.evidence() if watch else None,
+        }
+
+    def _unfinished(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.{os.getpid()}.unfinished")
+
+    @contextmanager
+    def removing_what_is_unfinished(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._unfinished().unlink(missing_ok=True)
+            if self.written and not self.over:
+                self.path.unlink(missing_ok=True)
+
+
+def _compile_watch(device: str) -> Any:
+    try:
+        from pytest_torchprof.compilewatch import CompileWatch
+    except ImportError:
+        return nullcontext()
+    return CompileWatch(device=device)

@@ -1,0 +1,63 @@
+"""What the NVIDIA driver tells through its own library: driver version and clocks; nothing where there is none."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LIBRARY = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
+# nvmlClockType_t
+_CLOCKS = {"graphics": 0, "sm": 1, "memory": 2}
+_OK = 0
+
+
+def driver_version() -> str | None:
+    """Return the driver's version, such as "570.86.15"."""
+    with _opened() as nvml:
+        if nvml is None:
+            return None
+        text = ctypes.create_string_buffer(96)  # pragma: needs gpu
+        found = nvml.nvmlSystemGetDriverVersion(text, len(text)) == _OK  # pragma: needs gpu
+        return text.value.decode(errors="replace") if found else None  # pragma: needs gpu
+
+
+def clocks_mhz(uuid: str) -> dict[str, int] | None:
+    """Return the clocks of the GPU with this UUID ("GPU-..."), now and at most ("sm", "sm_max"), in MHz."""
+    with _opened() as nvml:
+        if nvml is None:
+            return None
+        handle = ctypes.c_void_p()  # pragma: needs gpu
+        if nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)) != _OK:  # pragma: needs gpu
+            return None
+        return _clocks_of(nvml, handle) or None  # pragma: needs gpu
+
+
+def _clocks_of(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> dict[str, int]:  # pragma: needs gpu
+    clocks: dict[str, int] = {}
+    for name, kind in _CLOCKS.items():
+        for key, ask in ((name, nvml.nvmlDeviceGetClockInfo), (f"{name}_max", nvml.nvmlDeviceGetMaxClockInfo)):
+            mhz = ctypes.c_uint()
+            if ask(handle, kind, ctypes.byref(mhz)) == _OK:
+                clocks[key] = mhz.value
+    return clocks
+
+
+@contextmanager
+def _opened() -> Iterator[ctypes.CDLL | None]:
+    try:
+        nvml = ctypes.CDLL(_LIBRARY)
+    except OSError:
+        yield None
+        return
+    if nvml.nvmlInit_v2() != _OK:  # pragma: needs gpu
+        yield None
+        return
+    try:  # pragma: needs gpu
+        yield nvml
+    finally:
+        nvml.nvmlShutdown()

@@ -1,0 +1,21 @@
+"""How one measurement is to be made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to record, how often to call the measured code, and on which device."""
+
+    device: str
+    """As `pick_device` returns it: "cpu" or "cuda:0"."""
+    warmup: int
+    """Calls before the profiler starts; may be 0."""
+    steps: int
+    """Calls under the profiler; at least 1."""
+    record: frozenset[str]
+    """Any of "stacks", "modules", "memory"; shapes and dtypes are always recorded."""
+    nodeid: str
+    label: str | None

@@ -1,0 +1,155 @@
+"""One session of torch's profiler around the measured calls, watched for other profilers, always ended."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
+
+from pytest_torchprof import torch_private
+from pytest_torchprof.capture.device import (
+    activities,
+    devices_in_use,
+    has_gpu,
+    peak_memory_bytes,
+    start_peak_memory,
+    synchronize,
+)
+from pytest_torchprof.capture.process import this_process
+from pytest_torchprof.capture.stderr import without_profiler_lines
+from pytest_torchprof.errors import NotMeasured
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+    from types import TracebackType
+
+    from torch.profiler.profiler import _KinetoProfile
+
+    from pytest_torchprof.torch_private import ProfilerStart
+
+SENTINEL = "torchprof::sentinel"
+
+
+class Session:
+    """A context manager: begins recording on entry; `finish` ends it properly, leaving it otherwise drops it all.
+
+    After `finish`: `problem` says why the recording must not be believed (None: nothing was seen), `exportable`
+    whether it may be written at all, `devices` which GPUs were in use, `peak_memory_bytes` their allocator peak.
+    """
+
+    def __init__(self, device: str, record: frozenset[str] = frozenset()) -> None:
+        self._device = device
+        self._record = record
+        self._thread = threading.get_ident()
+        self._profiler: _KinetoProfile | None = None
+        self._starts: list[ProfilerStart] = []
+        self._watch = ExitStack()
+        self.devices: tuple[int, ...] = ()
+        self.problem: str | None = None
+        self.exportable = False
+        self.peak_memory_bytes: int | None = None
+
+    def __enter__(self) -> Self:
+        refuse_second_profiler()
+        profiler = torch_private.profiler(
+            activities(),
+            with_stack="stacks" in self._record,
+            with_modules="modules" in self._record,
+            profile_memory="memory" in self._record,
+        )
+        with without_profiler_lines():
+            profiler.prepare_trace()
+        # What is still queued would run inside the window without a launch in it.
+        synchronize(devices_in_use(self._device))
+        with without_profiler_lines():
+            profiler.start_trace()
+        self._profiler = profiler
+        try:
+            self._starts = self._watch.enter_context(torch_private.profiler_starts())
+            _launch_sentinel(self._device)
+            start_peak_memory(devices_in_use(self._device))
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def step(self, index: int) -> AbstractContextManager[object]:
+        """Return the range that marks one measured call in the recording."""
+        from torch.profiler import record_function
+
+        return record_function(f"ProfilerStep#{index}")
+
+    def finish(self) -> None:
+        """Wait for the GPUs, stop the profiler and say what can be believed."""
+        # Found again now: the measured code may have used a device that was idle before.
+        self.devices = devices_in_use(self._device)
+        synchronize(self.devices)
+        self.peak_memory_bytes = peak_memory_bytes(self.devices)
+        early = has_gpu() and torch_private.stopped_early()
+        self._end()
+        if early:  # pragma: needs gpu
+            self.problem = self.problem or "the profiler stopped collecting from the GPU early: its buffers were full"
+
+    def export(self, path: Path) -> None:
+        """Write the trace, once, and let go of the profiler and all that it holds."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is None or not self.exportable:
+            raise NotMeasured(self.problem or "the profiler holds no recording")
+        profiler.export_chrome_trace(str(path))
+
+    def gpu_events(self) -> int:  # pragma: needs gpu
+        """Count the events of the finished session that ran on a GPU."""
+        return torch_private.gpu_events(self._profiler) if self._profiler and self.exportable else 0
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end()
+        self._profiler = None
+
+    def _end(self) -> None:
+        """Stop the profiler if it is still ours to stop; harmless when called again."""
+        profiler, starts = self._profiler, self._starts
+        if profiler is None or self.exportable or self.problem:
+            return
+        self._watch.close()
+        others = [start for start in starts if start.thread != self._thread]
+        if others:
+            self.problem = f"another profiler was started on another thread during the measurement ({others[0].where})"
+            with without_profiler_lines():
+                torch_private.abandon(profiler)
+        elif starts:
+            # Theirs took over ours: if it still runs, it is theirs to stop.
+            still = ", and left running," if torch_private.running_profiler() else ""
+            self.problem = f"another profiler was started{still} inside the measured code ({starts[0].where})"
+        elif torch_private.running_profiler() != "on this thread":
+            self.problem = "another profiler ended this one during the measurement"
+        else:
+            with without_profiler_lines():
+                profiler.stop_trace()
+            self.exportable = not torch_private.was_emptied(profiler)
+            if not self.exportable:
+                self.problem = "another profiler took the events of this one"
+
+
+def refuse_second_profiler() -> None:
+    """Raise NotMeasured when a profiler is running: to start a second one would empty it and end the process."""
+    where = torch_private.running_profiler()
+    if where:
+        raise NotMeasured(
+            f"another profiler is running {where}: torch can run one at a time. Look for torch.profiler (or "
+            "torch.autograd.profiler) in a fixture, around the test, or left open by an earlier test, and stop it."
+        )
+
+
+def _launch_sentinel(device: str) -> None:
+    """Launch tiny kernels at the head of the window, where some may be lost, and wait until they are done."""
+    import torch
+    from torch.profiler import record_function
+
+    spare = torch.zeros(1, device=device)
+    with record_function(SENTINEL):
+        for _ in range(this_process().next_sentinel()):
+            spare.add_(1)
+        synchronize(devices_in_use(device))
