@@ -2,11 +2,77 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.names.kernelname import KernelName
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
 
-__all__ = ["KernelName", "decode"]
+from pytest_torchprof.names import (
+    aten,
+    attention,
+    ck,
+    communication,
+    cub,
+    cublas,
+    cudnn,
+    cutlass,
+    engines,
+    foreach,
+    gemms,
+    handwritten,
+    inductor,
+    miopen,
+    oneapi,
+    tensile,
+)
+from pytest_torchprof.names.kernelname import KernelName, shortened, with_short
+from pytest_torchprof.names.text import parse
+
+__all__ = ["KernelName", "decode", "normal_name"]
+
+# The first module that knows a name decides. Communication and what Inductor generated are told by how they start;
+# attention and convolutions come before GEMMs because they are built from GEMM parts and say so in their names; the
+# tables of words (engines, handwritten) come last because a word proves less than a grammar.
+DECODERS: Final = (
+    inductor.decode,
+    communication.decode,
+    tensile.decode,
+    miopen.decode,
+    attention.decode,
+    cudnn.decode,
+    cublas.decode,
+    cutlass.decode,
+    ck.decode,
+    foreach.decode,
+    cub.decode,
+    oneapi.decode,
+    aten.decode,
+    gemms.decode,
+    engines.decode,
+    handwritten.decode,
+)
+
+_INDEX: Final = re.compile(r"^(triton_\w*?|(?:graph_\d+_)?cpp_\w*?)_\d+$")
+_GRAPH: Final = re.compile(r"^graph_\d+_(?=cpp_)")
 
 
+@lru_cache(maxsize=16384)
 def decode(name: str) -> KernelName:
-    """Return what ``name`` says; fields the name does not tell are None, never guessed."""
-    return KernelName(short=name[:60])
+    """Return what ``name`` says; fields the name does not tell are None, never guessed.
+
+    Never raises, and the time is bounded whatever the length: only the front of a name is looked at.
+    """
+    text = parse(name)
+    for decoder in DECODERS:
+        found = decoder(text)
+        if found is not None:
+            return with_short(found)
+    return KernelName(stem=text.last, short=shortened(text.last or name))
+
+
+def normal_name(name: str) -> str:
+    """Return ``name`` without Triton's trailing index and without template arguments and parameters."""
+    text = parse(name)
+    if found := _INDEX.match(text.base):
+        return _GRAPH.sub("", found[1])
+    return text.base or name

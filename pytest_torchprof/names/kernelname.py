@@ -2,7 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
+
+FAMILIES: Final = (
+    "gemm",
+    "conv",
+    "attention",
+    "pointwise",
+    "reduction",
+    "normalization",
+    "softmax",
+    "optimizer",
+    "copy",
+    "index",
+    "sort",
+    "rng",
+    "communication",
+    "other",
+)
+LIBRARIES: Final = (
+    "cublas",
+    "cutlass",
+    "cudnn",
+    "flash",
+    "triton",
+    "aten",
+    "cub",
+    "nccl",
+    "tensile",
+    "ck",
+    "miopen",
+    "other",
+)
+DTYPES: Final = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "fp64", "complex64")
+LAYOUTS: Final = ("tn", "nn", "nt", "tt")
+TRITON_CATEGORIES: Final = ("poi", "per", "red", "tem", "for", "spl", "unk", "user")
+COLLECTIVES: Final = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "all_to_all",
+    "send_recv",
+    "gather",
+    "scatter",
+    "barrier",
+)
+
+SHORT_LENGTH: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,15 +65,43 @@ class KernelName:
     tensor_core: bool | None = None
     triton: str | None = None
     short: str = ""
+    """At most 60 characters that a person recognises."""
+    stem: str = ""
+    """The part of ``short`` that is the kernel's own name."""
     tile: tuple[int, ...] | None = None
     stages: int | None = None
     cluster: tuple[int, ...] | None = None
     split_k: bool | None = None
     epilogue: tuple[str, ...] = ()
+    """What the epilogue can do ("relu", "bias"); a capability, not proof that it ran."""
     arch: str | None = None
+    """The generation the code was written for ("sm80", "gfx942"), which is not the GPU's."""
     alignment: int | None = None
     triton_ops: tuple[str, ...] = ()
     triton_index: int | None = None
     collective: str | None = None
     helper: str | None = None
     """What this kernel does for another one ("split-k reduce", "bias copy"), None if it stands for itself."""
+
+
+def shortened(text: str, length: int = SHORT_LENGTH) -> str:
+    """Return ``text`` with its middle left out where it is longer than ``length`` characters."""
+    if len(text) <= length:
+        return text
+    tail = length // 3
+    return f"{text[: length - tail - 3]}...{text[-tail:]}"
+
+
+def with_short(name: KernelName) -> KernelName:
+    """Return ``name`` with ``short`` made from its family, dtype, layout and stem."""
+    stem = name.stem or "?"
+    if name.triton not in (None, "user"):
+        return replace(name, short=shortened(stem))
+    words = [name.family] if name.family != "other" else []
+    if name.family in ("gemm", "conv", "attention"):
+        words += [word for word in (name.dtype, name.layout) if word]
+    if name.collective:
+        words.append(name.collective)
+    lead = " ".join(words)
+    room = SHORT_LENGTH - len(lead) - 1
+    return replace(name, short=f"{lead} {shortened(stem, room)}" if lead else shortened(stem))

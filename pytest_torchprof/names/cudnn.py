@@ -1,0 +1,212 @@
+"""cuDNN: convolutions of every generation, batch norm, layout conversions around them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.names.gemmtypes import ARCHITECTURES, numbers, xmma_dtype
+from pytest_torchprof.names.kernelname import KernelName
+from pytest_torchprof.names.words import agreed, dtype_of, first_dtype, leading_types
+
+if TYPE_CHECKING:
+    from pytest_torchprof.names.text import Text
+
+_XMMA: Final = re.compile(
+    r"(?P<arch>sm\d+)_xmma_(?P<kind>(?:fprop|dgrad|wgrad)\w*?)_(?P<a>[a-z]+\d*[a-z0-9]*)_(?P<acc>[a-z]+\d*[a-z0-9]*)_(?P<out>[a-z]+\d+[a-z0-9]*)"
+    r"_(?P<lay>n[a-z]+_n[a-z]+)_tilesize(?P<tile>\d+x\d+x\d+)(?:_stage(?P<stages>\d+))?"
+)
+# cudnn 9: sm90_xmma_fprop_implicit_gemm_.., sm100_.. also as cutlass3x names; old: volta_scudnn_.., volta_fp16_s884cudnn_fp16_..
+_LEGACY: Final = re.compile(
+    r"(?:cudnn_(?:infer|train)_)?(?P<arch>volta|turing|ampere|maxwell|pascal|hopper)_(?:(?P<io>fp16|bf16|fp32|int8|h)_)?"
+    r"(?P<mma>s|h|i|s884|h884|s1688|h1688|s16816|h16816|i8816)cudnn_(?:(?P<out>fp16|bf16|fp32|int8)_)?"
+    r"(?:(?P<wino>winograd)_)?(?P<tile>\d+x\d+)?"
+)
+_CUTLASS: Final = re.compile(
+    r"cutlass(?:_(?P<arch>\d+))?_(?P<op>wmma_tensorop|tensorop|simt)_(?:(?P<in>bf16|f16|tf32|s8|d|f32)_)?(?P<mma>[a-z]{0,2}\d*)"
+    r"(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<tile>\d+x\d+)_(?P<tk>\d+)x(?P<stages>\d+)_\w*?(?:align(?P<align>\d+))?(?=[>:(]|$)"
+)
+_CUTLASS3: Final = re.compile(
+    r"cutlass3x_(?P<arch>sm\d+)_(?P<op>tensorop|simt)_\w*?(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<a>[a-z]+\d\w*?)_(?P<b>[a-z]+\d\w*?)_"
+)
+
+# The function's name -> family; the first word that occurs decides.
+_WORDS: Final = (
+    ("implicit_convolve", "conv"),
+    ("explicit_convolve", "conv"),
+    ("precomputed_convolve", "conv"),
+    ("convolve_common_engine", "conv"),
+    ("winograd", "conv"),
+    ("Winograd", "conv"),
+    ("fft2d_", "conv"),
+    ("fft1d_", "conv"),
+    ("flip_filter", "conv"),
+    ("wgrad_alg", "conv"),
+    ("wgrad2d_", "conv"),
+    ("dgrad2d_", "conv"),
+    ("dgrad_engine", "conv"),
+    ("dgrad_alg", "conv"),
+    ("wgrad_engine", "conv"),
+    ("conv2d_grouped_direct", "conv"),
+    ("dgrad2d_grouped_direct", "conv"),
+    ("depthwise_fprop", "conv"),
+    ("depthwise_bprop", "conv"),
+    ("cask_cudnn", "conv"),
+    ("nchwToNhwc", "conv"),
+    ("nhwcToNchw", "conv"),
+    ("nchwToFoldedNhwc", "conv"),
+    ("nhwcToFoldedNhwc", "conv"),
+    ("foldedNhwcToNhwc", "conv"),
+    ("foldedNhwcToNchw", "conv"),
+    ("ncdhwToNdhwc", "conv"),
+    ("ndhwcToNcdhw", "conv"),
+    ("kern_precompute_indices", "conv"),
+)
+_CONVERSIONS: Final = ("nchwTo", "nhwcTo", "foldedNhwc", "ncdhwTo", "ndhwcTo", "Nchw", "Nhwc")
+_OPS_WORDS: Final = (
+    ("scalePackedTensor", "pointwise"),
+    ("scaleTensor", "pointwise"),
+    ("convertTensor", "copy"),
+    ("transformTensor", "copy"),
+    ("copyTensor", "copy"),
+    ("setTensor", "pointwise"),
+    ("opTensor", "pointwise"),
+    ("op_tensor", "pointwise"),
+    ("add_tensor", "pointwise"),
+    ("addTensor", "pointwise"),
+    ("activation", "pointwise"),
+    ("softmax", "softmax"),
+    ("pooling", "reduction"),
+    ("dropout", "rng"),
+    ("reduceTensor", "reduction"),
+    ("reduced_", "reduction"),
+    ("lrn", "normalization"),
+)
+
+
+def _decode_xmma(found: re.Match[str]) -> KernelName:
+    name = found.string
+    dtype = xmma_dtype(found["a"], found["acc"])
+    tensor = None if not dtype else "ffma" not in name and dtype not in ("fp32", "fp64")
+    tile = numbers(found["tile"])
+    return KernelName(
+        family="conv",
+        library="cudnn",
+        dtype=dtype,
+        tensor_core=tensor,
+        tile=tile,
+        stages=int(found["stages"]) if found["stages"] else None,
+        arch=found["arch"],
+        stem=f"xmma_{found['kind'].split('_')[0]}_{found['tile']}",
+    )
+
+
+def _decode_legacy(found: re.Match[str]) -> KernelName:
+    words = {found["io"], found["out"]}
+    mma = found["mma"]
+    if words & {"bf16"}:
+        dtype = "bf16"
+    elif words & {"fp16", "h"} or mma.startswith("h"):
+        dtype = "fp16"
+    elif words & {"int8"} or mma.startswith("i"):
+        dtype = "int8"
+    else:
+        dtype = "fp32" if mma == "s" else None
+    return KernelName(
+        family="conv",
+        library="cudnn",
+        dtype=dtype,
+        tensor_core=len(mma) > 1,
+        tile=numbers(found["tile"]) if found["tile"] else None,
+        split_k="splitK" in found.string or None,
+        epilogue=("relu",) if "_relu_" in found.string else (),
+        arch=ARCHITECTURES.get(found["arch"]),
+        stem=found[0].rstrip("_"),
+    )
+
+
+def _decode_cutlass(found: re.Match[str]) -> KernelName:
+    words = set(found[0].split("_"))
+    mma = found["mma"]
+    if "tf32" in words:
+        dtype: str | None = "tf32"
+    elif words & {"bf16", "f16", "s8"}:
+        dtype = agreed(word for word in ("bf16", "f16", "s8") if word in words)
+        dtype = {"f16": "fp16", "s8": "int8"}.get(dtype or "", dtype)
+    elif found["op"] == "simt":
+        dtype = {"s": "fp32", "h": "fp16", "d": "fp64"}.get(mma)
+    else:
+        dtype = "fp16" if mma.startswith("h") else None
+    return KernelName(
+        family="conv",
+        library="cudnn",
+        dtype=dtype,
+        tensor_core=found["op"] != "simt",
+        tile=(*numbers(found["tile"]), int(found["tk"])),
+        stages=int(found["stages"]),
+        arch=f"sm{found['arch']}" if found["arch"] else None,
+        alignment=int(found["align"]) if found["align"] else None,
+        stem=f"cutlass_{found['kind']}_{found['tile']}",
+    )
+
+
+def _template_dtype(text: Text) -> str | None:
+    """Return the type that the leading template arguments agree on (``<float, float, ..>``)."""
+    types = [dtype_of(word) for word in leading_types(text.args, 2)]
+    if len(types) == 2 and types[0] and types[1] and types[0] != types[1]:
+        return None
+    return first_dtype(text.args, 1)
+
+
+def decode(text: Text) -> KernelName | None:
+    """Return the decoded name of a cuDNN kernel that is no attention, None for any other."""
+    head = text.head
+    base = text.base
+    if "xmma_" in base and (found := _XMMA.search(base)):
+        return _decode_xmma(found)
+    if "cudnn_" in base and (found := _LEGACY.match(base)):
+        return _decode_legacy(found)
+    if "cutlass" in base or "cutlass" in text.args[:80]:
+        if found := _CUTLASS.search(head[:300]):
+            return _decode_cutlass(found)
+        if "grad_" in head[:300] or "fprop" in head[:300]:
+            return _decode_cutlass3(head)
+        return None
+    if base.startswith("cudnn::") and ("::bn_" in base or "layernorm" in base or "batchnorm" in base):
+        return KernelName(family="normalization", library="cudnn", dtype=_template_dtype(text), stem=text.last)
+    for word, family in _WORDS:
+        if word in base:
+            helper = "layout conversion" if text.last.startswith(_CONVERSIONS) else None
+            helper = helper or ("convolution offsets" if "Offsets" in base or "precompute" in base else None)
+            return KernelName(
+                family=family, library="cudnn", dtype=_template_dtype(text), helper=helper, stem=text.last, tensor_core=_simt(base)
+            )
+    if base.startswith("cudnn::"):
+        if base.startswith("cudnn::ops::"):
+            family = next((family for word, family in _OPS_WORDS if word in base), "other")
+        else:
+            family = next((family for word, family in _OPS_WORDS if word in text.last), "conv")
+        return KernelName(family=family, library="cudnn", dtype=_template_dtype(text), stem=text.last)
+    if base.startswith("cudnn_generated_") and "sdpa" not in base:
+        return KernelName(library="cudnn", stem=base, family="conv" if "conv" in base else "other")
+    return None
+
+
+def _simt(base: str) -> bool | None:
+    return False if "sgemm" in base else None
+
+
+def _decode_cutlass3(head: str) -> KernelName | None:
+    found = _CUTLASS3.search(head[:400])
+    if not found:
+        return None
+    kinds = {"bf16": "bf16", "f16": "fp16", "tf32": "tf32", "e4m3": "fp8", "e5m2": "fp8", "s8": "int8"}
+    dtype = agreed((kinds.get(found["a"]), kinds.get(found["b"])))
+    return KernelName(
+        family="conv",
+        library="cudnn",
+        dtype=dtype,
+        tensor_core=found["op"] != "simt",
+        arch=found["arch"],
+        stem=f"cutlass3x_{found['kind']}",
+    )

@@ -1,0 +1,130 @@
+"""What Inductor generates: Triton kernels, and C++ kernels on the CPU."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.names.kernelname import KernelName
+
+if TYPE_CHECKING:
+    from pytest_torchprof.names.text import Text
+
+# triton_<category>_fused_<ops>_<n>, while autotuning triton_mm_<n>; AOTInductor puts the model's name in front and
+# Triton 2 a signature (_0d1d2de) behind.
+_FUSED: Final = re.compile(
+    r"(?:[A-Za-z]\w{0,80}?_)?triton_(?P<cat>poi|per|red|tem|for|spl|unk)_fused(?P<ops>\w*?)(?:_(?P<index>\d+))?"
+    r"(?:_0[\dcde]*d[\dcde]*)?$"
+)
+_TEMPLATE: Final = re.compile(
+    r"triton_(?:tem_)?(?P<what>mm_plus_mm|mm|bmm|addmm|flex_attention(?:_backward)?|flex_decoding|convolution(?:[23]d)?|"
+    r"scaled_mm|scaled_grouped_mm|grouped_mm)(?:_(?P<index>\d+))?$"
+)
+_ANONYMOUS: Final = re.compile(r"triton_(?:_?\d[\dcde]*)?$")
+_CPP: Final = re.compile(r"(?:graph_\d+_)?cpp_(?:\w{0,80}?_)?fused(?P<ops>\w*?)(?:_(?P<index>\d+))?$")
+
+# Longest known operator names that hold an underscore: "_"-joined tokens are ambiguous without them.
+_KNOWN_OPS: Final = frozenset(
+    "_to_copy _unsafe_view _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data _unsafe_index _unsafe_index_put "
+    "_scaled_mm _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training "
+    "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
+    "_scaled_dot_product_flash_attention_for_cpu _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _embedding_bag _fused_rms_norm "
+    "_fused_rms_norm_backward _foreach_add _foreach_mul _assert_async _weight_norm_interface _cdist_forward _grouped_mm "
+    "native_layer_norm native_layer_norm_backward native_dropout native_dropout_backward native_group_norm native_group_norm_backward "
+    "native_batch_norm native_batch_norm_backward gelu_backward silu_backward tanh_backward sigmoid_backward threshold_backward "
+    "hardtanh_backward hardswish_backward hardsigmoid_backward leaky_relu leaky_relu_backward elu_backward softplus_backward mish_backward "
+    "embedding_dense_backward embedding_backward nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward "
+    "mse_loss mse_loss_backward l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits "
+    "select_backward slice_backward select_scatter slice_scatter diagonal_scatter index_select index_put index_add index_copy "
+    "index_fill index_reduce masked_fill masked_scatter masked_select scatter_add scatter_reduce constant_pad_nd reflection_pad1d "
+    "reflection_pad2d replication_pad2d max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward "
+    "avg_pool3d adaptive_max_pool2d upsample_nearest2d upsample_bilinear2d upsample_bicubic2d upsample_nearest2d_backward "
+    "new_zeros new_ones new_empty new_full zeros_like ones_like full_like empty_like rand_like randn_like bernoulli_p scalar_tensor "
+    "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift logical_and logical_or logical_not logical_xor "
+    "floor_divide true_divide clamp_min clamp_max convolution_backward log_sigmoid "
+    "log_sigmoid_forward log_sigmoid_backward log_softmax std_mean var_mean split_with_sizes as_strided as_strided_scatter flash_attention "
+    "scaled_dot_product_attention pixel_shuffle pixel_unshuffle grid_sampler_2d roi_align repeat_interleave "
+    "count_nonzero lift_fresh_copy prepare_softmax_online rms_norm layer_norm group_norm batch_norm cross_entropy_loss "
+    "linear_backward inductor_random inductor_seeds inductor_lookup_seed inductor_randint sym_size moe_forward all_reduce all_gather_into_tensor "
+    "reduce_scatter_tensor wait_tensor dequantize_per_tensor quantize_per_tensor dequantize_per_channel quantize_per_channel "
+    "convert_element_type fused_rms_norm rotary_embedding flex_attention flex_attention_backward flex_decoding "
+    "auto_functionalized auto_functionalized_v2 unfold_backward _int_mm mm_plus_mm scaled_mm grouped_mm scaled_grouped_mm "
+    "special_erf special_i0 special_entr special_expit special_log1p special_logit special_ndtr "
+    "linalg_vector_norm".split()
+)
+_LONGEST: Final = max(op.count("_") for op in _KNOWN_OPS) + 1
+
+
+def fused_ops(text: str) -> tuple[str, ...]:
+    """Return the operators of the ``_add_gelu`` part of an Inductor name, in its order.
+
+    Known operators that hold an underscore are kept whole; an unknown word stands for itself.
+    """
+    words = text[1:].split("_")
+    found: list[str] = []
+    at = 0
+    while at < len(words):
+        for length in range(min(_LONGEST, len(words) - at), 0, -1):
+            candidate = "_".join(words[at : at + length])
+            if length == 1 or candidate in _KNOWN_OPS:
+                break
+        found.append(candidate)
+        at += length
+    return tuple(word for word in found if word)
+
+
+# A template is what it was made for; of the others the category says it, whatever ops they name.
+_GEMM_OPS: Final = frozenset({"mm", "addmm", "bmm", "baddbmm", "mm_plus_mm", "_scaled_mm", "scaled_mm", "grouped_mm"}) | {
+    "_grouped_mm",
+    "scaled_grouped_mm",
+    "_int_mm",
+}
+_ATTENTION_OPS: Final = frozenset({"flex_attention", "flex_attention_backward", "flex_decoding"})
+_FAMILY_OF_CATEGORY: Final = {"poi": "pointwise", "for": "pointwise", "per": "reduction", "red": "reduction", "spl": "reduction"}
+_REDUCING_OPS: Final = frozenset(
+    "sum mean max min amax amin prod argmax argmin any all var var_mean std std_mean logsumexp native_layer_norm "
+    "native_layer_norm_backward native_group_norm native_batch_norm_backward _softmax _log_softmax _softmax_backward_data "
+    "_log_softmax_backward_data norm linalg_vector_norm nll_loss_forward mse_loss cumsum".split()
+)
+
+
+def _family(category: str | None, ops: tuple[str, ...]) -> str:
+    """Return what a generated kernel computes."""
+    if category == "tem":
+        named = frozenset(ops)
+        if named & _ATTENTION_OPS:
+            return "attention"
+        if named & _GEMM_OPS:
+            return "gemm"
+        return "conv" if any(op.startswith("convolution") for op in ops) else "other"
+    if category is None:
+        return "reduction" if _REDUCING_OPS.intersection(ops) else "pointwise"
+    return _FAMILY_OF_CATEGORY.get(category, "other")
+
+
+def _generated(category: str | None, ops: tuple[str, ...], index: str | None, stem: str) -> KernelName:
+    return KernelName(
+        family=_family(category, ops),
+        library="triton" if category else "other",
+        triton=category,
+        triton_ops=ops,
+        triton_index=int(index[:9]) if index else None,
+        stem=stem,
+    )
+
+
+def decode(text: Text) -> KernelName | None:
+    """Return the decoded name of a kernel that Inductor generated, None for any other."""
+    if text.args:
+        return None
+    if "triton_" in text.base:
+        if found := _FUSED.match(text.head):
+            return _generated(found["cat"], fused_ops(found["ops"][:1200]), found["index"], text.head)
+        if found := _TEMPLATE.match(text.head):
+            return _generated("tem", (found["what"],), found["index"], text.head)
+        # With unique_kernel_names off every Inductor kernel is called triton_, so its category is unknown.
+        if _ANONYMOUS.match(text.head):
+            return KernelName(library="triton", triton="unk", stem=text.head)
+    elif "cpp_" in text.base and (found := _CPP.match(text.head)):
+        return _generated(None, fused_ops(found["ops"][:1200]), found["index"], text.head)
+    return None

@@ -1,0 +1,68 @@
+"""Tensile and hipBLASLt (rocBLAS): ``Cijk_Alik_Bljk_..``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.names.gemmtypes import numbers
+from pytest_torchprof.names.kernelname import KernelName
+
+if TYPE_CHECKING:
+    from pytest_torchprof.names.text import Text
+
+_NAME: Final = re.compile(r"(?:Custom_)?C(?P<c>[ijklm]{2,5})_A(?P<a>[ijklm]{2,5})_B(?P<b>[ijklm]{2,5})_(?P<types>[A-Z0-9]\w*)")
+_HELPER: Final = re.compile(r"(?:Custom_)?C[ijklm]{2,5}_(?P<types>[A-Z0-9_]*?)_?(?P<what>PostGSU|GB|Bias|Reduction|BetaOnly)\w*$")
+_TILE: Final = re.compile(r"_MT(?P<mt>\d+x\d+x\d+)")
+_MFMA: Final = re.compile(r"_MI(?P<mi>\d+x\d+x\d+)")
+_ISA: Final = re.compile(r"_ISA(?P<isa>[0-9a-f]{3,4})")
+_SPLIT: Final = re.compile(r"_GSU(?P<gsu>\d+)(?:_|$)")
+
+# Types are written A (B) C compute, batched: the letter of A decides. F8 and B8 are the two kinds of fp8.
+_TYPES: Final = {"B": "bf16", "H": "fp16", "S": "fp32", "D": "fp64", "C": "complex64", "I": "int8", "X": "tf32"}
+_F8: Final = ("F8", "B8")
+
+
+def _dtype(types: str) -> str | None:
+    """Return the operand dtype, which is the first letter's (S_MX is fp32 computed as XF32)."""
+    if types.startswith(("S_MX", "SX")):
+        return "tf32"
+    if types.startswith(_F8):
+        return "fp8"
+    return "int8" if types.startswith(("I8", "4xi8")) else _TYPES.get(types[:1])
+
+
+def decode(text: Text) -> KernelName | None:
+    """Return the decoded name of a Tensile kernel, None for any other."""
+    head = text.head
+    if not head.startswith(("Cij", "Custom_Cij", "Ci")):
+        return None
+    if found := _NAME.match(head):
+        return _decode_gemm(found)
+    if _HELPER.match(head):
+        return KernelName(family="reduction", library="tensile", helper="split-k reduce", stem=head[:40], tensor_core=False)
+    return None
+
+
+def _decode_gemm(found: re.Match[str]) -> KernelName:
+    name = found.string
+    tile = _TILE.search(name)
+    mfma = _MFMA.search(name)
+    isa = _ISA.search(name)
+    split = _SPLIT.search(name)
+    a, b = found["a"], found["b"]
+    layout = None
+    if "l" in a and "i" in a and "l" in b and "j" in b:
+        layout = ("n" if a.index("i") < a.index("l") else "t") + ("n" if b.index("l") < b.index("j") else "t")
+    return KernelName(
+        family="gemm",
+        library="tensile",
+        dtype=_dtype(found["types"]),
+        layout=layout,
+        tensor_core=mfma is not None if tile else None,
+        tile=numbers(tile["mt"]) if tile else None,
+        split_k=True if split and int(split["gsu"][:4]) > 1 else None,
+        epilogue=("bias",) if "_Bias_" in name else (),
+        arch=f"gfx{isa['isa']}" if isa else None,
+        stem=f"Cijk_A{a}_B{b}" + (f" {tile['mt']}" if tile else ""),
+    )
