@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 
-
 def catalogue(rules: Iterable[Rule] = RULES, others: Iterable[Limit] = ()) -> tuple[Limit, ...]:
     """Return every limit: our own, ``forbid`` over the codes of ``rules``, and those of other plugins."""
     return (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMPILE_LIMITS, forbid_limit({rule.code for rule in rules}), *others)

@@ -145,7 +145,9 @@ def _named(step: StepProfile, names: Counter[str]) -> tuple[str, ...]:
     for kernel in step.kernels:
         if kernel.name in ops:
             ops[kernel.name].setdefault(kernel.op or "?")
-    return tuple(f"{count:>4} x {name[:100]}  launched by {', '.join(ops[name])}" for name, count in names.most_common())
+    return tuple(
+        f"{count:>4} x {name[:100]}  launched by {', '.join(ops[name])}" for name, count in names.most_common()
+    )
 
 
 def _op_hits(step: StepProfile, pattern: Pattern) -> Counter[str]:
@@ -176,7 +178,9 @@ def _read_fused(value: object) -> list[tuple[str, ...]]:
     groups = [entries] if all(isinstance(entry, str) for entry in entries) else [as_list(entry) for entry in entries]
     for group in groups:
         if not all(isinstance(token, str) and token for token in group):
-            raise UnknownLimit(f'expected operator names such as ["add", "mul"], or a list of such lists, got {value!r}')
+            raise UnknownLimit(
+                f'expected operator names such as ["add", "mul"], or a list of such lists, got {value!r}'
+            )
     return [tuple(str(token) for token in group) for group in groups]
 
 
@@ -184,7 +188,9 @@ def _fused(profile: Profile, groups: list[tuple[str, ...]]) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for group in groups:
             if not any(fused_match(kernel, group) for kernel in step.kernels):
-                yield _Answer(MISSED, f"no kernel carries {' and '.join(group)} together", tuple(unfused_lines(step.kernels)))
+                yield _Answer(
+                    MISSED, f"no kernel carries {' and '.join(group)} together", tuple(unfused_lines(step.kernels))
+                )
 
     return _first_bad(profile, "fused", answers)
 

@@ -1,0 +1,78 @@
+"""After the tests ran: writes baselines and reports, hands a worker's results over, shows the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.plugin import WORKER_KEY, is_worker
+from pytest_torchprof.report import terminal
+
+if TYPE_CHECKING:
+    from pytest_torchprof.session import RunState
+
+
+def finish(state: RunState, session: pytest.Session) -> None:
+    """Write what the run leaves behind; on a worker, hand it to the controller, which alone writes."""
+    try:
+        if is_worker(session.config):
+            session.config.workeroutput[WORKER_KEY] = state.to_plain()  # type: ignore[attr-defined]
+            return
+        problems = [*_write_baselines(state), *_write_reports(state)]
+        if state.settings.replay is not None and not state.replayed:
+            problems.append(f"--torchprof-replay={state.settings.replay}: no test judged a recording")
+        state.problems.extend(problems)
+        if problems and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    finally:
+        state.close()
+
+
+def summary(state: RunState, terminalreporter: Any) -> None:
+    """Draw the section at the end of the run, in the reporter's own style."""
+    run = state.run_results
+    left = state.unjudged_recordings()
+    if not (run.results or state.problems or left):
+        return
+    if terminalreporter.config.get_verbosity() < 0 and not state.problems:
+        terminalreporter.write_line(f"torchprof: {terminal.closing(run)}")
+        return
+    terminalreporter.write_sep("-", terminal.title(run))
+    if run.results:
+        terminalreporter.write_line(terminal.render(run))
+    if left:
+        terminalreporter.write_line(f"recordings that no test judged: {', '.join(left)}")
+    for problem in state.problems:
+        terminalreporter.write_line(f"torchprof: {problem}", red=True)
+
+
+def _write_baselines(state: RunState) -> list[str]:
+    if not state.baseline_updates:
+        return []
+    from pytest_torchprof import baseline  # noqa: PLC0415  (only a run that writes baselines pays for it)
+
+    problems = []
+    for path, entries in sorted(state.baseline_updates.items()):
+        try:
+            baseline.update(Path(path), {key: baseline.from_plain(entry) for key, entry in entries.items()})
+        except TorchprofError as problem:
+            problems.append(str(problem))
+    return problems
+
+
+def _write_reports(state: RunState) -> list[str]:
+    problems = []
+    for path in state.settings.reports:
+        part = path.with_name(f".{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(
+                state.reporters[path.suffix](state.run_results), encoding="utf-8", errors="backslashreplace"
+            )
+            part.replace(path)
+        except OSError as error:
+            problems.append(f"--torchprof-report={path}: cannot be written: {error.strerror or error}")
+    return problems

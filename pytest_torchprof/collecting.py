@@ -1,0 +1,122 @@
+"""Before the tests run: reads what they ask for, refuses what cannot be, arms the profiler, starts each test's run."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
+from pytest_torchprof.findings import RULES
+from pytest_torchprof.limits import catalogue
+from pytest_torchprof.measure import TestRun
+from pytest_torchprof.plugin import STATE, is_ours, is_worker
+from pytest_torchprof.progress import progress_of
+from pytest_torchprof.report import json_report, markdown
+from pytest_torchprof.session import RunState
+from pytest_torchprof.settings import MeasureOptions, Settings, options_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OPTIONS = pytest.StashKey[MeasureOptions]()
+
+
+def state_of(config: pytest.Config) -> RunState:
+    """Return the run's state, made at the first call."""
+    state = config.stash.get(STATE, None)
+    if state is None:
+        rules = (*RULES, *itertools.chain(*_given(config.hook.pytest_torchprof_findings())))
+        reporters = {".json": json_report.render, ".md": markdown.render}
+        for more in _given(config.hook.pytest_torchprof_reporters()):
+            reporters.update(more)
+        state = RunState(
+            settings=Settings.from_pytest(config),
+            limits=catalogue(rules, itertools.chain(*_given(config.hook.pytest_torchprof_limits()))),
+            rules=rules,
+            reporters=reporters,
+        )
+        for path in state.settings.reports:
+            if path.suffix not in reporters:
+                raise pytest.UsageError(
+                    f"--torchprof-report={path}: no report has the suffix {path.suffix!r}; known are: {', '.join(sorted(reporters))}"
+                )
+        config.stash[STATE] = state
+    return state
+
+
+def prepare(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Read every torchprof test's options; one usage error names all that cannot be used."""
+    state = state_of(config)
+    ours = [item for item in items if is_ours(item)]
+    problems = []
+    for item in ours:
+        try:
+            item.stash[OPTIONS] = options_of(item, state.settings, state.limits)
+        except UnknownLimit as problem:
+            problems.append(f"{item.nodeid}: torchprof marker: {problem}")
+    if problems:
+        raise pytest.UsageError("\n".join(problems))
+    if state.settings.require_gpu and state.settings.replay is None and state.settings.enabled:
+        _require_gpu([(item.nodeid, item.stash[OPTIONS].device) for item in ours])
+
+
+def _require_gpu(wanted: Sequence[tuple[str, str]]) -> None:
+    from pytest_torchprof import capture  # noqa: PLC0415  (imports torch)
+
+    for nodeid, device in wanted:
+        try:
+            picked = capture.pick_device(device)
+        except TorchprofError as problem:
+            raise pytest.UsageError(f"--torchprof-require-gpu: {nodeid}: {problem}") from None
+        if picked == "cpu":
+            raise pytest.UsageError(
+                f"--torchprof-require-gpu: {nodeid} would be measured on the cpu "
+                f"({'torch sees no GPU' if device == 'auto' else f'its device is {device!r}'})"
+            )
+
+
+def arm(state: RunState, session: pytest.Session) -> None:
+    """Open the process's first profiler session before any test runs, if one will be measured on an accelerator."""
+    if not state.settings.enabled or state.settings.replay is not None:
+        return
+    if not is_worker(session.config):
+        state.clear_failures()
+    from pytest_torchprof import capture  # noqa: PLC0415  (imports torch)
+
+    devices = {item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash}
+    for device in sorted(devices):
+        try:
+            capture.arm(capture.pick_device(device))
+        except NotMeasured as problem:
+            state.unarmed = str(problem)
+        except TorchprofError as problem:
+            raise pytest.UsageError(f"--torchprof-device={device}: {problem}") from None
+
+
+def start_run(state: RunState, item: pytest.Item) -> TestRun:
+    """Return a fresh run of a test; what an earlier run of it left is dropped."""
+    state.forget(item.nodeid)
+    return TestRun(
+        state=state,
+        options=item.stash[OPTIONS],
+        nodeid=item.nodeid,
+        path=item.path,
+        source=_source(item),
+        progress=progress_of(item.config),
+        uses_fixture="torchprof" in getattr(item, "fixturenames", ()),
+    )
+
+
+def _given(answers: list[Any]) -> list[Any]:
+    return [answer for answer in answers if answer is not None]
+
+
+def _source(item: pytest.Item) -> str:
+    """Return the text of the test function; its hash tells whether a baseline's test was edited since."""
+    try:
+        return inspect.getsource(getattr(item, "function", None) or item.obj)  # type: ignore[attr-defined]
+    except (OSError, TypeError, AttributeError):
+        return ""

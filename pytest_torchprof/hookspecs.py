@@ -1,0 +1,35 @@
+"""Hooks with which another pytest plugin adds limits, findings and report formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_torchprof.findings import Rule
+    from pytest_torchprof.limits import Limit
+    from pytest_torchprof.report import Reporter
+
+
+@pytest.hookspec
+def pytest_torchprof_limits() -> Iterable[Limit] | None:
+    """Return further limits; their names become keywords of the marker.
+
+    .. code-block:: python
+
+        def pytest_torchprof_limits():
+            return [Limit(name="max_names", read=whole_number, check=check_names)]
+    """
+
+
+@pytest.hookspec
+def pytest_torchprof_findings() -> Iterable[Rule] | None:
+    """Return further rules; their codes can be forbidden with ``forbid=``."""
+
+
+@pytest.hookspec
+def pytest_torchprof_reporters() -> Mapping[str, Reporter] | None:
+    """Return further report formats by file suffix (``".csv"``), each a function from RunResults to text."""

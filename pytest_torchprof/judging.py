@@ -1,0 +1,215 @@
+"""Judges a test's measurements all together: limits, then the baseline; records results; raises at the end."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError
+from pytest_torchprof.measure import Measured, NotJudgedHere, TestRun
+from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_torchprof.baseline import Comparison
+    from pytest_torchprof.limits import Verdict
+    from pytest_torchprof.profile import Profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judgement:
+    """What came out for one measurement."""
+
+    result: Result
+    failure: TorchprofError | None = None
+    unanswerable: tuple[str, ...] = ()
+
+
+def judge(run: TestRun) -> None:
+    """Judge every measurement of a test; raise LimitsMissed, NotMeasured, or skip where there was no GPU to ask."""
+    if not run.state.settings.enabled:
+        return
+    if not run.measured and run.options.marked:
+        reason = "the test is marked torchprof and requests the fixture, but measured nothing"
+        run.measured.append(Measured(label=None, limits=(), why_not=f"{reason}; call torchprof(...) in it"))
+    judgements = [_judge_one(run, measured) for measured in run.measured]
+    # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
+    run.measured.clear()
+    for judgement in judgements:
+        run.state.add(judgement.result)
+    failures = [judgement.failure for judgement in judgements if judgement.failure is not None]
+    if failures:
+        # An expected failure hides what was missed, never what was not measured.
+        kind = NotMeasured if any(isinstance(failure, NotMeasured) for failure in failures) else LimitsMissed
+        raise kind("\n\n".join(str(failure) for failure in failures))
+    unanswerable = dict.fromkeys(name for judgement in judgements for name in judgement.unanswerable)
+    if unanswerable:
+        raise NotJudgedHere(f"body passed; not judged without a GPU: {', '.join(unanswerable)}")
+
+
+def _judge_one(run: TestRun, measured: Measured) -> _Judgement:
+    profile = measured.profile
+    if profile is None or measured.why_not is not None:
+        return _not_measured(run, measured, measured.why_not or "the measured code was not run to its end")
+    from pytest_torchprof.limits import COMPILE, HOLDS  # noqa: PLC0415  (only runs with a torchprof test pay for it)
+    from pytest_torchprof.limits import judge as judge_limits  # noqa: PLC0415
+
+    stands_in = run.stands_in(profile)
+    asked = [one for one in measured.limits if one.limit.needs == COMPILE or not stands_in]
+    open_profile = profile.with_context(rules=run.state.rules, gate=None)
+    verdicts = judge_limits(open_profile, asked)
+    kept = all(verdict.status == HOLDS for verdict in verdicts)
+    unanswerable = tuple(run.unanswerable()) if stands_in else ()
+    comparison = _compared(run, measured, open_profile, kept=kept and not unanswerable)
+    return _concluded(run, measured, open_profile, verdicts, comparison, unanswerable)
+
+
+def _concluded(
+    run: TestRun,
+    measured: Measured,
+    profile: Profile,
+    verdicts: tuple[Verdict, ...],
+    comparison: _Compared | None,
+    unanswerable: tuple[str, ...],
+) -> _Judgement:
+    from pytest_torchprof.limits import raise_if_failed  # noqa: PLC0415
+
+    failure: TorchprofError | None = None
+    regressed = comparison.failure if comparison else ()
+    try:
+        raise_if_failed(verdicts, profile, also=regressed)
+        if regressed:
+            raise LimitsMissed("\n".join(regressed))  # noqa: TRY301  (one way out for both)
+    except (LimitsMissed, NotMeasured) as problem:
+        failure = problem
+    outcome = SKIPPED if unanswerable else PASSED
+    if failure is not None:
+        outcome = NOT_MEASURED if isinstance(failure, NotMeasured) else FAILED
+    recording = _keep(run, measured, failed=failure is not None)
+    if failure is not None:
+        failure = _with_context(failure, run, measured, recording)
+    result = Result(
+        nodeid=run.nodeid,
+        label=measured.label,
+        outcome=outcome,
+        message=str(failure)
+        if failure
+        else f"not judged without a GPU: {', '.join(unanswerable)}"
+        if unanswerable
+        else "",
+        baseline=comparison.words if comparison else None,
+        limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
+        summary={**asdict(profile.median), "worst": asdict(profile.worst)},
+        environment=dict(_environment(profile)),
+        findings=tuple(_plain_finding(finding) for finding in profile.findings),
+        kernels=_kernel_rows(profile) if failure else (),
+        recording=_shown(run, recording),
+    )
+    return _Judgement(result=result, failure=failure, unanswerable=unanswerable)
+
+
+def _not_measured(run: TestRun, measured: Measured, reason: str) -> _Judgement:
+    recording = _keep(run, measured, failed=True)
+    failure = _with_context(NotMeasured(f"not measured: {reason}"), run, measured, recording)
+    result = Result(
+        nodeid=run.nodeid,
+        label=measured.label,
+        outcome=NOT_MEASURED,
+        message=str(failure),
+        recording=_shown(run, recording),
+    )
+    return _Judgement(result=result, failure=failure)
+
+
+def _with_context(failure: TorchprofError, run: TestRun, measured: Measured, recording: Path | None) -> TorchprofError:
+    head = f"{measured.label}: " if measured.label else ""
+    tail = f"\n  recording: {_shown(run, recording)}   (opens in ui.perfetto.dev)" if recording else ""
+    return type(failure)(f"{head}{failure}{tail}")
+
+
+def _keep(run: TestRun, measured: Measured, *, failed: bool) -> Path | None:
+    recording = measured.recording
+    if recording is None or not recording.is_file():
+        return None
+    if run.state.settings.replay is not None:
+        return recording
+    return run.state.keep(recording, run.nodeid, measured.label, failed=failed)
+
+
+def _shown(run: TestRun, recording: Path | None) -> str | None:
+    if recording is None:
+        return None
+    root = run.state.settings.rootdir
+    return str(recording.relative_to(root)) if recording.is_relative_to(root) else str(recording)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A comparison, in words for the table, and lines for the failure where it fails the test."""
+
+    words: str
+    failure: tuple[str, ...] = ()
+
+
+def _compared(run: TestRun, measured: Measured, profile: Profile, *, kept: bool) -> _Compared | None:
+    """Compare with the baseline, or note what to write; None where no baseline is asked for or it cannot be."""
+    settings = run.state.settings
+    if settings.baseline == "off" or not run.options.compared or profile.why_not is not None:
+        return None
+    from pytest_torchprof import baseline  # noqa: PLC0415
+
+    file = baseline.place(
+        run.path, settings.rootdir, baseline.device_slug(_environment(profile)), settings.baseline_dir
+    )
+    key = baseline.key_of(run.nodeid, measured.label)
+    new = baseline.entry_of(profile, source_hash=baseline.source_hash(run.source))
+    old = baseline.read_or_empty(file).entries.get(key)
+    comparison = baseline.compare(old, new, names=run.options.names)
+    if kept and (settings.baseline == "update" or (settings.baseline == "add" and old is None)):
+        run.baseline_entries.append((str(file), key, baseline.plain(new)))
+        return _Compared("written" if old is None else f"written ({comparison.summary})")
+    return _Compared(comparison.summary, tuple(_failure_lines(run, comparison, file, old_is_missing=old is None)))
+
+
+def _failure_lines(run: TestRun, comparison: Comparison, file: Path, *, old_is_missing: bool) -> list[str]:
+    mode = run.state.settings.baseline
+    accept = f'  do: mend it, or accept it: pytest "{run.nodeid}" --torchprof-baseline=update'
+    if comparison.verdict == "worse" and mode != "update":
+        return [f"worse than the baseline {_shown(run, file)}:", *(f"  {line}" for line in comparison.lines), accept]
+    if old_is_missing and mode == "strict":
+        write = f'  do: pytest "{run.nodeid}" --torchprof-baseline=add'
+        return [f"no baseline for this test and device in {_shown(run, file)} (strict)", write]
+    return []
+
+
+def _environment(profile: Profile) -> dict[str, Any]:
+    environment = (profile.trace.torchprof or {}).get("environment")
+    return environment if isinstance(environment, dict) else {}
+
+
+def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
+    measured: object = verdict.number if verdict.number is not None else verdict.measured
+    return {
+        "name": verdict.limit,
+        "expected": verdict.expected,
+        "measured": None if verdict.status == "not measured" else measured,
+        "status": verdict.status,
+        "message": verdict.measured,
+        "details": list(verdict.details),
+    }
+
+
+def _plain_finding(finding: Any) -> dict[str, Any]:
+    return {**asdict(replace(finding, evidence={})), "evidence": dict(finding.evidence)}
+
+
+def _kernel_rows(profile: Profile) -> tuple[dict[str, Any], ...]:
+    rows: dict[str, dict[str, Any]] = {}
+    for kernel in profile.kernels:
+        row = rows.setdefault(kernel.name, {"name": kernel.short or kernel.name, "count": 0, "time_us": 0.0, "ops": []})
+        row["count"] += 1
+        row["time_us"] += kernel.duration_us
+        if kernel.op and kernel.op not in row["ops"]:
+            row["ops"].append(kernel.op)
+    return tuple(sorted(rows.values(), key=lambda row: -row["time_us"]))

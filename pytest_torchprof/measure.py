@@ -1,0 +1,225 @@
+"""One test's measurements: taken live, or from a kept recording."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping
+    from pathlib import Path
+
+    import torch
+
+    from pytest_torchprof.limits import Asked
+    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.session import RunState
+    from pytest_torchprof.settings import MeasureOptions
+
+READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
+
+
+class NotJudgedHere(pytest.skip.Exception):
+    """Skips the rest of a test that looks at a number which this run does not have."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """One measurement of a test, before it is judged."""
+
+    label: str | None
+    limits: tuple[Asked, ...]
+    profile: Profile | None = None
+    recording: Path | None = None
+    why_not: str | None = None
+    """Why there is no believable profile."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TestRun:
+    """What one run of one test measures."""
+
+    __test__ = False
+
+    state: RunState
+    options: MeasureOptions
+    nodeid: str
+    path: Path
+    source: str
+    """The text of the test function."""
+    progress: Callable[[str, int, int], None]
+    uses_fixture: bool
+    measured: list[Measured] = field(default_factory=list)
+    baseline_entries: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    """(file, key, entry) to write if the whole test passes."""
+
+    def commit_baselines(self) -> None:
+        """Hand over what a baseline keeps of this test: it passed altogether."""
+        for file, key, entry in self.baseline_entries:
+            self.state.baseline_updates.setdefault(file, {})[key] = entry
+
+    @property
+    def device(self) -> torch.device:
+        """The device that this test is measured on."""
+        import torch  # noqa: PLC0415  (a run without torchprof tests never pays for torch)
+
+        from pytest_torchprof import capture  # noqa: PLC0415
+
+        return torch.device(capture.pick_device(self.options.device))
+
+    @property
+    def body_is_step(self) -> bool:
+        """Whether the test body itself is the measured step: marked, and nothing measures inside it."""
+        return self.options.marked and not self.uses_fixture
+
+    def start(self, label: str | None, given: Mapping[str, object]) -> Measured:
+        """Begin a measurement under a label that no other one of this test has."""
+        from pytest_torchprof.limits import read_limits  # noqa: PLC0415
+
+        if label is None and self.measured:
+            label = f"#{len(self.measured) + 1}"
+        if any(label == other.label for other in self.measured):
+            raise UnknownLimit(f"the label {label!r} is used twice in {self.nodeid}; each measurement needs its own")
+        limits = read_limits({**self.options.given, **given}, known=self.state.limits)
+        measured = Measured(label=label, limits=limits)
+        self.measured.append(measured)
+        return measured
+
+    def iterations(self, measured: Measured) -> Generator[None, None, None]:
+        """Yield once for each call of the measured code, and leave profile and recording behind."""
+        if not self.state.settings.enabled:
+            return self._plainly(measured)
+        if self.state.settings.replay is not None:
+            return self._replayed(measured)
+        return self._live(measured)
+
+    def repeat(self, measured: Measured, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call the measured code as often as it takes, and return what the last call returned."""
+        result = None
+        with closing(self.iterations(measured)) as calls:
+            for _ in calls:
+                result = None  # A result that lived through the next call would count as its memory.
+                result = function(*args, **kwargs)
+        return result
+
+    def _plainly(self, measured: Measured) -> Generator[None, None, None]:
+        from pytest_torchprof.profile import Profile  # noqa: PLC0415
+
+        yield
+        measured.profile = Profile.unmeasured(
+            gate=_skip_gate(frozenset({"result"}), "measuring is off (--torchprof=off)")
+        )
+
+    def _replayed(self, measured: Measured) -> Generator[None, None, None]:
+        from pytest_torchprof.profile import load  # noqa: PLC0415
+
+        path = self.state.recording_of(self.nodeid, measured.label)
+        profile = load(path)
+        assert not isinstance(profile, list)
+        recorded = profile.trace.torchprof or {}
+        if (recorded.get("nodeid"), recorded.get("label")) != (self.nodeid, measured.label):
+            other = f"{recorded.get('nodeid')}" + (f" ({recorded.get('label')})" if recorded.get("label") else "")
+            raise TorchprofError(
+                f"{path} is a recording of {other}, not of {self.nodeid}{f' ({measured.label})' if measured.label else ''}; "
+                f"record it again with --torchprof-save={path.parent}"
+            )
+        measured.recording = path
+        if profile.trace.on_cpu and self.options.device not in ("auto", "cpu"):
+            measured.why_not = f"{path.name} was recorded on the cpu, and the test asks for {self.options.device}"
+        elif profile.why_not is not None:
+            measured.why_not = profile.why_not
+        measured.profile = self._guarded(profile, replay=True)
+        return
+        yield
+
+    def _live(self, measured: Measured) -> Generator[None, None, None]:
+        from pytest_torchprof import capture  # noqa: PLC0415
+        from pytest_torchprof.profile import load  # noqa: PLC0415
+        from pytest_torchprof.session import recording_name  # noqa: PLC0415
+
+        if self.state.unarmed is not None:
+            measured.why_not = self.state.unarmed
+            raise NotMeasured(self.state.unarmed)
+        options = self.options
+        plan = capture.Plan(
+            device=capture.pick_device(options.device),
+            warmup=options.warmup,
+            steps=options.steps,
+            record=options.record,
+            nodeid=self.nodeid,
+            label=measured.label,
+        )
+        path = self.state.scratch / recording_name(self.nodeid, measured.label).removesuffix(".gz")
+
+        def check(recording: Path) -> str | None:
+            measured.recording = recording
+            profile = load(recording)
+            assert not isinstance(profile, list)
+            measured.profile = profile
+            return profile.why_not
+
+        name = self.nodeid + (f" ({measured.label})" if measured.label else "")
+        with closing(capture.iterations(plan, path, check)) as calls:
+            try:
+                for done, _ in enumerate(calls, 1):
+                    self.progress(name, done, options.warmup + options.steps)
+                    yield
+            except NotMeasured as problem:
+                measured.profile, measured.why_not = None, str(problem)
+                raise
+        assert measured.profile is not None
+        measured.profile = self._guarded(measured.profile, replay=False)
+
+    def _guarded(self, profile: Profile, *, replay: bool) -> Profile:
+        """Return the profile with the rules of other plugins, and a gate where numbers are not to be looked at."""
+        gate = None
+        if self.stands_in(profile):
+            names = ", ".join(self.unanswerable()) or "GPU numbers"
+            gate = _skip_gate(READABLE_WITHOUT_GPU, f"body passed so far; not judged without a GPU: {names}")
+        elif replay:
+            gate = _skip_gate(None, "a replay does not run the measured code, so there is no result")
+        return profile.with_context(rules=self.state.rules, gate=gate)
+
+    def stands_in(self, profile: Profile) -> bool:
+        """Whether the CPU was measured only because there was no GPU."""
+        return profile.trace.on_cpu and self.options.device == "auto"
+
+    def unanswerable(self) -> list[str]:
+        from pytest_torchprof.limits import GPU  # noqa: PLC0415
+
+        names = (
+            asked.limit.name for measured in self.measured for asked in measured.limits if asked.limit.needs == GPU
+        )
+        return list(dict.fromkeys(names))
+
+    @contextmanager
+    def body(self, item: pytest.Function) -> Iterator[None]:
+        """Around the call of the test: where the body is the step, call it as often as it takes."""
+        if not self.body_is_step:
+            yield
+            return
+        original = item.obj
+
+        def repeated(*args: Any, **kwargs: Any) -> Any:
+            return self.repeat(self.start(None, {}), original, args, kwargs)
+
+        item.obj = repeated
+        try:
+            yield
+        finally:
+            item.obj = original
+
+
+def _skip_gate(readable: frozenset[str] | None, reason: str) -> Callable[[str], None]:
+    """Return a gate that skips the test at a look at anything but ``readable``; None: at ``result`` only."""
+
+    def gate(name: str) -> None:
+        if name == "result" if readable is None else name not in readable:
+            raise NotJudgedHere(f"{reason}, profile.{name}")
+
+    return gate

@@ -1,0 +1,199 @@
+"""The pytest plugin: options, marker, fixture, and hooks that hand over to the run's state.
+
+Loaded in every pytest run of every user: neither torch nor msgspec is imported here, nor anything that imports them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_torchprof.errors import NotMeasured, TorchprofError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pytest_torchprof.fixture import Torchprof
+    from pytest_torchprof.measure import TestRun
+    from pytest_torchprof.session import RunState
+
+STATE = pytest.StashKey["RunState"]()
+RUN = pytest.StashKey["TestRun"]()
+PASSED = pytest.StashKey[bool]()
+WORKER_KEY = "torchprof"
+_MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "contextlib.py", "torch"})
+
+_OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("", {"metavar": "on|off"}, "off: run marked tests plainly, measure and check nothing"),
+    ("baseline", {"metavar": "MODE"}, "compare (default), update, add, strict or off"),
+    ("baseline-dir", {"metavar": "DIR"}, "folder of the baselines (default: __torchprof__ beside each test file)"),
+    (
+        "device",
+        {"metavar": "DEVICE"},
+        "auto (default), cpu, cuda, cuda:N or xpu; on the command line it wins over the marker",
+    ),
+    ("warmup", {"metavar": "N"}, "calls before the measured ones (default 3)"),
+    ("steps", {"metavar": "N"}, "measured calls (default 5)"),
+    ("save", {"metavar": "DIR"}, "keep every recording in DIR"),
+    ("replay", {"metavar": "DIR"}, "judge the recordings in DIR without running the measured code"),
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("torchprof", "GPU kernels (torchprof)")
+    for name, kwargs, text in _OPTIONS:
+        option = "--torchprof" + (f"-{name}" if name else "")
+        key = option.removeprefix("--").replace("-", "_")
+        group.addoption(option, dest=key, default=None, help=text, **kwargs)
+        parser.addini(key, text, default="")
+    group.addoption(
+        "--torchprof-require-gpu", dest="torchprof_require_gpu", action="store_true", default=None,
+        help="stop with exit code 4 if a selected torchprof test cannot be measured on a GPU",
+    )  # fmt: skip
+    parser.addini("torchprof_require_gpu", "as --torchprof-require-gpu", default="")
+    group.addoption(
+        "--torchprof-report", dest="torchprof_report", action="append", metavar="FILE", default=None,
+        help="write the results to FILE, by its suffix: .json or .md (repeatable)",
+    )  # fmt: skip
+    parser.addini("torchprof_report", "as --torchprof-report", type="linelist", default=[])
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    from pytest_torchprof import hookspecs  # noqa: PLC0415  (needed once per run, not to import this module)
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "torchprof(max_kernels=..., kernels=[...], max_graph_breaks=..., ...): profile the test and check what the GPU "
+        "did; keywords: https://pypi.org/project/pytest-torchprof",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    from pytest_torchprof.headline import lines  # noqa: PLC0415
+
+    return lines(config)
+
+
+@pytest.fixture
+def torchprof(request: pytest.FixtureRequest) -> Torchprof:
+    """Measure calls on the GPU: ``profile = torchprof(fn, *args)``, or ``with torchprof.measure("label") as m``."""
+    from pytest_torchprof.fixture import Torchprof  # noqa: PLC0415
+
+    run = request.node.stash[RUN]
+    run.uses_fixture = True
+    return Torchprof(run)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if any(is_ours(item) for item in items):
+        from pytest_torchprof.collecting import prepare  # noqa: PLC0415
+
+        prepare(config, items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    state = session.config.stash.get(STATE, None)
+    if state is not None and not session.config.option.collectonly:
+        from pytest_torchprof.collecting import arm  # noqa: PLC0415
+
+        arm(state, session)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    state = item.config.stash.get(STATE, None)
+    if state is not None and is_ours(item):
+        from pytest_torchprof.collecting import start_run  # noqa: PLC0415
+
+        item.stash[RUN] = start_run(state, item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    run = item.stash.get(RUN, None)
+    if run is None:
+        return (yield)
+    from pytest_torchprof.judging import judge  # noqa: PLC0415
+    from pytest_torchprof.measure import NotJudgedHere  # noqa: PLC0415
+
+    try:
+        with run.body(item):
+            result = yield
+    except NotJudgedHere:
+        # What the CPU can answer may still fail the test.
+        judge(run)
+        raise
+    judge(run)
+    return result
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    run = item.stash.get(RUN, None)
+    if run is None:
+        return report
+    if call.excinfo is not None and isinstance(call.excinfo.value, TorchprofError):
+        if isinstance(call.excinfo.value, NotMeasured) and report.outcome == "skipped":
+            # xfail expects a failure; that nothing was measured is none.
+            report.outcome = "failed"
+            del report.wasxfail
+        if report.outcome == "failed" and not _shows_user_code(call.excinfo):
+            report.longrepr = call.excinfo.getrepr(style="value")
+    passed = report.passed and not hasattr(report, "wasxfail")
+    item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
+    if report.when == "teardown" and item.stash[PASSED]:
+        run.commit_baselines()
+    return report
+
+
+def _shows_user_code(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Whether the traceback has a line of the user's; a limit judged after the test has none worth showing."""
+    return any(not _MACHINERY.intersection(Path(entry.path).parts) for entry in excinfo.traceback)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    state = config.stash.get(STATE, None)
+    if state is not None and not is_worker(config):
+        from pytest_torchprof.closing import summary  # noqa: PLC0415
+
+        summary(state, terminalreporter)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    state = session.config.stash.get(STATE, None)
+    if state is not None:
+        from pytest_torchprof.closing import finish  # noqa: PLC0415
+
+        finish(state, session)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """xdist: a worker is done; the controller takes over what it found out."""
+    plain = getattr(node, "workeroutput", {}).get(WORKER_KEY)
+    if plain is not None:
+        from pytest_torchprof.collecting import state_of  # noqa: PLC0415
+
+        state_of(node.config).merge(plain)
+
+
+def is_ours(item: pytest.Item) -> bool:
+    """Whether a test is measured: marked, or asking for the fixture."""
+    return item.get_closest_marker("torchprof") is not None or "torchprof" in getattr(item, "fixturenames", ())
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is a worker of pytest-xdist."""
+    return hasattr(config, "workerinput")

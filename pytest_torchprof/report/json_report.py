@@ -1,0 +1,31 @@
+"""The run's results as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_torchprof.report.results import RunResults
+
+SCHEMA = 1
+
+
+def render(run: RunResults) -> str:
+    """Return ``{"schema", "environment", "results"}`` as indented JSON."""
+    results = [
+        {
+            "nodeid": result.nodeid,
+            "label": result.label,
+            "outcome": result.outcome,
+            "message": result.message,
+            "baseline": result.baseline,
+            "limits": list(result.limits),
+            "summary": dict(result.summary),
+            "findings": list(result.findings),
+            "recording": result.recording,
+        }
+        for result in run.results
+    ]
+    report = {"schema": SCHEMA, "environment": dict(run.environment), "results": results}
+    return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,65 @@
+"""The results of a run: one per measurement, plain enough to cross from a worker to the controller."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PASSED = "passed"
+FAILED = "failed"
+SKIPPED = "skipped"
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One measurement and what was judged of it; plain data only."""
+
+    nodeid: str
+    label: str | None
+    outcome: str
+    message: str = ""
+    """Why it failed, was skipped or not measured; empty when it passed."""
+    baseline: str | None = None
+    """The baseline's verdict in words, None where none was asked for."""
+    limits: tuple[dict[str, Any], ...] = ()
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[dict[str, Any], ...] = ()
+    kernels: tuple[dict[str, Any], ...] = ()
+    """The kernels of the step shown: short name, calls, time, operators; for a failed measurement only."""
+    recording: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The test and, where there is one, the label."""
+        return self.nodeid + (f" ({self.label})" if self.label else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResults:
+    """All results of a run, in the order in which the tests ran."""
+
+    results: tuple[Result, ...]
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """Where it was measured; of the first measurement that tells."""
+        return next((result.environment for result in self.results if result.environment), {})
+
+    def to_plain(self) -> list[dict[str, Any]]:
+        """Return the results as lists, dicts, strings and numbers."""
+        return [asdict(result) for result in self.results]
+
+    @classmethod
+    def from_plain(cls, plain: list[dict[str, Any]]) -> RunResults:
+        """Return the results that ``to_plain`` gave."""
+        return cls(
+            results=tuple(
+                Result(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+                for entry in plain
+            )
+        )

@@ -1,0 +1,67 @@
+"""The rows that the terminal and the Markdown report share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof import units
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_torchprof.report.results import Result
+
+HEADERS = ("test", "kernels", "launches", "GPU time", "CPU/GPU", "breaks", "baseline", "verdict")
+KERNEL_HEADERS = ("kernel", "calls", "time", "launched by")
+
+
+def row(result: Result) -> tuple[str, ...]:
+    """Return one measurement's row: medians over its steps; "-" for what is not known."""
+    numbers = result.summary
+    return (
+        printable(result.name),
+        _count(numbers, "kernels"),
+        _count(numbers, "launches"),
+        units.show_us(numbers.get("gpu_busy_us")),
+        units.show_ratio(numbers.get("cpu_gpu_ratio")),
+        _count(numbers, "graph_breaks"),
+        result.baseline or "-",
+        result.outcome,
+    )
+
+
+def kernel_rows(result: Result) -> list[tuple[str, ...]]:
+    """Return the kernels of a failed measurement, most time first."""
+    return [
+        (
+            printable(entry["name"]),
+            str(entry["count"]),
+            units.show_us(entry["time_us"]),
+            printable(", ".join(entry["ops"])),
+        )
+        for entry in result.kernels
+    ]
+
+
+def where(environment: Mapping[str, Any]) -> str:
+    """Return the device and the versions in one line."""
+    gpu, capability = environment.get("gpu"), environment.get("compute_capability")
+    device = (
+        f"{gpu} (sm_{str(capability).replace('.', '')})"
+        if gpu and capability
+        else gpu or environment.get("cpu") or "cpu"
+    )
+    versions = (("torch", "torch"), ("CUDA", "cuda"), ("ROCm", "hip"))
+    known = [f"{shown} {environment[key]}" for shown, key in versions if environment.get(key)]
+    note = ["CUDA_LAUNCH_BLOCKING=1: times are not judged"] if environment.get("cuda_launch_blocking") else []
+    return ", ".join([printable(str(device)), *known, *note])
+
+
+def printable(text: str) -> str:
+    """Return text from a trace or a test id with everything a terminal might obey made visible."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def _count(numbers: Mapping[str, Any], name: str) -> str:
+    value = numbers.get(name)
+    return "-" if value is None else f"{value:g}"

@@ -1,0 +1,155 @@
+"""What one pytest run collects: results, baselines to write, recordings to keep."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.report.results import Result, RunResults
+
+if TYPE_CHECKING:
+    from pytest_torchprof.findings import Rule
+    from pytest_torchprof.limits import Limit
+    from pytest_torchprof.report import Reporter
+    from pytest_torchprof.settings import Settings
+
+SUFFIX = ".json.gz"
+FAILED_FOLDER = ".torchprof"
+STEM_LENGTH = 80
+"""A file name of a test id cut to this and made unique by a hash still fits every file system."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """The state of one pytest process; handed to each test's run, merged from workers on the controller."""
+
+    settings: Settings
+    limits: tuple[Limit, ...]
+    rules: tuple[Rule, ...]
+    reporters: dict[str, Reporter]
+    results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
+    baseline_updates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Baseline file -> key -> entry as plain data, of tests that passed altogether."""
+    replayed: set[str] = field(default_factory=set)
+    """Names of the recordings that a test judged."""
+    problems: list[str] = field(default_factory=list)
+    """What went wrong at the end of the run, for the terminal."""
+    unarmed: str | None = None
+    """Why the first profiler session of the process cannot be trusted, None when it can."""
+    _scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def scratch(self) -> Path:
+        """A folder for recordings that nobody asked to keep."""
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="torchprof-")
+        return Path(self._scratch.name)
+
+    @property
+    def run_results(self) -> RunResults:
+        """Return the results so far, in the order in which they came."""
+        return RunResults(results=tuple(self.results.values()))
+
+    def add(self, result: Result) -> None:
+        """Record a result; a test that is run again replaces its former ones."""
+        self.results[result.nodeid, result.label] = result
+
+    def forget(self, nodeid: str) -> None:
+        """Drop what an earlier run of the same test left."""
+        for key in [key for key in self.results if key[0] == nodeid]:
+            del self.results[key]
+
+    def keep(self, recording: Path, nodeid: str, label: str | None, *, failed: bool) -> Path | None:
+        """Move a recording to where it stays: the folder of ``--torchprof-save``, or of failures; else remove it."""
+        folder = self.settings.save or (self.settings.rootdir / FAILED_FOLDER if failed else None)
+        if folder is None:
+            recording.unlink(missing_ok=True)
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.name == FAILED_FOLDER:
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        target = folder / recording_name(nodeid, label)
+        part = target.with_name(target.name + ".part")
+        # mtime=0 and no file name inside: the same measurement packs to the same bytes.
+        with recording.open("rb") as source, part.open("wb") as raw:
+            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed:
+                shutil.copyfileobj(source, packed)
+        part.replace(target)
+        recording.unlink()
+        return target
+
+    def clear_failures(self) -> None:
+        """Remove the recordings that the previous run kept, and only those."""
+        folder = self.settings.rootdir / FAILED_FOLDER
+        for old in (*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*{SUFFIX}.part")):
+            old.unlink(missing_ok=True)
+
+    def recording_of(self, nodeid: str, label: str | None) -> Path:
+        """Return the kept recording of a measurement; TorchprofError where there is none."""
+        folder = self.settings.replay
+        assert folder is not None
+        path = next((folder / name for name in _names(nodeid, label) if (folder / name).is_file()), None)
+        if path is None:
+            raise TorchprofError(
+                f"no recording of {nodeid}{f' ({label})' if label else ''} in {folder}: expected {recording_name(nodeid, label)}; "
+                f"record it with: pytest {nodeid!r} --torchprof-save={folder}"
+            )
+        self.replayed.add(path.name)
+        return path
+
+    def unjudged_recordings(self) -> list[str]:
+        """Return the names of recordings in the replay folder that no test judged."""
+        folder = self.settings.replay
+        if folder is None:
+            return []
+        names = {path.name for pattern in ("*.json", "*.json.gz") for path in folder.glob(pattern)}
+        return sorted(names - self.replayed)
+
+    def to_plain(self) -> str:
+        """Return what a worker hands to the controller, as JSON."""
+        return json.dumps(
+            {
+                "results": self.run_results.to_plain(),
+                "baseline_updates": self.baseline_updates,
+                "replayed": sorted(self.replayed),
+            }
+        )
+
+    def merge(self, plain: str) -> None:
+        """Take over what a worker handed over."""
+        other = json.loads(plain)
+        for result in RunResults.from_plain(other["results"]).results:
+            self.add(result)
+        for path, entries in other["baseline_updates"].items():
+            self.baseline_updates.setdefault(path, {}).update(entries)
+        self.replayed.update(other["replayed"])
+
+    def close(self) -> None:
+        """Remove the scratch folder."""
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = None
+
+
+def recording_name(nodeid: str, label: str | None) -> str:
+    """Return the file name of a measurement: readable, safe on every file system, one per test and label."""
+    return _names(nodeid, label)[0]
+
+
+def _names(nodeid: str, label: str | None) -> tuple[str, str]:
+    said = f"{nodeid}::{label}" if label else nodeid
+    module, _, rest = said.partition("::")
+    stem = f"{Path(module).stem}.{rest}" if rest else Path(module).stem
+    # A leading dot or dash would hide the file, or make it look like an option.
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:STEM_LENGTH].rstrip("-.")
+    digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    name = f"{safe}.{digest}"
+    return f"{name}.json.gz", f"{name}.json"
