@@ -1,0 +1,28 @@
+"""Baselines: what a test launched when it was recorded, kept in committed files, and the honest comparison with it."""
+
+from __future__ import annotations
+
+from pytest_torchprof.baseline.compare import Change, Comparison, compare
+from pytest_torchprof.baseline.file import BaselineFile, from_plain, plain, read, read_or_empty, update
+from pytest_torchprof.baseline.model import Entry, Row, entry_of, key_of, source_hash, split_key
+from pytest_torchprof.baseline.place import device_slug, place
+
+__all__ = [
+    "BaselineFile",
+    "Change",
+    "Comparison",
+    "Entry",
+    "Row",
+    "compare",
+    "device_slug",
+    "entry_of",
+    "from_plain",
+    "key_of",
+    "place",
+    "plain",
+    "read",
+    "read_or_empty",
+    "source_hash",
+    "split_key",
+    "update",
+]

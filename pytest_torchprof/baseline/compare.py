@@ -1,0 +1,151 @@
+"""The comparison of a measurement with its baseline: a verdict, and what it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
+
+from pytest_torchprof.baseline.change import BETTER, WORSE, Change
+from pytest_torchprof.baseline.environment import other_device, other_software
+from pytest_torchprof.baseline.model import COUNTS, Entry
+from pytest_torchprof.baseline.numbers import number_changes
+from pytest_torchprof.baseline.structure import kernel_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Change", "Comparison", "compare"]
+
+Verdict = Literal["same", "better", "changed", "worse", "new"]
+
+_MARKS: Final = {BETTER: "-", WORSE: "+"}
+_NOUNS: Final = {
+    "kernels": ("kernel", "kernels"),
+    "launches": ("launch", "launches"),
+    "memcpys": ("copy", "copies"),
+    "syncs": ("sync", "syncs"),
+    "graph_breaks": ("graph break", "graph breaks"),
+    "peak_memory_bytes": ("peak memory", "peak memory"),
+}
+_NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What a measurement is, held against its baseline."""
+
+    verdict: Verdict
+    changes: tuple[Change, ...] = ()
+    stale: bool = False
+    """The test's source changed since the baseline was recorded; it is compared all the same."""
+    environment: str | None = None
+    """What to say before the verdict: another device, or other software."""
+
+    def fails(self, *, strict: bool = False) -> bool:
+        """Whether the test fails for it; ``strict`` fails where there is no baseline too."""
+        return self.verdict == WORSE or (strict and self.verdict == "new")
+
+    @property
+    def summary(self) -> str:
+        """The verdict in a table's cell: "better (-1 kernel)"."""
+        details = _details(self.changes, self.verdict) + ["stale"] * self.stale
+        if self.environment is not None:
+            details.append("other device" if self.verdict == "new" else "other environment")
+        return f"{self.verdict} ({', '.join(details)})" if details else self.verdict
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What changed, a line each: environment first, then kernels, then numbers."""
+        first = [self.environment] if self.environment else []
+        if self.stale:
+            first.append("the test was edited after its baseline was recorded (stale)")
+        kernels = [f"  {_mark(change)} {change.words}{_each(change)}" for change in self.changes if not _number(change)]
+        numbers = [
+            f"    {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
+            for change in self.changes
+            if _number(change)
+        ]
+        return (*first, *kernels, *numbers)
+
+
+def compare(
+    old: Entry | None,
+    new: Entry,
+    *,
+    names: Literal["normal", "exact"] = "normal",
+    tolerance: Mapping[str, float] = _NO_TOLERANCE,
+) -> Comparison:
+    """Compare a measurement with its baseline's entry, None where there is none.
+
+    ``names="exact"`` takes another raw name for another kernel, but only under the same software. ``tolerance`` allows
+    so much more of a count (an int is added, a float is a share), and makes ``"memory"`` gated.
+    """
+    if old is None:
+        return Comparison(verdict="new")
+    if device := other_device(old.environment, new.environment):
+        return Comparison(verdict="new", environment=device)
+    environment = other_software(old.environment, new.environment)
+    changes = (
+        *kernel_changes(old, new, "structure" if environment else names, allowed=tolerance.get("kernels", 0)),
+        *number_changes((old.numbers, old.varying), (new.numbers, new.varying), tolerance),
+    )
+    return Comparison(
+        verdict=_verdict(changes),
+        changes=changes,
+        stale=old.source != new.source,
+        environment=environment,
+    )
+
+
+def _verdict(changes: tuple[Change, ...]) -> Verdict:
+    if any(change.fails for change in changes):
+        return "worse"
+    if any(change.gated and change.direction == BETTER for change in changes):
+        return "better"
+    return "changed" if any(not _number(change) or change.what in COUNTS for change in changes) else "same"
+
+
+def _number(change: Change) -> bool:
+    return change.kind == "number"
+
+
+def _mark(change: Change) -> str:
+    return _MARKS.get(change.direction, " ") if change.kind != "changed" else "~"
+
+
+def _each(change: Change) -> str:
+    return f" ({change.times} per step)" if change.kind == "changed" and change.times > 1 else ""
+
+
+def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
+    """Return the changes that made the verdict, shortest form first: "+1 kernel", "2 kernels changed"."""
+    numbers = {change.what: change for change in changes if _number(change) and change.gated}
+    details = [
+        _delta(name, numbers[name])
+        for name in _NOUNS
+        if name in numbers and numbers[name].direction == verdict and not _told(name, numbers)
+    ]
+    if details or verdict == "same":
+        return details
+    deciding = [change for change in changes if change.fails == (verdict == "worse") and not _number(change)]
+    launches = sum(change.times for change in deciding if change.kind != "reordered")
+    if launches:
+        return [f"{launches} kernel{'s' * (launches != 1)} changed"]
+    return ["order"] if deciding else [change.what for change in changes if change.what in COUNTS][:2]
+
+
+def _told(name: str, numbers: Mapping[str, Change]) -> bool:
+    """Whether launches went the way of the kernels, which says it already."""
+    return name == "launches" and "kernels" in numbers and _moved(numbers["kernels"]) == _moved(numbers["launches"])
+
+
+def _moved(change: Change) -> float:
+    return float(change.new or 0) - float(change.old or 0)
+
+
+def _delta(name: str, change: Change) -> str:
+    moved = _moved(change)
+    if name == "peak_memory_bytes":
+        return f"{moved / float(change.old or 1):+.1%} {_NOUNS[name][0]}"
+    return f"{moved:+.0f} {_NOUNS[name][abs(moved) != 1]}"

@@ -1,0 +1,99 @@
+"""Which file a test's baseline is kept in."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import unicodedata
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FOLDER: Final = "__torchprof__"
+SUFFIX: Final = ".json"
+
+# Stands for ".." where a test file lies outside the root directory and its path is mirrored.
+_UP: Final = "__up__"
+# File systems allow 255 bytes; a temporary file's name, the slug and the suffix need room too.
+_LONGEST_MODULE: Final = 120
+_LONGEST_SLUG: Final = 80
+_HASHED: Final = re.compile(r".*-[0-9a-f]{10}", re.DOTALL)
+_ARCHES: Final = ("x86_64", "amd64", "aarch64", "arm64", "ppc64le", "riscv64", "s390x")
+_SAME_ARCH: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def place(test_file: Path, rootdir: Path, device_slug: str, baseline_dir: Path | None) -> Path:
+    """Return the baseline file of a test file on a device.
+
+    Beside the test file in ``__torchprof__``, or under ``baseline_dir`` with the path below ``rootdir`` mirrored. Two
+    test files never share one, and no name leads out of the folder.
+    """
+    test_file = Path(os.path.abspath(test_file))  # noqa: PTH100 (resolve() would follow links out of the tree)
+    name = f"{module_name(test_file.name)}.{_slug(device_slug)}{SUFFIX}"
+    if baseline_dir is None:
+        return test_file.parent / FOLDER / name
+    return baseline_dir.joinpath(*_mirrored(test_file.parent, rootdir), name)
+
+
+def module_name(file_name: str) -> str:
+    """Return how a test file is called in its baseline's name: without ``.py``; safe, short and unlike any other."""
+    stem = file_name.removesuffix(".py")
+    plain = unicodedata.normalize("NFC", stem)
+    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in plain).lstrip(".")
+    cut = safe.encode()[:_LONGEST_MODULE].decode("utf-8", "ignore")
+    if cut == stem and file_name.endswith(".py") and not _HASHED.fullmatch(stem):
+        return stem
+    return f"{cut}-{_digest(file_name)}"
+
+
+def split_name(path: Path) -> tuple[str, str] | None:
+    """Return (module name, device slug) of a baseline file's name, None where it is none."""
+    module, dot, slug = path.name.removesuffix(SUFFIX).rpartition(".")
+    return (module, slug) if dot and module and slug and path.suffix == SUFFIX else None
+
+
+def device_slug(environment: Mapping[str, object]) -> str:
+    """Return the device's part of a file name: product name and full compute capability, ``cpu-<arch>`` without GPU."""
+    gpu = environment.get("gpu")
+    if not gpu:
+        return _slug(f"cpu-{_arch(environment)}")
+    gfx = str(environment.get("gcn_arch") or "").partition(":")[0]
+    capability = str(environment.get("compute_capability") or "")
+    if not gfx and capability:
+        gfx = capability if capability.startswith("gfx") else "sm" + capability.replace(".", "")
+    return _slug(f"{gpu}-{gfx}")
+
+
+def _slug(text: str) -> str:
+    slug = re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-") or "unknown"
+    return slug if len(slug) <= _LONGEST_SLUG else f"{slug[:_LONGEST_SLUG]}-{_digest(text)}"
+
+
+def _arch(environment: Mapping[str, object]) -> str:
+    # The recording's own machine counts: it may be replayed on another.
+    told = f"{environment.get('machine') or ''} {environment.get('platform') or ''}".lower()
+    arch = next((arch for arch in _ARCHES if arch in told), None) or platform.machine().lower()
+    return _SAME_ARCH.get(arch, arch)
+
+
+def _mirrored(folder: Path, rootdir: Path) -> list[str]:
+    for root, below in ((Path(os.path.abspath(rootdir)), folder), (rootdir.resolve(), folder.resolve())):  # noqa: PTH100
+        if below.is_relative_to(root):
+            return [_component(part) for part in below.relative_to(root).parts]
+    try:
+        parts = Path(os.path.relpath(folder, rootdir)).parts
+    except ValueError:  # another drive on Windows: there is no relative path
+        return [_UP, _digest(str(folder))]
+    return [_UP if part == os.pardir else _component(part) for part in parts]
+
+
+def _component(part: str) -> str:
+    return f"{part}-{_digest(part)}" if part == _UP or part.startswith(f"{_UP}-") else part
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:10]

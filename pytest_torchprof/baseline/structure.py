@@ -1,0 +1,162 @@
+"""The kernels of a measurement against its baseline: a sequence diff per step, in the words of a reviewer."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Literal
+
+from pytest_torchprof.baseline.change import BETTER, NEUTRAL, WORSE, Change
+from pytest_torchprof.baseline.model import STRUCTURAL, Entry, Row, normal_name, printable
+from pytest_torchprof.baseline.sequence import difference
+from pytest_torchprof.names import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from pytest_torchprof.baseline.sequence import Difference
+
+    Same = Callable[[Row], Hashable]
+
+Names = Literal["normal", "exact", "structure"]
+"""What makes two kernels the same: identity, raw name, or family, dtype and layout alone (other software)."""
+
+_FACTS: Final = ("dtype", "layout")
+
+
+def _by_identity(row: Row) -> Hashable:
+    # A pointwise kernel's normal name does not say its dtype; another dtype is another kernel all the same.
+    return (row.identity, row.dtype)
+
+
+def _by_name(row: Row) -> Hashable:
+    return (row.name, row.dtype, row.layout)
+
+
+def _by_structure(row: Row) -> Hashable:
+    return row.structure
+
+
+def _kind_of_work(row: Row) -> Hashable:
+    return (row.family, row.helper)
+
+
+def _work(row: Row) -> Hashable:
+    return _kind_of_work(row) if row.family in STRUCTURAL else (row.family, row.helper, row.op)
+
+
+# For each way to compare: what makes two kernels the same, and what lets one stand in another's place.
+_WAYS: Final[dict[Names, tuple[Same, Same]]] = {
+    "normal": (_by_identity, _work),
+    "exact": (_by_name, _work),
+    "structure": (_by_structure, _kind_of_work),
+}
+
+
+def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) -> tuple[Change, ...]:
+    """Return what changed in the kernels of each distinct step; up to ``allowed`` further launches do not fail.
+
+    A step whose kernels some step of the baseline had is the same, whichever step it was; any other is compared with
+    the baseline's step that is most like it.
+    """
+    same, work = _WAYS[names]
+    known = {tuple(map(same, step)): step for step in old.launched() or ((),)}
+    found: dict[tuple[str, str, object], Change] = {}
+    for step in new.launched() or ((),):
+        tokens = tuple(map(same, step))
+        before = known[tokens] if tokens in known else known[_most_alike(tokens, known)]
+        for change in _changes(difference(before, step, same, work), before, step, names, allowed):
+            key = (change.kind, change.what, change.old if change.kind == "changed" else None)
+            if key not in found or found[key].times < change.times:
+                found[key] = change
+    return tuple(found.values())
+
+
+def _most_alike(
+    tokens: tuple[Hashable, ...], known: dict[tuple[Hashable, ...], tuple[Row, ...]]
+) -> tuple[Hashable, ...]:
+    here = Counter(tokens)
+
+    def unlike(other: tuple[Hashable, ...]) -> int:
+        there = Counter(other)
+        return ((here - there) + (there - here)).total()
+
+    return min(known, key=unlike)
+
+
+def _changes(
+    found: Difference, before: tuple[Row, ...], step: tuple[Row, ...], names: Names, allowed: float
+) -> Iterator[Change]:
+    same, _ = _WAYS[names]
+    further = found.gained.total()
+    too_many = further > (allowed if isinstance(allowed, int) else len(before) * allowed)
+    for (was, now), times in found.replaced.items():
+        yield _replaced(was, now, times, names)
+    were, are = Counter(map(same, before)), Counter(map(same, step))
+    for row, times in found.lost.items():
+        yield _count(row, times, were[same(row)], are[same(row)], gated=True)
+    for row, times in found.gained.items():
+        yield _count(row, times, were[same(row)], are[same(row)], gated=too_many)
+    for (was, now), times in found.renamed.items():
+        if _variant(was) != _variant(now):
+            yield _changed(was, now, times, NEUTRAL, _explained(was, now))
+    if found.moved:
+        first = next(iter(found.moved)).short
+        times = found.moved.total()
+        words = f"another order: {times} kernel{'s' * (times != 1)} moved, first {first}"
+        yield Change(
+            kind="reordered", what=first, old=None, new=None, direction=NEUTRAL, gated=False, words=words, times=times
+        )
+
+
+def _replaced(was: Row, now: Row, times: int, names: Names) -> Change:
+    facts = [(fact, getattr(was, fact), getattr(now, fact)) for fact in _FACTS]
+    differ = [f"{fact} {a or 'not told'} -> {b or 'not told'}" for fact, a, b in facts if a != b]
+    # A name that tells less, or more, than the other is no other kernel; two that tell different things are.
+    untold = bool(differ) and all(a == b or None in (a, b) for _, a, b in facts)
+    same_name = was.family in STRUCTURAL or names == "structure" or was.identity == now.identity
+    if untold and names != "exact" and same_name:
+        return _changed(was, now, times, NEUTRAL, ", ".join(differ))
+    return _changed(was, now, times, WORSE, ", ".join(differ) or _explained(was, now))
+
+
+def _changed(was: Row, now: Row, times: int, direction: str, how: str) -> Change:
+    return Change(
+        kind="changed",
+        what=now.short,
+        old=was.name,
+        new=now.name,
+        direction=direction,
+        gated=direction == WORSE,
+        words=f"{was.short} -> {now.short}" if how in was.short + now.short else f"{now.short}: {how}",
+        times=times,
+    )
+
+
+def _count(row: Row, times: int, was: int, now: int, *, gated: bool) -> Change:
+    kind: Literal["added", "removed", "count"] = "count" if was and now else "removed" if was else "added"
+    launched = f", launched by {printable(row.op)}" if row.op else ""
+    per_step = f"{was} -> {now} per step" if kind == "count" else f"{times} per step"
+    return Change(
+        kind=kind,
+        what=row.short,
+        old=was or None,
+        new=now or None,
+        direction=WORSE if now > was else BETTER,
+        gated=gated,
+        words=f"{row.short}: {per_step}{launched}",
+        times=times,
+    )
+
+
+def _variant(row: Row) -> str:
+    """Return what tells two forms of one kernel apart: the raw name, without the counter that Triton appends."""
+    return normal_name(row.name) if decode(row.name).triton else row.name
+
+
+def _explained(was: Row, now: Row) -> str:
+    try:
+        rename = importlib.import_module("pytest_torchprof.rename")
+    except ModuleNotFoundError:
+        return f"{was.short} -> {now.short}"
+    return printable(str(rename.explain_rename(was.name, now.name)))
