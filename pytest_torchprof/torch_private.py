@@ -124,18 +124,19 @@ def has_context(index: int) -> bool:  # pragma: needs gpu
     return bool(tell(index)) if tell else True
 
 
-def abandon(profiler: _KinetoProfile) -> None:
-    """Give up a session that a profiler on another thread has taken over, so that this thread is free for the next.
+def abandon(profiler: _KinetoProfile) -> bool:
+    """Give up a session that a profiler on another thread took over; whether this thread is free for the next one.
 
-    To stop it now would end the process (torch 2.13: no session is active), so a helper thread begins one for it to
-    stop. While the other profiler still runs nothing is done: stopping ours would take its session away.
+    Just to stop it would end the process (torch 2.13: no session is active), so a helper thread begins one for it to
+    stop. While the other profiler still runs nothing is done: to stop ours would take its session away.
     """
     if _some_profiler_runs():
-        return
+        return False
     helper = threading.Thread(target=_begin_session)
     helper.start()
     helper.join()
     profiler.stop_trace()
+    return True
 
 
 def _begin_session() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.capture.arming import arm
 from pytest_torchprof.capture.device import devices_in_use, synchronize
 from pytest_torchprof.capture.environment import environment
-from pytest_torchprof.capture.session import SENTINEL, Session, refuse_second_profiler
+from pytest_torchprof.capture.session import SENTINEL, Session, another_profiler_runs, refuse_second_profiler
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.recording_write import write_metadata
 
@@ -39,15 +39,16 @@ def iterations(plan: Plan, path: Path, check: Callable[[Path], str | None]) -> I
         arm(plan.device)
         with _compile_watch(plan.device) as watch:
             yield from measurement.warm_up()
+            refuse_second_profiler()
+            reason: str | None = None
             for _ in range(_ATTEMPTS):
                 yield from measurement.attempt(watch)
                 reason = measurement.problem or check(path)
-                if reason is None:
+                if reason is None or another_profiler_runs():
                     break
-        if reason:
-            measurement.over = True
-            raise NotMeasured(reason)
         measurement.over = True
+        if reason:
+            raise NotMeasured(reason)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Self
 
 from pytest_torchprof import torch_private
@@ -20,7 +20,7 @@ from pytest_torchprof.capture.stderr import without_profiler_lines
 from pytest_torchprof.errors import NotMeasured
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -45,6 +45,7 @@ class Session:
         self._profiler: _KinetoProfile | None = None
         self._starts: list[ProfilerStart] = []
         self._watch = ExitStack()
+        self._ended = False
         self.devices: tuple[int, ...] = ()
         self.problem: str | None = None
         self.exportable = False
@@ -74,11 +75,23 @@ class Session:
             raise
         return self
 
-    def step(self, index: int) -> AbstractContextManager[object]:
-        """Return the range that marks one measured call in the recording."""
+    @contextmanager
+    def step(self, index: int) -> Iterator[None]:
+        """Mark one measured call in the recording."""
         from torch.profiler import record_function
 
-        return record_function(f"ProfilerStep#{index}")
+        began_under = len(self._starts)
+        marked = record_function(f"ProfilerStep#{index}")
+        marked.__enter__()  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            if len(self._starts) > began_under and torch_private.running_profiler() == "on this thread":
+                # A profiler that was started inside is still running. The range began in a session that is gone: to
+                # end it now would write into freed memory.
+                this_process().ranges.append(marked)
+            else:
+                marked.__exit__(None, None, None)
 
     def finish(self) -> None:
         """Wait for the GPUs, stop the profiler and say what can be believed."""
@@ -88,8 +101,8 @@ class Session:
         self.peak_memory_bytes = peak_memory_bytes(self.devices)
         early = has_gpu() and torch_private.stopped_early()
         self._end()
-        if early:  # pragma: needs gpu
-            self.problem = self.problem or "the profiler stopped collecting from the GPU early: its buffers were full"
+        if early and not self.problem:  # pragma: needs gpu
+            self.problem = "the profiler stopped collecting from the GPU early: its buffers were full"
 
     def export(self, path: Path) -> None:
         """Write the trace, once, and let go of the profiler and all that it holds."""
@@ -109,36 +122,47 @@ class Session:
         self._profiler = None
 
     def _end(self) -> None:
-        """Stop the profiler if it is still ours to stop; harmless when called again."""
-        profiler, starts = self._profiler, self._starts
-        if profiler is None or self.exportable or self.problem:
+        """Stop the profiler, if it is still ours to stop; once."""
+        if self._ended or self._profiler is None:
             return
+        self._ended = True
         self._watch.close()
-        others = [start for start in starts if start.thread != self._thread]
-        if others:
-            self.problem = f"another profiler was started on another thread during the measurement ({others[0].where})"
+        self.problem = self._intrusion()
+        if self.problem is None:
             with without_profiler_lines():
-                torch_private.abandon(profiler)
-        elif starts:
-            # Theirs took over ours: if it still runs, it is theirs to stop.
-            still = ", and left running," if torch_private.running_profiler() else ""
-            self.problem = f"another profiler was started{still} inside the measured code ({starts[0].where})"
-        elif torch_private.running_profiler() != "on this thread":
-            self.problem = "another profiler ended this one during the measurement"
-        else:
-            with without_profiler_lines():
-                profiler.stop_trace()
-            self.exportable = not torch_private.was_emptied(profiler)
-            if not self.exportable:
-                self.problem = "another profiler took the events of this one"
+                self._profiler.stop_trace()
+            self.exportable = not torch_private.was_emptied(self._profiler)
+            self.problem = None if self.exportable else "another profiler took the events of this one"
+
+    def _intrusion(self) -> str | None:
+        """Say which other profiler broke into this session; ours is then gone, and must not be stopped."""
+        running = torch_private.running_profiler()
+        here = [start for start in self._starts if start.thread == self._thread]
+        elsewhere = [start for start in self._starts if start.thread != self._thread]
+        if elsewhere and self._profiler:
+            this_process().hold(self._profiler)
+            this_process().free_this_thread()
+            return f"another profiler was started on another thread during the measurement ({elsewhere[0].where})"
+        if here:
+            left = " and left running" if running else ""
+            return f"another profiler was started{left} inside the measured code ({here[0].where})"
+        if running != "on this thread":
+            return "another profiler ended this one during the measurement"
+        return None
+
+
+def another_profiler_runs() -> str | None:
+    """Return where a profiler runs ("on this thread", "on another thread") while none of ours does; None: nowhere."""
+    this_process().free_this_thread()
+    return torch_private.running_profiler()
 
 
 def refuse_second_profiler() -> None:
-    """Raise NotMeasured when a profiler is running: to start a second one would empty it and end the process."""
-    where = torch_private.running_profiler()
+    """Raise NotMeasured when a profiler is running: torch would let a second one empty it without a word."""
+    where = another_profiler_runs()
     if where:
         raise NotMeasured(
-            f"another profiler is running {where}: torch can run one at a time. Look for torch.profiler (or "
+            f"another profiler is running {where}, and torch can run one at a time. Look for torch.profiler (or "
             "torch.autograd.profiler) in a fixture, around the test, or left open by an earlier test, and stop it."
         )
 
