@@ -164,14 +164,17 @@ class TestRun:
             return profile.why_not
 
         name = self.nodeid + (f" ({measured.label})" if measured.label else "")
+        total = options.warmup + options.steps
         with closing(capture.iterations(plan, path, check)) as calls:
             try:
-                for done, _ in enumerate(calls, 1):
-                    self.progress(name, done, options.warmup + options.steps)
+                for done, _ in enumerate(calls):
+                    self.progress(name, min(done, total - 1), total)
                     yield
             except NotMeasured as problem:
                 measured.profile, measured.why_not = None, str(problem)
                 raise
+            finally:
+                self.progress(name, total, total)
         assert measured.profile is not None
         measured.profile = self._guarded(measured.profile, replay=False)
 

@@ -16,23 +16,27 @@ PATIENCE_S = 1.0
 
 
 def progress_of(config: pytest.Config) -> Callable[[str, int, int], None]:
-    """Return a function (test, calls done, calls in all) that shows where a measurement is, on a terminal only."""
+    """Return a function (test, calls done, calls in all) that shows where a measurement is, on a terminal only.
+
+    With all calls done it takes the line away again.
+    """
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     if reporter is None or capture is None or not reporter.isatty or config.get_verbosity() < 0:
         return lambda name, done, total: None
     last = time.monotonic()
+    shown = False
 
     def show(name: str, done: int, total: int) -> None:
-        nonlocal last
+        nonlocal last, shown
         now = time.monotonic()
-        if now - last < PATIENCE_S:
+        if not (shown if done == total else now - last >= PATIENCE_S):
             return
-        last = now
+        last, shown = now, done < total
+        text = f"  [{name}: call {done + 1} of {total}]" if shown else ""
         with capture.global_and_fixture_disabled():
-            width = reporter._tw.fullwidth - 1  # noqa: SLF001  (the terminal's width has no public name)
-            # Erased at once when the cursor returns: the line of dots goes on where it was.
-            sys.stderr.write(f"\0337\r\n{f'torchprof: {name} call {done} of {total}'[:width]}\033[K\0338\033[1A\033[1B")
-            sys.stderr.flush()
+            # Behind the cursor, clipped at the edge, and the cursor goes back: pytest's own line goes on undisturbed.
+            sys.stdout.write(f"\0337\033[?7l{text}\033[K\033[?7h\0338")
+            sys.stdout.flush()
 
     return show

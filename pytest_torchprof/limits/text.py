@@ -21,7 +21,7 @@ def failure_text(failed: Iterable[Verdict], profile: Profile | None, *, also: It
     lines = [_headline(verdicts, profile), ""]
     shown: set[tuple[str, ...]] = set()
     for verdict in verdicts:
-        lines.append(_one_line(verdict))
+        lines.append(one_line(verdict))
         if verdict.details and verdict.details not in shown:
             shown.add(verdict.details)
             lines.extend(f"      {line}" for line in verdict.details)
@@ -38,7 +38,8 @@ def _headline(verdicts: tuple[Verdict, ...], profile: Profile | None) -> str:
     return ", ".join(parts) + (f" (worst of {steps} steps):" if steps > 1 else ":")
 
 
-def _one_line(verdict: Verdict) -> str:
+def one_line(verdict: Verdict) -> str:
+    """Return the limit as it was written, and what was seen."""
     limit = f"  {verdict.limit}={verdict.expected}"
     said = f"not measured: {verdict.measured}" if verdict.status == NOT_MEASURED else verdict.measured
     if len(limit) >= WIDTH:

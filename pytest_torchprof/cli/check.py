@@ -1,0 +1,124 @@
+"""``torchprof check TRACE --limit max_kernels=5``: judge a file by the limits of the marker."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.errors import TorchprofError, UnknownLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+USAGE = """usage: torchprof check TRACE --limit NAME=VALUE [--limit NAME=VALUE ...]
+
+Judges a recording by the limits of the torchprof marker. VALUE is a Python or JSON literal, else a text;
+a list keyword given several times adds up.
+
+  torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_ --limit 'max_gpu_time="1.5ms"'
+
+exit status: 0 all limits hold, 1 one was missed, 3 one could not be measured, 2 cannot read or bad usage
+"""
+LIST_LIMITS = frozenset({"kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid"})
+HOLDS, MISSED, UNUSABLE, UNKNOWN = 0, 1, 2, 3
+
+
+def run(argv: list[str]) -> int:
+    """Run the command; return its exit status."""
+    if argv in (["-h"], ["--help"]):
+        sys.stdout.write(USAGE)
+        return HOLDS
+    try:
+        trace, given = _arguments(argv)
+        return _check(trace, given)
+    except TorchprofError as problem:
+        sys.stderr.write(f"torchprof check: {problem}\n")
+        return UNUSABLE
+
+
+def _arguments(argv: list[str]) -> tuple[str, dict[str, object]]:
+    traces: list[str] = []
+    limits: list[str] = []
+    rest = iter(argv)
+    for word in rest:
+        if word == "--limit" or word.startswith("--limit="):
+            value = next(rest, None) if word == "--limit" else word.removeprefix("--limit=")
+            if value is None:
+                raise UnknownLimit("--limit takes NAME=VALUE, e.g. --limit max_kernels=5")
+            limits.append(value)
+        elif word.startswith("-") and word != "-":
+            raise UnknownLimit(f"unknown option {word!r}; see torchprof check --help")
+        else:
+            traces.append(word)
+    if len(traces) != 1 or not limits:
+        raise UnknownLimit("expected one TRACE and at least one --limit NAME=VALUE; see torchprof check --help")
+    return traces[0], _given(limits)
+
+
+def _given(limits: Iterable[str]) -> dict[str, object]:
+    given: dict[str, object] = {}
+    for text in limits:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise UnknownLimit(f"--limit {text!r}: expected NAME=VALUE, e.g. max_kernels=5")
+        if name not in given:
+            given[name] = _literal(name, value)
+        elif name in LIST_LIMITS:
+            given[name] = _added(name, given[name], _literal(name, value))
+        else:
+            raise UnknownLimit(f"--limit {name} is given twice")
+    return given
+
+
+def _added(name: str, before: object, more: object) -> object:
+    if isinstance(before, dict) and isinstance(more, dict):
+        return before | more
+    if isinstance(before, dict) or isinstance(more, dict):
+        raise UnknownLimit(f"--limit {name} is given once with counts and once without; give it counts each time")
+    if name == "fused":
+        # Each one is a group of its own: they need not stand in one kernel.
+        return [*_groups(before), *_groups(more)]
+    return [*_as_list(before), *_as_list(more)]
+
+
+def _groups(value: object) -> list[object]:
+    entries = _as_list(value)
+    return [entries] if all(isinstance(entry, str) for entry in entries) else entries
+
+
+def _as_list(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _literal(name: str, text: str) -> object:
+    """Return a Python literal, a selector, a JSON value, or the text itself."""
+    from pytest_torchprof.patterns import parse_selector  # noqa: PLC0415  (help and usage errors do without)
+
+    for parse in (ast.literal_eval, json.loads):
+        try:
+            return parse(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    if name in LIST_LIMITS and (selector := parse_selector(text)) is not None:
+        return selector
+    return text
+
+
+def _check(trace: str, given: dict[str, object]) -> int:
+    from pytest_torchprof.limits import judge, read_limits  # noqa: PLC0415
+    from pytest_torchprof.limits.text import one_line  # noqa: PLC0415
+    from pytest_torchprof.profile import load  # noqa: PLC0415
+
+    asked = read_limits(given)
+    profile = load(trace)
+    if isinstance(profile, list):
+        raise UnknownLimit(f"{trace} is a folder of {len(profile)} recordings; check one file at a time")
+    verdicts = judge(profile, asked)
+    for verdict in verdicts:
+        sys.stdout.write(f"{verdict.status:<14}{one_line(verdict).lstrip()}\n")
+        sys.stdout.writelines(f"{'':14}    {line}\n" for line in verdict.details)
+    statuses = {verdict.status for verdict in verdicts}
+    return MISSED if "missed" in statuses else UNKNOWN if "not measured" in statuses else HOLDS

@@ -1,0 +1,45 @@
+"""What the tests of the plugin share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
+
+PREAMBLE = """
+import pytest, torch
+import pytest_torchprof
+cpu = pytest.mark.torchprof(device="cpu")
+x = torch.ones(8, 8)
+"""
+
+
+@pytest.fixture
+def shared_trace() -> Callable[[str], Path]:
+    """Return the path of a shared recording by name; skip where the folder is not there."""
+
+    def find(name: str) -> Path:
+        path = SHARED_TRACES / f"{name}.json.gz"
+        if not path.is_file():
+            pytest.skip(f"needs the shared recording {name}")
+        return path
+
+    return find
+
+
+@pytest.fixture
+def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
+    """Run a test module of the given source under the plugin, in this process, with torch at hand."""
+    monkeypatch.delenv("CI", raising=False)
+
+    def run(source: str, *args: str) -> pytest.RunResult:
+        pytester.makepyfile(test_it=PREAMBLE + source)
+        return pytester.runpytest_inprocess("-p", "no:cacheprovider", *args)
+
+    return run

@@ -1,0 +1,272 @@
+"""The marker: what it measures, what it refuses, how failures reach pytest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_the_body_of_a_marked_test_is_called_warmup_plus_steps_times(run_tests):
+    result = run_tests(
+        """
+        calls = []
+        @pytest.mark.torchprof(device="cpu", warmup=2, steps=4)
+        def test_body():
+            calls.append(1)
+            torch.add(x, x)
+
+        def test_count():
+            assert len(calls) == 6
+        """.replace("\n        ", "\n")
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_a_limit_that_holds_passes_and_the_table_shows_the_numbers(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", max_kernels=2)
+def test_two():
+    torch.add(torch.mm(x, x), x)
+"""
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*torchprof: *torch *", "*test_it.py::test_two * 2 *passed*"])
+
+
+def test_all_missed_limits_are_listed_with_the_kernels_and_their_operators(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", max_kernels=1, forbid_kernels="aten::mm", kernels="aten::sin")
+def test_two():
+    torch.add(torch.mm(x, x), x)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*3 limits missed*",
+            "*max_kernels=1*2 kernels in step 1 of 5*",
+            "*1 x aten::mm*",
+            "*forbid_kernels=aten::mm*1 kernels match aten::mm*",
+            "*kernels=aten::sin*0 kernels match aten::sin, expected at least 1*",
+            "*do: *",
+            "*recording: .torchprof*test_it.test_two.*.json.gz*",
+        ],
+        consecutive=False,
+    )
+    assert "pytest_torchprof/" not in result.stdout.str()
+
+
+def test_the_tests_own_failure_wins(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_fails():
+    torch.add(x, x)
+    assert 1 == 2, "mine"
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*AssertionError: mine*"])
+    result.stdout.no_fnmatch_line("*limit*missed*")
+
+
+def test_the_first_exception_stops_the_measured_code_at_once(run_tests):
+    result = run_tests(
+        """
+calls = []
+@pytest.mark.torchprof(device="cpu")
+def test_raises():
+    calls.append(1)
+    raise ValueError("mine")
+
+def test_count():
+    assert len(calls) == 1
+"""
+    )
+    result.assert_outcomes(failed=1, passed=1)
+
+
+def test_xfail_hides_a_missed_limit(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.xfail(raises=AssertionError, strict=True)
+@pytest.mark.torchprof(device="cpu", max_kernels=0, min_kernels=0)
+def test_expected():
+    torch.add(x, x)
+"""
+    )
+    result.assert_outcomes(xfailed=1)
+
+
+@pytest.mark.parametrize("xfail", ["xfail", "xfail(strict=True)", "xfail(raises=Exception)"])
+def test_xfail_never_hides_that_nothing_was_measured(run_tests, xfail):
+    result = run_tests(
+        f"""
+@pytest.mark.{xfail}
+@pytest.mark.torchprof(device="cpu", max_launches=0)
+def test_unmeasurable():
+    torch.add(x, x)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*max_launches=0*not measured: the cpu as device has no launches*"])
+
+
+def test_strict_xfail_of_a_test_that_keeps_its_limits_fails_as_always(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.xfail(strict=True)
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_kept():
+    torch.add(x, x)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*XPASS(strict)*"])
+
+
+def test_a_step_without_work_is_not_measured_unless_the_test_says_so(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", max_kernels=5)
+def test_nothing():
+    pass
+
+@pytest.mark.torchprof(device="cpu", max_kernels=5, min_kernels=0)
+def test_nothing_is_meant():
+    pass
+"""
+    )
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*max_kernels=5*not measured: nothing ran on the device in step 1 of 5*min_kernels=0*"])
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ("max_kernel=5", "unknown keyword 'max_kernel'; did you mean 'max_kernels'?"),
+        ("max_kernels='5'", "max_kernels='5': expected a whole number from 0"),
+        ("max_kernels=True", "max_kernels=True: expected a whole number"),
+        ("max_gpu_time='5 parsec'", "max_gpu_time='5 parsec': expected a duration"),
+        ("min_gpu_utilization=2", "min_gpu_utilization=2: expected a share from 0 to 1"),
+        ("kernels=[]", "kernels=[]: expected at least one entry"),
+        ("kernels={'a': (3, 1)}", "expected a count or a pair (low, high)"),
+        ("kernels=['re:(']", "re:("),
+        ("fused=[['add'], 3]", "fused="),
+        ("forbid='implicit-sink'", "'implicit-sink' is no finding; did you mean 'implicit-sync'?"),
+        ("steps=0", "steps=0: expected a whole number from 1"),
+        ("device='tpu'", "device='tpu': expected auto, cpu, cuda, cuda:N or xpu"),
+        ("record='everything'", "record='everything': expected one or several of stacks, modules, memory"),
+        ("tolerance={'time': 0.1}", "times and memory are not gated by this version"),
+        ("names='normal'", "names='normal': expected \"exact\""),
+        ("5", "the torchprof marker takes keywords only, got 5"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_at_collection(run_tests, keywords, words):
+    result = run_tests(f"@pytest.mark.torchprof({keywords})\ndef test_a(): raise SystemExit('must not run')\n")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert words in result.stderr.str() + result.stdout.str()
+    assert "test_it.py::test_a" in result.stderr.str() + result.stdout.str()
+    assert "Traceback" not in result.stderr.str() + result.stdout.str()
+
+
+def test_markers_on_module_class_function_and_parameter_are_merged_and_the_nearest_wins(run_tests, pytester):
+    result = run_tests(
+        """
+pytestmark = pytest.mark.torchprof(device="cpu", max_kernels=0, steps=2)
+
+@pytest.mark.torchprof(max_kernels=1)
+class TestBlock:
+    @pytest.mark.torchprof(warmup=1)
+    @pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.torchprof(max_kernels=2))])
+    def test_merged(self, n):
+        for _ in range(n):
+            torch.add(x, x)
+
+    def test_too_many(self):
+        torch.add(torch.add(x, x), x)
+""",
+        "--torchprof-report=report.json",
+    )
+    result.assert_outcomes(passed=2, failed=1)
+    report = json.loads((pytester.path / "report.json").read_text())
+    expected = [[limit["expected"] for limit in entry["limits"]] for entry in report["results"]]
+    assert expected == [["1"], ["2"], ["1"]]
+
+
+def test_a_marked_test_that_asks_for_the_fixture_and_measures_nothing_is_not_measured(run_tests):
+    result = run_tests(
+        """
+@pytest.fixture
+def through(torchprof):
+    return torchprof
+
+@pytest.mark.torchprof(device="cpu", max_kernels=5)
+def test_direct(torchprof):
+    pass
+
+@pytest.mark.torchprof(device="cpu", max_kernels=5)
+def test_through_another_fixture(through):
+    pass
+"""
+    )
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*not measured: the test is marked torchprof and requests the fixture, but measured nothing*"])
+
+
+def test_a_unittest_method_is_measured_like_any_other(run_tests):
+    result = run_tests(
+        """
+import unittest
+class TestOld(unittest.TestCase):
+    @pytest.mark.torchprof(device="cpu", max_kernels=1)
+    def test_kept(self):
+        torch.add(x, x)
+
+    @pytest.mark.torchprof(device="cpu", max_kernels=1)
+    def test_missed(self):
+        torch.add(torch.add(x, x), x)
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*max_kernels=1*2 kernels*"])
+
+
+def test_without_a_gpu_limits_on_kernels_are_not_judged_and_the_test_is_skipped(run_tests):
+    if __import__("torch").cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    result = run_tests(
+        """
+@pytest.mark.torchprof(max_kernels=1, max_launches=1)
+def test_unjudged():
+    torch.add(torch.add(x, x), x)
+""",
+        "-rs",
+    )
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*SKIPPED*body passed; not judged without a GPU: max_kernels, max_launches*"])
+
+
+def test_without_a_gpu_what_the_cpu_can_answer_fails_the_test(run_tests):
+    if __import__("torch").cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    result = run_tests(
+        """
+@torch.compile(backend="eager")
+def broken(a):
+    a = a + 1
+    torch._dynamo.graph_break()
+    return a + 1
+
+@pytest.mark.torchprof(max_kernels=1, max_graph_breaks=0)
+def test_broken(torchprof):
+    profile = torchprof(broken, x)
+    assert profile.kernels.count == 1
+""",
+        "-rs",
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*max_graph_breaks=0*1 graph break*"])
