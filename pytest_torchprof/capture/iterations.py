@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.capture.anonymous import make_anonymous
 from pytest_torchprof.capture.arming import arm
 from pytest_torchprof.capture.device import devices_in_use, synchronize
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.session import SENTINEL, Session, another_profiler_runs, refuse_second_profiler
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.recording_write import write_metadata
+from pytest_torchprof.recording import write_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,6 +87,7 @@ class _Measurement:
     def _write(self, session: Session, watch: Any) -> None:
         unfinished = self._unfinished()
         session.export(unfinished)
+        make_anonymous(unfinished, self.path.name)
         write_metadata(unfinished, self._metadata(session, watch))
         unfinished.replace(self.path)
         self.written = True
