@@ -167,16 +167,29 @@ _WORDS: Final = (
     ("reduc", "reduction"),
 )
 
-_FUNCTOR_COPY: Final = ("direct_copy_kernel", "copy_kernel_cuda", "copy_device_to_device", "_copy_kernel", "CopyFunctor")
-_FUNCTOR_RNG: Final = ("bernoulli", "random_", "normal_kernel", "uniform_kernel", "exponential_kernel", "geometric_kernel")
+_FUNCTOR_COPY: Final = (
+    "direct_copy_kernel",
+    "copy_kernel_cuda",
+    "copy_device_to_device",
+    "_copy_kernel",
+    "CopyFunctor",
+)
+_FUNCTOR_RNG: Final = (
+    "bernoulli",
+    "random_",
+    "normal_kernel",
+    "uniform_kernel",
+    "exponential_kernel",
+    "geometric_kernel",
+)
 # A functor's name as people say it: CUDAFunctor_add -> add, MulFunctor -> mul, GeluCUDAKernelImpl -> gelu.
 _FUNCTOR: Final = re.compile(
     r"(?:::|<|, |^)(?P<name>[A-Za-z_]\w*?)(?:Functor|_kernel_cuda|_kernel_impl|CUDAKernelImpl|_kernel|KernelImpl|_cuda_out|_scalar)(?=[<(_,:> ]|\w)"
 )
 _CUDA_FUNCTOR: Final = re.compile(r"CUDAFunctor(?:OnSelf|OnOther)?_(?P<name>[a-z]+)")
-_WRAPPING: Final = frozenset({"AUnary", "BUnary", "Binary", "CompareEq", "gpu", "gpu_index", "elementwise", "Compare"})
-_LAMBDA: Final = re.compile(r"lambda\((?P<types>[^()]{0,120})\)")
-_SAME: Final = re.compile(r"(?:Functor|Functor_\w+|_impl|OnSelf_\w+|OnOther_\w+)<(?P<types>[\w:, ]{1,100})[<>,]")
+_WRAPPING: Final = frozenset({"aunary", "bunary", "binary", "compareeq", "gpu", "gpu_index", "elementwise", "compare"})
+_LAMBDA: Final = re.compile(r"lambda\(([^()]{1,120})\)")
+_SAME: Final = re.compile(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:, ]{1,100})[<>]")
 _LIBRARY_SPACES: Final = ("at::", "c10::")
 
 
@@ -191,30 +204,28 @@ def _functor(text: Text) -> str:
 
 
 def _functor_word(functor: str) -> str:
-    """Return a functor's name as a person says it; the wrapper's where nothing else is there."""
+    """Return a functor's name as a person says it, empty where it has none."""
     if found := _CUDA_FUNCTOR.search(functor[:200]):
         return found["name"]
     for found in _FUNCTOR.finditer(functor[:400]):
-        name = found["name"].rpartition("::")[2].removesuffix("_")
+        name = found["name"].lower().strip("_").removeprefix("launch_").removesuffix("_cuda").removesuffix("_tensor")
+        name = name.removesuffix("scalar").rstrip("_")
         if name and name not in _WRAPPING:
-            return name.removesuffix("_cuda").lower()
-    return ""
+            return name
+    return "compare" if "Compare" in functor[:200] else ""
 
 
 def _functor_dtype(functor: str, text: Text) -> str | None:
     """Return the operand type of a functor; None where the kernel casts, so that memory may hold another type."""
-    if "gpu_kernel_impl<" in text.args[:60] or "WithCast" in text.args[:1600]:
+    if text.mangled or "gpu_kernel_impl<" in text.args[:60] or "WithCast" in text.args[:1600]:
         return None
-    if text.mangled:
-        return None
-    if found := _LAMBDA.search(functor[:600]):
-        while (later := _LAMBDA.search(functor[:600], found.end())) is not None:
-            found = later
-        kinds = {dtype_of(word) for word in found["types"].split(",") if word.strip() not in ("bool", "long", "int")}
-        return kinds.pop() if len(kinds) == 1 else None
-    if found := _SAME.search(functor[:300]):
-        words = [word for word in found["types"].split(",") if word.strip() not in ("bool",) and "::" not in word.strip()[11:]]
-        return agreed(dtype_of(word) for word in words[:2]) if words else None
+    if found := _SAME.match(functor):
+        return agreed(dtype_of(word) for word in found["types"].split(",")[:2] if word.strip() != "bool")
+    # The last lambda that takes an operand is the functor's; those around it take none, the one behind it an index.
+    for types in reversed(_LAMBDA.findall(functor[:600])):
+        kinds = {dtype_of(word) for word in types.split(",") if word.strip() not in ("bool", "long", "int")}
+        if kinds and None not in kinds:
+            return agreed(kinds)
     return None
 
 
@@ -300,4 +311,13 @@ _BARE: Final = frozenset(
         "batch_norm_transform_input_kernel",
     }
 )
-_BARE_STARTS: Final = ("cunn_", "cuda_scatter_gather", "CatArrayBatchedCopy", "indexSelect", "GammaBeta", "LayerNorm", "batch_norm_", "vectorized_layer_norm")
+_BARE_STARTS: Final = (
+    "cunn_",
+    "cuda_scatter_gather",
+    "CatArrayBatchedCopy",
+    "indexSelect",
+    "GammaBeta",
+    "LayerNorm",
+    "batch_norm_",
+    "vectorized_layer_norm",
+)

@@ -38,7 +38,7 @@ _WORDS: Final = (
     ("bwd_kernel_fuse", "triton"),
     ("bwd_preprocess", "triton"),
     ("_attn_fwd", "triton"),
-    ("paged_attention", "other"),
+    ("aged_attention", "other"),
     ("PagedAttention", "other"),
     ("pa_fwd", "other"),
     ("pa_bf16", "other"),
@@ -62,7 +62,19 @@ _WORDS: Final = (
     ("natten", "other"),
 )
 # Words that only look like attention.
-_NOT: Final = ("softmax", "layernorm", "rope", "rotary", "cache", "quant", "metadata", "indices", "qkv", "prepare", "mask_")
+_NOT: Final = (
+    "softmax",
+    "layernorm",
+    "rope",
+    "rotary",
+    "and_cache",
+    "kv_cache",
+    "quant",
+    "metadata",
+    "indices",
+    "qkv_",
+    "prepare",
+)
 _WRAPPED: Final = (
     ("flash::", "flash"),
     ("FlashAttn", "flash"),
@@ -80,7 +92,15 @@ _ELEMENT: Final = re.compile(
 )
 _FMHA_CUTLASS: Final = re.compile(r"fmha_cutlass[FB]_(?P<dt>bf16|f16|f32)_")
 _WORD_TYPE: Final = re.compile(r"_(bf16|fp16|fp8|f16|f32)(?:_|$)|QkvE4m3|Qkv(Bfloat16|Fp16|E4m3)")
-_WORD_TYPES: Final = {"bf16": "bf16", "fp16": "fp16", "f16": "fp16", "fp8": "fp8", "f32": "fp32", "Bfloat16": "bf16", "Fp16": "fp16"}
+_WORD_TYPES: Final = {
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "f16": "fp16",
+    "fp8": "fp8",
+    "f32": "fp32",
+    "Bfloat16": "bf16",
+    "Fp16": "fp16",
+}
 
 
 def _dtype(text: Text, library: str) -> str | None:
@@ -123,7 +143,10 @@ def decode(text: Text) -> KernelName | None:
     helper = None
     if any(word in text.head[:300] for word in ("_combine", "Combine", "_reduce_kernel", "splitkv_combine")):
         helper = "attention reduce"
-    elif any(word in text.head[:300] for word in ("dot_do_o", "convert_dq", "convert_dkv", "preprocess", "Preprocess", "Postprocess")):
+    elif any(
+        word in text.head[:300]
+        for word in ("dot_do_o", "convert_dq", "convert_dkv", "preprocess", "Preprocess", "Postprocess")
+    ):
         helper = "attention backward part"
     return KernelName(
         family="attention",

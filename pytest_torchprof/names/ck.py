@@ -50,13 +50,17 @@ _WORDS: Final = (
     ("Elementwise", "pointwise"),
     ("elementwise", "pointwise"),
 )
-_TYPE: Final = re.compile(r"(?:ck_tile::|ck::)?(?:_Float16|_BitInt\(8\)|bf16_t|bfloat16_t|half_t|fp8_t|f8_t|bhalf_t)(?!\w)|DF16b|DF16_")
+_TYPE: Final = re.compile(
+    r"(?:ck_tile::|ck::)?(?:_Float16|_BitInt\(8\)|bf16_t|bfloat16_t|half_t|fp8_t|f8_t|bhalf_t)(?!\w)|DF16b|DF16_"
+)
 
 
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a CK or aiter kernel, None for any other."""
     base = text.base
-    if not base.startswith(("ck::", "ck_tile::", "aiter::", "kernel_gemm_", "kernel_grouped_conv", "kernel_batched_gemm")):
+    if not base.startswith(
+        ("ck::", "ck_tile::", "aiter::", "kernel_gemm_", "kernel_grouped_conv", "kernel_batched_gemm")
+    ):
         return None
     aiter = base.startswith("aiter::")
     where = base if aiter else f"{base} {text.args[:600]}"
@@ -86,7 +90,14 @@ def _dtype(text: Text, family: str) -> str | None:
 
 def _kind(word: str) -> str | None:
     word = word.rpartition("::")[2]
-    return {"_Float16": "fp16", "half_t": "fp16", "DF16_": "fp16", "fp8_t": "fp8", "f8_t": "fp8", "_BitInt(8)": "fp8"}.get(word, "bf16")
+    return {
+        "_Float16": "fp16",
+        "half_t": "fp16",
+        "DF16_": "fp16",
+        "fp8_t": "fp8",
+        "f8_t": "fp8",
+        "_BitInt(8)": "fp8",
+    }.get(word, "bf16")
 
 
 def _stem(text: Text, where: str) -> str:

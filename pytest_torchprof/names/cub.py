@@ -11,7 +11,15 @@ if TYPE_CHECKING:
 
 _SPACES: Final = ("cub::", "at_cuda_detail::cub::", "at_cuda_detail::CUB_", "rocprim::", "hipcub::", "thrust::", "CUB_")
 # thrust runs for_each, fill and transform through cub's agents too: those are elementwise.
-_ELEMENTWISE: Final = ("parallel_for", "ParallelFor", "for_each", "static_kernel", "fill_functor", "uninitialized", "transform_kernel")
+_ELEMENTWISE: Final = (
+    "parallel_for",
+    "ParallelFor",
+    "for_each",
+    "static_kernel",
+    "fill_functor",
+    "uninitialized",
+    "transform_kernel",
+)
 
 
 def decode(text: Text) -> KernelName | None:

@@ -16,7 +16,16 @@ _NVJET: Final = re.compile(
     r"nvjet(?:_(?P<sm>sm\d+))?_(?P<dt>[a-z]{3,5})(?:_(?P<tf32>tf32))?_(?P<tile>\d+x\d+)"
     r"(?:_(?P<tk>\d+)x(?P<stages>\d+)(?:_(?P<cluster>\d+x\d+))?)?(?P<rest>(?:_[A-Za-z0-9]+)*?)(?:_(?P<lay>[NT]{2})[NT]?)?$"
 )
-_NVJET_TYPES: Final = {"h": "fp16", "t": "bf16", "q": "fp8", "r": "fp8", "o": "fp4", "d": "fp64", "c": "complex64", "i": "int8"}
+_NVJET_TYPES: Final = {
+    "h": "fp16",
+    "t": "bf16",
+    "q": "fp8",
+    "r": "fp8",
+    "o": "fp4",
+    "d": "fp64",
+    "c": "complex64",
+    "i": "int8",
+}
 
 _LEGACY: Final = re.compile(
     r"(?P<arch>volta|turing|ampere|ada|hopper|maxwell|pascal)_(?:(?P<io>fp16|bf16|tf32|fp32|h|i8|int8|int32|fp64)_)?"
@@ -30,7 +39,15 @@ _XMMA: Final = re.compile(
     r"_tilesize(?P<tile>\d+x\d+x\d+)(?:_stage(?P<stages>\d+))?(?:_warpgroupsize\d+x\d+x\d+)?(?:_cluster(?P<cluster>\d+x\d+x\d+))?"
 )
 _MMA_TYPES: Final = {"s": "fp32", "h": "fp16", "d": "fp64", "c": "complex64", "gc": "complex64"}
-_WORD_TYPES: Final = {"bf16": "bf16", "fp16": "fp16", "h": "fp16", "tf32": "tf32", "int8": "int8", "i8": "int8", "fp64": "fp64"}
+_WORD_TYPES: Final = {
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "h": "fp16",
+    "tf32": "tf32",
+    "int8": "int8",
+    "i8": "int8",
+    "fp64": "fp64",
+}
 
 _GEMV: Final = (
     "gemv2T_kernel_val",
@@ -169,7 +186,9 @@ def decode(text: Text) -> KernelName | None:
     base = text.base
     if base.startswith("nvjet"):
         found = _NVJET.match(base)
-        return _decode_nvjet(found) if found else KernelName(family="gemm", library="cublas", tensor_core=True, stem=base)
+        return (
+            _decode_nvjet(found) if found else KernelName(family="gemm", library="cublas", tensor_core=True, stem=base)
+        )
     if "gemm_" in base:
         if found := _LEGACY.match(base):
             return _decode_legacy(found)
@@ -185,7 +204,9 @@ def decode(text: Text) -> KernelName | None:
                 tile=numbers(found["tile"]),
                 stem=base,
             )
-    if text.last in _HELPERS and (text.last in ("splitKreduce_kernel", "reduce_1Block_kernel") or "cublas" in text.args[:600]):
+    if text.last in _HELPERS and (
+        text.last in ("splitKreduce_kernel", "reduce_1Block_kernel") or "cublas" in text.args[:600]
+    ):
         helper = _HELPERS[text.last]
         family = "reduction" if "reduce" in helper else "pointwise"
         return KernelName(family=family, library="cublas", helper=helper, stem=text.last, tensor_core=False)
@@ -196,6 +217,10 @@ def decode(text: Text) -> KernelName | None:
 
 def _is_cublas(text: Text) -> bool:
     """Tell cuBLAS's gemv and dot from functions of the same name elsewhere, by their template arguments."""
-    return text.mangled or "internal::gemvx" in text.base or "cublas" in text.args[:900] or "kernel_val" in text.base or (
-        text.base == text.last and text.args.startswith("<")
+    return (
+        text.mangled
+        or "internal::gemvx" in text.base
+        or "cublas" in text.args[:900]
+        or "kernel_val" in text.base
+        or (text.base == text.last and text.args.startswith("<"))
     )

@@ -179,7 +179,12 @@ def decode(text: Text) -> KernelName | None:
             helper = "layout conversion" if text.last.startswith(_CONVERSIONS) else None
             helper = helper or ("convolution offsets" if "Offsets" in base or "precompute" in base else None)
             return KernelName(
-                family=family, library="cudnn", dtype=_template_dtype(text), helper=helper, stem=text.last, tensor_core=_simt(base)
+                family=family,
+                library="cudnn",
+                dtype=_template_dtype(text),
+                helper=helper,
+                stem=text.last,
+                tensor_core=_simt(base),
             )
     if base.startswith("cudnn::"):
         if base.startswith("cudnn::ops::"):

@@ -126,7 +126,9 @@ def _decode_template(text: Text) -> KernelName | None:
         family="gemm",
         library="cutlass",
         dtype=dtype,
-        tensor_core=False if simt else (True if "OpClassTensorOp" in args or "Gmma" in args or "Umma" in args else None),
+        tensor_core=False
+        if simt
+        else (True if "OpClassTensorOp" in args or "Gmma" in args or "Umma" in args else None),
         stem=text.last,
     )
 

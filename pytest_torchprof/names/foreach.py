@@ -11,8 +11,24 @@ from pytest_torchprof.names.words import dtype_of
 if TYPE_CHECKING:
     from pytest_torchprof.names.text import Text
 
-_OPTIMIZERS: Final = ("Adam", "SGD", "Sgd", "Adagrad", "LAMB", "Lamb", "NovoGrad", "Novograd", "LARS", "Lion", "Adadelta", "RMSprop", "MaximizeFunctor")
-_FUNCTOR: Final = re.compile(r"(?P<name>[A-Z]\w*?)(?:MathFunctor|OpListAlphaFunctor|OpScalarFunctor|OpFunctor|Functor)<(?P<type>[\w:]+)")
+_OPTIMIZERS: Final = (
+    "Adam",
+    "SGD",
+    "Sgd",
+    "Adagrad",
+    "LAMB",
+    "Lamb",
+    "NovoGrad",
+    "Novograd",
+    "LARS",
+    "Lion",
+    "Adadelta",
+    "RMSprop",
+    "MaximizeFunctor",
+)
+_FUNCTOR: Final = re.compile(
+    r"(?P<name>[A-Z]\w*?)(?:MathFunctor|OpListAlphaFunctor|OpScalarFunctor|OpFunctor|Functor)<(?P<type>[\w:]+)"
+)
 _NAMED_OPTIMIZERS: Final = (
     "adam_cuda_kernel",
     "adamw_kernel",

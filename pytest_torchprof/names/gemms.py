@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.names.text import Text
 
 # trtllm-gen: <bmm|gemm>_<D>_<A><B>_<acc>_t<tile>.. (the fp4 and fp8 MoE of flashinfer and vLLM).
-_TRTLLM: Final = re.compile(r"(?:bmm|gemm|gemmGatedAct|batchedGemm)_[A-Za-z0-9]+_(?P<ab>[A-Za-z0-9]+)_Fp32_\w{0,30}?t(?P<tile>\d+x\d+x\d+)")
+_TRTLLM: Final = re.compile(
+    r"(?:bmm|gemm|gemmGatedAct|batchedGemm)_[A-Za-z0-9]+_(?P<ab>[A-Za-z0-9]+)_Fp32_\w{0,30}?t(?P<tile>\d+x\d+x\d+)"
+)
 _TRTLLM_TYPE: Final = re.compile(r"(?:Mx)?(Bfloat16|Fp16|E4m3|E2m1|Int4|Int8)")
 _TRTLLM_TYPES: Final = {"Bfloat16": "bf16", "Fp16": "fp16", "E4m3": "fp8", "E2m1": "fp4", "Int8": "int8"}
 
@@ -81,7 +83,19 @@ _WORDS: Final = (
     "int8_mm",
     "Gemm_",
 )
-_NOT: Final = ("fbgemm", "quantize", "permute", "reduce", "transpose", "repack", "prepare", "sort", "align", "count", "finalize")
+_NOT: Final = (
+    "fbgemm",
+    "quantize",
+    "permute",
+    "reduce",
+    "transpose",
+    "repack",
+    "prepare",
+    "sort",
+    "align",
+    "count",
+    "finalize",
+)
 _NAMED: Final = re.compile(r"(?:^|_)(?P<a>bf16|fp16|f16|fp8|mxfp8)x(?P<b>bf16|fp16|f16|fp8|mxfp8|mxfp4)(?=x|_|$)")
 
 
@@ -105,5 +119,7 @@ def decode(text: Text) -> KernelName | None:
         pair = _NAMED.search(base)
         dtype = {"f16": "fp16", "mxfp8": "fp8"}.get(pair["a"], pair["a"]) if pair and pair["a"] == pair["b"] else None
         plain = "::" not in base and not text.args
-        return KernelName(family="gemm", library="triton" if plain and "_matmul_ogs" in base else "other", dtype=dtype, stem=text.last)
+        return KernelName(
+            family="gemm", library="triton" if plain and "_matmul_ogs" in base else "other", dtype=dtype, stem=text.last
+        )
     return None

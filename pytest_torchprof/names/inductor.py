@@ -74,13 +74,21 @@ def fused_ops(text: str) -> tuple[str, ...]:
 
 
 # A template is what it was made for; of the others the category says it, whatever ops they name.
-_GEMM_OPS: Final = frozenset({"mm", "addmm", "bmm", "baddbmm", "mm_plus_mm", "_scaled_mm", "scaled_mm", "grouped_mm"}) | {
+_GEMM_OPS: Final = frozenset(
+    {"mm", "addmm", "bmm", "baddbmm", "mm_plus_mm", "_scaled_mm", "scaled_mm", "grouped_mm"}
+) | {
     "_grouped_mm",
     "scaled_grouped_mm",
     "_int_mm",
 }
 _ATTENTION_OPS: Final = frozenset({"flex_attention", "flex_attention_backward", "flex_decoding"})
-_FAMILY_OF_CATEGORY: Final = {"poi": "pointwise", "for": "pointwise", "per": "reduction", "red": "reduction", "spl": "reduction"}
+_FAMILY_OF_CATEGORY: Final = {
+    "poi": "pointwise",
+    "for": "pointwise",
+    "per": "reduction",
+    "red": "reduction",
+    "spl": "reduction",
+}
 _REDUCING_OPS: Final = frozenset(
     "sum mean max min amax amin prod argmax argmin any all var var_mean std std_mean logsumexp native_layer_norm "
     "native_layer_norm_backward native_group_norm native_batch_norm_backward _softmax _log_softmax _softmax_backward_data "

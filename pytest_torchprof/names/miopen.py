@@ -87,7 +87,9 @@ def decode(text: Text) -> KernelName | None:
         )
     for start, family in _STARTS:
         if base.startswith(start):
-            helper = "layout conversion" if start.startswith(("batched_transpose", "transpose_", "general_3d")) else None
+            helper = (
+                "layout conversion" if start.startswith(("batched_transpose", "transpose_", "general_3d")) else None
+            )
             return KernelName(family=family, library="miopen", helper=helper, stem=base)
     if text.last.startswith(("MIOpen", "miopen")) or "miopen" in base:
         return KernelName(family="conv" if "onv" in base else "other", library="miopen", stem=base)

@@ -11,8 +11,12 @@ from pytest_torchprof.names.kernelname import KernelName
 if TYPE_CHECKING:
     from pytest_torchprof.names.text import Text
 
-_NAME: Final = re.compile(r"(?:Custom_)?C(?P<c>[ijklm]{2,5})_A(?P<a>[ijklm]{2,5})_B(?P<b>[ijklm]{2,5})_(?P<types>[A-Z0-9]\w*)")
-_HELPER: Final = re.compile(r"(?:Custom_)?C[ijklm]{2,5}_(?P<types>[A-Z0-9_]*?)_?(?P<what>PostGSU|GB|Bias|Reduction|BetaOnly)\w*$")
+_NAME: Final = re.compile(
+    r"(?:Custom_)?C(?P<c>[ijklm]{2,5})_A(?P<a>[ijklm]{2,5})_B(?P<b>[ijklm]{2,5})_(?P<types>[A-Z0-9]\w*)"
+)
+_HELPER: Final = re.compile(
+    r"(?:Custom_)?C[ijklm]{2,5}_(?P<types>[A-Z0-9_]*?)_?(?P<what>PostGSU|GB|Bias|Reduction|BetaOnly)\w*$"
+)
 _TILE: Final = re.compile(r"_MT(?P<mt>\d+x\d+x\d+)")
 _MFMA: Final = re.compile(r"_MI(?P<mi>\d+x\d+x\d+)")
 _ISA: Final = re.compile(r"_ISA(?P<isa>[0-9a-f]{3,4})")
@@ -40,7 +44,9 @@ def decode(text: Text) -> KernelName | None:
     if found := _NAME.match(head):
         return _decode_gemm(found)
     if _HELPER.match(head):
-        return KernelName(family="reduction", library="tensile", helper="split-k reduce", stem=head[:40], tensor_core=False)
+        return KernelName(
+            family="reduction", library="tensile", helper="split-k reduce", stem=head[:40], tensor_core=False
+        )
     return None
 
 

@@ -11,7 +11,9 @@ _HEAD: Final = 2000
 _BASE: Final = 400
 
 _ANONYMOUS: Final = ("(anonymous namespace)::", "<unnamed>::", "_GLOBAL__N__::", "{anonymous}::")
-_RETURN_TYPE: Final = re.compile(r"(?:__global__ |static |void |std::enable_if<[^ ]{0,200}(?: [^ ]{1,100}){0,3}>::type )+")
+_RETURN_TYPE: Final = re.compile(
+    r"(?:__global__ |static |void |std::enable_if<[^ ]{0,200}(?: [^ ]{1,100}){0,3}>::type )+"
+)
 _LENGTH: Final = re.compile(r"\d{1,3}")
 
 

@@ -78,13 +78,14 @@ def dtype_of(word: str) -> str | None:
 
 
 def leading_types(args: str, count: int) -> list[str]:
-    """Return the first ``count`` arguments of a template list that starts with ``<`` (flat ones only)."""
+    """Return the first ``count`` arguments of a template list that starts with ``<``, up to the first that nests."""
     found: list[str] = []
     for piece in args[1:400].split(",", count)[:count]:
-        if "<" in piece and "complex<" not in piece:
-            found.append(piece[: piece.find("<")].strip())
+        word, nested, _ = piece.partition("<")
+        word, closed, _ = word.partition(">")
+        found.append(word.strip())
+        if nested or closed:
             break
-        found.append(piece.strip(" >"))
     return found
 
 

@@ -1,0 +1,69 @@
+"""Patterns: what a test may say about kernels and operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.patterns.fused import fused_match, unfused_lines
+from pytest_torchprof.patterns.hints import hint
+from pytest_torchprof.patterns.parse import parse_selector
+from pytest_torchprof.patterns.selectors import (
+    Selector,
+    attention,
+    communication,
+    conv,
+    family,
+    gemm,
+    library,
+    triton,
+)
+from pytest_torchprof.patterns.strings import Operator, Text
+
+if TYPE_CHECKING:
+    from pytest_torchprof.kernels import Kernel
+
+__all__ = [
+    "Operator",
+    "Pattern",
+    "Selector",
+    "attention",
+    "communication",
+    "compile_op_pattern",
+    "compile_pattern",
+    "conv",
+    "family",
+    "fused_match",
+    "gemm",
+    "hint",
+    "library",
+    "parse_selector",
+    "triton",
+    "unfused_lines",
+]
+
+
+class Pattern(Protocol):
+    """What a string pattern and a selector have in common; ``str()`` prints it as it was written."""
+
+    def matches(self, kernel: Kernel) -> bool:
+        """Tell whether the kernel surely matches."""
+
+    def verdict(self, kernel: Kernel) -> bool | None:
+        """Tell whether the kernel matches; None where neither its name nor its launch tells."""
+
+
+def compile_pattern(value: object) -> Pattern:
+    """Return the pattern that a string or selector stands for; anything else is an UnknownLimit."""
+    if isinstance(value, Text | Selector):
+        return value
+    if isinstance(value, str):
+        return Text(value)
+    raise UnknownLimit(
+        f"expected a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn'), got {value!r}"
+    )
+
+
+def compile_op_pattern(value: object) -> Operator:
+    """Return the pattern on operator names that a string stands for; anything else is an UnknownLimit."""
+    return value if isinstance(value, Operator) else Operator(value)  # type: ignore[arg-type]

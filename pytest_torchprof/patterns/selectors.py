@@ -1,0 +1,261 @@
+"""Selectors: patterns on what a kernel computes, which hold across GPU generations and libraries."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.names.kernelname import COLLECTIVES, DTYPES, FAMILIES, LAYOUTS, LIBRARIES, TRITON_CATEGORIES
+from pytest_torchprof.patterns.fused import carried_ops
+from pytest_torchprof.patterns.strings import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytest_torchprof.kernels import Kernel
+
+Verdict = bool | None
+
+# Scaled dot product attention that torch computes as two products and a softmax; the operator is the sure sign.
+_MATH: Final = ("aten::_scaled_dot_product_attention_math", "aten::_scaled_dot_product_attention_math_for_mps")
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """What to look for, as data: ``kind`` and the fields asked for; printed as it was written."""
+
+    kind: str
+    fields: tuple[tuple[str, object], ...]
+    written: str = field(compare=False)
+
+    def verdict(self, kernel: Kernel) -> bool | None:
+        """Tell whether the kernel is meant; None if it may be and neither its name nor its launch tells."""
+        unknown = False
+        for name, value in self.fields:
+            answer = _TESTS[name](kernel, value)
+            if answer is False:
+                return False
+            unknown = unknown or answer is None
+        return None if unknown else True
+
+    def matches(self, kernel: Kernel) -> bool:
+        """Tell whether the kernel is surely meant."""
+        return self.verdict(kernel) is True
+
+    def __str__(self) -> str:
+        return self.written
+
+    def __repr__(self) -> str:
+        return self.written
+
+
+def _same(attribute: str) -> Callable[[Kernel, object], Verdict]:
+    """Return a test of a field that a name may leave open."""
+
+    def test(kernel: Kernel, value: object) -> Verdict:
+        told = getattr(kernel, attribute)
+        return None if told is None else bool(told == value)
+
+    return test
+
+
+def _is_kind(kernel: Kernel, value: object) -> Verdict:
+    # A split-K reduction belongs to a GEMM, but is none: counting GEMMs must not count it.
+    return kernel.family == value and kernel.decoded.helper is None
+
+
+def _in_family(kernel: Kernel, value: object) -> Verdict:
+    return kernel.family == value
+
+
+def _by_library(kernel: Kernel, value: object) -> Verdict:
+    return kernel.library == value
+
+
+def _with_tile(kernel: Kernel, value: object) -> Verdict:
+    tile = kernel.decoded.tile
+    return None if tile is None else tile[: len(value)] == value  # type: ignore[arg-type]
+
+
+def _launched_by(kernel: Kernel, value: object) -> Verdict:
+    chain = kernel.op_chain or ((kernel.op,) if kernel.op else ())
+    if not chain:
+        return None
+    return any(value.matches_op(op) for op in chain)  # type: ignore[attr-defined]
+
+
+def _is_fused(kernel: Kernel, value: object) -> Verdict:
+    if value:
+        return kernel.family == "attention" and kernel.decoded.helper is None
+    return kernel.family in ("gemm", "softmax") and any(op in _MATH for op in kernel.op_chain)
+
+
+def _is_triton(kernel: Kernel, value: object) -> Verdict:
+    if kernel.triton is None:
+        return kernel.library == "triton" and value is None
+    if value is None or kernel.triton == value:
+        return True
+    # With Inductor's unique_kernel_names off the name is only `triton_`.
+    return None if kernel.triton == "unk" and not kernel.decoded.triton_ops else False
+
+
+def _carries(kernel: Kernel, value: object) -> Verdict:
+    carried = carried_ops(kernel)
+    if not carried:
+        return None if kernel.triton == "unk" else False
+    return set(value) <= set(carried)  # type: ignore[call-overload]
+
+
+def _runs_collective(kernel: Kernel, value: object) -> Verdict:
+    collective = kernel.collective or kernel.decoded.collective
+    return None if collective is None else collective == value
+
+
+_TESTS: Final[dict[str, Callable[[Kernel, object], Verdict]]] = {
+    "kind": _is_kind,
+    "family": _in_family,
+    "library": _by_library,
+    "dtype": _same("dtype"),
+    "layout": _same("layout"),
+    "tensor_core": _same("tensor_core"),
+    "tile": _with_tile,
+    "fused": _is_fused,
+    "triton": _is_triton,
+    "ops": _carries,
+    "collective": _runs_collective,
+    "op": _launched_by,
+}
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """Return ", did you mean 'x'?" for the valid word nearest to ``word``, or what is valid."""
+    names = list(valid)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
+
+
+def _one_of(what: str, valid: tuple[str, ...]) -> Callable[[object], object]:
+    def check(value: object) -> object:
+        if not isinstance(value, str) or value not in valid:
+            raise UnknownLimit(f"{what}={value!r} is unknown: {nearest(str(value).rpartition('.')[2], valid)}")
+        return value
+
+    return check
+
+
+def _boolean(value: object) -> object:
+    if not isinstance(value, bool):
+        raise UnknownLimit(f"expected True or False, got {value!r}")
+    return value
+
+
+def _tile(value: object) -> object:
+    parts = value.split("x") if isinstance(value, str) else value
+    if isinstance(parts, list | tuple) and parts and all(str(part).isdecimal() for part in parts):
+        return tuple(int(part) for part in parts)
+    raise UnknownLimit(f"expected a tile such as '128x64' or (128, 64), got tile={value!r}")
+
+
+def _ops(value: object) -> object:
+    tokens = [value] if isinstance(value, str) else value
+    if isinstance(tokens, list | tuple) and tokens and all(isinstance(token, str) and token for token in tokens):
+        return tuple(bare(str(token)) for token in tokens)
+    raise UnknownLimit(f"expected operator names such as ['add', 'mul'], got ops={value!r}")
+
+
+def bare(op: str) -> str:
+    """Return an operator's name without namespace and overload: ``aten::add.Tensor`` is ``add``."""
+    return op.rpartition("::")[2].partition(".")[0]
+
+
+_CHECKS: Final[dict[str, Callable[[object], object]]] = {
+    "dtype": _one_of("dtype", DTYPES),
+    "layout": _one_of("layout", LAYOUTS),
+    "tensor_core": _boolean,
+    "tile": _tile,
+    "fused": _boolean,
+    "family": _one_of("family", FAMILIES),
+    "library": _one_of("library", LIBRARIES),
+    "triton": _one_of("category", TRITON_CATEGORIES),
+    "collective": _one_of("collective", COLLECTIVES),
+    "ops": _ops,
+    "op": lambda value: Operator(value),  # type: ignore[arg-type]
+}
+
+# What each selector takes: the field its one positional argument fills, and its keywords.
+SIGNATURES: Final[dict[str, tuple[str | None, tuple[str, ...]]]] = {
+    "gemm": (None, ("dtype", "layout", "tensor_core", "tile", "library", "op")),
+    "conv": (None, ("dtype", "tensor_core", "tile", "library", "op")),
+    "attention": (None, ("fused", "dtype", "tensor_core", "library", "op")),
+    "triton": ("triton", ("ops", "op")),
+    "communication": ("collective", ("dtype", "library", "op")),
+    "family": ("family", ("dtype", "library", "op")),
+    "library": ("library", ("family", "dtype", "op")),
+}
+_BASE: Final[dict[str, tuple[tuple[str, object], ...]]] = {
+    "gemm": (("kind", "gemm"),),
+    "conv": (("kind", "conv"),),
+    "communication": (("family", "communication"),),
+}
+
+
+def build(kind: str, positional: tuple[object, ...], keywords: dict[str, object]) -> Selector:
+    """Return the selector ``kind(*positional, **keywords)``; raise UnknownLimit for what it does not take."""
+    first, valid = SIGNATURES[kind]
+    if len(positional) > (first is not None):
+        raise UnknownLimit(f"{kind}() takes {'one value' if first else 'keywords only'}, got {len(positional)} values")
+    for name in keywords:
+        if name not in valid:
+            raise UnknownLimit(f"{kind}() has no keyword {name!r}: {nearest(name, valid)}")
+    written = ", ".join([*map(repr, positional), *(f"{name}={value!r}" for name, value in keywords.items())])
+    asked = [*_BASE.get(kind, ())]
+    if kind == "triton":
+        asked.append(("triton", _CHECKS["triton"](positional[0]) if positional else None))
+    elif first and positional:
+        asked.append((first, _CHECKS[first](positional[0])))
+    elif first and kind != "communication":
+        raise UnknownLimit(f"{kind}() needs a value: {', '.join(FAMILIES if kind == 'family' else LIBRARIES)}")
+    if kind == "attention" and "fused" not in keywords:
+        asked.append(("kind", "attention"))
+    asked += [(name, _CHECKS[name](value)) for name, value in keywords.items()]
+    return Selector(kind, tuple(asked), f"{kind}({written})")
+
+
+def gemm(**fields: object) -> Selector:
+    """Select matrix products, by ``dtype``, ``layout``, ``tensor_core``, ``tile``, ``library`` and launching ``op``.
+
+    Split-K reductions and bias copies are no products. ``layout="tn"`` is what nn.Linear's forward gives.
+    """
+    return build("gemm", (), fields)
+
+
+def conv(**fields: object) -> Selector:
+    """Select convolutions, by ``dtype``, ``tensor_core``, ``tile``, ``library`` and launching ``op``."""
+    return build("conv", (), fields)
+
+
+def attention(**fields: object) -> Selector:
+    """Select fused attention; ``fused=False`` selects the products and softmax of attention that is not fused."""
+    return build("attention", (), fields)
+
+
+def triton(*category: object, **fields: object) -> Selector:
+    """Select Triton kernels, by Inductor's category ("poi", "red", .., or "user") and the ``ops`` they carry together."""
+    return build("triton", category, fields)
+
+
+def communication(*collective: object, **fields: object) -> Selector:
+    """Select communication kernels, all or of one collective such as "all_reduce"."""
+    return build("communication", collective, fields)
+
+
+def family(*name: object, **fields: object) -> Selector:
+    """Select kernels by what they compute: "reduction", "pointwise", "copy", .."""
+    return build("family", name, fields)
+
+
+def library(*name: object, **fields: object) -> Selector:
+    """Select kernels by who wrote them: "cublas", "cudnn", "triton", .."""
+    return build("library", name, fields)
