@@ -131,7 +131,8 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     deciding = [change for change in changes if change.fails == (verdict == "worse") and not _number(change)]
     launches = sum(change.times for change in deciding if change.kind != "reordered")
     if launches:
-        return [f"{launches} kernel{'s' * (launches != 1)} changed"]
+        changed = " changed" if verdict != "changed" else ""
+        return [f"{launches} kernel{'s' * (launches != 1)}{changed}"]
     return ["order"] if deciding else [change.what for change in changes if change.what in COUNTS][:2]
 
 

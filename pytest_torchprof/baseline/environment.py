@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _DEVICE: Final = ("gpu", "compute_capability")
-_SPOKEN: Final = {"cuda": "CUDA", "cudnn": "cuDNN", "triton": "Triton"}
+_SPOKEN: Final = {"cuda": "CUDA", "rocm": "ROCm", "cudnn": "cuDNN", "triton": "Triton"}
 
 
 def other_device(old: Mapping[str, str | bool], new: Mapping[str, str | bool]) -> str | None:

@@ -56,6 +56,7 @@ ENVIRONMENT: Final = (
     "compute_capability",
     "driver",
     "cuda",
+    "rocm",
     "cudnn",
     "torch",
     "triton",
@@ -152,7 +153,7 @@ def key_of(nodeid: str, label: str | None) -> str:
 
     Two measurements never share a key: parentheses of a label are escaped, so that the last " (" begins the label.
     """
-    test = nodeid.partition("::")[2] or nodeid
+    test = nodeid.partition("::")[2] if "::" in nodeid else nodeid
     if label:
         escaped = re.sub(r"([\\()])", r"\\\1", label)
         return f"{test} ({escaped})"

@@ -45,7 +45,7 @@ def module_name(file_name: str) -> str:
     plain = unicodedata.normalize("NFC", stem)
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in plain).lstrip(".")
     cut = safe.encode()[:_LONGEST_MODULE].decode("utf-8", "ignore")
-    if cut == stem and file_name.endswith(".py") and not _HASHED.fullmatch(stem):
+    if stem and cut == stem and file_name.endswith(".py") and not _HASHED.fullmatch(stem):
         return stem
     return f"{cut}-{_digest(file_name)}"
 
@@ -64,7 +64,7 @@ def device_slug(environment: Mapping[str, object]) -> str:
     gfx = str(environment.get("gcn_arch") or "").partition(":")[0]
     capability = str(environment.get("compute_capability") or "")
     if not gfx and capability:
-        gfx = capability if capability.startswith("gfx") else "sm" + capability.replace(".", "")
+        gfx = ("gfx" if environment.get("rocm") else "sm") + capability.removeprefix("gfx").replace(".", "")
     return _slug(f"{gpu}-{gfx}")
 
 

@@ -6,10 +6,10 @@ from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.baseline.model import Row
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from pytest_torchprof.baseline.model import Row
 
 # Steps further apart than this many single edits are compared by counts alone: their order says nothing any more, and
 # the search costs the square of it (1,000 edits: about a second).
@@ -39,7 +39,7 @@ def difference(
 ) -> Difference:
     """Compare two steps.
 
-    Kernels for which ``same`` returns the same value are the same kernel; those with the same ``work`` can stand in each
+    Kernels for which ``same`` returns the same value are the same kernel; those with the same ``work`` can take each
     other's place.
     """
     made = Difference()

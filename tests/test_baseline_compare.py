@@ -1,0 +1,294 @@
+"""What a comparison with a baseline says, and which differences fail a test."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_torchprof.baseline import Entry, Row, compare, source_hash
+
+GEMM = Row(
+    name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm"
+)
+GEMM_64 = replace(GEMM, name="nvjet_tst_64x128_64x4_1x2_h_bz_coopA_TNT")
+GEMM_NN = replace(GEMM, name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT", layout="nn")
+GEMM_FP32 = replace(GEMM, name="sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128", dtype="fp32")
+
+
+def pointwise(what: str, *, dtype: str = "fp32", op: str | None = None) -> Row:
+    name = (
+        "void at::native::vectorized_elementwise_kernel<4, "
+        f"at::native::CUDAFunctor_{what}<float>, std::array<char*, 3ul>>(int, float)"
+    )
+    return Row(name=name, family="pointwise", dtype=dtype, op=op or f"aten::{what}")
+
+
+ADD, MUL = pointwise("add"), pointwise("mul")
+FUSED = Row(name="triton_poi_fused_gelu_mul_0", family="pointwise")
+FLASH = Row(name="flash_fwd_kernel<Traits>", family="attention", dtype="bf16", op="aten::_flash_attention_forward")
+SOFTMAX = Row(name="softmax_warp_forward<float>", family="softmax", op="aten::_softmax")
+
+H200 = {
+    "gpu": "NVIDIA H200",
+    "compute_capability": "9.0",
+    "torch": "2.13.0+cu130",
+    "cuda": "13.0",
+    "driver": "580.1",
+    "tf32_matmul": False,
+}
+
+
+def entry(*steps: tuple[Row, ...], environment: dict | None = None, source: str = "s", **numbers: float) -> Entry:
+    rows: dict[Row, int] = {}
+    orders = {tuple(rows.setdefault(row, len(rows)) for row in step): None for step in steps}
+    most = max(map(len, steps), default=0)
+    varying = {name: numbers.pop(name) for name in list(numbers) if name.endswith(("_us", "memory_bytes", "utilization"))}
+    return Entry(
+        source=source,
+        environment=H200 if environment is None else environment,
+        kernels=tuple(rows),
+        steps=tuple(orders),
+        numbers={"kernels": most, "launches": most, "syncs": 0, **numbers},
+        varying=varying,
+    )
+
+
+def kinds(comparison) -> list[tuple[str, str, bool]]:
+    return [(change.kind, change.direction, change.fails) for change in comparison.changes]
+
+
+def test_the_same_kernels_are_the_same():
+    comparison = compare(entry((GEMM, ADD)), entry((GEMM, ADD)))
+    assert (comparison.verdict, comparison.summary, comparison.lines) == ("same", "same", ())
+    assert not comparison.fails(strict=True)
+
+
+def test_without_a_baseline_it_is_new_which_fails_only_under_strict():
+    comparison = compare(None, entry((GEMM,)))
+    assert (comparison.verdict, comparison.summary) == ("new", "new")
+    assert not comparison.fails()
+    assert comparison.fails(strict=True)
+
+
+def test_an_added_kernel_is_worse_and_named_with_its_operator():
+    comparison = compare(entry((GEMM, ADD)), entry((GEMM, MUL, ADD)))
+    assert comparison.verdict == "worse"
+    assert comparison.fails()
+    assert comparison.summary == "worse (+1 kernel)"
+    assert comparison.lines[0] == "  + pointwise mul: 1 per step, launched by aten::mul"
+    assert "    kernels 2 -> 3" in comparison.lines
+
+
+def test_a_vanished_kernel_is_better():
+    comparison = compare(entry((GEMM, MUL, ADD)), entry((GEMM, ADD)))
+    assert (comparison.verdict, comparison.summary) == ("better", "better (-1 kernel)")
+    assert not comparison.fails(strict=True)
+    assert comparison.lines[0].startswith("  - pointwise mul: 1 per step")
+
+
+def test_a_kernel_launched_more_often_is_worse_and_the_counts_are_shown():
+    comparison = compare(entry((ADD, GEMM)), entry((ADD, GEMM, ADD, ADD)))
+    assert comparison.verdict == "worse"
+    assert comparison.lines[0] == "  + pointwise add: 1 -> 3 per step, launched by aten::add"
+    assert comparison.changes[0].kind == "count"
+    assert (comparison.changes[0].old, comparison.changes[0].new) == (1, 3)
+
+
+def test_one_kernel_less_does_not_pay_for_another_one_more():
+    comparison = compare(entry((GEMM, MUL)), entry((GEMM, ADD)))
+    assert comparison.verdict == "worse"
+    assert comparison.summary == "worse (1 kernel changed)"
+
+
+def test_another_tile_of_the_same_gemm_is_shown_and_passes():
+    comparison = compare(entry((GEMM, ADD)), entry((GEMM_64, ADD)))
+    assert kinds(comparison) == [("changed", "neutral", False)]
+    assert (comparison.verdict, comparison.summary) == ("changed", "changed (1 kernel)")
+    assert not comparison.fails(strict=True)
+    assert comparison.lines[0].startswith("  ~ ")
+
+
+def test_exact_names_make_another_tile_fail():
+    comparison = compare(entry((GEMM, ADD)), entry((GEMM_64, ADD)), names="exact")
+    assert kinds(comparison) == [("changed", "worse", True)]
+    assert comparison.verdict == "worse"
+
+
+@pytest.mark.parametrize(
+    ("now", "said"), [(GEMM_NN, "layout tn -> nn"), (GEMM_FP32, "dtype bf16 -> fp32")], ids=["layout", "dtype"]
+)
+def test_a_gemm_of_another_dtype_or_layout_fails_and_says_what_changed(now, said):
+    comparison = compare(entry((GEMM, ADD)), entry((now, ADD)))
+    assert kinds(comparison) == [("changed", "worse", True)]
+    assert said in comparison.lines[0]
+
+
+def test_a_pointwise_kernel_of_another_dtype_fails():
+    comparison = compare(entry((ADD,)), entry((replace(ADD, dtype="bf16"),)))
+    assert comparison.verdict == "worse"
+    assert "dtype fp32 -> bf16" in comparison.lines[0]
+
+
+def test_a_dtype_that_is_no_longer_told_is_shown_and_passes():
+    comparison = compare(entry((GEMM,)), entry((replace(GEMM, dtype=None),)))
+    assert (comparison.verdict, kinds(comparison)) == ("changed", [("changed", "neutral", False)])
+    assert "dtype bf16 -> not told" in comparison.lines[0]
+
+
+def test_triton_s_trailing_index_is_no_change():
+    assert compare(entry((FUSED,)), entry((replace(FUSED, name="triton_poi_fused_gelu_mul_7"),))).verdict == "same"
+
+
+def test_triton_s_trailing_index_is_a_change_with_exact_names():
+    now = entry((replace(FUSED, name="triton_poi_fused_gelu_mul_7"),))
+    assert compare(entry((FUSED,)), now, names="exact").verdict == "worse"
+
+
+def test_another_order_is_shown_and_passes():
+    comparison = compare(entry((GEMM, ADD, MUL)), entry((GEMM, MUL, ADD)))
+    assert kinds(comparison) == [("reordered", "neutral", False)]
+    assert comparison.summary == "changed (order)"
+    assert comparison.lines[0].strip().startswith("another order: 1 kernel moved, first pointwise")
+
+
+def test_a_step_is_compared_with_any_step_the_baseline_had():
+    old = entry((GEMM, ADD), (GEMM, ADD, MUL))
+    assert compare(old, entry((GEMM, ADD, MUL), (GEMM, ADD))).verdict == "same"
+    assert compare(old, entry((GEMM, ADD, MUL))).verdict == "same"
+    worse = compare(old, entry((GEMM, ADD), (GEMM, ADD, MUL, FUSED)))
+    assert [change.what for change in worse.changes if change.kind == "added"] == ["triton_poi_fused_gelu_mul_0"]
+    assert not [change for change in worse.changes if change.kind == "removed"]
+
+
+@pytest.mark.parametrize("number", ["launches", "syncs", "memcpys", "memcpys_d2h", "graph_breaks"])
+def test_a_gated_number_fails_when_it_rises_and_is_better_when_it_falls(number):
+    low, high = entry((GEMM,), **{number: 1}), entry((GEMM,), **{number: 2})
+    assert compare(low, high).fails()
+    assert compare(high, low).verdict == "better"
+    assert f"    {number} 1 -> 2" in compare(low, high).lines
+
+
+@pytest.mark.parametrize("number", ["memsets", "recompiles", "memcpy_bytes", "graph_launches"])
+def test_a_number_that_is_not_gated_is_shown_and_passes(number):
+    comparison = compare(entry((GEMM,), **{number: 1}), entry((GEMM,), **{number: 2}))
+    assert comparison.verdict == "changed"
+    assert number in comparison.lines[0]
+    assert not comparison.fails(strict=True)
+
+
+def test_a_number_that_is_no_longer_recorded_is_no_silent_pass():
+    comparison = compare(entry((GEMM,), graph_breaks=0), entry((GEMM,)))
+    assert comparison.verdict == "changed"
+    assert comparison.lines == ("    graph_breaks 0 -> not recorded",)
+
+
+def test_times_alone_change_nothing_but_are_shown_with_their_direction():
+    old = entry((GEMM,), gpu_busy_us=10.0, gpu_utilization=0.5, peak_memory_bytes=1000)
+    new = entry((GEMM,), gpu_busy_us=30.0, gpu_utilization=0.9, peak_memory_bytes=5000)
+    comparison = compare(old, new)
+    assert comparison.verdict == "same"
+    assert [change.direction for change in comparison.changes] == ["worse", "better", "worse"]
+    assert comparison.lines[0] == "    gpu_busy_us 10.0 us -> 30.0 us (not gated)"
+    assert not compare(entry((GEMM,), gpu_busy_us=10.0), entry((GEMM,), gpu_busy_us=10.9)).changes
+
+
+def test_tolerance_allows_so_much_more_and_makes_memory_gated():
+    two, three = entry((GEMM, ADD), syncs=2), entry((GEMM, ADD, MUL), syncs=3)
+    assert compare(two, three).fails()
+    assert compare(two, three, tolerance={"kernels": 1, "launches": 1, "syncs": 0.5}).verdict == "changed"
+    assert compare(two, three, tolerance={"kernels": 1, "launches": 1}).summary == "worse (+1 sync)"
+    less, more = entry((GEMM,), peak_memory_bytes=1000), entry((GEMM,), peak_memory_bytes=1200)
+    assert compare(less, more, tolerance={"memory": 0.3}).verdict == "same"
+    assert compare(less, more, tolerance={"memory": 0.1}).summary == "worse (+20.0% peak memory)"
+
+
+def other(**differ: object) -> dict:
+    return {**H200, **differ}
+
+
+def test_another_torch_is_said_first_and_names_are_not_gated():
+    new = entry((GEMM_64, MUL), environment=other(torch="2.14.0+cu132", cuda="13.2"))
+    comparison = compare(entry((GEMM, ADD)), new, names="exact")
+    assert comparison.lines[0] == (
+        "baseline recorded with CUDA 13.0 / torch 2.13.0, this run has CUDA 13.2 / torch 2.14.0: "
+        "names may differ, structure is compared"
+    )
+    assert comparison.verdict == "changed"
+    assert comparison.summary == "changed (2 kernels, other environment)"
+
+
+def test_structure_is_gated_under_another_torch():
+    unfused = (GEMM_NN, SOFTMAX, GEMM)
+    comparison = compare(entry((FLASH,)), entry(unfused, environment=other(torch="2.14.0")))
+    assert comparison.verdict == "worse"
+    assert comparison.summary == "worse (+2 kernels, other environment)"
+    dtype = compare(entry((GEMM,)), entry((GEMM_FP32,), environment=other(torch="2.14.0")))
+    assert dtype.verdict == "worse"
+    assert "dtype bf16 -> fp32" in "\n".join(dtype.lines)
+
+
+@pytest.mark.parametrize("differ", [{"driver": "590.2"}, {"tf32_matmul": True}, {"cuda": None}])
+def test_driver_and_precision_flags_are_another_environment(differ):
+    assert compare(entry((GEMM,)), entry((GEMM,), environment=other(**differ))).environment is not None
+
+
+def test_another_build_of_the_same_torch_is_the_same_environment():
+    assert compare(entry((GEMM,)), entry((GEMM,), environment=other(torch="2.13.0"))).environment is None
+
+
+def test_another_device_is_no_baseline():
+    comparison = compare(entry((GEMM,)), entry((ADD,), environment=other(gpu="NVIDIA H100")))
+    assert (comparison.verdict, comparison.summary) == ("new", "new (other device)")
+    assert "NVIDIA H200 (9.0), this run used NVIDIA H100 (9.0)" in comparison.lines[0]
+
+
+def test_an_edited_test_is_stale_and_still_gated():
+    comparison = compare(entry((GEMM,)), entry((GEMM, ADD), source="edited"))
+    assert comparison.stale
+    assert comparison.fails()
+    assert comparison.summary == "worse (+1 kernel, stale)"
+    assert compare(entry((GEMM,)), entry((GEMM,), source="edited")).summary == "same (stale)"
+
+
+def test_only_what_the_code_says_makes_a_test_another_one():
+    source = "def test_a():\n    # why\n\n    f(1)\n"
+    assert source_hash(source) == source_hash("    def test_a():\r\n        f(1)   \r\n")
+    assert source_hash(source) != source_hash(source.replace("1", "2"))
+
+
+def test_names_out_of_recordings_are_printable():
+    evil = Row(name="\x1b[31mred\n\u202e", family="other", op="aten::\x07")
+    comparison = compare(entry((GEMM,), environment=other(driver="\x1b[0m")), entry((evil, GEMM)))
+    assert all(line.isprintable() for line in comparison.lines)
+
+
+def test_one_more_kernel_in_each_of_many_layers_is_one_line():
+    layer = [replace(ADD, name=f"kernel_{i}", op=f"aten::op{i}") for i in range(30)]
+    old = entry(tuple(layer * 160))
+    new = entry(tuple([*layer, MUL] * 160))
+    comparison = compare(old, new)
+    assert [(change.kind, change.times) for change in comparison.changes if change.kind != "number"] == [("added", 160)]
+    assert compare(old, entry(tuple([MUL, SOFTMAX] * 2500))).verdict == "worse"
+
+
+ROWS = st.lists(st.sampled_from([GEMM, GEMM_64, GEMM_NN, ADD, MUL, FUSED, SOFTMAX]), max_size=12).map(tuple)
+
+
+@given(ROWS, ROWS)
+def test_changes_account_for_every_launch(before, after):
+    comparison = compare(entry(before), entry(after))
+    tally = Counter()
+    for change in comparison.changes:
+        if change.kind in {"added", "removed", "count"}:
+            tally["net"] += change.times if change.direction == "worse" else -change.times
+    assert tally["net"] == len(after) - len(before)
+    worse = Counter(row.identity for row in after) - Counter(row.identity for row in before)
+    assert comparison.fails() == bool(worse)
+    assert (comparison.verdict == "same") == (
+        [row.identity for row in before] == [row.identity for row in after]
+        and [row.name for row in before if row.family == "gemm"] == [row.name for row in after if row.family == "gemm"]
+    )
