@@ -1,0 +1,174 @@
+"""Baselines as a pytest user meets them: what each mode compares, writes and fails."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+ONE = """
+@pytest.mark.torchprof(device="cpu", warmup=1, steps=2)
+def test_block():
+    torch.mm(x, x)
+"""
+TWO = ONE.replace("torch.mm(x, x)", "torch.add(torch.mm(x, x), x)")
+
+
+def baseline_files(pytester):
+    return sorted(path for path in pytester.path.rglob("__torchprof__/*.json"))
+
+
+def test_without_a_baseline_the_test_passes_and_says_new(run_tests, pytester):
+    result = run_tests(ONE)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*test_block * new *passed*"])
+    assert not baseline_files(pytester)
+
+
+def test_update_writes_one_readable_file_per_module_and_device(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=update").assert_outcomes(passed=1)
+    (path,) = baseline_files(pytester)
+    assert path.parent == pytester.path / "__torchprof__"
+    assert path.name.startswith("test_it.cpu-")
+    baseline = json.loads(path.read_text())
+    assert baseline["schema"] == 1
+    assert "test_block" in path.read_text()
+    assert str(pytester.path) not in path.read_text()
+
+
+def test_compare_fails_on_an_added_kernel_and_names_it(run_tests):
+    run_tests(ONE, "--torchprof-baseline=update")
+    result = run_tests(TWO)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*worse than the baseline __torchprof__*", "*+*aten::add*", "*--torchprof-baseline=update*"])
+
+
+def test_comparing_never_writes_so_a_regression_fails_the_second_time_too(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=update")
+    (path,) = baseline_files(pytester)
+    before = path.read_bytes()
+    for _ in range(2):
+        run_tests(TWO).assert_outcomes(failed=1)
+    assert path.read_bytes() == before
+
+
+def test_fewer_kernels_pass_as_better_and_say_how_to_keep_it(run_tests):
+    run_tests(TWO, "--torchprof-baseline=update")
+    result = run_tests(ONE)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*better*passed*", "*pytest --torchprof-baseline=update*"])
+
+
+def test_add_writes_what_is_missing_and_compares_the_rest(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=add").assert_outcomes(passed=1)
+    (path,) = baseline_files(pytester)
+    before = path.read_bytes()
+    run_tests(TWO, "--torchprof-baseline=add").assert_outcomes(failed=1)
+    assert path.read_bytes() == before
+
+
+def test_strict_fails_where_no_baseline_is(run_tests):
+    result = run_tests(ONE, "--torchprof-baseline=strict")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*no baseline for this test and device*(strict)*", "*--torchprof-baseline=add*"])
+
+
+def test_off_neither_compares_nor_writes(run_tests):
+    run_tests(ONE, "--torchprof-baseline=update")
+    run_tests(TWO, "--torchprof-baseline=off").assert_outcomes(passed=1)
+
+
+def test_baseline_false_is_measured_and_never_compared(run_tests):
+    run_tests(ONE, "--torchprof-baseline=update")
+    run_tests(TWO.replace("steps=2", "steps=2, baseline=False")).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "assert False",
+        "pytest.skip('mine')",
+        "pytest.xfail('mine')",
+    ],
+)
+def test_no_mode_writes_for_a_test_that_did_not_pass(run_tests, pytester, ending):
+    source = f"""
+@cpu
+def test_block(torchprof):
+    torchprof(torch.mm, x, x)
+    {ending}
+"""
+    run_tests(source, "--torchprof-baseline=update")
+    assert not baseline_files(pytester)
+
+
+def test_no_mode_writes_for_a_test_that_missed_its_limits_or_whose_teardown_failed(run_tests, pytester):
+    source = """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_missed():
+    torch.mm(x, x)
+
+@pytest.fixture
+def broken():
+    yield
+    raise ValueError
+
+@cpu
+def test_teardown(broken, torchprof):
+    torchprof(torch.mm, x, x)
+
+@cpu
+@pytest.mark.xfail
+def test_xpass(torchprof):
+    torchprof(torch.mm, x, x)
+"""
+    run_tests(source, "--torchprof-baseline=update")
+    assert not baseline_files(pytester)
+
+
+def test_other_tests_entries_are_untouched_by_a_selection(run_tests, pytester):
+    source = ONE + ONE.replace("test_block", "test_other")
+    run_tests(source, "--torchprof-baseline=update")
+    (path,) = baseline_files(pytester)
+    run_tests((TWO + ONE.replace("test_block", "test_other")), "--torchprof-baseline=update", "-k", "test_block")
+    entries = json.loads(path.read_text())["entries"]
+    assert {key: len(entry["kernels"]) for key, entry in entries.items()} == {"test_block": 2, "test_other": 1}
+
+
+def test_the_baseline_dir_mirrors_the_tests_path(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=update", "--torchprof-baseline-dir=base")
+    assert [path.name.split(".")[0] for path in (pytester.path / "base").rglob("*.json")] == ["test_it"]
+    run_tests(TWO, "--torchprof-baseline-dir=base").assert_outcomes(failed=1)
+
+
+def test_an_unreadable_baseline_is_an_error_and_stays_as_it_is(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=update")
+    (path,) = baseline_files(pytester)
+    torn = "<<<<<<< HEAD\n" + path.read_text() + "=======\n>>>>>>> other\n"
+    path.write_text(torn)
+    for mode in ("compare", "update"):
+        result = run_tests(ONE, f"--torchprof-baseline={mode}")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(["*__torchprof__*cannot read this baseline: a merge left its markers*"])
+        assert path.read_text() == torn
+
+
+def test_update_in_ci_works_and_is_announced(run_tests, pytester, monkeypatch):
+    pytester.makepyfile(test_it="import pytest, torch\nx = torch.ones(2, 2)\n" + ONE)
+    monkeypatch.setenv("CI", "true")
+    result = pytester.runpytest_inprocess("--torchprof-baseline=update", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["torchprof: writing baselines in CI*"])
+    assert baseline_files(pytester)
+
+
+def test_the_gate_holds_under_xdist_and_the_controller_writes(run_tests, pytester):
+    source = ONE + ONE.replace("test_block", "test_other")
+    run_tests(source, "--torchprof-baseline=update", "-n", "2", "--torchprof-report=report.json").assert_outcomes(passed=2)
+    (path,) = baseline_files(pytester)
+    assert sorted(json.loads(path.read_text())["entries"]) == ["test_block", "test_other"]
+    assert len(json.loads((pytester.path / "report.json").read_text())["results"]) == 2
+    result = run_tests(TWO + ONE.replace("test_block", "test_other"), "-n", "2")
+    result.assert_outcomes(failed=1, passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*test_block *worse*failed*"])

@@ -1,0 +1,326 @@
+"""Capture on the CPU, with real profiler sessions: what is called how often, what is in the recording, what is left."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import platform
+import socket
+import threading
+import weakref
+from contextlib import closing
+
+import pytest
+import torch
+from torch.autograd import profiler as autograd_profiler
+
+from pytest_torchprof import capture
+from pytest_torchprof.capture.stderr import without_profiler_lines
+from pytest_torchprof.errors import NotMeasured, TorchprofError
+
+
+def plan(**changed):
+    settings = {"device": "cpu", "warmup": 2, "steps": 3, "record": frozenset(), "nodeid": "tests/t.py::t", "label": None}
+    return capture.Plan(**{**settings, **changed})
+
+
+def believe(path):
+    return None
+
+
+def measure(path, body, *, check=believe, **changed):
+    calls = 0
+    with closing(capture.iterations(plan(**changed), path, check)) as iterations:
+        for _ in iterations:
+            body()
+            calls += 1
+    return calls
+
+
+def add():
+    return torch.ones(8) + 1
+
+
+def recorded(path):
+    return json.loads(path.read_text())
+
+
+def names(recording, category="cpu_op"):
+    return [event["name"] for event in recording["traceEvents"] if event.get("cat") == category]
+
+
+def assert_no_profiler_is_left():
+    assert not torch._C._autograd._profiler_enabled()
+    assert not autograd_profiler._is_profiler_enabled
+    assert autograd_profiler._enable_profiler is torch._C._autograd._enable_profiler
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "recordings" / "t.json"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(path):
+    path.parent.mkdir()
+    yield
+    assert_no_profiler_is_left()
+    assert {entry.name for entry in path.parent.iterdir()} <= {"t.json"}
+
+
+@pytest.mark.parametrize(("warmup", "steps"), [(2, 3), (0, 1), (0, 4), (1, 1)])
+def test_the_code_runs_warmup_plus_steps_times_and_each_step_has_a_range(path, warmup, steps):
+    assert measure(path, add, warmup=warmup, steps=steps) == warmup + steps
+    recording = recorded(path)
+    assert names(recording, "user_annotation") == ["torchprof::sentinel", *(f"ProfilerStep#{i}" for i in range(steps))]
+    assert recording["torchprof"]["calls"] == warmup + steps
+
+
+def test_only_the_steps_are_recorded_not_the_warmup(path):
+    measure(path, lambda: torch.ones(3).cumsum(0), warmup=3, steps=2)
+    assert names(recorded(path)).count("aten::cumsum") == 2
+
+
+def test_the_sentinel_ends_before_the_first_step(path):
+    measure(path, add)
+    events = {event["name"]: event for event in recorded(path)["traceEvents"] if event.get("cat") == "user_annotation"}
+    sentinel = events["torchprof::sentinel"]
+    assert sentinel["ts"] + sentinel["dur"] <= events["ProfilerStep#0"]["ts"]
+
+
+def test_the_recording_knows_what_the_trace_cannot(path):
+    measure(path, add, nodeid="tests/t.py::t[ü\n]", label="prefill")
+    ours = recorded(path)["torchprof"]
+    environment = ours.pop("environment")
+    times = ours.pop("untraced_step_times_us")
+    assert ours == {
+        "schema": 1,
+        "nodeid": "tests/t.py::t[ü\n]",
+        "label": "prefill",
+        "device": "cpu",
+        "devices_used": [],
+        "warmup": 2,
+        "steps": 3,
+        "calls": 5,
+        "attempts": 1,
+        "sentinel": "torchprof::sentinel",
+        "problems": [],
+        "peak_memory_bytes": None,
+        "compile": ours["compile"],
+    }
+    assert len(times) == 2
+    assert all(time > 0 for time in times)
+    assert environment["torch"] == torch.__version__
+    assert environment["python"] == platform.python_version()
+
+
+def test_without_warmup_there_are_no_untraced_times(path):
+    measure(path, add, warmup=0)
+    assert recorded(path)["torchprof"]["untraced_step_times_us"] is None
+
+
+def test_shapes_and_dtypes_are_always_recorded(path):
+    measure(path, add)
+    added = next(event for event in recorded(path)["traceEvents"] if event["name"] == "aten::add")
+    assert added["args"]["Input Dims"][0] == [8]
+    assert added["args"]["Input type"][0] == "float"
+
+
+@pytest.mark.parametrize(
+    ("what", "category", "name"),
+    [("stacks", "python_function", "test_capture.py"), ("memory", "cpu_instant_event", "[memory]")],
+)
+def test_stacks_and_memory_are_recorded_when_asked_for(path, what, category, name):
+    measure(path, add)
+    assert names(recorded(path), category) == []
+    measure(path, add, record=frozenset([what]))
+    assert any(name in found for found in names(recorded(path), category))
+
+
+def test_modules_are_recorded_when_asked_for(path):
+    measure(path, add, record=frozenset(["modules"]))
+    assert recorded(path)["with_modules"] == 1
+
+
+def test_a_recording_names_neither_the_machine_nor_a_folder(path):
+    measure(path, add)
+    recording = recorded(path)
+    assert "host_name" not in recording
+    assert recording["traceName"] == "t.json"
+    ours = json.dumps(recording["torchprof"])
+    assert os.sep not in json.dumps(recording["torchprof"]["environment"])
+    assert str(path.parent) not in ours
+    assert socket.gethostname() not in ours.replace("tests/t.py::t", "")
+
+
+def test_an_exception_in_the_measured_code_stops_at_once_and_leaves_nothing(path):
+    calls = []
+
+    def fails_in_step_3():
+        calls.append(1)
+        if len(calls) == 2 + 3:
+            raise ValueError("out of luck")
+
+    with pytest.raises(ValueError, match="out of luck"):
+        measure(path, fails_in_step_3)
+    assert len(calls) == 5
+    assert not path.exists()
+    assert_no_profiler_is_left()
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 4])
+def test_leaving_early_stops_the_profiler_and_leaves_nothing(path, after):
+    iterations = capture.iterations(plan(), path, believe)
+    for _ in range(after):
+        next(iterations)
+    iterations.close()
+    assert not path.exists()
+    assert_no_profiler_is_left()
+
+
+def test_a_refused_recording_is_measured_again_by_steps_more_calls(path):
+    verdicts = iter(["lost a kernel", None])
+    assert measure(path, add, check=lambda _: next(verdicts)) == 2 + 3 + 3
+    ours = recorded(path)["torchprof"]
+    assert (ours["calls"], ours["attempts"]) == (8, 2)
+
+
+def test_after_two_more_attempts_it_is_not_measured_and_the_recording_stays_for_a_look(path):
+    seen = []
+
+    def refuse(recording):
+        seen.append(recorded(recording)["torchprof"]["attempts"])
+        return f"lost kernel no. {len(seen)}"
+
+    with pytest.raises(NotMeasured, match=r"lost kernel no\. 3"):
+        measure(path, add, check=refuse)
+    assert seen == [1, 2, 3]
+    assert recorded(path)["torchprof"]["calls"] == 2 + 3 * 3
+
+
+def test_leaving_after_a_refused_recording_leaves_nothing(path):
+    with closing(capture.iterations(plan(), path, lambda _: "lost a kernel")) as iterations:
+        for _ in range(2 + 3 + 1):
+            next(iterations)
+        assert path.exists()
+    assert not path.exists()
+
+
+def test_a_check_that_fails_leaves_nothing(path):
+    def check(_):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        measure(path, add, check=check)
+    assert not path.exists()
+
+
+def test_the_profiler_prints_nothing_and_the_measured_code_prints_all(path, capfd):
+    def body():
+        os.write(2, b"mine\n")
+        print("and mine")
+
+    measure(path, body)
+    out, err = capfd.readouterr()
+    assert out.splitlines() == ["and mine"] * 5
+    assert err.splitlines() == ["mine"] * 5
+
+
+def test_what_another_thread_writes_meanwhile_arrives(capfd):
+    with without_profiler_lines():
+        writer = threading.Thread(target=os.write, args=(2, b"USDT: not the profiler\nof a thread\n"))
+        writer.start()
+        writer.join()
+        os.write(2, b"USDT:2026-11-20 23:53:50 1:1 SyncActivityProfilerHandler.cpp:52] profiler_start\nlast")
+    assert capfd.readouterr().err == "USDT: not the profiler\nof a thread\nlast"
+
+
+def test_stderr_is_restored_when_the_profiler_raises(capfd):
+    with pytest.raises(RuntimeError), without_profiler_lines():
+        os.write(2, b"the reason\n")
+        raise RuntimeError
+    os.write(2, b"later\n")
+    assert capfd.readouterr().err == "the reason\nlater\n"
+
+
+def test_nothing_that_was_computed_is_kept(path):
+    kept = []
+
+    def body():
+        result = torch.ones(1000) * 2
+        kept.append(weakref.ref(result))
+
+    measure(path, body)
+    gc.collect()
+    assert [reference() for reference in kept] == [None] * 5
+
+
+def test_measuring_consumes_no_random_numbers_and_leaves_grad_mode(path):
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    measure(path, add)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.is_grad_enabled()
+    with torch.inference_mode():
+        measure(path, add)
+
+
+def test_a_measurement_inside_a_measurement_is_refused_and_the_outer_one_holds(path, tmp_path):
+    def body():
+        if autograd_profiler._is_profiler_enabled:
+            with pytest.raises(NotMeasured, match="another profiler is running on this thread"):
+                measure(tmp_path / "inner.json", add)
+
+    assert measure(path, body) == 5
+    assert len(names(recorded(path), "user_annotation")) == 1 + 3
+
+
+def test_the_environment_says_what_precision_is_in_use_by_either_set_of_flags(path):
+    legacy = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert capture.environment("cpu")["tf32_matmul"] is True
+        assert capture.environment("cpu")["matmul_precision"] == "high"
+    finally:
+        torch.set_float32_matmul_precision(legacy)
+    assert capture.environment("cpu")["tf32_matmul"] is False
+    if not hasattr(torch.backends, "fp32_precision"):
+        return
+    try:
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        assert capture.environment("cpu")["tf32_matmul"] is True
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = "none"
+
+
+@pytest.mark.parametrize(("value", "blocking"), [("1", True), ("0", False), (None, False)])
+def test_the_environment_says_when_launches_block(monkeypatch, value, blocking):
+    monkeypatch.delenv("CUDA_LAUNCH_BLOCKING", raising=False)
+    if value is not None:
+        monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", value)
+    assert capture.environment("cpu")["cuda_launch_blocking"] is blocking
+
+
+def test_the_cpu_is_a_device_and_auto_means_it_where_there_is_no_gpu():
+    assert capture.pick_device("cpu") == "cpu"
+    if not torch.cuda.is_available():
+        assert capture.pick_device("auto") == "cpu"
+    capture.arm("cpu")
+
+
+@pytest.mark.parametrize(
+    ("device", "text"),
+    [("xpu", "'xpu' cannot be measured"), ("tpu", "unknown device 'tpu'"), ("cuda:x", "unknown device 'cuda:x'")],
+)
+def test_a_device_that_cannot_be_measured_is_refused_with_what_can(device, text):
+    with pytest.raises(TorchprofError, match=text) as caught:
+        capture.pick_device(device)
+    assert "'cpu'" in str(caught.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7"])
+def test_a_gpu_that_is_not_there_is_refused(device):
+    with pytest.raises(TorchprofError, match="sees no CUDA or ROCm device"):
+        capture.pick_device(device)

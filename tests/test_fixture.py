@@ -1,0 +1,259 @@
+"""The fixture: measured calls, measured blocks, and the Profile they return."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_a_measured_call_returns_a_profile_with_the_result_of_the_last_call(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_call(torchprof):
+    calls = []
+    def fn(a, *, b):
+        calls.append(1)
+        return torch.add(a, b), len(calls)
+    profile = torchprof(fn, x, b=x)
+    assert len(calls) == 8
+    assert profile.result[1] == 8
+    assert profile.kernels.count == profile.kernels.matching("aten::add").count == 1
+    assert len(profile.steps) == 5
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_blocks_have_labels_and_limits_of_their_own_beside_the_markers(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", max_kernels=2)
+def test_phases(torchprof):
+    with torchprof.measure("prefill") as m:
+        for _ in m.steps():
+            torch.add(torch.add(x, x), x)
+    assert m.profile.kernels.count == 2
+    with torchprof.measure("decode", max_kernels=1) as m:
+        for _ in m.steps():
+            torch.add(torch.add(x, x), x)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*decode: 1 limit missed*", "*max_kernels=1*2 kernels*"])
+    result.stdout.fnmatch_lines(["*test_phases (prefill) *passed*", "*test_phases (decode) *failed*"])
+    result.stdout.no_fnmatch_line("*prefill: *missed*")
+
+
+def test_steps_yields_warmup_and_measured_calls(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", warmup=0, steps=1)
+def test_once(torchprof):
+    calls = 0
+    with torchprof.measure("a") as m:
+        for _ in m.steps():
+            calls += 1
+            torch.add(x, x)
+    assert calls == 1 and len(m.profile.steps) == 1
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("pass", "m.steps() of 'a' was never started"),
+        ("\n        for _ in m.steps(): break", "m.steps() of 'a' was left after 1 calls"),
+        ("next(iter(m.steps()))", "was left after 1 calls"),
+    ],
+)
+def test_a_block_that_does_not_run_its_steps_is_not_measured(run_tests, body, words):
+    result = run_tests(
+        f"""
+@pytest.mark.xfail
+@cpu
+def test_left(torchprof):
+    with torchprof.measure("a") as m:
+        {body}
+
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_the_next_one_is_measured_as_ever():
+    torch.add(x, x)
+"""
+    )
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines([f"*not measured: *{words}*"])
+
+
+def test_an_exception_inside_a_block_is_the_tests_own_failure_and_stops_the_profiler(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_raises(torchprof):
+    with torchprof.measure("a") as m:
+        for i, _ in enumerate(m.steps()):
+            if i == 4:
+                raise ValueError("mine")
+
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_the_next_one_is_measured_as_ever():
+    torch.add(x, x)
+"""
+    )
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*ValueError: mine*"])
+
+
+def test_a_label_is_used_once_per_test_and_calls_without_one_are_numbered(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_twice(torchprof):
+    torchprof(torch.add, x, x)
+    torchprof(torch.add, x, x)
+
+@cpu
+def test_same_label(torchprof):
+    for _ in range(2):
+        with torchprof.measure("a") as m:
+            for _ in m.steps():
+                torch.add(x, x)
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*test_twice *", "*test_twice (#2) *"])
+    result.stdout.fnmatch_lines(["*the label 'a' is used twice in test_it.py::test_same_label*"])
+
+
+def test_a_bad_limit_of_a_block_is_one_clear_error(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_typo(torchprof):
+    with torchprof.measure("a", max_kernel=1) as m:
+        for _ in m.steps():
+            torch.add(x, x)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*UnknownLimit: 'max_kernel' is no limit; did you mean 'max_kernels'?*"])
+
+
+def test_expect_is_the_same_check_and_shows_the_users_line(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_expect(torchprof):
+    profile = torchprof(torch.add, x, x)
+    profile.expect(max_kernels=1, kernels="aten::add")
+    profile.expect(max_kernels=0, min_kernels=0)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([">*profile.expect(max_kernels=0, min_kernels=0)", "*LimitsMissed: 1 limit missed*"])
+    assert "def raise_if_failed" not in result.stdout.str()
+
+
+def test_an_unmarked_test_may_use_the_fixture(run_tests):
+    result = run_tests(
+        """
+def test_plain(torchprof):
+    profile = torchprof(torch.add, x, x)
+    profile.expect(max_kernels=1)
+""",
+        "--torchprof-device=cpu",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_the_command_line_wins_over_the_marker_for_device_warmup_and_steps(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cuda", warmup=7, steps=7)
+def test_once(torchprof):
+    assert torchprof.device == torch.device("cpu")
+    calls = []
+    torchprof(lambda: calls.append(torch.add(x, x)))
+    assert len(calls) == 3
+""",
+        "--torchprof-device=cpu",
+        "--torchprof-warmup=1",
+        "--torchprof-steps=2",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_the_ini_file_gives_defaults_that_the_marker_wins_over(run_tests, pytester):
+    pytester.makeini("[pytest]\ntorchprof_device = cpu\ntorchprof_steps = 2\ntorchprof_warmup = 1\n")
+    result = run_tests(
+        """
+@pytest.mark.torchprof(steps=3)
+def test_some(torchprof):
+    calls = []
+    torchprof(lambda: calls.append(torch.add(x, x)))
+    assert len(calls) == 4
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_switched_off_the_test_runs_plainly_and_a_look_at_a_number_skips_the_rest(run_tests):
+    result = run_tests(
+        """
+calls = []
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_body():
+    calls.append(1)
+
+def test_count():
+    assert len(calls) == 1
+
+@cpu
+def test_result(torchprof):
+    profile = torchprof(torch.add, x, x)
+    assert profile.result.sum() == 128
+
+@cpu
+def test_number(torchprof):
+    with torchprof.measure("a") as m:
+        for _ in m.steps():
+            torch.add(x, x)
+    assert m.profile.kernels.count == 12345
+""",
+        "--torchprof=off",
+        "-rs",
+    )
+    result.assert_outcomes(passed=3, skipped=1)
+    result.stdout.fnmatch_lines(["torchprof: off*", "*SKIPPED*measuring is off (--torchprof=off), profile.kernels*"])
+
+
+def test_without_a_gpu_looking_at_a_number_skips_the_rest_of_the_test(run_tests):
+    if __import__("torch").cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    result = run_tests(
+        """
+def test_number(torchprof):
+    profile = torchprof(torch.add, x, x)
+    assert profile.result.sum() == 128
+    assert profile.compile.regions == 0
+    assert profile.kernels.matching("gemm").count == 12345
+""",
+        "-rs",
+    )
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*SKIPPED*not judged without a GPU*profile.kernels*"])
+
+
+def test_limits_are_judged_when_an_imperative_skip_is_not_in_the_way(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_skips_itself(torchprof):
+    torchprof(torch.add, x, x)
+    pytest.skip("mine")
+""",
+        "-rs",
+    )
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*SKIPPED*mine*"])

@@ -1,0 +1,76 @@
+"""Another plugin adds a limit, a finding and a report format."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+OUTSIDE = '''
+from pytest_torchprof.findings import Finding, Rule
+from pytest_torchprof.limits import HOLDS, MISSED, Limit, Verdict
+from pytest_torchprof.limits.limit import whole_number
+
+def check_names(profile, most):
+    names = profile.kernels.names
+    status = HOLDS if len(names) <= most else MISSED
+    return Verdict(limit="max_names", expected="", measured=f"{len(names)} names", number=len(names), status=status)
+
+def find_sines(profile):
+    if profile.kernels.matching("aten::sin").count:
+        yield Finding(code="sines", title="Sines", message="a sine was computed", remedy="use a table")
+
+def render(run):
+    return "".join(f"{result.nodeid},{result.outcome}\\n" for result in run.results)
+
+def pytest_torchprof_limits():
+    return [Limit(name="max_names", read=whole_number, check=check_names)]
+
+def pytest_torchprof_findings():
+    return [Rule(code="sines", find=find_sines)]
+
+def pytest_torchprof_reporters():
+    return {".csv": render}
+'''
+
+TESTS = """
+@pytest.mark.torchprof(device="cpu", max_names=1)
+def test_names():
+    torch.sin(torch.mm(x, x))
+
+@pytest.mark.torchprof(device="cpu", forbid="sines")
+def test_sines():
+    torch.sin(x)
+
+@pytest.mark.torchprof(device="cpu", max_names=1)
+def test_kept():
+    torch.sin(x)
+"""
+
+
+def test_what_another_plugin_adds_is_seen_in_failures_reports_and_exit_code(run_tests, pytester):
+    pytester.makepyfile(outside=OUTSIDE)
+    pytester.syspathinsert()
+    result = run_tests(
+        TESTS, "-p", "outside", "--torchprof-report=out.json", "--torchprof-report=out.csv", "--torchprof-report=out.md"
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=2, passed=1)
+    result.stdout.fnmatch_lines(["*max_names=1*2 names*"])
+    result.stdout.fnmatch_lines(["*forbid=sines*sines*", "*sines: a sine was computed*"])
+    report = json.loads((pytester.path / "out.json").read_text())
+    limits = {entry["nodeid"]: entry["limits"][0] for entry in report["results"]}
+    assert (limits["test_it.py::test_names"]["measured"], limits["test_it.py::test_names"]["status"]) == (2, "missed")
+    assert "sines" in [finding["code"] for entry in report["results"] for finding in entry["findings"]]
+    assert (pytester.path / "out.csv").read_text().splitlines() == [
+        "test_it.py::test_names,failed",
+        "test_it.py::test_sines,failed",
+        "test_it.py::test_kept,passed",
+    ]
+    assert "max_names" in (pytester.path / "out.md").read_text()
+
+
+def test_a_limit_of_another_plugin_is_refused_without_it(run_tests):
+    result = run_tests(TESTS)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "unknown keyword 'max_names'" in result.stderr.str() + result.stdout.str()

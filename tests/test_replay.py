@@ -1,0 +1,155 @@
+"""Recordings that are kept, and judged again without running the measured code."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+MEASURED = """
+@pytest.mark.torchprof(device="cpu", max_kernels=2)
+def test_body():
+    torch.add(torch.mm(x, x), x)
+
+@pytest.mark.torchprof(device="cpu")
+def test_fixture(torchprof):
+    profile = torchprof(torch.mm, x, x)
+    with torchprof.measure("block") as m:
+        for _ in m.steps():
+            torch.sin(x)
+    assert m.profile.kernels.names == ["aten::sin"]
+    assert profile.kernels.names == ["aten::mm"]
+"""
+FORBIDDEN = MEASURED.replace("torch.add(", "pytest.exit(").replace("torch.sin(x)", "pytest.exit('ran')").replace(
+    "torch.mm, x", "pytest.exit, x"
+)
+
+
+def numbers(path):
+    report = json.loads(path.read_text())
+    return [(entry["nodeid"], entry["label"], entry["outcome"], entry["summary"]) for entry in report["results"]]
+
+
+def test_live_saved_and_replayed_numbers_agree_and_the_code_is_not_run(run_tests, pytester):
+    live = run_tests(MEASURED, "--torchprof-save=kept", "--torchprof-report=live.json")
+    live.assert_outcomes(passed=2)
+    assert len(list((pytester.path / "kept").glob("*.json.gz"))) == 3
+    replayed = run_tests(FORBIDDEN, "--torchprof-replay=kept", "--torchprof-report=replayed.json")
+    replayed.assert_outcomes(passed=2)
+    assert numbers(pytester.path / "live.json") == numbers(pytester.path / "replayed.json")
+
+
+def test_a_changed_limit_is_tried_against_a_recording(run_tests):
+    run_tests(MEASURED, "--torchprof-save=kept").assert_outcomes(passed=2)
+    result = run_tests(FORBIDDEN.replace("max_kernels=2", "max_kernels=1"), "--torchprof-replay=kept")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*max_kernels=1*2 kernels*", "*recording: kept*test_it.test_body*"])
+
+
+def test_saved_recordings_open_as_ordinary_traces(run_tests, pytester):
+    run_tests(MEASURED, "--torchprof-save=kept")
+    for path in (pytester.path / "kept").iterdir():
+        with gzip.open(path, "rt") as file:
+            recording = json.load(file)
+        assert recording["traceEvents"]
+        assert recording["torchprof"]["nodeid"].startswith("test_it.py::test_")
+        assert recording["torchprof"]["calls"] == 8
+
+
+def test_a_missing_recording_is_an_error_that_says_how_to_make_it(run_tests, pytester):
+    run_tests(MEASURED, "--torchprof-save=kept")
+    for path in (pytester.path / "kept").glob("*test_body*"):
+        path.unlink()
+    result = run_tests(FORBIDDEN, "--torchprof-replay=kept")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*no recording of test_it.py::test_body in *kept*--torchprof-save=*"])
+
+
+def test_a_recording_of_another_test_is_an_error(run_tests, pytester):
+    run_tests(MEASURED, "--torchprof-save=kept")
+    kept = pytester.path / "kept"
+    body, other = next(kept.glob("*test_body*")), next(kept.glob("*test_fixture*"))
+    other.replace(body)
+    result = run_tests(FORBIDDEN, "--torchprof-replay=kept", "-k", "test_body")
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(["*is a recording of test_it.py::test_fixture*, not of test_it.py::test_body*"])
+
+
+def test_recordings_that_no_test_judged_are_listed(run_tests):
+    run_tests(MEASURED, "--torchprof-save=kept")
+    result = run_tests(FORBIDDEN, "--torchprof-replay=kept", "-k", "test_body")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["recordings that no test judged: *test_fixture*"])
+
+
+def test_a_replay_that_judged_nothing_does_not_exit_with_zero(run_tests, pytester):
+    (pytester.path / "kept").mkdir()
+    result = run_tests("def test_other(): pass\n@cpu\n@pytest.mark.skip\ndef test_a(): pass\n", "--torchprof-replay=kept")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*no test judged a recording*"])
+
+
+def test_a_replay_without_any_torchprof_test_does_not_exit_with_zero(run_tests, pytester):
+    (pytester.path / "kept").mkdir()
+    result = run_tests("def test_other(): pass\n", "--torchprof-replay=kept")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_the_result_of_a_replay_skips_the_rest(run_tests):
+    source = """
+@cpu
+def test_result(torchprof):
+    profile = torchprof(torch.mm, x, x)
+    assert profile.kernels.count == 1
+    assert profile.result.sum() == 512
+"""
+    run_tests(source, "--torchprof-save=kept").assert_outcomes(passed=1)
+    result = run_tests(source, "--torchprof-replay=kept", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*a replay does not run the measured code, so there is no result*"])
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--torchprof-save=a", "--torchprof-replay=."], "exclude each other"),
+        (["--torchprof-replay=nowhere"], "nowhere is no folder"),
+        (["--torchprof-baseline=updat"], "--torchprof-baseline: expected compare, update, add, strict, off, got 'updat'"),
+        (["--torchprof-steps=0"], "--torchprof-steps: expected a whole number from 1, got '0'"),
+        (["--torchprof-device=gpu"], "--torchprof-device: expected auto, cpu, cuda, cuda:N or xpu, got 'gpu'"),
+        (["--torchprof=maybe"], "--torchprof: expected on or off"),
+        (["--torchprof-report=report.pdf"], "no report has the suffix '.pdf'; known are: .json, .md"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_usage_errors(run_tests, args, words):
+    result = run_tests("@cpu\ndef test_a(): torch.add(x, x)\n", *args)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert words in result.stderr.str() + result.stdout.str()
+
+
+def test_failed_measurements_are_kept_and_replaced_at_the_next_run(run_tests, pytester):
+    kept = pytester.path / ".torchprof"
+    failing = "@pytest.mark.torchprof(device='cpu', max_kernels=0)\ndef test_{}(): torch.add(x, x)\n"
+    run_tests(failing.format("first")).assert_outcomes(failed=1)
+    assert [path.name.split(".")[1] for path in kept.glob("*.json.gz")] == ["test_first"]
+    assert (kept / ".gitignore").read_text() == "*\n"
+    run_tests(failing.format("second")).assert_outcomes(failed=1)
+    assert [path.name.split(".")[1] for path in kept.glob("*.json.gz")] == ["test_second"]
+    run_tests(failing.format("third").replace("max_kernels=0", "max_kernels=1")).assert_outcomes(passed=1)
+    assert not list(kept.glob("*.json.gz"))
+
+
+def test_test_ids_of_any_shape_stay_inside_the_folder(run_tests, pytester):
+    source = """
+IDS = ["../../up", "a/b", "x" * 300, "\\u00fc\\u4e2d", "a b", "A B", "a-b", "con:*?", "-rf", "..", "\\x1b[31m"]
+@pytest.mark.torchprof(device="cpu", max_kernels=1, steps=1, warmup=0)
+@pytest.mark.parametrize("n", IDS, ids=IDS)
+def test_id(n):
+    torch.add(x, x)
+"""
+    run_tests(source, "--torchprof-save=deep/kept").assert_outcomes(passed=11)
+    files = {path for path in pytester.path.rglob("*.json.gz")}
+    assert len(files) == 11
+    assert {path.parent for path in files} == {pytester.path / "deep" / "kept"}
+    run_tests(source, "--torchprof-replay=deep/kept").assert_outcomes(passed=11)

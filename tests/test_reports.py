@@ -1,0 +1,123 @@
+"""The table at the end of a run, and the files of ``--torchprof-report``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+MIXED = """
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_kept():
+    torch.sin(x)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+@pytest.mark.parametrize("n", [pytest.param(2, id="a|b\\x1b[31m*")])
+def test_missed(n):
+    torch.sin(torch.cos(x))
+
+@pytest.mark.torchprof(device="cpu", max_syncs=0)
+def test_unmeasured():
+    torch.sin(x)
+"""
+
+
+def test_the_json_report_has_a_result_per_measurement_also_when_tests_fail(run_tests, pytester):
+    run_tests(MIXED, "--torchprof-report=deep/report.json").assert_outcomes(passed=1, failed=2)
+    report = json.loads((pytester.path / "deep" / "report.json").read_text())
+    assert report["schema"] == 1
+    assert report["environment"]["torch"]
+    assert [entry["outcome"] for entry in report["results"]] == ["passed", "failed", "not measured"]
+    missed = report["results"][1]
+    assert missed["limits"] == [
+        {
+            "name": "max_kernels",
+            "expected": "1",
+            "measured": 2,
+            "status": "missed",
+            "message": "2 kernels in step 1 of 5 (ProfilerStep#0)",
+            "details": missed["limits"][0]["details"],
+        }
+    ]
+    assert missed["summary"]["kernels"] == 2
+    assert missed["summary"]["worst"]["kernels"] == 2
+    assert (pytester.path / missed["recording"]).is_file()
+    unmeasured = report["results"][2]["limits"][0]
+    assert (unmeasured["status"], unmeasured["measured"]) == ("not measured", None)
+
+
+def test_the_markdown_report_shows_failures_first_and_escapes_names(run_tests, pytester):
+    run_tests(MIXED, "--torchprof-report=report.md")
+    text = (pytester.path / "report.md").read_text()
+    assert text.index("### ") < text.index("| test |")
+    assert "\x1b" not in text
+    assert "a|b" not in text.replace("\\|", "")
+    assert "max_kernels=1" in text
+
+
+def test_names_reach_the_terminal_without_their_escapes(run_tests):
+    result = run_tests(MIXED)
+    table = result.stdout.str().partition("- torchprof:")[2].partition("short test summary")[0]
+    assert "\x1b" not in table
+
+
+def test_one_row_per_measurement_then_the_kernels_of_those_that_failed(run_tests):
+    result = run_tests(MIXED)
+    result.stdout.fnmatch_lines(
+        [
+            "*torchprof: *torch *",
+            "test *kernels*launches*GPU time*CPU/GPU*breaks*baseline*verdict*",
+            "test_it.py::test_kept *1*passed*",
+            "kernel *calls*time*launched by*",
+            "aten::* 1 *",
+            "1 kept, 1 failed, 1 not measured",
+        ]
+    )
+
+
+def test_quiet_runs_say_one_line(run_tests):
+    result = run_tests(MIXED, "-q")
+    result.stdout.fnmatch_lines(["torchprof: 1 kept, 1 failed, 1 not measured"])
+    result.stdout.no_fnmatch_line("*CPU/GPU*")
+
+
+def test_a_report_that_cannot_be_written_is_said_and_fails_the_run(run_tests, pytester):
+    (pytester.path / "file").write_text("")
+    result = run_tests("@cpu\ndef test_a(): torch.sin(x)\n", "--torchprof-report=file/report.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*--torchprof-report=*report.json: cannot be written*"])
+
+
+def test_a_rerun_replaces_the_results_of_the_first_try(run_tests, pytester):
+    source = """
+tries = []
+@pytest.mark.flaky(reruns=1)
+@pytest.mark.torchprof(device="cpu", max_kernels=1, warmup=0, steps=1)
+def test_second_time():
+    tries.append(1)
+    torch.sin(x)
+    if len(tries) == 1:
+        torch.sin(x)
+"""
+    run_tests(source, "--torchprof-report=report.json", "-p", "rerunfailures").assert_outcomes(passed=1)
+    results = json.loads((pytester.path / "report.json").read_text())["results"]
+    assert [entry["outcome"] for entry in results] == ["passed"]
+
+
+def test_junit_counts_a_missed_limit_as_a_failure(run_tests, pytester):
+    run_tests(MIXED, "--junitxml=junit.xml")
+    text = (pytester.path / "junit.xml").read_text()
+    assert 'failures="2"' in text
+    assert "1 limit missed" in text
+
+
+def test_require_gpu_stops_with_a_usage_error_where_there_is_none(run_tests):
+    if __import__("torch").cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    result = run_tests("@pytest.mark.torchprof(max_kernels=1)\ndef test_a(): torch.sin(x)\n", "--torchprof-require-gpu")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "test_it.py::test_a would be measured on the cpu" in result.stderr.str() + result.stdout.str()
+
+
+def test_require_gpu_does_not_concern_runs_without_a_torchprof_test(run_tests):
+    run_tests("def test_a(): pass\n", "--torchprof-require-gpu").assert_outcomes(passed=1)

@@ -1,0 +1,39 @@
+"""What every pytest run of every user pays for the plugin."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def modules_after(code: str) -> set[str]:
+    """Return the top-level names in sys.modules after running code in a fresh interpreter."""
+    script = f"import sys\n{code}\nprint('\\n'.join(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+HEAVY = {"torch", "msgspec", "tabulate", "filelock", "numpy"}
+
+
+def test_the_plugin_module_imports_nothing_heavy():
+    assert not HEAVY & modules_after("import pytest_torchprof.plugin")
+
+
+def test_a_run_without_a_torchprof_test_imports_nothing_heavy(tmp_path):
+    (tmp_path / "test_plain.py").write_text("def test_plain(): pass\n")
+    code = f"import pytest; assert pytest.main(['-q', '-p', 'no:hypothesispytest', {str(tmp_path)!r}]) == 0"
+    assert not HEAVY & modules_after(code)
+
+
+def test_the_package_itself_imports_nothing_heavy():
+    assert not (HEAVY | {"pytest"}) & modules_after("import pytest_torchprof")
+
+
+def test_reading_a_recording_from_the_command_line_needs_neither_torch_nor_pytest(tmp_path):
+    (tmp_path / "a.json").write_text('{"traceEvents": []}')
+    code = (
+        "import contextlib, io\nfrom pytest_torchprof.cli import main\n"
+        f"with contextlib.redirect_stdout(io.StringIO()): main(['analyze', {str(tmp_path / 'a.json')!r}, '--json'])"
+    )
+    assert not {"torch", "pytest", "numpy"} & modules_after(code)
