@@ -5,18 +5,20 @@ Run with torch 2.13; names that older versions (from 2.6) may lack are looked up
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import FrameType
+    from collections.abc import Callable, Iterator, Sequence
+    from types import CodeType, FrameType
 
     from torch.profiler import ProfilerActivity
     from torch.profiler.profiler import _KinetoProfile
@@ -68,6 +70,11 @@ def running_profiler() -> str | None:
 def _some_profiler_runs() -> bool:
     # One flag for the process; every profiler that is started from Python sets it, and clears it when it stops.
     return bool(getattr(_autograd_profiler(), "_is_profiler_enabled", False))
+
+
+def forget_running_profiler() -> None:
+    """Clear the flag that a session of ours set, after it was ended by a call that left the flag standing."""
+    _autograd_profiler()._is_profiler_enabled = False
 
 
 @contextmanager
@@ -172,3 +179,301 @@ def precision_flags() -> dict[str, object]:
     except RuntimeError:
         overall = None
     return {"tf32_matmul": matmul, "tf32_cudnn": convolution, "matmul_precision": overall}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Dynamo (torch.compile); run with torch 2.13 on Python 3.11 and 3.13.
+# None from a reader means that this torch does not have the source; the evidence then says "not available".
+
+
+class Place(NamedTuple):
+    """A line of code."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Reason(NamedTuple):
+    """Why a graph ended, and the frames that led there, outermost first."""
+
+    text: str
+    stack: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One compilation as Dynamo's metrics tell it; a backward has the id of its forward."""
+
+    compile_id: str | None
+    frame: Place | None
+    failure: str | None
+    failed_at: tuple[str, int] | None
+    guard: str | None
+    forward: bool
+    stack: tuple[Place, ...]
+    times_us: dict[str, int]
+    cudagraph_skip: str | None
+
+
+class InductorGraph(NamedTuple):
+    """One compiled graph that is alive in the process."""
+
+    key: str | None
+    code_hash: str | None
+    code_path: str | None
+    source: str
+    cudagraph_skip: str | None
+
+
+def dynamo_is_loaded() -> bool:
+    """Whether anybody has used torch.compile so far; asking imports nothing."""
+    return "torch._dynamo" in sys.modules
+
+
+def compilation_metrics() -> list[Any] | None:
+    """Return Dynamo's last compilations, 64 by default, as it keeps them; oldest first."""
+    get = getattr(import_module("torch._dynamo.utils"), "get_compilation_metrics", None)
+    return None if get is None else list(get())
+
+
+def metrics_are_full(kept: int) -> bool:
+    """Whether Dynamo has begun to forget its first compilations."""
+    deque = getattr(import_module("torch._dynamo.utils"), "_compilation_metrics", None)
+    limit = getattr(deque, "maxlen", None)
+    return kept >= (64 if limit is None else limit)
+
+
+_HERE = str(Path(__file__).parent) + os.sep
+_PHASES = {
+    "dynamo": "dynamo_cumulative_compile_time_us",
+    "aot_autograd": "aot_autograd_cumulative_compile_time_us",
+    "inductor": "inductor_cumulative_compile_time_us",
+    "code_generation": "inductor_code_gen_cumulative_compile_time_us",
+    "backward": "backward_cumulative_compile_time_us",
+    "triton": "triton_compile_time_us",
+    "autotuning": "runtime_triton_autotune_time_us",
+    "cudagraphs": "runtime_cudagraphify_time_us",
+}
+_STACK_LINE = re.compile(r"Line: (\d+), Name: (.*?), Filename: (.*)", re.DOTALL)
+
+
+def read_attempt(metrics: Any) -> Attempt:
+    """Return what one of the compilation metrics says; fields differ by version."""
+
+    def field(name: str) -> Any:
+        return getattr(metrics, name, None)
+
+    lines = [_STACK_LINE.fullmatch(str(text)) for text in field("stack_trace") or ()]
+    frame = field("co_name") and Place(str(field("co_filename")), int(field("co_firstlineno") or 0), field("co_name"))
+    file, line = field("fail_user_frame_filename"), field("fail_user_frame_lineno")
+    identity = field("compile_id")
+    return Attempt(
+        compile_id=None if identity is None else str(identity),
+        frame=frame or None,
+        failure=None if not field("fail_type") else str(field("fail_reason") or field("fail_type")),
+        failed_at=(str(file), int(line)) if file and line is not None else None,
+        guard=field("recompile_reason"),
+        forward=field("is_forward") is not False,
+        stack=tuple(Place(m[3], int(m[1]), m[2]) for m in lines if m),
+        times_us={phase: int(field(name)) for phase, name in _PHASES.items() if field(name)},
+        cudagraph_skip=field("cudagraph_skip_reason"),
+    )
+
+
+def break_reasons() -> list[Any] | None:
+    """Return Dynamo's own list of graph breaks since its last reset; only those after which a graph went on."""
+    return getattr(import_module("torch._dynamo.utils"), "graph_break_reasons", None)
+
+
+def read_reason(reason: Any) -> Reason:
+    """Return one entry of `break_reasons`."""
+    stack = tuple(Place(f.filename, int(f.lineno or 0), f.name) for f in getattr(reason, "user_stack", ()))
+    return Reason(str(reason.reason), stack)
+
+
+def counted(group: str) -> dict[str, int]:
+    """Return one group of Dynamo's counters ("frames", "unimplemented", "inductor"); empty where there is none."""
+    counters = getattr(import_module("torch._dynamo.utils"), "counters", {})
+    # Asking a missing key would make it.
+    return dict(counters[group]) if group in counters else {}
+
+
+def considered_codes() -> list[CodeType] | None:
+    """Return every code object that was handed to Dynamo since its last reset and is alive."""
+    tracker = getattr(import_module("torch._dynamo.convert_frame"), "input_codes", None)
+    seen = getattr(tracker, "seen", None)
+    return None if seen is None else [code for code in (ref() for ref in seen) if code is not None]
+
+
+def compiled_codes(code: CodeType) -> list[tuple[str, CodeType]]:
+    """Return id ("0/1") and generated code of each compilation that this code object has."""
+    entries = getattr(import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
+    found = entries(code) if entries else ()
+    return [(str(getattr(entry, "compile_id", "?")), entry.code) for entry in found]
+
+
+def continues_after_a_break(compiled: CodeType) -> bool:
+    """Whether generated code hands over to a resume function: there is a graph break in what it was made from."""
+    return any(name.startswith("__resume_at_") for name in (*compiled.co_names, *compiled.co_freevars))
+
+
+def is_resumed(function: str) -> bool:
+    """Whether this is the name of code after a graph break."""
+    return function.startswith("torch_dynamo_resume_in_")
+
+
+def name_in_source(function: str) -> str:
+    """Return the name the user gave a function, for code after a graph break that of the function it is a part of."""
+    match = re.fullmatch(r"torch_dynamo_resume_in_(.*)_at_\d+", function)
+    return match[1] if match else function
+
+
+def dynamo_skips(code: CodeType) -> bool:
+    """Whether Dynamo leaves this code alone on purpose (torch's own code and the like)."""
+    check = getattr(import_module("torch._dynamo.trace_rules"), "check", None)
+    return bool(check and check(code))
+
+
+def is_torch_file(file: str) -> bool:
+    """Whether a file belongs to torch itself."""
+    import torch
+
+    return file.startswith((str(Path(torch.__file__).parent) + os.sep, "<"))
+
+
+def is_module_wrapper(place: Place | None) -> bool:
+    """Whether this is the one function that torch.compile puts around every torch.nn module."""
+    return place is not None and place.function == "inner" and place.file.endswith("external_utils.py")
+
+
+def runs_under_dynamo() -> bool:
+    """Whether the code that runs now was entered through torch.compile, compiled or not."""
+    ask = import_module("torch._C._dynamo.eval_frame").get_eval_frame_callback
+    return ask() is not None
+
+
+def keep_from_dynamo(code: CodeType) -> None:
+    """Make sure that Dynamo neither compiles nor counts a function of ours that runs while it is at work."""
+    skip = getattr(import_module("torch._dynamo.eval_frame"), "skip_code", None)
+    if skip:
+        skip(code)
+
+
+def why_nothing_compiles() -> str | None:
+    """Return the setting that keeps torch.compile from compiling right now, None if there is none."""
+    stance = getattr(getattr(import_module("torch._dynamo.eval_frame"), "_stance", None), "stance", "default")
+    if stance != "default":
+        return f'torch.compiler.set_stance("{stance}") is in force'
+    if getattr(import_module("torch._dynamo.config"), "disable", False):
+        return "torch.compile is disabled (TORCHDYNAMO_DISABLE=1 or torch._dynamo.config.disable)"
+    return None
+
+
+def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) -> Callable[[], None] | None:
+    """Call `note(code, generated code, compile id, module)` for each frame that gets compiled; return how to stop.
+
+    The module is the `self` of the frame, or what torch.compile's wrapper is around, where it is a torch.nn.Module.
+    """
+    register = getattr(import_module("torch._dynamo.convert_frame"), "register_bytecode_hook", None)
+    if register is None:
+        return None
+
+    def hook(code: CodeType, generated: CodeType) -> None:
+        identity = import_module("torch._guards").CompileContext.current_compile_id()
+        note(code, generated, None if identity is None else str(identity), _module_being_compiled(code))
+
+    remove: Callable[[], None] = register(hook).remove
+    return remove
+
+
+def user_stack() -> tuple[Place, ...]:
+    """Return the frames outside torch that led to where this is called, outermost first."""
+    found: list[Place] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not is_torch_file(code.co_filename) and not code.co_filename.startswith(_HERE):
+            found.append(Place(code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
+def _module_being_compiled(code: CodeType) -> object:
+    import torch
+
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not (frame.f_code.co_name == "_compile" and frame.f_locals.get("code") is code):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    found = (frame.f_locals.get("locals") or {}).get("self")
+    cells = frame.f_locals.get("closure") or ()
+    if "fn" in code.co_freevars and len(cells) == len(code.co_freevars):
+        wrapped = cells[code.co_freevars.index("fn")].cell_contents
+        found = getattr(wrapped, "__self__", wrapped)
+    return found if isinstance(found, torch.nn.Module) else None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Inductor; run with torch 2.13
+
+_CPU_KERNEL_PROFILING = "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"
+
+
+@contextmanager
+def cpu_kernels_profiled() -> Iterator[None]:
+    """Let Inductor put a range around each C++ kernel that it generates meanwhile; off, they leave no event.
+
+    Inductor is not imported for it: where nobody has, its environment variable is set, which it reads when imported.
+    """
+    loaded = sys.modules.get("torch._inductor.config")
+    before = loaded.cpp.enable_kernel_profile if loaded else None
+    variable = os.environ.get(_CPU_KERNEL_PROFILING)
+    if loaded:
+        loaded.cpp.enable_kernel_profile = True
+    else:
+        os.environ[_CPU_KERNEL_PROFILING] = "1"
+    try:
+        yield
+    finally:
+        if not loaded:
+            _set_variable(_CPU_KERNEL_PROFILING, variable)
+        config = sys.modules.get("torch._inductor.config")
+        if config:
+            config.cpp.enable_kernel_profile = variable == "1" if before is None else before
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def inductor_graphs() -> list[InductorGraph]:
+    """Return every graph of Inductor that is alive; it keeps no list of them, so the objects are looked for."""
+    module = sys.modules.get("torch._inductor.output_code")
+    kind = getattr(module, "CompiledFxGraph", None)
+    if kind is None:
+        return []
+    return [_read_graph(found) for found in gc.get_objects() if type(found) is kind]
+
+
+def _read_graph(graph: Any) -> InductorGraph:
+    code_hash = getattr(graph, "cache_key", None)
+    get_path = getattr(import_module("torch._inductor.codecache"), "get_path", None)
+    path = get_path(code_hash, "py")[2] if get_path and code_hash else None
+    return InductorGraph(
+        key=getattr(graph, "_fx_graph_cache_key", None),
+        code_hash=code_hash,
+        code_path=path if path and Path(path).is_file() else None,
+        source=getattr(graph, "source_code", None) or "",
+        cudagraph_skip=getattr(graph, "disabled_cudagraphs_reason", None),
+    )
+
+
+def has_unprofiled_cpu_kernels(graph: InductorGraph) -> bool:
+    """Whether a graph has C++ kernels without a range around them."""
+    has_kernels = "async_compile.cpp_pybinding(" in graph.source or "cpp_fused" in graph.source
+    return has_kernels and not any(mark in graph.source for mark in ("RecordFunction", "RECORD_FUNCTION"))

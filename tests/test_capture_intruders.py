@@ -14,7 +14,7 @@ import torch
 
 ROOT = Path(__file__).parents[1]
 
-PROGRAM = '''
+PROGRAM = """
 import contextlib, json, sys, threading, time
 from pathlib import Path
 import torch
@@ -54,7 +54,7 @@ def add():
 
 def events(profiler):
     return [event.name() for event in profiler.profiler.kineto_results.events()]
-'''
+"""
 
 
 def run(tmp_path, scenario, *, options=("-W", "error")):
@@ -87,14 +87,16 @@ def test_a_profiler_inside_the_measured_code_is_not_measured_and_works_for_its_o
         """
         theirs = []
         def body():
+            global line
+            line = sys._getframe().f_lineno + 1
             with cpu_profile() as profiler:
                 add()
             theirs.append(events(profiler))
         first = result(body)
-        say([first, theirs, result(add)])
+        say([first, theirs, result(add), line])
         """,
     )
-    assert said[0]["why"] == "another profiler was started inside the measured code (<string>:53)"
+    assert said[0]["why"] == f"another profiler was started inside the measured code (<string>:{said[3]})"
     assert said[0]["calls"] == 1 + 3 * 3
     assert said[0]["files"] == []
     assert all("aten::add" in names for names in said[1])
@@ -194,6 +196,8 @@ def test_a_profiler_on_another_thread_in_every_step_is_named(tmp_path):
         tmp_path,
         """
         def profiled():
+            global line
+            line = sys._getframe().f_lineno + 1
             with cpu_profile():
                 add()
         def body():
@@ -201,10 +205,12 @@ def test_a_profiler_on_another_thread_in_every_step_is_named(tmp_path):
             thread.start()
             thread.join()
         first = result(body)
-        say([first, result(add)])
+        say([first, result(add), line])
         """,
     )
-    assert said[0]["why"] == "another profiler was started on another thread during the measurement (<string>:50)"
+    assert said[0]["why"] == (
+        f"another profiler was started on another thread during the measurement (<string>:{said[2]})"
+    )
     assert said[0]["calls"] == 1 + 3 * 3
     assert said[1] == HOLDS_AGAIN
 

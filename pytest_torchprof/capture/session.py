@@ -147,6 +147,7 @@ class Session:
             left = " and left running" if running else ""
             return f"another profiler was started{left} inside the measured code ({here[0].where})"
         if running != "on this thread":
+            torch_private.forget_running_profiler()
             return "another profiler ended this one during the measurement"
         return None
 
