@@ -1,0 +1,54 @@
+"""What the calls of the CUDA and HIP runtimes mean, by name."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+
+class CallKind(IntEnum):
+    """What a runtime or driver call does, as far as the numbers ask."""
+
+    OTHER = 0
+    LAUNCH = 1
+    GRAPH_LAUNCH = 2
+    BLOCKING = 3
+    """Makes the CPU wait for the GPU."""
+    DEVICE_SYNC = 4
+    """Blocking too, and what the profiler itself ends with."""
+    COPY_OR_FILL = 5
+    CAPTURE_BEGIN = 6
+    CAPTURE_END = 7
+    BLOCKING_COPY = 8
+
+
+# cuGraphLaunch and cuLaunchCooperativeKernel are not kept by kineto today; they stand here for the day they are.
+_PATTERNS = (
+    (CallKind.GRAPH_LAUNCH, r"(?:cuda|cu|hip)GraphLaunch"),
+    (
+        CallKind.LAUNCH,
+        r"cuda(?:LaunchKernel(?:ExC)?|LaunchCooperativeKernel\w*)|cuLaunch(?:Kernel(?:Ex)?|CooperativeKernel)"
+        r"|hip(?:Ext|Hcc)?(?:Module)?Launch(?:Cooperative)?Kernel(?:ExC|MultiDevice)?"
+        r"|hipExtLaunchMultiKernelMultiDevice|hipLaunchByPtr",
+    ),
+    (CallKind.DEVICE_SYNC, r"(?:cuda|hip)DeviceSynchronize"),
+    (CallKind.BLOCKING, r"(?:cuda|hip)(?:Stream|Event)Synchronize"),
+    # hipMemcpyWithStream is what .item() is on ROCm.
+    (CallKind.BLOCKING_COPY, r"(?:cuda|hip)Memcpy|hipMemcpyWithStream"),
+    (CallKind.COPY_OR_FILL, r"(?:cuda|cu|hip)Mem(?:cpy|set)\w*"),
+    (CallKind.CAPTURE_BEGIN, r"(?:cuda|cu|hip)StreamBeginCapture\w*"),
+    (CallKind.CAPTURE_END, r"(?:cuda|cu|hip)StreamEndCapture\w*"),
+)
+LAUNCHES = frozenset({CallKind.LAUNCH, CallKind.GRAPH_LAUNCH})
+BLOCKING = frozenset({CallKind.BLOCKING, CallKind.DEVICE_SYNC, CallKind.BLOCKING_COPY})
+COPIES = frozenset({CallKind.COPY_OR_FILL, CallKind.BLOCKING_COPY})
+
+# The tail names the per-thread default stream's or a versioned entry point of the same call.
+_KINDS = re.compile("|".join(f"(?P<_{kind}>{pattern})" for kind, pattern in _PATTERNS))
+_TAIL = re.compile(r"(?:_ptsz|_ptds|_v\d+|_spt)+$")
+
+
+def call_kind(name: str) -> CallKind:
+    """Return what the call ``name`` means; unknown calls are OTHER."""
+    match = _KINDS.fullmatch(_TAIL.sub("", name))
+    return CallKind(int(str(match.lastgroup)[1:])) if match else CallKind.OTHER

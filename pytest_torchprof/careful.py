@@ -1,0 +1,104 @@
+"""Events that the typed decoder refuses: other categories, other phases, numbers as text, missing arguments."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pytest_torchprof.decoding import CALL, FRAME, GPU, NOTE, NOTHING, RANGE, ROLES, CallArgs, GpuArgs, RangeArgs
+from pytest_torchprof.errors import UnreadableRecording
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_torchprof.decoding import Family
+
+_CATEGORIES = {category.lower(): category for category in sorted(ROLES)}
+_ARGS = {RANGE: RangeArgs, CALL: CallArgs, GPU: GpuArgs}
+_LOWER = {"external id": "External id", "input dims": "Input Dims"}
+
+
+def events_of(text: bytes | msgspec.Raw, kinds: Family, before: int) -> list[Any]:
+    """Return the listed events as the family's types; ``before`` events came earlier in the file.
+
+    A range, call or GPU operation without a usable name or time is an error, everything else odd is left out.
+    """
+    listed = msgspec.json.Decoder(list[Any], float_hook=Decimal).decode(text)
+    return [_event(item, kinds, number) for number, item in enumerate(listed, before)]
+
+
+def _event(item: Any, kinds: Family, number: int) -> Any:
+    if not isinstance(item, dict):
+        raise UnreadableRecording(f"event {number} is no object but {_shown(item)}")
+    category = _CATEGORIES.get(str(item.get("cat")).lower(), "Trace")
+    role = ROLES[category]
+    kind = kinds.by_category[category]
+    if role == NOTHING or item.get("ph", "X") != "X":
+        return kinds.by_category["Trace"]()
+    name = item.get("name")
+    found: dict[str, Any] = {
+        "name": name if isinstance(name, str) else "" if name is None else str(name),
+        "ts": _number(item.get("ts"), "ts", number),
+        "dur": _number(item.get("dur", 0), "dur", number),
+        "tid": _identity(item.get("tid"), "tid", number),
+    }
+    if role == GPU:
+        found["pid"] = _identity(item.get("pid"), "pid", number)
+    if role not in (NOTE, FRAME):
+        args = item.get("args")
+        found["args"] = _args(role, args if isinstance(args, dict) else {})
+    return kind(**found)
+
+
+def _args(role: str, given: Mapping[str, Any]) -> Any:
+    named = {_LOWER.get(key, key): value for key, value in given.items()}
+    found = {}
+    for field in msgspec.structs.fields(_ARGS[role]):
+        value = named.get(field.encode_name)
+        if field.name in ("dims", "types", "strides"):
+            if isinstance(value, list):
+                found[field.name] = msgspec.Raw(msgspec.json.encode(value))
+        elif field.name in ("stream", "collective"):
+            if isinstance(value, int | str) and not isinstance(value, bool):
+                found[field.name] = value
+        elif (read := _quantity(value)) is not None:
+            found[field.name] = float(read) if field.type is float else int(read)
+    return _ARGS[role](**found)
+
+
+def _quantity(value: Any) -> int | Decimal | None:
+    """Return the number that an argument is or spells, None if it is none."""
+    if isinstance(value, str):
+        try:
+            value = Decimal(value)
+        except ArithmeticError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    return value if isinstance(value, int) or value.is_finite() else None
+
+
+def _number(value: Any, key: str, number: int) -> int | Decimal:
+    read = _quantity(value)
+    if read is None:
+        raise UnreadableRecording(f'"{key}" of event {number} should be a number but is {_shown(value)}')
+    return read
+
+
+def _identity(value: Any, key: str, number: int) -> int | str:
+    if value is None:
+        return ""
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise UnreadableRecording(f'"{key}" of event {number} should be a number or text but is {_shown(value)}')
+    return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Decimal):
+        value = float(value)
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 40 else text[:40] + "..."

@@ -1,0 +1,123 @@
+"""Which operators count as kernels where the CPU is the device."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.trace import Trace
+
+
+class Work(Enum):
+    """What an operator does by itself."""
+
+    NOTHING = "nothing"
+    """Views, metadata, allocation; autograd nodes, compiled regions and other ranges that only hold operators."""
+    MOVES = "moves"
+    """Converts, copies or fills: part of a computing operator around it, a kernel where there is none."""
+    COMPUTES = "computes"
+    FUSED = "fused"
+    """A C++ kernel that Inductor wrote."""
+
+
+_FUSED = re.compile(r"(?:graph_\d+_)?(?:kernel_)?cpp_fused_\w*")
+_OPERATOR = re.compile(r"(?!autograd::|profiler::|torchprof::|prim::)[A-Za-z_]\w*::\w[\w.]*")
+_VIEWS = """
+_autocast_to_full_precision _autocast_to_reduced_precision _conj _fw_primal _indices _make_dual _neg_view
+_nested_get_values _nested_view_from_buffer _nested_view_from_jagged _reshape_alias _reshape_from_tensor _unpack_dual
+_unsafe_view _values adjoint alias as_strided as_strided_ atleast_1d atleast_2d atleast_3d broadcast_tensors broadcast_to
+ccol_indices chunk col_indices concrete conj crow_indices data detach detach_ diagonal dsplit expand expand_as flatten
+flatten_dense_tensors hsplit imag indices lift lift_fresh linalg_diagonal mH mT matrix_H meshgrid moveaxis movedim narrow
+numpy_T permute positive ravel real rename rename_ refine_names align_as align_to align_tensors reshape reshape_as
+resolve_conj resolve_neg row_indices select set_ slice slice_inverse split split_with_sizes squeeze squeeze_ swapaxes
+swapaxes_ swapdims swapdims_ t t_ tensor_split transpose transpose_ unbind unflatten unflatten_dense_tensors unfold
+unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze unsqueeze_ values view view_as view_as_complex view_as_real
+vsplit
+"""
+_METADATA = """
+_assert_async _assert_scalar _assert_tensor_metadata _backward _choose_qparams_per_tensor _cufft_clear_plan_cache
+_debug_has_internal_overlap _dimI _dimV _fused_sdp_choice _has_compatible_shallow_copy_type _has_same_storage_numel
+_is_all_true _is_any_true _is_zerotensor _local_scalar_dense _nested_get_ragged_idx _nnpack_available _nnz _print
+_use_cudnn_ctc_loss _version backward can_cast cudnn_is_acceptable dense_dim get_device is_coalesced is_complex is_conj
+is_contiguous is_distributed is_floating_point is_inference is_leaf is_neg is_non_overlapping_and_dense is_nonzero
+is_pinned is_same_size is_set_to is_signed item numel output_nr promote_types q_scale q_zero_point qscheme record_stream
+requires_grad_ result_type retain_grad retains_grad set_data size sparse_dim storage_offset stride sym_numel sym_size
+sym_storage_offset sym_stride
+"""
+_ALLOCATION = """
+_efficientzerotensor _empty_affine_quantized _empty_per_channel_affine_quantized _resize_output _resize_output_ empty
+empty_like empty_permuted empty_quantized empty_strided new_empty new_empty_strided resize resize_ resize_as resize_as_
+"""
+# Without a random mask to draw (eval mode) these return their input; with one they hold operators that compute.
+_WRAPPERS = "alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_dropout feature_dropout_"
+_MOVING = """
+_copy_from _copy_from_and_resize _foreach_copy_ _foreach_zero_ _pin_memory _to_copy as_tensor clone contiguous copy copy_
+cpu cuda fill fill_ full full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like pin_memory scalar_tensor to
+type_as zero zero_ zeros zeros_like
+"""
+_ATEN = {
+    **dict.fromkeys((_VIEWS + _METADATA + _ALLOCATION + _WRAPPERS).split(), Work.NOTHING),
+    **dict.fromkeys(_MOVING.split(), Work.MOVES),
+}
+_VIEW_COPY = re.compile(
+    r"_?(?:alias|as_strided|conj|detach|diagonal|expand|narrow|neg_view|permute|reshape|reshape_alias|select|slice|split"
+    r"|split_with_sizes|squeeze|t|transpose|unbind|unfold|unsqueeze|view|view_as_complex|view_as_real)_copy"
+)
+_OTHERS = {
+    "inductor::_alloc_from_pool": Work.NOTHING,
+    "inductor::_reinterpret_tensor": Work.NOTHING,
+    "inductor::_empty_strided_cpu": Work.NOTHING,
+}
+
+
+@cache
+def work(name: str) -> Work:
+    """Return what the operator does by itself."""
+    if _FUSED.fullmatch(name):
+        return Work.FUSED
+    if not _OPERATOR.fullmatch(name):
+        return Work.NOTHING
+    if not name.startswith("aten::"):
+        return _OTHERS.get(name, Work.COMPUTES)
+    plain = name.removeprefix("aten::").partition(".")[0]
+    if _VIEW_COPY.fullmatch(plain):
+        return Work.MOVES
+    return _ATEN.get(plain, Work.COMPUTES)
+
+
+def cpu_kernels(trace: Trace) -> list[int]:
+    """Return the operators that count as kernels, in start order.
+
+    One that computes and holds none that computes; one that moves data, with no computing one around it and none that
+    moves data inside; a C++ kernel of Inductor's. What a compilation ran is left out.
+    """
+    ops = trace.ops
+    does = {name: work(trace.names[name]) for name in set(ops.name)}
+    nesting = trace.nesting
+    kernels = set()
+    holders = set()
+    for i, name in enumerate(ops.name):
+        if does[name] in (Work.COMPUTES, Work.FUSED):
+            kernels.add(i)
+            _mark(nesting.parent, nesting.parent[i], holders)
+    moving = [i for i, name in enumerate(ops.name) if does[name] is Work.MOVES]
+    for i in moving:
+        around = [does[ops.name[j]] for j in nesting.chain(nesting.parent[i])]
+        if not any(kind in (Work.COMPUTES, Work.FUSED) for kind in around):
+            kernels.add(i)
+            _mark(nesting.parent, nesting.parent[i], holders)
+    found = kernels - holders
+    if trace.compiling:
+        found = {i for i in found if not trace.compiling.cover(ops.thread[i], ops.start[i])}
+    return sorted(found, key=lambda i: (ops.start[i], i))
+
+
+def _mark(parent: Sequence[int], member: int, holders: set[int]) -> None:
+    while member >= 0 and member not in holders:
+        holders.add(member)
+        member = parent[member]

@@ -1,0 +1,129 @@
+"""The kernels of a step: each with what launched it, built only when somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, overload
+
+from pytest_torchprof.calls import CallKind
+from pytest_torchprof.columns import KERNEL
+from pytest_torchprof.names import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_torchprof.names import KernelName
+    from pytest_torchprof.parts import Part
+    from pytest_torchprof.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One kernel as it ran. Times in ns, of the recording's clock; None for what the recording does not say."""
+
+    name: str
+    decoded: KernelName
+    """What the name says, completed by what the launching operator was given."""
+    op: str | None
+    """The innermost operator around the launch; None for an orphan, and directly inside a compiled region."""
+    op_chain: tuple[str, ...]
+    """The names of all ranges around the launch, outermost first: regions, autograd nodes, operators."""
+    op_dtypes: tuple[str, ...] | None
+    """The operator's operand types in torch's words, such as ``c10::BFloat16``."""
+    op_shapes: tuple[Any, ...] | None
+    op_strides: tuple[Any, ...] | None
+    start_ns: int
+    dur_ns: int
+    device: int | None
+    stream: int | str | None
+    launch: str | None
+    """The call that launched it."""
+    launch_start_ns: int | None
+    in_graph: bool
+    """Whether a graph launch ran it."""
+    collective: str | None
+
+    @property
+    def duration_us(self) -> float:
+        """How long it ran, in microseconds."""
+        return self.dur_ns / 1000
+
+    @property
+    def family(self) -> str:
+        """What it computes: ``gemm``, ``pointwise`` and so on."""
+        return self.decoded.family
+
+    @property
+    def library(self) -> str:
+        """Who wrote it: ``cublas``, ``triton`` and so on."""
+        return self.decoded.library
+
+    @property
+    def dtype(self) -> str | None:
+        """The operands' type."""
+        return self.decoded.dtype
+
+    @property
+    def layout(self) -> str | None:
+        """Of a GEMM, two letters in BLAS order."""
+        return self.decoded.layout
+
+    @property
+    def tensor_core(self) -> bool | None:
+        """Whether it runs on tensor cores."""
+        return self.decoded.tensor_core
+
+    @property
+    def triton(self) -> str | None:
+        """Inductor's category of a Triton kernel."""
+        return self.decoded.triton
+
+    @property
+    def short(self) -> str:
+        """The name, cut to what a table has room for."""
+        return self.decoded.short
+
+
+class Kernels(Sequence[Kernel]):
+    """Kernels in launch order; those that no launch explains stand by their own start."""
+
+    def __init__(self, kernels: Iterable[Kernel]) -> None:
+        """Take the kernels in their order."""
+        self._kernels = tuple(kernels)
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    @overload
+    def __getitem__(self, index: int) -> Kernel: ...
+    @overload
+    def __getitem__(self, index: slice) -> Kernels: ...
+    def __getitem__(self, index: int | slice) -> Kernel | Kernels:
+        return Kernels(self._kernels[index]) if isinstance(index, slice) else self._kernels[index]
+
+    def __repr__(self) -> str:
+        return f"<Kernels: {self.count} of {len(self.names)} names, {self.time_us:.1f} us>"
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self._kernels)
+
+    @property
+    def time_us(self) -> float:
+        """The sum of their durations, in microseconds."""
+        return sum(kernel.dur_ns for kernel in self._kernels) / 1000
+
+    @property
+    def names(self) -> list[str]:
+        """Their distinct names, in the order first seen."""
+        return list(dict.fromkeys(kernel.name for kernel in self._kernels))
+
+    def matching(self, pattern: object) -> Kernels:
+        """Return those that the pattern (substring, glob, ``re:`` or selector) matches; UnknownLimit if it is none."""
+        from pytest_torchprof.patterns import compile_pattern  # noqa: PLC0415 - above this layer
+
+        compiled = compile_pattern(pattern)
+        return Kernels(kernel for kernel in self._kernels if compiled.matches(kernel))

@@ -1,0 +1,130 @@
+"""Which call launched what, which GPU operations have no launch, which launches have no GPU operation."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pytest_torchprof.calls import LAUNCHES, CallKind
+from pytest_torchprof.columns import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_torchprof.columns import Calls, GpuOps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """How the CPU and the GPU side of a recording belong together."""
+
+    attribution: Literal["launch", "time"]
+    call_of: array[int]
+    """For each GPU operation the call that queued it, ABSENT without one."""
+    orphans: frozenset[int]
+    """GPU operations that nothing in the recording queued."""
+    unrecorded: frozenset[int]
+    """GPU operations queued inside the window by a call that the profiler does not record."""
+    launches: array[int]
+    """Launch calls, in file order."""
+    lost: tuple[int, ...]
+    """Launch calls outside a capture whose GPU operation is missing."""
+
+
+class Intervals:
+    """Half-open ranges [start, end) in ns per key, asked whether they cover an instant."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int, int]]) -> None:
+        """Take (key, start, end) in any order; overlapping ranges of a key become one."""
+        merged: dict[int, list[list[int]]] = {}
+        for key, start, end in sorted(ranges):
+            known = merged.setdefault(key, [])
+            if known and start <= known[-1][1]:
+                known[-1][1] = max(known[-1][1], end)
+            else:
+                known.append([start, end])
+        self._starts = {key: [start for start, _ in known] for key, known in merged.items()}
+        self._ends = {key: [end for _, end in known] for key, known in merged.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+    def ranges(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (key, start, end) of the disjoint ranges."""
+        for key, starts in self._starts.items():
+            for start, end in zip(starts, self._ends[key], strict=True):
+                yield key, start, end
+
+    def cover(self, key: int, instant: int) -> bool:
+        """Return whether one of the key's ranges holds the instant."""
+        place = bisect_right(self._starts.get(key, ()), instant) - 1
+        return place >= 0 and instant < self._ends[key][place]
+
+
+def captures(calls: Calls, kinds: Sequence[CallKind]) -> Intervals:
+    """Return when a stream was being captured, under the one key 0.
+
+    Autograd's threads launch into the capture of the thread that began it, so a capture holds for every thread.
+    """
+    marks = sorted(
+        (calls.start[i], i)
+        for i, name in enumerate(calls.name)
+        if kinds[name] in (CallKind.CAPTURE_BEGIN, CallKind.CAPTURE_END)
+    )
+    open_since: dict[int, int] = {}
+    found = []
+    for _, i in marks:
+        thread = calls.thread[i]
+        if kinds[calls.name[i]] is CallKind.CAPTURE_BEGIN:
+            open_since.setdefault(thread, calls.start[i])
+        else:
+            # A capture that began before the window has no begin in the file.
+            found.append((0, open_since.pop(thread, -(2**62)), calls.end[i]))
+    found += [(0, start, 2**62) for start in open_since.values()]
+    return Intervals(found)
+
+
+def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], *, own: bool) -> Links:
+    """Join launches and GPU operations by correlation id; ``own`` says that the window began with the GPU idle."""
+    launches = array("i", [i for i, name in enumerate(calls.name) if kinds[name] in LAUNCHES])
+    correlated = any(correlation > 0 for correlation in gpu.correlation)
+    if len(gpu) and not (len(calls) and correlated):
+        nowhere = array("i", [ABSENT]) * len(gpu)
+        return Links(
+            attribution="time", call_of=nowhere, orphans=frozenset(), unrecorded=frozenset(), launches=launches, lost=()
+        )
+    call_at = dict(zip(calls.correlation, range(len(calls)), strict=True))
+    # CUPTI counts from 1; some ROCm files write 0 where they know none.
+    call_at.pop(0, None)
+    call_at.pop(ABSENT, None)
+    call_of = array("i", [call_at.get(correlation, ABSENT) for correlation in gpu.correlation])
+    alone = [i for i, call in enumerate(call_of) if call == ABSENT]
+    unrecorded = _unrecorded(alone, calls, gpu, launches) if own else frozenset()
+    return Links(
+        attribution="launch",
+        call_of=call_of,
+        orphans=frozenset(alone) - unrecorded,
+        unrecorded=unrecorded,
+        launches=launches,
+        lost=_lost(calls, gpu, kinds, launches),
+    )
+
+
+def _unrecorded(alone: Iterable[int], calls: Calls, gpu: GpuOps, launches: Sequence[int]) -> frozenset[int]:
+    if not launches:
+        return frozenset()
+    first = calls.correlation[min(launches, key=calls.start.__getitem__)]
+    return frozenset(i for i in alone if gpu.correlation[i] >= first > 0)
+
+
+def _lost(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], launches: Sequence[int]) -> tuple[int, ...]:
+    if not len(gpu):
+        return ()
+    seen = set(gpu.correlation)
+    missing = [i for i in launches if calls.correlation[i] not in seen]
+    if not missing:
+        return ()
+    captured = captures(calls, kinds)
+    return tuple(i for i in missing if not captured.cover(0, calls.start[i]))

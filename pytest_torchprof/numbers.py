@@ -1,0 +1,157 @@
+"""The numbers of a recording: counts per step, times in microseconds, shares of the whole window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from statistics import median as middle
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof import occupation
+from pytest_torchprof.calls import BLOCKING, CallKind
+from pytest_torchprof.columns import KERNEL, MEMCPY, MEMSET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pytest_torchprof.parts import Part
+    from pytest_torchprof.trace import StepRange, Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """What is measured, of a step or over the steps; times in microseconds, None for what is not recorded."""
+
+    kernels: float | None = None
+    launches: float | None = None
+    graph_launches: float | None = None
+    memcpys: float | None = None
+    memsets: float | None = None
+    memcpys_h2d: float | None = None
+    memcpys_d2h: float | None = None
+    memcpys_d2d: float | None = None
+    memcpy_bytes: float | None = None
+    syncs: float | None = None
+    kernel_time_us: float | None = None
+    gpu_time_us: float | None = None
+    gpu_busy_us: float | None = None
+    gpu_span_us: float | None = None
+    cpu_time_us: float | None = None
+    cpu_gpu_ratio: float | None = None
+    gpu_utilization: float | None = None
+    sm_efficiency: float | None = None
+    achieved_occupancy: float | None = None
+    graph_breaks: int | None = None
+    recompiles: int | None = None
+    peak_memory_bytes: int | None = None
+
+
+OF_WINDOW = ("gpu_utilization", "sm_efficiency", "achieved_occupancy", "graph_breaks", "recompiles", "peak_memory_bytes")
+"""Numbers that the whole window has, not a step."""
+OF_STEP = tuple(field.name for field in fields(Numbers) if field.name not in OF_WINDOW)
+"""Numbers that each step has."""
+
+
+def of_part(trace: Trace, part: Part) -> Numbers:
+    """Return the numbers of a step or range; on the CPU as device those of its computing operators."""
+    cpu_ns = sum(_cpu_time_ns(trace, place) for place in part.ranges)
+    if trace.on_cpu:
+        return _of_operators(trace, part.operators, cpu_ns / 1000)
+    gpu, calls = _of_gpu_ops(trace, part.gpu_ops), _of_calls(trace, part.calls)
+    return Numbers(**gpu, **calls, cpu_time_us=cpu_ns / 1000, cpu_gpu_ratio=_ratio(cpu_ns / 1000, gpu["gpu_busy_us"]))
+
+
+def median(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
+    """Return the median over steps of the numbers that steps have, and the window's own."""
+    return _over(steps, whole, middle)
+
+
+def worst(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
+    """Return the largest over steps of the numbers that steps have, and the window's own."""
+    return _over(steps, whole, max)
+
+
+def _over(steps: Sequence[Numbers], whole: Numbers, choose: Callable[[list[Any]], Any]) -> Numbers:
+    found = {}
+    for name in OF_STEP:
+        # A step without GPU operations has no ratio; the others' still says something.
+        values = [value for step in steps if (value := getattr(step, name)) is not None]
+        found[name] = choose(values) if values else None
+    return replace(whole, **found)
+
+
+def of_window(trace: Trace) -> Numbers:
+    """Return the numbers that only the whole window has; compile evidence is not the trace's to give."""
+    peak = (trace.torchprof or {}).get("peak_memory_bytes")
+    peak_memory = peak if isinstance(peak, int) else None
+    if trace.on_cpu:
+        return Numbers()
+    return Numbers(
+        gpu_utilization=occupation.utilization(trace),
+        sm_efficiency=occupation.sm_efficiency(trace),
+        achieved_occupancy=occupation.achieved_occupancy(trace),
+        peak_memory_bytes=peak_memory,
+    )
+
+
+def _of_gpu_ops(trace: Trace, gpu_ops: Sequence[int]) -> dict[str, float]:
+    gpu, kinds, start, end = trace.gpu, trace.gpu.kind, trace.gpu.start, trace.gpu.end
+    kernels = [i for i in gpu_ops if kinds[i] == KERNEL]
+    copies = [i for i in gpu_ops if kinds[i] == MEMCPY]
+    # "Memcpy HtoD (Pageable -> Device)"
+    directions = [trace.names[gpu.name[i]].removeprefix("Memcpy ")[:4] for i in copies]
+    return {
+        "kernels": len(kernels),
+        "memcpys": len(copies),
+        "memsets": sum(kinds[i] == MEMSET for i in gpu_ops),
+        "memcpys_h2d": directions.count("HtoD"),
+        "memcpys_d2h": directions.count("DtoH"),
+        "memcpys_d2d": directions.count("DtoD"),
+        "memcpy_bytes": sum(max(gpu.size[i], 0) for i in copies),
+        "kernel_time_us": sum([end[i] - start[i] for i in kernels]) / 1000,
+        "gpu_time_us": sum([end[i] - start[i] for i in gpu_ops]) / 1000,
+        "gpu_busy_us": occupation.busy_ns(trace, gpu_ops) / 1000,
+        "gpu_span_us": (max([end[i] for i in gpu_ops]) - min([start[i] for i in gpu_ops])) / 1000 if gpu_ops else 0.0,
+    }
+
+
+def _of_calls(trace: Trace, calls: Iterable[int]) -> dict[str, float]:
+    names, kinds, flush = trace.calls.name, trace.call_kinds, trace.flush
+    found = [kinds[names[i]] for i in calls if i != flush]
+    graphs = found.count(CallKind.GRAPH_LAUNCH)
+    return {
+        "launches": found.count(CallKind.LAUNCH) + graphs,
+        "graph_launches": graphs,
+        "syncs": sum(kind in BLOCKING for kind in found),
+    }
+
+
+def _of_operators(trace: Trace, operators: Sequence[int], cpu_us: float) -> Numbers:
+    start, end = trace.ops.start, trace.ops.end
+    spent = sum(end[i] - start[i] for i in operators) / 1000
+    span = (max(end[i] for i in operators) - min(start[i] for i in operators)) / 1000 if operators else 0.0
+    return Numbers(
+        kernels=len(operators),
+        kernel_time_us=spent,
+        gpu_time_us=spent,
+        gpu_busy_us=occupation.union_ns([(start[i], end[i]) for i in operators]) / 1000,
+        gpu_span_us=span,
+        cpu_time_us=cpu_us,
+    )
+
+
+def _cpu_time_ns(trace: Trace, place: StepRange) -> int:
+    """Return the range's length without what its own thread spent inside blocking calls and the flush."""
+    calls, kinds = trace.calls, trace.call_kinds
+    waits = [
+        (max(calls.start[i], place.start_ns), min(calls.end[i], place.end_ns))
+        for i in trace.counted_calls
+        if kinds[calls.name[i]] in BLOCKING
+        and calls.start[i] < place.end_ns
+        and calls.end[i] > place.start_ns
+        and trace.threads[calls.thread[i]] == place.tid
+    ]
+    return place.end_ns - place.start_ns - occupation.union_ns(waits)
+
+
+def _ratio(cpu_us: float, busy_us: float) -> float | None:
+    return cpu_us / busy_us if busy_us else None

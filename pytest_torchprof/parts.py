@@ -1,0 +1,79 @@
+"""Parts of a recording that numbers are asked for: a step, a user's range; which events belong to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.cpukernels import cpu_kernels
+from pytest_torchprof.linking import Intervals
+from pytest_torchprof.trace import StepRange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What belongs to a step or to a range of one."""
+
+    name: str | None
+    ranges: tuple[StepRange, ...]
+    """The part on the CPU's side, disjoint per thread."""
+    gpu_ops: Sequence[int]
+    calls: Sequence[int]
+    """Launches and blocking calls."""
+    operators: Sequence[int]
+    """On the CPU as device: the operators that count as kernels."""
+
+
+def steps(trace: Trace) -> tuple[Part, ...]:
+    """Return the recording's steps as parts."""
+    count = len(trace.steps)
+    gpu_ops: list[list[int]] = [[] for _ in range(count)]
+    calls: list[list[int]] = [[] for _ in range(count)]
+    operators: list[list[int]] = [[] for _ in range(count)]
+    if trace.on_cpu:
+        for i in cpu_kernels(trace):
+            step = trace.step_at(trace.ops.start[i]) if trace.has_step_ranges else 0
+            if step >= 0:
+                operators[step].append(i)
+    else:
+        for i, step in enumerate(trace.step_of_gpu_op):
+            if step >= 0:
+                gpu_ops[step].append(i)
+        of_call = trace.step_of_call
+        for i in trace.counted_calls:
+            if of_call[i] >= 0:
+                calls[of_call[i]].append(i)
+    return tuple(
+        Part(name=step.name, ranges=(step,), gpu_ops=gpu_ops[i], calls=calls[i], operators=operators[i])
+        for i, step in enumerate(trace.steps)
+    )
+
+
+def within(trace: Trace, part: Part, name: str) -> Part:
+    """Return what of the part was launched inside its user annotations of this name, by the launching thread.
+
+    Where launches and GPU operations are not linked, a GPU operation counts that itself ran inside one.
+    """
+    spans = [span for span in trace.spans(name) if span.name == name and span.category == "user_annotation"]
+    thread_of = {label: index for index, label in enumerate(trace.threads)}
+    inside = [span for span in spans if any(step.start_ns <= span.start_ns < step.end_ns for step in part.ranges)]
+    own = Intervals((thread_of[span.tid], span.start_ns, span.end_ns) for span in inside)
+    calls, ops, gpu = trace.calls, trace.ops, trace.gpu
+    if trace.attribution == "time":
+        anywhere = Intervals((0, span.start_ns, span.end_ns) for span in inside)
+        gpu_ops = [i for i in part.gpu_ops if anywhere.cover(0, gpu.start[i])]
+    else:
+        call_of = trace.links.call_of
+        gpu_ops = [i for i in part.gpu_ops if own.cover(calls.thread[call_of[i]], calls.start[call_of[i]])]
+    return Part(
+        name=part.name,
+        ranges=tuple(StepRange(name, start, end, trace.threads[thread]) for thread, start, end in own.ranges()),
+        gpu_ops=gpu_ops,
+        calls=[i for i in part.calls if own.cover(calls.thread[i], calls.start[i])],
+        operators=[i for i in part.operators if own.cover(ops.thread[i], ops.start[i])],
+    )

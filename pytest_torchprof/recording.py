@@ -1,0 +1,296 @@
+"""The one reader of recordings: a trace file of any torch into a Trace, a piece at a time; and the writer of our key."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from os import fspath
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pytest_torchprof.decoding import family
+from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.folding import Columns, TooFine
+from pytest_torchprof.trace import Trace
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping
+
+SCHEMA = 1
+KEY = "torchprof"
+_EVENTS = "traceEvents"
+_PIECE = 256 * 1024
+_SLICE = 16 * 1024
+_GZIP = b"\x1f\x8b"
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')
+_BORDER = re.compile(rb"\}\s*,\s*$")
+_AGAIN = "Record or copy it again."
+
+
+class _Uncuttable(Exception):
+    """The file does not come apart between its events; it has to be decoded whole."""
+
+
+class _NoTrace(Exception):
+    """The file cannot be read as a trace; the text says why."""
+
+
+def read(path: str | os.PathLike[str]) -> Trace:
+    """Return the recording in the file, gzipped or plain; UnreadableRecording with the cause and what to do."""
+    path = fspath(path)
+    try:
+        try:
+            return _in_pieces(path)
+        except _Uncuttable:
+            return _whole(path, b"".join(_inflated(path)))
+    except FileNotFoundError:
+        raise UnreadableRecording(f"There is no recording {_shown(path)}: no such file. Check the path.") from None
+    except IsADirectoryError:
+        raise UnreadableRecording(
+            f"{_shown(path)} is a folder, not a recording. Name one of the trace files in it."
+        ) from None
+    except EOFError:
+        raise UnreadableRecording(
+            f"{_shown(path)} ends in the middle of its gzip data: it was cut off while it was written or copied. {_AGAIN}"
+        ) from None
+    except zlib.error as error:
+        raise UnreadableRecording(f"{_shown(path)} is damaged, its gzip data cannot be unpacked ({error}). {_AGAIN}") from None
+    except OSError as error:
+        raise UnreadableRecording(f"{_shown(path)} cannot be read: {error.strerror or error}.") from None
+    except (_NoTrace, UnreadableRecording) as error:
+        raise UnreadableRecording(f"{_shown(path)} is not a recording that can be read: {error}") from None
+
+
+def _inflated(path: str) -> Iterator[bytes]:
+    """Yield the file's bytes, unpacked."""
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib's import costs more than a small file
+        part = file.read(_SLICE)
+        if part[:2] != _GZIP:
+            while part:
+                yield part
+                part = file.read(_PIECE)
+            return
+        unpack = zlib.decompressobj(wbits=31)
+        while part:
+            # The input is sliced small rather than the output bounded: unconsumed_tail copies the rest at each call.
+            yield unpack.decompress(part)
+            part = unpack.unused_data if unpack.eof else b""
+            if part[:2] == _GZIP:
+                unpack = zlib.decompressobj(wbits=31)
+            else:
+                part = file.read(_SLICE)
+        if not unpack.eof:
+            raise EOFError
+
+
+def _in_pieces(path: str) -> Trace:
+    source = _inflated(path)
+    head, rest = _head(source)
+    opening = _OPENING.match(rest)
+    if opening is None:
+        raise _Uncuttable
+    columns, mark, parts, size = Columns(), opening[1], [b"[", rest], len(rest)
+    for part in source:
+        parts.append(part)
+        size += len(part)
+        if size >= _PIECE and (cut := _border(part, mark)):
+            parts[-1] = part[: cut[0]]
+            parts.append(b"]")
+            try:
+                _fold(columns, b"".join(parts))
+            except msgspec.DecodeError:
+                raise _Uncuttable from None
+            parts = [b"[", part[cut[1] :]]
+            size = len(parts[1])
+    try:
+        metadata = _finish(columns, head, b"".join(parts))
+    except (msgspec.DecodeError, _NoTrace):
+        raise _Uncuttable from None
+    return _trace(path, columns, metadata)
+
+
+def _head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
+    """Return what comes before the list of events, and the beginning of what is in it."""
+    text = b""
+    for part in source:
+        text += part
+        if text.lstrip()[:1] == b"[":
+            head, rest = b"", text.lstrip()[1:]
+        elif found := _EVENTS_KEY.search(text):
+            head, rest = text[: found.end() - 1], text[found.end() :]
+        else:
+            continue
+        if _OPENING.match(rest):
+            return head, rest
+    raise _Uncuttable
+
+
+def _border(part: bytes, mark: bytes) -> tuple[int, int] | None:
+    """Return where the last event that ends in the part ends, and where the next begins."""
+    at = len(part)
+    while (at := part.rfind(mark, 0, at)) > 0:
+        before = _BORDER.search(part, max(0, at - 64), at)
+        if before:
+            return before.start() + 1, at
+    return None
+
+
+def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
+    try:
+        _fold_events(columns, text)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        from pytest_torchprof.repair import repairs  # noqa: PLC0415 - only what is broken needs it
+
+        for repaired in repairs(bytes(text)):
+            try:
+                _fold_events(columns, repaired)
+            except msgspec.DecodeError:
+                continue
+            return
+        raise
+
+
+def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
+    try:
+        kinds = family()
+        columns.fold(kinds.decoder.decode(text), kinds.by_category)
+    except TooFine:
+        kinds = family(exact=True)
+        columns.fold(kinds.decoder.decode(text), kinds.by_category)
+    except msgspec.ValidationError:
+        from pytest_torchprof.careful import events_of  # noqa: PLC0415 - only what is odd needs it
+
+        kinds = family(exact=True)
+        columns.fold(events_of(text, kinds, columns.events), kinds.by_category)
+
+
+def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
+    """Fold the last events and return the metadata around the list; head and rest make a document of their own."""
+    if not head:
+        _fold(columns, rest)
+        return {}
+    # The list that was cut must be the document's own, not one further in.
+    _document(head + b"[]}")
+    document = _document(head + rest)
+    _fold(columns, document.pop(_EVENTS))
+    return _metadata(document)
+
+
+def _whole(path: str, text: bytes) -> Trace:
+    from pytest_torchprof.repair import repairs  # noqa: PLC0415 - only what is odd needs it
+
+    if not text.strip():
+        raise _NoTrace(f"it is empty. {_AGAIN}")
+    try:
+        return _decoded(path, text)
+    except msgspec.DecodeError as error:
+        cause = _syntax(text, error)
+    for repaired in repairs(text):
+        try:
+            return _decoded(path, repaired)
+        except msgspec.DecodeError:
+            continue
+    raise _NoTrace(cause)
+
+
+def _decoded(path: str, text: bytes) -> Trace:
+    columns = Columns()
+    metadata: dict[str, Any] = {}
+    if text.lstrip()[:1] == b"[":
+        listed = msgspec.json.decode(text)
+        if not any(isinstance(item, dict) and "ph" in item for item in listed):
+            raise _NoTrace("it is a JSON list, but not of trace events.")
+        _fold_events(columns, text)
+    else:
+        document = _document(text)
+        _fold_events(columns, document.pop(_EVENTS))
+        metadata = _metadata(document)
+    return _trace(path, columns, metadata)
+
+
+def _document(text: bytes) -> dict[str, msgspec.Raw]:
+    """Return the document's values by key, undecoded; _NoTrace if it has no list of events."""
+    try:
+        document = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        document = {}
+    if bytes(document.get(_EVENTS, b""))[:1] != b"[":
+        raise _NoTrace('it is JSON, but no trace: a trace has a list "traceEvents".')
+    return document
+
+
+def _metadata(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+    return {key: msgspec.json.decode(value) for key, value in document.items()}
+
+
+def _syntax(text: bytes, error: msgspec.DecodeError) -> str:
+    if b"\0" in text[:4096]:
+        return "it is binary data, not the JSON of a trace."
+    if "truncated" in str(error):
+        return f"it ends in the middle of the JSON: it was cut off while it was written or copied. {_AGAIN}"
+    return f"it is not valid JSON ({error})."
+
+
+def _trace(path: str, columns: Columns, metadata: dict[str, Any]) -> Trace:
+    ours = metadata.pop(KEY, None)
+    if ours is not None:
+        schema = ours.get("schema") if isinstance(ours, dict) else None
+        if not isinstance(schema, int) or isinstance(schema, bool):
+            raise _NoTrace(f'its key "{KEY}" has no whole number "schema", so this project did not write it.')
+        if schema > SCHEMA:
+            raise _NoTrace(
+                f"it was recorded by a newer pytest-torchprof (schema {schema}, this version reads up to {SCHEMA}). "
+                "Upgrade pytest-torchprof."
+            )
+    return Trace(
+        path=path,
+        events=columns.events,
+        metadata=metadata,
+        torchprof=ours,
+        names=list(columns.names),
+        threads=columns.threads.labels,
+        streams=columns.streams.labels,
+        processes=columns.processes.labels,
+        inputs=list(columns.inputs),
+        ops=columns.ops,
+        annotations=columns.annotations,
+        frames=columns.frames,
+        calls=columns.calls,
+        gpu=columns.gpu,
+        collectives=columns.collectives,
+        untimed=columns.untimed,
+    )
+
+
+def _shown(path: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in path)
+
+
+def write_metadata(path: str | os.PathLike[str], key: Mapping[str, object]) -> None:
+    """Put our key into an exported, unpacked trace file; the file is replaced at once or not at all."""
+    import os  # noqa: PLC0415 - reading needs none of this
+    import shutil  # noqa: PLC0415
+
+    path = fspath(path)
+    fresh = f"{path}.new"
+    try:
+        shutil.copyfile(path, fresh)
+        with open(fresh, "r+b") as file:  # noqa: PTH123
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size - 4096)
+            file.seek(start)
+            end = start + file.read().rindex(b"}")
+            file.seek(end)
+            file.truncate()
+            file.write(b',\n"%s": %s\n}\n' % (KEY.encode(), msgspec.json.encode(key)))
+        os.replace(fresh, path)  # noqa: PTH105
+    except ValueError:
+        raise UnreadableRecording(f"{_shown(path)} is not a recording: it does not end as a JSON object does.") from None
+    finally:
+        if os.path.exists(fresh):  # noqa: PTH110
+            os.unlink(fresh)  # noqa: PTH108

@@ -1,0 +1,281 @@
+"""The model of a recording: frozen columns, and what follows from them at once."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pytest_torchprof.calls import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind
+from pytest_torchprof.columns import ABSENT, Calls, GpuOps, Ranges
+from pytest_torchprof.linking import Intervals, Links, link
+from pytest_torchprof.nesting import Nesting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_STEP = re.compile(r"ProfilerStep#\d+")
+_COMPILING = " (dynamo_timed)"
+# CUDA graph trees time the recording of a graph, which is part of running the model, like a phase of compilation
+# (torch/_inductor/cudagraph_trees.py, dynamo_timed_cudagraph).
+_RECORDING_A_GRAPH = ("CUDAGraphNode.", "CUDAWarmupNode.", "cudagraphify.")
+SENTINEL = "torchprof::sentinel"
+
+
+class Span(NamedTuple):
+    """A range on the CPU side, times in ns."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    tid: int | str
+    category: Literal["cpu_op", "user_annotation"]
+
+
+class StepRange(NamedTuple):
+    """The CPU range of a step, half open, times in ns; ``name`` is None for the step that is the whole trace."""
+
+    name: str | None
+    start_ns: int
+    end_ns: int
+    tid: int | str | None
+
+
+class Device(NamedTuple):
+    """A GPU that ran something in the recording; ``pid`` is what the file calls it."""
+
+    index: int
+    name: str | None
+    sms: int | None
+    pid: int | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """One recording, read; nothing in it changes. Times in ns; columns index ``names``, ``threads``, ``streams``."""
+
+    path: str | None
+    events: int
+    metadata: Mapping[str, object]
+    torchprof: Mapping[str, object] | None
+    names: Sequence[str]
+    threads: Sequence[int | str]
+    streams: Sequence[int | str]
+    processes: Sequence[int | str]
+    inputs: Sequence[tuple[bytes, bytes, bytes]]
+    """Dims, types and strides of operands as JSON text, each distinct set once; the first set is the empty one."""
+    ops: Ranges = field(repr=False)
+    annotations: Ranges = field(repr=False)
+    frames: Ranges = field(repr=False)
+    calls: Calls = field(repr=False)
+    gpu: GpuOps = field(repr=False)
+    collectives: Mapping[int, str] = field(repr=False)
+    """Collective by index of the GPU operation, where the file says one."""
+    untimed: int = 0
+    """GPU operations whose time stamps are no times."""
+
+    @cached_property
+    def on_cpu(self) -> bool:
+        """Whether the recording's own key says that the CPU was the device."""
+        return self.torchprof is not None and self.torchprof.get("device") == "cpu"
+
+    @cached_property
+    def call_kinds(self) -> Sequence[CallKind]:
+        """What each name means as a call; OTHER for names that no call has."""
+        kinds = [CallKind.OTHER] * len(self.names)
+        for name in set(self.calls.name):
+            kinds[name] = call_kind(self.names[name])
+        return kinds
+
+    @cached_property
+    def links(self) -> Links:
+        """Which call launched what."""
+        return link(self.calls, self.gpu, self.call_kinds, own=self.torchprof is not None)
+
+    @property
+    def attribution(self) -> Literal["launch", "time"]:
+        """How GPU operations were given to steps: by their launch, or by their own start where no link exists."""
+        return self.links.attribution
+
+    @property
+    def orphans(self) -> int:
+        """GPU operations that were queued before the window, or whose launch was lost."""
+        return len(self.links.orphans)
+
+    @property
+    def lost_kernels(self) -> int:
+        """Launches outside a capture that have no GPU operation."""
+        return len(self.links.lost)
+
+    @property
+    def unrecorded_launches(self) -> int:
+        """GPU operations of the window that a call queued which the profiler does not record; own recordings only."""
+        return len(self.links.unrecorded)
+
+    @cached_property
+    def device_of(self) -> Sequence[int]:
+        """The device's index for each index into ``processes``."""
+        order = sorted(range(len(self.processes)), key=lambda i: _numbers_first(self.processes[i]))
+        place = [0] * len(order)
+        for index, process in enumerate(order):
+            place[process] = index
+        return place
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """The GPUs that ran something, by order of the process ids the file gives them."""
+        listed = self.metadata.get("deviceProperties")
+        known = {item.get("id"): item for item in listed if isinstance(item, dict)} if isinstance(listed, list) else {}
+        pids = sorted(self.processes, key=_numbers_first)
+        found = []
+        for index, pid in enumerate(pids):
+            # On ROCm the process id is no index into the list; a list of one leaves no doubt, nor do equal devices.
+            entry = known.get(pid) or (next(iter(known.values())) if _all_alike(known) else {})
+            name, sms = entry.get("name"), entry.get("numSms")
+            found.append(
+                Device(
+                    index=index,
+                    name=name if isinstance(name, str) and name else None,
+                    sms=sms if isinstance(sms, int) else None,
+                    pid=pid,
+                )
+            )
+        return tuple(found)
+
+    @cached_property
+    def flush(self) -> int | None:
+        """The call with which the profiler itself waits for the GPU before it stops, None if it is not there."""
+        calls, kinds = self.calls, self.call_kinds
+        candidates = [i for i, name in enumerate(calls.name) if kinds[name] is CallKind.DEVICE_SYNC]
+        if not candidates:
+            return None
+        last = max(candidates, key=calls.start.__getitem__)
+        moment = calls.start[last]
+        later_range = max(max(part.start, default=moment) for part in (self.ops, self.annotations)) > moment
+        active = LAUNCHES | COPIES
+        later_call = any(
+            start > moment and kinds[name] in active for start, name in zip(calls.start, calls.name, strict=True)
+        )
+        return None if later_range or later_call else last
+
+    @cached_property
+    def has_step_ranges(self) -> bool:
+        """Whether the steps are ranges of the recording, not the recording itself."""
+        return self.steps[0].name is not None if self.steps else False
+
+    @cached_property
+    def steps(self) -> tuple[StepRange, ...]:
+        """The ``ProfilerStep#N`` ranges in time order, else the whole trace as one step."""
+        named = [span for span in self.spans("ProfilerStep#") if _STEP.fullmatch(span.name)]
+        if named:
+            return tuple(StepRange(span.name, span.start_ns, span.end_ns, span.tid) for span in named)
+        return (self._whole(),)
+
+    def _whole(self) -> StepRange:
+        parts = [part for part in (self.ops, self.annotations, self.calls) if len(part)]
+        if not parts:
+            return self._whole_gpu()
+        first = min(parts, key=lambda part: min(part.start))
+        start, flush = min(first.start), self.flush
+        thread = first.thread[first.start.index(start)] if flush is None else self.calls.thread[flush]
+        ends = [
+            max((end for i, end in enumerate(part.end) if i != flush), default=start)
+            if part is self.calls
+            else max(part.end)
+            for part in parts
+        ]
+        return StepRange(None, start, max(ends), self.threads[thread])
+
+    def _whole_gpu(self) -> StepRange:
+        if not len(self.gpu):
+            return StepRange(None, 0, 0, None)
+        return StepRange(None, min(self.gpu.start), max(self.gpu.end), None)
+
+    def step_at(self, instant: int) -> int:
+        """Return the index of the step whose CPU range holds the instant, ABSENT without one."""
+        place = bisect_right(self._step_starts, instant) - 1
+        return place if place >= 0 and instant < self.steps[place].end_ns else ABSENT
+
+    @cached_property
+    def _step_starts(self) -> list[int]:
+        return [step.start_ns for step in self.steps]
+
+    @cached_property
+    def compiling(self) -> Intervals:
+        """When each thread was compiling; what runs then is counted nowhere."""
+        names = {
+            i
+            for i, name in enumerate(self.names)
+            if name.endswith(_COMPILING) and not name.startswith(_RECORDING_A_GRAPH)
+        }
+        if not names:
+            return Intervals(())
+        ops = self.ops
+        return Intervals((ops.thread[i], ops.start[i], ops.end[i]) for i, name in enumerate(ops.name) if name in names)
+
+    @cached_property
+    def counted_calls(self) -> list[int]:
+        """Launches and blocking calls, in file order."""
+        kinds = self.call_kinds
+        names = {name for name in set(self.calls.name) if kinds[name] in LAUNCHES | BLOCKING}
+        return [i for i, name in enumerate(self.calls.name) if name in names]
+
+    @cached_property
+    def nesting(self) -> Nesting:
+        """Which operator ran inside which."""
+        return Nesting(self.ops)
+
+    @cached_property
+    def step_of_call(self) -> array[int]:
+        """For each call the step it started in; ABSENT outside of all and inside a compilation."""
+        calls = self.calls
+        if not self.has_step_ranges:
+            found = array("i", [0]) * len(calls)
+        else:
+            found = array("i", map(self.step_at, calls.start))
+        if self.compiling:
+            for i, thread in enumerate(calls.thread):
+                if self.compiling.cover(thread, calls.start[i]):
+                    found[i] = ABSENT
+        return found
+
+    @cached_property
+    def step_of_gpu_op(self) -> array[int]:
+        """For each GPU operation the step it belongs to; ABSENT for orphans and what a compilation ran."""
+        links, starts = self.links, self.gpu.start
+        if links.attribution == "time":
+            return array("i", [self.step_at(start) if self.has_step_ranges else 0 for start in starts])
+        of_call = self.step_of_call
+        found = array("i", [of_call[call] if call >= 0 else ABSENT for call in links.call_of])
+        for i in links.unrecorded:
+            found[i] = self.step_at(starts[i])
+        return found
+
+    def spans(self, prefix: str = "", suffix: str = "") -> list[Span]:
+        """Return the operators and user annotations whose name begins and ends so, in start order."""
+        names = {i for i, name in enumerate(self.names) if name.startswith(prefix) and name.endswith(suffix)}
+        if not names:
+            return []
+        return sorted(self._named(names), key=lambda span: (span.start_ns, -span.end_ns))
+
+    def _named(self, names: set[int]) -> Iterator[Span]:
+        groups: tuple[tuple[Ranges, Literal["cpu_op", "user_annotation"]], ...] = (
+            (self.ops, "cpu_op"),
+            (self.annotations, "user_annotation"),
+        )
+        for part, category in groups:
+            for i, name in enumerate(part.name):
+                if name in names:
+                    tid = self.threads[part.thread[i]]
+                    yield Span(self.names[name], part.start[i], part.end[i], tid, category)
+
+
+def _numbers_first(pid: int | str) -> tuple[bool, int, str]:
+    return (isinstance(pid, str), 0 if isinstance(pid, str) else pid, str(pid))
+
+
+def _all_alike(known: Mapping[object, Mapping[str, object]]) -> bool:
+    return len({(str(item.get("name")), str(item.get("numSms"))) for item in known.values()}) == 1
