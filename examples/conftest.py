@@ -1,0 +1,15 @@
+"""What the examples share: compiling, where there is a compiler to compile with."""
+
+import os
+import shutil
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def compiled():
+    """Return torch.compile, or skip: on the CPU Inductor needs a C++ compiler."""
+    if not torch.cuda.is_available() and not shutil.which(os.environ.get("CXX", "g++")):
+        pytest.skip("no C++ compiler: Inductor needs one (g++, or the one that CXX names) to compile for the CPU")
+    return torch.compile

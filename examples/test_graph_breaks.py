@@ -1,0 +1,48 @@
+"""What breaks a graph, where it says so, and what a recompile is. None of this needs a GPU."""
+
+import pytest
+import torch
+
+from pytest_torchprof import LimitsMissed
+
+# backend="eager" shows every break without generating code, so these run in a moment and without a C++ compiler.
+pytestmark = pytest.mark.torchprof(device="cpu")
+
+
+def clean(x):
+    return (x.sin() + 1).cos()
+
+
+def with_print(x):
+    y = x.sin()
+    print("between two graphs")  # noqa: T201
+    return y.cos()
+
+
+def with_break_in_loop(x):
+    for _ in range(2):
+        x = x.sin()
+        torch._dynamo.graph_break()  # noqa: SLF001
+    return x
+
+
+@pytest.mark.torchprof(max_graph_breaks=0, max_recompiles=0)
+def test_a_clean_function_is_one_graph(torchprof):
+    torchprof(torch.compile(clean, backend="eager"), torch.ones(8))
+
+
+@pytest.mark.parametrize("function", [with_print, with_break_in_loop])
+def test_a_break_is_found_with_its_line(torchprof, function):
+    profile = torchprof(torch.compile(function, backend="eager"), torch.ones(8))
+    (found,) = profile.compile.graph_breaks
+    assert found.file.endswith("test_graph_breaks.py")
+    with pytest.raises(LimitsMissed, match="test_graph_breaks.py:"):
+        profile.expect(max_graph_breaks=0)
+
+
+def test_a_new_shape_compiles_anew(torchprof):
+    function = torch.compile(clean, backend="eager", dynamic=False)
+    sizes = iter(range(4, 100))
+    profile = torchprof(lambda: function(torch.ones(next(sizes))))
+    with pytest.raises(LimitsMissed, match="max_recompiles"):
+        profile.expect(max_recompiles=0)

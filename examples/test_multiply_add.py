@@ -1,0 +1,47 @@
+"""``A * B + C``: two kernels, one when compiled, and none at all when nobody looks at the result."""
+
+import pytest
+import torch
+
+from pytest_torchprof import NotMeasured, triton
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+pytestmark = pytest.mark.torchprof(device=DEVICE)
+
+
+@pytest.fixture
+def abc(torchprof):
+    return [torch.randn(512, 512, device=torchprof.device) for _ in range(3)]
+
+
+@pytest.mark.torchprof(max_kernels=2, min_kernels=2)
+def test_eager_is_two_kernels(torchprof, abc):
+    torchprof(lambda a, b, c: a * b + c, *abc)
+
+
+@pytest.mark.torchprof(max_kernels=1, fused=["add", "mul"], max_graph_breaks=0)
+def test_compiled_is_one_kernel_that_carries_both(torchprof, abc, compiled):
+    profile = torchprof(compiled(lambda a, b, c: a * b + c), *abc)
+    if torchprof.device.type == "cuda":
+        profile.expect(kernels={triton("poi", ops=["add", "mul"]): 1})
+
+
+@pytest.mark.torchprof(max_graph_breaks=0)
+def test_nobody_returns_the_result_so_the_compiler_removes_the_work(torchprof, abc, compiled):
+    def returns_nothing(a, b, c):
+        a * b + c  # noqa: B018  (that nobody uses it is the point)
+
+    profile = torchprof(compiled(returns_nothing), *abc)
+    # "At most two kernels" would be true of nothing at all. It is not measured, which is no pass.
+    with pytest.raises(NotMeasured, match="nothing ran on the device"):
+        profile.expect(max_kernels=2)
+    assert "no-gpu-work" in [finding.code for finding in profile.findings] or torchprof.device.type == "cpu"
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="CUDA graphs need a GPU")
+@pytest.mark.torchprof(warmup=5, cuda_graph=True, fused=["add", "mul"])
+def test_with_max_autotune_a_graph_replays_the_kernel_after_copying_its_inputs(torchprof, abc):
+    fused = torch.compile(lambda a, b, c: a * b + c, mode="max-autotune")
+    profile = torchprof(fused, *abc)
+    # A CUDA graph reads fixed addresses: new inputs are copied there first. The copies are kernels or DtoD copies.
+    assert profile.graph_launches >= 1
