@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_torchprof.baseline import Entry, Row, compare, source_hash
 
-GEMM = Row(
-    name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm"
-)
+GEMM = Row(name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm")
 GEMM_64 = replace(GEMM, name="nvjet_tst_64x128_64x4_1x2_h_bz_coopA_TNT")
 GEMM_NN = replace(GEMM, name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT", layout="nn")
 GEMM_FP32 = replace(GEMM, name="sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128", dtype="fp32")
@@ -46,7 +44,9 @@ def entry(*steps: tuple[Row, ...], environment: dict | None = None, source: str 
     rows: dict[Row, int] = {}
     orders = {tuple(rows.setdefault(row, len(rows)) for row in step): None for step in steps}
     most = max(map(len, steps), default=0)
-    varying = {name: numbers.pop(name) for name in list(numbers) if name.endswith(("_us", "memory_bytes", "utilization"))}
+    varying = {
+        name: numbers.pop(name) for name in list(numbers) if name.endswith(("_us", "memory_bytes", "utilization"))
+    }
     return Entry(
         source=source,
         environment=H200 if environment is None else environment,
@@ -214,7 +214,7 @@ def test_another_torch_is_said_first_and_names_are_not_gated():
     new = entry((GEMM_64, MUL), environment=other(torch="2.14.0+cu132", cuda="13.2"))
     comparison = compare(entry((GEMM, ADD)), new, names="exact")
     assert comparison.lines[0] == (
-        "baseline recorded with CUDA 13.0 / torch 2.13.0, this run has CUDA 13.2 / torch 2.14.0: "
+        "baseline recorded with torch 2.13.0 / CUDA 13.0, this run has torch 2.14.0 / CUDA 13.2: "
         "names may differ, structure is compared"
     )
     assert comparison.verdict == "changed"

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from pytest_torchprof.baseline import Entry, Row, from_plain, key_of, plain, read, read_or_empty, split_key, update
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 
-GEMM = Row(
-    name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm"
-)
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GEMM = Row(name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm")
 GELU = Row(name="triton_poi_fused_gelu_mul_0", family="pointwise")
 
 
@@ -189,7 +190,7 @@ def test_bytes_that_are_no_text_are_an_error_and_stay(tmp_path):
 def test_a_missing_file_or_a_folder_is_an_error_to_read(tmp_path):
     with pytest.raises(UnreadableBaseline, match="No such file"):
         read(tmp_path / "none.json")
-    with pytest.raises(UnreadableBaseline, match="[Dd]irectory"):
+    with pytest.raises(UnreadableBaseline, match=r"[Dd]irectory"):
         read(tmp_path)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.baseline.compare import Change, Comparison, compare
+from pytest_torchprof.baseline.compare import Change, Comparison, compare, contrast
 from pytest_torchprof.baseline.file import BaselineFile, from_plain, plain, read, read_or_empty, update
 from pytest_torchprof.baseline.model import Entry, Row, entry_of, key_of, source_hash, split_key
-from pytest_torchprof.baseline.place import device_slug, place
+from pytest_torchprof.baseline.place import device_slug, place, test_file_of
 
 __all__ = [
     "BaselineFile",
@@ -14,6 +14,7 @@ __all__ = [
     "Entry",
     "Row",
     "compare",
+    "contrast",
     "device_slug",
     "entry_of",
     "from_plain",
@@ -24,5 +25,6 @@ __all__ = [
     "read_or_empty",
     "source_hash",
     "split_key",
+    "test_file_of",
     "update",
 ]

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.baseline.change import BETTER, WORSE, Change
-from pytest_torchprof.baseline.environment import other_device, other_software
+from pytest_torchprof.baseline.environment import SIDES, other_device, other_software
 from pytest_torchprof.baseline.model import COUNTS, Entry
 from pytest_torchprof.baseline.numbers import number_changes
 from pytest_torchprof.baseline.structure import kernel_changes
@@ -15,7 +15,7 @@ from pytest_torchprof.baseline.structure import kernel_changes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Change", "Comparison", "compare"]
+__all__ = ["Change", "Comparison", "compare", "contrast"]
 
 Verdict = Literal["same", "better", "changed", "worse", "new"]
 
@@ -84,8 +84,22 @@ def compare(
     if old is None:
         return Comparison(verdict="new")
     if device := other_device(old.environment, new.environment):
-        return Comparison(verdict="new", environment=device)
-    environment = other_software(old.environment, new.environment)
+        return Comparison(verdict="new", environment=f"{device}: it has no baseline")
+    return contrast(old, new, names=names, tolerance=tolerance)
+
+
+def contrast(
+    old: Entry,
+    new: Entry,
+    *,
+    names: Literal["normal", "exact"] = "normal",
+    tolerance: Mapping[str, float] = _NO_TOLERANCE,
+    sides: tuple[str, str] = SIDES,
+) -> Comparison:
+    """Compare two entries as `compare` does, also where their devices differ: then structure alone counts."""
+    environment = other_device(old.environment, new.environment, sides) or other_software(
+        old.environment, new.environment, sides
+    )
     changes = (
         *kernel_changes(old, new, "structure" if environment else names, allowed=tolerance.get("kernels", 0)),
         *number_changes((old.numbers, old.varying), (new.numbers, new.varying), tolerance),

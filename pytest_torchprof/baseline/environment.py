@@ -9,35 +9,39 @@ from pytest_torchprof.baseline.model import ENVIRONMENT, printable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    Environment = Mapping[str, str | bool]
+    Sides = tuple[str, str]
+
+SIDES: Final = ("baseline", "this run")
 _DEVICE: Final = ("gpu", "compute_capability")
 _SPOKEN: Final = {"cuda": "CUDA", "rocm": "ROCm", "cudnn": "cuDNN", "triton": "Triton"}
 
 
-def other_device(old: Mapping[str, str | bool], new: Mapping[str, str | bool]) -> str | None:
+def other_device(old: Environment, new: Environment, sides: Sides = SIDES) -> str | None:
     """Return what to say where a baseline was recorded on another device, None where it was the same."""
     if all(old.get(key) == new.get(key) for key in _DEVICE):
         return None
-    return f"the baseline was recorded on {_device(old)}, this run used {_device(new)}: it has no baseline"
+    return f"{sides[0]} recorded on {_device(old)}, {sides[1]} used {_device(new)}"
 
 
-def other_software(old: Mapping[str, str | bool], new: Mapping[str, str | bool]) -> str | None:
+def other_software(old: Environment, new: Environment, sides: Sides = SIDES) -> str | None:
     """Return what to say, before any verdict, where software or precision flags differ; None where they do not."""
     differ = [key for key in ENVIRONMENT if key not in _DEVICE and _public(old, key) != _public(new, key)]
     if not differ:
         return None
     return (
-        f"baseline recorded with {_words(old, differ)}, this run has {_words(new, differ)}: "
+        f"{sides[0]} recorded with {_words(old, differ)}, {sides[1]} has {_words(new, differ)}: "
         "names may differ, structure is compared"
     )
 
 
-def _public(environment: Mapping[str, str | bool], key: str) -> str | bool | None:
+def _public(environment: Environment, key: str) -> str | bool | None:
     value = environment.get(key)
     # "2.13.0+cu130" and "2.13.0+cpu" are one torch; CUDA is compared by itself.
     return value.partition("+")[0] if key == "torch" and isinstance(value, str) else value
 
 
-def _words(environment: Mapping[str, str | bool], keys: list[str]) -> str:
+def _words(environment: Environment, keys: list[str]) -> str:
     return " / ".join(_word(key, _public(environment, key)) for key in keys)
 
 
@@ -46,7 +50,7 @@ def _word(key: str, value: str | bool | None) -> str:
     return printable(f"{_SPOKEN.get(key, key)} {said}")
 
 
-def _device(environment: Mapping[str, str | bool]) -> str:
+def _device(environment: Environment) -> str:
     gpu = environment.get("gpu")
     capability = environment.get("compute_capability")
     return printable(f"{gpu} ({capability})" if capability else str(gpu or "the CPU"))

@@ -56,6 +56,24 @@ def split_name(path: Path) -> tuple[str, str] | None:
     return (module, slug) if dot and module and slug and path.suffix == SUFFIX else None
 
 
+def test_file_of(path: Path, baseline_dir: Path, rootdir: Path) -> Path | None:
+    """Return the test file whose baseline ``path`` is, None where there is none; the inverse of `place`.
+
+    ``baseline_dir`` and ``rootdir`` count only where ``path`` does not lie in a ``__torchprof__`` folder.
+    """
+    named = split_name(path)
+    if path.parent.name == FOLDER:
+        folder = path.parent.parent
+    else:
+        mirrored = path.parent.relative_to(baseline_dir).parts
+        folder = rootdir.joinpath(*(os.pardir if part == _UP else part for part in mirrored))
+    if named is None or not folder.is_dir():
+        return None
+    return next(
+        (file for file in sorted(folder.iterdir()) if file.is_file() and module_name(file.name) == named[0]), None
+    )
+
+
 def device_slug(environment: Mapping[str, object]) -> str:
     """Return the device's part of a file name: product name and full compute capability, ``cpu-<arch>`` without GPU."""
     gpu = environment.get("gpu")

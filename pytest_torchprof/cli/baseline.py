@@ -1,0 +1,170 @@
+"""``torchprof baseline list|show|diff|prune [PATH...]``: look at baseline files without running a test."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.baseline import contrast, read
+from pytest_torchprof.baseline.model import printable
+from pytest_torchprof.baseline.place import FOLDER, split_name
+from pytest_torchprof.errors import TorchprofError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.baseline import BaselineFile, Entry
+
+USAGE: Final = """usage: torchprof baseline list [PATH...]
+       torchprof baseline show [PATH...]
+       torchprof baseline diff A B
+       torchprof baseline prune [PATH...] [--rootdir DIR] [--yes]
+
+A PATH is a baseline file or a folder (default: the current one): the files in the __torchprof__ folders below it, or,
+where there is none, a folder that was given as --torchprof-baseline-dir. A and B are two files, or two folders.
+
+prune lists the entries of tests that their test file no longer has, --yes removes them; where a test file cannot be
+collected as a whole, nothing of it is touched. --rootdir is pytest's, for the paths in a --torchprof-baseline-dir.
+
+exit status: 0 done (diff: the kernels are the same), 1 diff: they differ, 2 cannot read, or bad usage
+"""
+SAME, DIFFER, UNUSABLE = 0, 1, 2
+
+
+class _UsageError(TorchprofError):
+    """Words on the command line that do not belong there."""
+
+
+def run(argv: list[str]) -> int:
+    """Run the command; return its exit status."""
+    if not argv or argv[0] in {"-h", "--help"}:
+        (sys.stdout if argv else sys.stderr).write(USAGE)
+        return SAME if argv else UNUSABLE
+    try:
+        return _COMMANDS.get(argv[0], _unknown)(argv)
+    except TorchprofError as problem:
+        sys.stderr.write(f"torchprof baseline: {problem}\n")
+        return UNUSABLE
+
+
+def _unknown(argv: list[str]) -> int:
+    raise _UsageError(f"unknown command {argv[0]!r}: expected {', '.join(_COMMANDS)}; see torchprof baseline --help")
+
+
+def _list(argv: list[str]) -> int:
+    for file in _files(_paths(argv)):
+        _say(str(file.path))
+        for key, entry in sorted(file.entries.items()):
+            _say(f"    {key:<50} {_kernels(entry)}, {_software(entry)}")
+    return SAME
+
+
+def _show(argv: list[str]) -> int:
+    for file in _files(_paths(argv)):
+        _say(str(file.path))
+        for key, entry in sorted(file.entries.items()):
+            _say(f"\n  {key}    {_kernels(entry)}, {_software(entry)}")
+            for row, count in zip(entry.kernels, entry.counts(), strict=True):
+                _say(f"    {count:>5} x {row.short:<60} {row.op or ''}".rstrip())
+            numbers = {**entry.numbers, **entry.varying}
+            _say("    " + ", ".join(f"{name} {value:g}" for name, value in numbers.items()))
+    return SAME
+
+
+def _diff(argv: list[str]) -> int:
+    paths = _paths(argv)
+    if len(argv) != 3:
+        raise _UsageError("diff takes two baseline files or two folders; see torchprof baseline --help")
+    before, after = (_entries(path) for path in paths)
+    status = SAME
+    for key in sorted(before.keys() | after.keys()):
+        said = _difference(before.get(key), after.get(key))
+        if said:
+            status = DIFFER if said[0] else status
+            _say(": ".join(part for part in key if part))
+            for line in said[1]:
+                _say(f"  {line}")
+    return status
+
+
+def _difference(old: Entry | None, new: Entry | None) -> tuple[bool, tuple[str, ...]] | None:
+    """Return whether the kernels differ, and what there is to say; None where there is nothing."""
+    if old is None or new is None:
+        return True, (f"only in {'the first' if new is None else 'the second'}",)
+    found = contrast(old, new, sides=("the first was", "the second"))
+    if found.verdict == "same" and not found.lines:
+        return None
+    kernels = any(change.kind != "number" or change.what == "kernels" for change in found.changes)
+    return kernels, (found.summary, *found.lines)
+
+
+def _entries(path: Path) -> dict[tuple[str, str], Entry]:
+    """Return all entries of a file, or of a folder's files by their place in it."""
+    files = {str(file.path.relative_to(path)): file for file in _files([path])} if path.is_dir() else {"": read(path)}
+    return {(name, key): entry for name, file in files.items() for key, entry in file.entries.items()}
+
+
+def _prune(argv: list[str]) -> int:
+    from pytest_torchprof.cli.prune import prune  # noqa: PLC0415  (starts pytest in another process: only here)
+
+    words = [word for word in argv if word != "--yes"]
+    root = Path.cwd()
+    if "--rootdir" in words:
+        at = words.index("--rootdir")
+        if at + 1 == len(words):
+            raise _UsageError("--rootdir takes a folder")
+        root = Path(words[at + 1])
+        words[at : at + 2] = []
+    files = [(base, file) for base in _paths(words) for file in _files([base])]
+    return prune(files, rootdir=root, really="--yes" in argv, say=_say)
+
+
+def _paths(argv: list[str]) -> list[Path]:
+    options = [word for word in argv[1:] if word.startswith("-")]
+    if options:
+        raise _UsageError(f"unknown option {options[0]!r}; see torchprof baseline --help")
+    return [Path(word) for word in argv[1:]] or [Path()]
+
+
+def _files(paths: list[Path]) -> Iterator[BaselineFile]:
+    for path in paths:
+        if not path.is_dir():
+            yield read(path)
+            continue
+        found = sorted(_below(path))
+        if not found:
+            raise _UsageError(f"{path}: no baseline below it; record some with pytest --torchprof-baseline=update")
+        yield from map(read, found)
+
+
+def _below(folder: Path) -> list[Path]:
+    """Return a folder's baseline files: those in ``__torchprof__`` folders, else all that are named like one."""
+    named: list[Path] = []
+    for where, folders, names in os.walk(folder):
+        # Environments and caches hold other people's files.
+        folders[:] = [
+            name for name in folders if not name.startswith(".") and not (Path(where, name, "pyvenv.cfg").exists())
+        ]
+        named += [Path(where, name) for name in names if split_name(Path(name)) and not name.startswith(".")]
+    beside = [path for path in named if path.absolute().parent.name == FOLDER]
+    return beside or named
+
+
+def _kernels(entry: Entry) -> str:
+    kernels = entry.numbers.get("kernels", 0)
+    return f"{kernels} kernel{'s' * (kernels != 1)}"
+
+
+def _software(entry: Entry) -> str:
+    names = {"torch": "torch", "cuda": "CUDA", "rocm": "ROCm"}
+    known = [f"{name} {entry.environment[key]}" for key, name in names.items() if key in entry.environment]
+    return ", ".join(known) or "software not recorded"
+
+
+def _say(line: str) -> None:
+    sys.stdout.write("\n".join(printable(part) for part in line.split("\n")) + "\n")
+
+
+_COMMANDS: Final = {"list": _list, "show": _show, "diff": _diff, "prune": _prune}

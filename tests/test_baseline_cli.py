@@ -1,0 +1,196 @@
+"""`torchprof baseline`: list, show, diff and prune baseline files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_torchprof.baseline import Entry, Row, place, read, update
+from pytest_torchprof.cli.baseline import run
+
+REPOSITORY = Path(__file__).parents[1]
+ADD = Row(name="triton_poi_fused_add_0", family="pointwise", op="aten::add")
+MUL = replace(ADD, name="triton_poi_fused_mul_0", op="aten::mul")
+TESTS = """
+import pytest
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_kept(size): pass
+
+class TestGroup:
+    def test_in_class(self): pass
+"""
+
+
+def entry(*kernels: Row, gpu: str = "NVIDIA H200", torch: str = "2.13.0") -> Entry:
+    return Entry(
+        source="s",
+        environment={"gpu": gpu, "torch": torch, "cuda": "13.0"},
+        kernels=kernels,
+        steps=(tuple(range(len(kernels))),),
+        numbers={"kernels": len(kernels)},
+        varying={"gpu_busy_us": 41.2},
+    )
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -q -m 'not slow'\nmarkers = slow\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_mlp.py").write_text(TESTS)
+    return tmp_path
+
+
+def recorded(project: Path, *keys: str, baseline_dir: Path | None = None, module: str = "test_mlp.py") -> Path:
+    file = place(project / "tests" / module, project, "nvidia-h200-sm90", baseline_dir)
+    update(file, dict.fromkeys(keys, entry(ADD)))
+    return file
+
+
+def test_list_names_each_entry_with_its_kernels_and_software(project, capsys):
+    recorded(project, "test_kept[1]", "test_kept[2] (prefill)")
+    assert run(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "tests/__torchprof__/test_mlp.nvidia-h200-sm90.json"
+    assert [line.split()[0] for line in lines[1:]] == ["test_kept[1]", "test_kept[2]"]
+    assert "(prefill)" in lines[2]
+    assert lines[2].endswith("1 kernel, torch 2.13.0, CUDA 13.0")
+
+
+def test_show_lists_the_kernels_with_counts_and_operators(project, capsys):
+    file = recorded(project, "test_kept[1]")
+    assert run(["show", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "1 x triton_poi_fused_add_0" in out
+    assert "aten::add" in out
+    assert "gpu_busy_us 41.2" in out
+
+
+def test_diff_exits_with_1_where_kernels_differ_and_says_how(project, capsys):
+    update(project / "a.json", {"t": entry(ADD), "same": entry(ADD)})
+    update(project / "b.json", {"t": entry(ADD, MUL), "same": entry(ADD)})
+    assert run(["diff", "a.json", "b.json"]) == 1
+    out = capsys.readouterr().out
+    assert out.splitlines()[:3] == [
+        "t",
+        "  worse (+1 kernel)",
+        "    + triton_poi_fused_mul_0: 1 per step, launched by aten::mul",
+    ]
+    assert "same" not in out
+
+
+def test_diff_exits_with_0_where_only_times_differ(project, capsys):
+    update(project / "a.json", {"t": entry(ADD)})
+    update(project / "b.json", {"t": replace(entry(ADD), varying={"gpu_busy_us": 410.0})})
+    assert run(["diff", "a.json", "b.json"]) == 0
+    assert "gpu_busy_us 41.2 us -> 410 us" in capsys.readouterr().out
+
+
+def test_diff_of_two_devices_says_so_and_compares_structure(project, capsys):
+    update(project / "a.json", {"t": entry(ADD), "gone": entry(ADD)})
+    update(project / "b.json", {"t": entry(MUL, gpu="NVIDIA H100")})
+    assert run(["diff", "a.json", "b.json"]) == 1
+    out = capsys.readouterr().out
+    assert "the first was recorded on NVIDIA H200, the second used NVIDIA H100" in out
+    assert "changed (1 kernel, other environment)" in out
+    assert "gone\n  only in the first" in out
+
+
+def test_diff_of_two_folders_pairs_their_files(project, capsys):
+    update(project / "a/x/t.cpu.json", {"t": entry(ADD)})
+    update(project / "b/x/t.cpu.json", {"t": entry(ADD, MUL)})
+    assert run(["diff", "a", "b"]) == 1
+    assert capsys.readouterr().out.startswith("x/t.cpu.json: t\n")
+
+
+def test_prune_lists_tests_that_are_gone_and_removes_them_only_with_yes(project, capsys):
+    file = recorded(project, "test_kept[1]", "test_kept[3]", "TestGroup::test_in_class (a)", "test_gone (b)")
+    before = file.read_bytes()
+    assert run(["prune"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "tests/__torchprof__/test_mlp.nvidia-h200-sm90.json: test_mlp.py does not have",
+        "    test_gone (b)",
+        "    test_kept[3]",
+        "2 entries of tests that no longer exist; --yes removes them",
+    ]
+    assert file.read_bytes() == before
+    assert run(["prune", "--yes"]) == 0
+    assert set(read(file).entries) == {"test_kept[1]", "TestGroup::test_in_class (a)"}
+    assert run(["prune"]) == 0
+    assert capsys.readouterr().out.endswith("0 entries of tests that no longer exist\n")
+
+
+def test_a_deselected_test_is_not_gone(project):
+    (project / "tests/test_mlp.py").write_text(TESTS + "\n@pytest.mark.slow\ndef test_slow(): pass\n")
+    file = recorded(project, "test_slow")
+    assert run(["prune", "--yes"]) == 0
+    assert set(read(file).entries) == {"test_slow"}
+
+
+@pytest.mark.parametrize("trouble", ["raise ImportError", "import pytest; pytest.skip('no', allow_module_level=True)"])
+def test_nothing_is_gone_where_collecting_failed_or_skipped_the_module(project, capsys, trouble):
+    (project / "tests/test_mlp.py").write_text(trouble)
+    file = recorded(project, "test_gone")
+    assert run(["prune", "--yes"]) == 2
+    assert "left as it is: collecting" in capsys.readouterr().out
+    assert set(read(file).entries) == {"test_gone"}
+
+
+def test_prune_removes_the_baseline_of_a_test_file_that_is_gone(project, capsys):
+    file = recorded(project, "test_a", module="test_deleted.py")
+    assert run(["prune", "--yes"]) == 0
+    assert "its test file does not exist" in capsys.readouterr().out
+    assert not file.exists()
+
+
+def test_prune_finds_the_test_file_of_a_mirrored_baseline(project, capsys, monkeypatch):
+    kept = project / "kept"
+    file = recorded(project, "test_gone", "test_kept[1]", baseline_dir=kept)
+    monkeypatch.chdir(kept)
+    assert run(["prune", "."]) == 2
+    assert "--rootdir" in capsys.readouterr().out
+    assert run(["prune", "--yes", "--rootdir", str(project), str(kept)]) == 0
+    assert set(read(file).entries) == {"test_kept[1]"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["frob"], "expected list, show, diff, prune"),
+        (["list", "--frob"], "unknown option"),
+        (["diff", "one.json"], "two"),
+        (["show", "none.json"], "No such file"),
+        (["prune", "--rootdir"], "takes a folder"),
+        (["list", "."], "no baseline below it"),
+    ],
+)
+def test_bad_usage_and_unreadable_files_exit_with_2_and_one_line(tmp_path, monkeypatch, capsys, argv, said):
+    monkeypatch.chdir(tmp_path)
+    assert run(argv) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_help_is_printed_on_demand_and_for_no_command(capsys):
+    assert run(["--help"]) == 0
+    assert "usage: torchprof baseline list" in capsys.readouterr().out
+    assert run([]) == 2
+    assert "usage: torchprof baseline list" in capsys.readouterr().err
+
+
+def test_environments_and_hidden_folders_are_not_searched(project, capsys):
+    for folder in (".cache", "venv"):
+        update(project / folder / "__torchprof__/test_x.cpu.json", {"t": entry(ADD)})
+    (project / "venv/pyvenv.cfg").touch()
+    recorded(project, "test_kept[1]")
+    assert run(["list"]) == 0
+    assert "test_x" not in capsys.readouterr().out
+
+
+def test_the_command_imports_neither_pytest_nor_torch():
+    script = "import sys, pytest_torchprof.cli.baseline as b; sys.exit(bool({'pytest', 'torch'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=False).returncode == 0
