@@ -36,7 +36,7 @@ def test_a_break_is_found_with_its_line(torchprof, function):
     profile = torchprof(torch.compile(function, backend="eager"), torch.ones(8))
     (found,) = profile.compile.graph_breaks
     assert found.file.endswith("test_graph_breaks.py")
-    with pytest.raises(LimitsMissed, match="test_graph_breaks.py:"):
+    with pytest.raises(LimitsMissed, match=r"test_graph_breaks\.py:"):
         profile.expect(max_graph_breaks=0)
 
 

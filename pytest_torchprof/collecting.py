@@ -21,6 +21,8 @@ from pytest_torchprof.settings import MeasureOptions, Settings, options_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_torchprof.report import Reporter
+
 OPTIONS = pytest.StashKey[MeasureOptions]()
 
 
@@ -29,7 +31,7 @@ def state_of(config: pytest.Config) -> RunState:
     state = config.stash.get(STATE, None)
     if state is None:
         rules = (*RULES, *itertools.chain(*_given(config.hook.pytest_torchprof_findings())))
-        reporters = {".json": json_report.render, ".md": markdown.render}
+        reporters: dict[str, Reporter] = {".json": json_report.render, ".md": markdown.render}
         for more in _given(config.hook.pytest_torchprof_reporters()):
             reporters.update(more)
         state = RunState(

@@ -87,7 +87,8 @@ class Measurement:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         measured = self._measured
-        assert measured is not None
+        if measured is None:
+            return
         if self._steps is not None:
             # An exception leaves the loop's generator suspended, and with it the profiler running.
             self._steps.close()

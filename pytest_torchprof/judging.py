@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError
-from pytest_torchprof.measure import Measured, NotJudgedHere, TestRun
+from pytest_torchprof.measure import Measured, TestRun
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def judge(run: TestRun) -> None:
         raise kind("\n\n".join(str(failure) for failure in failures))
     unanswerable = dict.fromkeys(name for judgement in judgements for name in judgement.unanswerable)
     if unanswerable:
-        raise NotJudgedHere(f"body passed; not judged without a GPU: {', '.join(unanswerable)}")
+        pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}")
 
 
 def _judge_one(run: TestRun, measured: Measured) -> _Judgement:

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
 
 
-class NotJudgedHere(pytest.skip.Exception):
-    """Skips the rest of a test that looks at a number which this run does not have."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Measured:
     """One measurement of a test, before it is judged."""
@@ -55,6 +51,8 @@ class TestRun:
     progress: Callable[[str, int, int], None]
     uses_fixture: bool
     measured: list[Measured] = field(default_factory=list)
+    gated: bool = False
+    """The test looked at a number that this run does not have, and its rest was skipped."""
     baseline_entries: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """(file, key, entry) to write if the whole test passes."""
 
@@ -112,15 +110,14 @@ class TestRun:
 
         yield
         measured.profile = Profile.unmeasured(
-            gate=_skip_gate(frozenset({"result"}), "measuring is off (--torchprof=off)")
+            gate=self._gate(frozenset({"result"}), "measuring is off (--torchprof=off)")
         )
 
     def _replayed(self, measured: Measured) -> Generator[None, None, None]:
-        from pytest_torchprof.profile import load  # noqa: PLC0415
+        from pytest_torchprof.profile import load_file  # noqa: PLC0415
 
         path = self.state.recording_of(self.nodeid, measured.label)
-        profile = load(path)
-        assert not isinstance(profile, list)
+        profile = load_file(path)
         recorded = profile.trace.torchprof or {}
         if (recorded.get("nodeid"), recorded.get("label")) != (self.nodeid, measured.label):
             other = f"{recorded.get('nodeid')}" + (f" ({recorded.get('label')})" if recorded.get("label") else "")
@@ -139,7 +136,7 @@ class TestRun:
 
     def _live(self, measured: Measured) -> Generator[None, None, None]:
         from pytest_torchprof import capture  # noqa: PLC0415
-        from pytest_torchprof.profile import load  # noqa: PLC0415
+        from pytest_torchprof.profile import load_file  # noqa: PLC0415
         from pytest_torchprof.session import recording_name  # noqa: PLC0415
 
         if self.state.unarmed is not None:
@@ -158,10 +155,8 @@ class TestRun:
 
         def check(recording: Path) -> str | None:
             measured.recording = recording
-            profile = load(recording)
-            assert not isinstance(profile, list)
-            measured.profile = profile
-            return profile.why_not
+            measured.profile = load_file(recording)
+            return measured.profile.why_not
 
         name = self.nodeid + (f" ({measured.label})" if measured.label else "")
         total = options.warmup + options.steps
@@ -175,18 +170,28 @@ class TestRun:
                 raise
             finally:
                 self.progress(name, total, total)
-        assert measured.profile is not None
-        measured.profile = self._guarded(measured.profile, replay=False)
+        if measured.profile is not None:
+            measured.profile = self._guarded(measured.profile, replay=False)
 
     def _guarded(self, profile: Profile, *, replay: bool) -> Profile:
         """Return the profile with the rules of other plugins, and a gate where numbers are not to be looked at."""
         gate = None
         if self.stands_in(profile):
             names = ", ".join(self.unanswerable()) or "GPU numbers"
-            gate = _skip_gate(READABLE_WITHOUT_GPU, f"body passed so far; not judged without a GPU: {names}")
+            gate = self._gate(READABLE_WITHOUT_GPU, f"body passed so far; not judged without a GPU: {names}")
         elif replay:
-            gate = _skip_gate(None, "a replay does not run the measured code, so there is no result")
+            gate = self._gate(None, "a replay does not run the measured code, so there is no result")
         return profile.with_context(rules=self.state.rules, gate=gate)
+
+    def _gate(self, readable: frozenset[str] | None, reason: str) -> Callable[[str], None]:
+        """Return a gate that skips the test at a look at anything but ``readable``; None: at ``result`` only."""
+
+        def gate(name: str) -> None:
+            if name == "result" if readable is None else name not in readable:
+                self.gated = True
+                pytest.skip(f"{reason}, profile.{name}")
+
+        return gate
 
     def stands_in(self, profile: Profile) -> bool:
         """Whether the CPU was measured only because there was no GPU."""
@@ -201,28 +206,18 @@ class TestRun:
         return list(dict.fromkeys(names))
 
     @contextmanager
-    def body(self, item: pytest.Function) -> Iterator[None]:
+    def body(self, item: pytest.Item) -> Iterator[None]:
         """Around the call of the test: where the body is the step, call it as often as it takes."""
         if not self.body_is_step:
             yield
             return
-        original = item.obj
+        original = item.obj  # type: ignore[attr-defined]  (every item that a marker measures has one)
 
         def repeated(*args: Any, **kwargs: Any) -> Any:
             return self.repeat(self.start(None, {}), original, args, kwargs)
 
-        item.obj = repeated
+        item.obj = repeated  # type: ignore[attr-defined]
         try:
             yield
         finally:
-            item.obj = original
-
-
-def _skip_gate(readable: frozenset[str] | None, reason: str) -> Callable[[str], None]:
-    """Return a gate that skips the test at a look at anything but ``readable``; None: at ``result`` only."""
-
-    def gate(name: str) -> None:
-        if name == "result" if readable is None else name not in readable:
-            raise NotJudgedHere(f"{reason}, profile.{name}")
-
-    return gate
+            item.obj = original  # type: ignore[attr-defined]

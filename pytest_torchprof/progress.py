@@ -23,7 +23,7 @@ def progress_of(config: pytest.Config) -> Callable[[str, int, int], None]:
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     if reporter is None or capture is None or not reporter.isatty or config.get_verbosity() < 0:
-        return lambda name, done, total: None
+        return _silent
     last = time.monotonic()
     shown = False
 
@@ -40,3 +40,7 @@ def progress_of(config: pytest.Config) -> Callable[[str, int, int], None]:
             sys.stdout.flush()
 
     return show
+
+
+def _silent(_name: str, _done: int, _total: int) -> None:
+    pass

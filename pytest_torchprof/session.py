@@ -79,9 +79,12 @@ class RunState:
         target = folder / recording_name(nodeid, label)
         part = target.with_name(target.name + ".part")
         # mtime=0 and no file name inside: the same measurement packs to the same bytes.
-        with recording.open("rb") as source, part.open("wb") as raw:
-            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed:
-                shutil.copyfileobj(source, packed)
+        with (
+            recording.open("rb") as source,
+            part.open("wb") as raw,
+            gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
+        ):
+            shutil.copyfileobj(source, packed)
         part.replace(target)
         recording.unlink()
         return target
@@ -94,8 +97,7 @@ class RunState:
 
     def recording_of(self, nodeid: str, label: str | None) -> Path:
         """Return the kept recording of a measurement; TorchprofError where there is none."""
-        folder = self.settings.replay
-        assert folder is not None
+        folder = self.settings.replay or self.settings.rootdir
         path = next((folder / name for name in _names(nodeid, label) if (folder / name).is_file()), None)
         if path is None:
             raise TorchprofError(

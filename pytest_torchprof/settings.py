@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -91,7 +91,7 @@ class _Options:
         value = self._value(name)
         if value is not None and not valid(value):
             raise pytest.UsageError(f"{_shown(name)}: expected {forms}, got {value!r}")
-        return value
+        return None if value is None else str(value)
 
     def number(self, name: str, least: int) -> int | None:
         value = self._value(name)
@@ -112,11 +112,11 @@ class _Options:
         raise pytest.UsageError(f"{_shown(name)}: expected true or false, got {value!r}")
 
     def path(self, name: str) -> Path | None:
-        """A path on the command line is relative to where pytest was called, one in the ini file to that file."""
+        """Return a path: relative to where pytest was called, or, from the ini file, to that file's folder."""
         if (given := self._config.getoption(_dest(name))) is not None:
-            return self._config.invocation_params.dir / given
+            return Path(self._config.invocation_params.dir / given)
         value = self._config.getini(_dest(name))
-        return self._config.rootpath / value if value else None
+        return Path(self._config.rootpath / value) if value else None
 
     def paths(self, name: str) -> tuple[Path, ...]:
         if given := self._config.getoption(_dest(name)):
@@ -141,7 +141,7 @@ class MeasureOptions:
     steps: int
     record: frozenset[str]
     limits: tuple[Asked, ...]
-    names: str
+    names: Literal["normal", "exact"]
     compared: bool
     marked: bool
     given: Mapping[str, object] = field(repr=False)

@@ -21,8 +21,10 @@ def test_fixture(torchprof):
     assert m.profile.kernels.names == ["aten::sin"]
     assert profile.kernels.names == ["aten::mm"]
 """
-FORBIDDEN = MEASURED.replace("torch.add(", "pytest.exit(").replace("torch.sin(x)", "pytest.exit('ran')").replace(
-    "torch.mm, x", "pytest.exit, x"
+FORBIDDEN = (
+    MEASURED.replace("torch.add(", "pytest.exit(")
+    .replace("torch.sin(x)", "pytest.exit('ran')")
+    .replace("torch.mm, x", "pytest.exit, x")
 )
 
 
@@ -85,7 +87,9 @@ def test_recordings_that_no_test_judged_are_listed(run_tests):
 
 def test_a_replay_that_judged_nothing_does_not_exit_with_zero(run_tests, pytester):
     (pytester.path / "kept").mkdir()
-    result = run_tests("def test_other(): pass\n@cpu\n@pytest.mark.skip\ndef test_a(): pass\n", "--torchprof-replay=kept")
+    result = run_tests(
+        "def test_other(): pass\n@cpu\n@pytest.mark.skip\ndef test_a(): pass\n", "--torchprof-replay=kept"
+    )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*no test judged a recording*"])
 
@@ -115,7 +119,10 @@ def test_result(torchprof):
     [
         (["--torchprof-save=a", "--torchprof-replay=."], "exclude each other"),
         (["--torchprof-replay=nowhere"], "nowhere is no folder"),
-        (["--torchprof-baseline=updat"], "--torchprof-baseline: expected compare, update, add, strict, off, got 'updat'"),
+        (
+            ["--torchprof-baseline=updat"],
+            "--torchprof-baseline: expected compare, update, add, strict, off, got 'updat'",
+        ),
         (["--torchprof-steps=0"], "--torchprof-steps: expected a whole number from 1, got '0'"),
         (["--torchprof-device=gpu"], "--torchprof-device: expected auto, cpu, cuda, cuda:N or xpu, got 'gpu'"),
         (["--torchprof=maybe"], "--torchprof: expected on or off"),
@@ -149,7 +156,7 @@ def test_id(n):
     torch.add(x, x)
 """
     run_tests(source, "--torchprof-save=deep/kept").assert_outcomes(passed=11)
-    files = {path for path in pytester.path.rglob("*.json.gz")}
+    files = set(pytester.path.rglob("*.json.gz"))
     assert len(files) == 11
     assert {path.parent for path in files} == {pytester.path / "deep" / "kept"}
     run_tests(source, "--torchprof-replay=deep/kept").assert_outcomes(passed=11)

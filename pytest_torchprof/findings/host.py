@@ -33,7 +33,7 @@ OVERHEAD_BUSY_SHARE = 0.5
 
 
 def _implicit_sync(profile: Profile) -> Iterator[Finding]:
-    """A syncing operator that launched GPU work in a step that blocked: it made the host wait."""
+    """Find a syncing operator that launched GPU work in a step that blocked: it made the host wait."""
     for step in profile.steps:
         calls = {op: count for op, count in step.ops.items() if op in SYNCING_OPS}
         if step.syncs and calls:
@@ -49,7 +49,7 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
 
 
 def _overhead_bound(profile: Profile) -> Iterator[Finding]:
-    """The CPU needs longer to dispatch than the GPU to compute, and the GPU idles in between."""
+    """Find that the CPU needs longer to dispatch than the GPU to compute, and the GPU idles in between."""
     busy = [
         (step.cpu_gpu_ratio, step.gpu_busy_us / step.gpu_span_us)
         for step in profile.steps

@@ -122,7 +122,7 @@ def _cannot_judge(profile: Profile, limit: Limit) -> str | None:
     if limit.needs != GPU:
         return None
     if profile.why_not is not None:
-        return profile.why_not
+        return str(profile.why_not)
     environment = (profile.trace.torchprof or {}).get("environment")
     if limit.on_time and isinstance(environment, dict) and environment.get("cuda_launch_blocking"):
         return "CUDA_LAUNCH_BLOCKING=1 makes every launch wait, so that times and ratios mean nothing"

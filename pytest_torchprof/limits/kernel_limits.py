@@ -11,6 +11,7 @@ from pytest_torchprof.limits.limit import Limit, as_counts, as_list
 from pytest_torchprof.limits.numbers_limits import kernel_lines, step_name
 from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.patterns import (
+    Operator,
     Pattern,
     compile_op_pattern,
     compile_pattern,
@@ -59,6 +60,7 @@ def _first_bad(profile: Profile, limit: str, answers: Callable[[StepProfile], It
 
 
 Counts = dict["Pattern", "tuple[int, int] | None"]
+OpCounts = dict["Operator", "tuple[int, int] | None"]
 
 
 def _read_counts(value: object) -> Counts:
@@ -69,11 +71,11 @@ def _read_patterns(value: object) -> list[Pattern]:
     return [compile_pattern(entry) for entry in as_list(value)]
 
 
-def _read_op_counts(value: object) -> Counts:
+def _read_op_counts(value: object) -> OpCounts:
     return {compile_op_pattern(entry): count for entry, count in as_counts(value).items()}
 
 
-def _read_ops(value: object) -> list[Pattern]:
+def _read_ops(value: object) -> list[Operator]:
     return [compile_op_pattern(entry) for entry in as_list(value)]
 
 
@@ -83,7 +85,7 @@ def _show_count(count: tuple[int, int] | None) -> str:
     return str(count[0]) if count[0] == count[1] else f"{count[0]} to {count[1]}"
 
 
-def _count_answer(pattern: Pattern, count: tuple[int, int] | None, sure: int, unknown: int, noun: str) -> _Answer:
+def _count_answer(pattern: Pattern | Operator, count: tuple[int, int] | None, sure: int, unknown: int, noun: str) -> _Answer:
     """Judge ``sure`` matches and ``unknown`` ones against a count; None asks for at least one."""
     low, high = count or (1, None)
     expected = _show_count(count)
@@ -150,11 +152,11 @@ def _named(step: StepProfile, names: Counter[str]) -> tuple[str, ...]:
     )
 
 
-def _op_hits(step: StepProfile, pattern: Pattern) -> Counter[str]:
+def _op_hits(step: StepProfile, pattern: Operator) -> Counter[str]:
     return Counter({name: calls for name, calls in step.ops.items() if pattern.matches_op(name)})
 
 
-def _ops(profile: Profile, counts: Counts) -> Verdict:
+def _ops(profile: Profile, counts: OpCounts) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern, count in counts.items():
             answer = _count_answer(pattern, count, _op_hits(step, pattern).total(), 0, "operators")
@@ -163,7 +165,7 @@ def _ops(profile: Profile, counts: Counts) -> Verdict:
     return _first_bad(profile, "ops", answers)
 
 
-def _forbid_ops(profile: Profile, patterns: list[Pattern]) -> Verdict:
+def _forbid_ops(profile: Profile, patterns: list[Operator]) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern in patterns:
             if hits := _op_hits(step, pattern):

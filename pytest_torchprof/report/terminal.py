@@ -49,7 +49,8 @@ def render(run: RunResults) -> str:
     return "\n\n".join([*parts, closing(run)])
 
 
-def _closing(run: RunResults) -> str:
+def closing(run: RunResults) -> str:
+    """Return how many measurements came out how, in one line."""
     counts = [
         f"{sum(result.outcome == outcome for result in run.results)} {said}"
         for outcome, said in (
