@@ -28,7 +28,7 @@ from pytest_torchprof.names import (
 from pytest_torchprof.names.kernelname import KernelName, shortened, with_short
 from pytest_torchprof.names.text import parse
 
-__all__ = ["KernelName", "decode", "normal_name"]
+__all__ = ["KernelName", "decode", "normal_name", "without_index"]
 
 # The first module that knows a name decides. Communication and what Inductor generated are told by how they start;
 # attention and convolutions come before GEMMs because they are built from GEMM parts and say so in their names; the
@@ -52,8 +52,10 @@ DECODERS: Final = (
     handwritten.decode,
 )
 
-_INDEX: Final = re.compile(r"^(triton_\w*?|(?:graph_\d+_)?cpp_\w*?)_\d+$")
-_GRAPH: Final = re.compile(r"^graph_\d+_(?=cpp_)")
+_INDEX: Final = re.compile(r"(?:\w{0,80}_)?(?:triton|cpp)_\w*?(?P<index>_\d+)$")
+_GRAPH: Final = re.compile(r"graph_\d+_(?=cpp_)")
+# Functors that template arguments name: without them every elementwise kernel of ATen would be the same one.
+_FUNCTOR_KERNELS: Final = ("elementwise_kernel", "reduce_kernel", "multi_tensor_apply")
 
 
 @lru_cache(maxsize=16384)
@@ -70,9 +72,23 @@ def decode(name: str) -> KernelName:
     return KernelName(stem=text.last, short=shortened(text.last or name))
 
 
+def without_index(name: str) -> str:
+    """Return ``name`` without the counter that Inductor appends to what it generates."""
+    if "triton_" not in name and "cpp_" not in name:
+        return name
+    found = _INDEX.match(name)
+    return _GRAPH.sub("", name[: found.start("index")] if found else name)
+
+
 def normal_name(name: str) -> str:
-    """Return ``name`` without Triton's trailing index and without template arguments and parameters."""
+    """Return ``name`` without Triton's trailing index and without template arguments and parameters.
+
+    Where the arguments are the kernel (an elementwise or reduction functor), the functor's short name stays.
+    """
     text = parse(name)
-    if found := _INDEX.match(text.base):
-        return _GRAPH.sub("", found[1])
+    if not text.args:
+        return without_index(text.base) or name
+    if any(word in text.last for word in _FUNCTOR_KERNELS) or text.base.startswith("cutlass"):
+        stem = decode(name).stem
+        return f"{text.base}<{stem}>" if stem != text.last else text.base
     return text.base or name

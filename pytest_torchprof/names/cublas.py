@@ -12,9 +12,11 @@ from pytest_torchprof.names.words import agreed, dtype_of, first_dtype, leading_
 if TYPE_CHECKING:
     from pytest_torchprof.names.text import Text
 
+# Hopper and B200: nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT; sm120: nvjet_sm120_tst_mma_64x64x128_3_32x32x128_.._TNNN.
 _NVJET: Final = re.compile(
-    r"nvjet(?:_(?P<sm>sm\d+))?_(?P<dt>[a-z]{3,5})(?:_(?P<tf32>tf32))?_(?P<tile>\d+x\d+)"
-    r"(?:_(?P<tk>\d+)x(?P<stages>\d+)(?:_(?P<cluster>\d+x\d+))?)?(?P<rest>(?:_[A-Za-z0-9]+)*?)(?:_(?P<lay>[NT]{2})[NT]?)?$"
+    r"nvjet(?:_(?P<sm>sm\d+))?_(?P<dt>[a-z]{3,5})(?:_(?P<tf32>tf32))?(?:_mma)?_(?P<tile>\d+x\d+(?:x\d+)?)"
+    r"(?:_(?P<tk>\d+)x(?P<stages>\d+)(?:_(?P<cluster>\d+x\d+)(?![\dx]))?|_(?P<depth>\d+)(?:_\d+x\d+x\d+)?)?"
+    r"(?P<rest>(?:_[A-Za-z0-9]+)*?)(?:_(?P<lay>[NT]{2})[NT]{0,2})?$"
 )
 _NVJET_TYPES: Final = {
     "h": "fp16",
@@ -24,7 +26,7 @@ _NVJET_TYPES: Final = {
     "o": "fp4",
     "d": "fp64",
     "c": "complex64",
-    "i": "int8",
+    "b": "int8",
 }
 
 _LEGACY: Final = re.compile(
@@ -89,6 +91,7 @@ def _decode_nvjet(found: re.Match[str]) -> KernelName:
     rest = found["rest"].split("_")[1:]
     tile = numbers(found["tile"])
     cluster = found["cluster"]
+    stages = found["stages"] or found["depth"]
     layout = found["lay"]
     return KernelName(
         family="gemm",
@@ -97,7 +100,7 @@ def _decode_nvjet(found: re.Match[str]) -> KernelName:
         layout=layout.lower() if layout else None,
         tensor_core=True,
         tile=(*tile, int(found["tk"])) if found["tk"] else tile,
-        stages=int(found["stages"]) if found["stages"] else None,
+        stages=int(stages) if stages else None,
         cluster=numbers(cluster) if cluster else None,
         split_k="splitK" in rest or None,
         epilogue=tuple(word for word in ("bias", "relu", "gelu") if word in rest),

@@ -16,6 +16,14 @@ _XMMA: Final = re.compile(
     r"(?P<arch>sm\d+)_xmma_(?P<kind>(?:fprop|dgrad|wgrad)\w*?)_(?P<a>[a-z]+\d*[a-z0-9]*)_(?P<acc>[a-z]+\d*[a-z0-9]*)_(?P<out>[a-z]+\d+[a-z0-9]*)"
     r"_(?P<lay>n[a-z]+_n[a-z]+)_tilesize(?P<tile>\d+x\d+x\d+)(?:_stage(?P<stages>\d+))?"
 )
+_XMMA_KINDS: Final = (
+    "xmma_fprop",
+    "xmma_dgrad",
+    "xmma_wgrad",
+    "xmma_conv",
+    "xmma_implicit",
+    "xmma_warp_specialized_implicit",
+)
 # cudnn 9: sm90_xmma_fprop_implicit_gemm_.., sm100_.. also as cutlass3x names; old: volta_scudnn_.., volta_fp16_s884cudnn_fp16_..
 _LEGACY: Final = re.compile(
     r"(?:cudnn_(?:infer|train)_)?(?P<arch>volta|turing|ampere|maxwell|pascal|hopper)_(?:(?P<io>fp16|bf16|fp32|int8|h)_)?"
@@ -162,8 +170,9 @@ def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a cuDNN kernel that is no attention, None for any other."""
     head = text.head
     base = text.base
-    if "xmma_" in base and (found := _XMMA.search(base)):
-        return _decode_xmma(found)
+    if "xmma_" in base and any(kind in base for kind in _XMMA_KINDS):
+        found = _XMMA.search(base)
+        return _decode_xmma(found) if found else KernelName(family="conv", library="cudnn", stem=base)
     if "cudnn_" in base and (found := _LEGACY.match(base)):
         return _decode_legacy(found)
     if "cutlass" in base or "cutlass" in text.args[:80]:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pytest_torchprof.names.text import Text
 
 _V2: Final = re.compile(
-    r"cutlass_(?:(?P<arch>\d+)_)?(?P<op>wmma_tensorop|tensorop|simt)_(?P<types>(?:(?:bf16|f16|tf32|s8|u8|s4|f32|d|z|c|h|i32)_)?"
+    r"cutlass_(?:(?P<arch>\d+)_)?(?P<op>wmma_tensorop|tensorop|wmma|simt)_(?P<types>(?:(?:bf16|f16|tf32|s8|u8|s4|f32|d|z|c|h|i32)_)?"
     r"(?P<mma>[a-z]{0,3}\d{0,7})(?P<math>tf32|bf16|f16|fastf32)?)gemm(?P<epi>(?:_[a-z][a-z0-9]*)*?)"
     r"_(?P<tile>\d+x\d+)(?:_(?P<tk>\d+)x(?P<stages>\d+))?_(?P<lay>[nt]{2})(?:_unity_stride)?_align(?P<align>\d+)"
 )
 _V3: Final = re.compile(
-    r"cutlass3x_(?P<arch>sm\d+a?)_(?P<op>(?:bs)?(?:sp)?tensorop|simt)_(?P<mma>[a-z]{0,2}\d+x\d+x\d+)?(?:sp|tf32|bf16|f16)?gemm(?:_grouped)?"
+    r"cutlass3x_(?P<arch>sm\d+a?)_(?P<op>(?:bs)?(?:sp)?tensorop|simt)_(?P<mma>[a-z]{0,2}(?:\d+x\d+x\d+)?)(?:sp|tf32|bf16|f16)?gemm(?:_grouped)?"
     r"_(?:block_scaled_|blockwise_|ptr_array_)?(?P<types>[a-z0-9]+(?:_[a-z0-9]+){1,6}?)"
     r"_(?P<tile>\d+x\d+x\d+)_(?:(?P<cluster>\d+x\d+x\d+)_)?(?P<stages>\d+)_(?P<lay>[nt]{2})[nt]?_align(?P<align>\d+)(?P<rest>\w*)"
 )

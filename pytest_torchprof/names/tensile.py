@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.names.gemmtypes import numbers
 from pytest_torchprof.names.kernelname import KernelName
+from pytest_torchprof.names.words import agreed
 
 if TYPE_CHECKING:
     from pytest_torchprof.names.text import Text
@@ -18,22 +19,41 @@ _HELPER: Final = re.compile(
     r"(?:Custom_)?C[ijklm]{2,5}_(?P<types>[A-Z0-9_]*?)_?(?P<what>PostGSU|GB|Bias|Reduction|BetaOnly)\w*$"
 )
 _TILE: Final = re.compile(r"_MT(?P<mt>\d+x\d+x\d+)")
-_MFMA: Final = re.compile(r"_MI(?P<mi>\d+x\d+x\d+)")
+_MFMA: Final = re.compile(r"_MI\d")
 _ISA: Final = re.compile(r"_ISA(?P<isa>[0-9a-f]{3,4})")
 _SPLIT: Final = re.compile(r"_GSU(?P<gsu>\d+)(?:_|$)")
 
-# Types are written A (B) C compute, batched: the letter of A decides. F8 and B8 are the two kinds of fp8.
-_TYPES: Final = {"B": "bf16", "H": "fp16", "S": "fp32", "D": "fp64", "C": "complex64", "I": "int8", "X": "tf32"}
-_F8: Final = ("F8", "B8")
+# Types are written A (B where it differs) D compute: BBS, F8B8HS, F8NH_HHS. F8 and B8 are the two kinds of fp8.
+_CODE: Final = re.compile(r"4xi8|[FB]8N?|F4|I8|[A-Z]")
+_TYPES: Final = {
+    "B": "bf16",
+    "H": "fp16",
+    "S": "fp32",
+    "D": "fp64",
+    "C": "complex64",
+    "I8": "int8",
+    "4xi8": "int8",
+    "X": "tf32",
+    "F8": "fp8",
+    "F8N": "fp8",
+    "B8": "fp8",
+    "B8N": "fp8",
+    "F4": "fp4",
+}
 
 
 def _dtype(types: str) -> str | None:
-    """Return the operand dtype, which is the first letter's (S_MX is fp32 computed as XF32)."""
+    """Return the operand dtype, None for two different operands (S_MX is fp32 computed as XF32)."""
     if types.startswith(("S_MX", "SX")):
         return "tf32"
-    if types.startswith(_F8):
-        return "fp8"
-    return "int8" if types.startswith(("I8", "4xi8")) else _TYPES.get(types[:1])
+    token, _, rest = types.partition("_")
+    codes = _CODE.findall(token[:12])
+    if not codes:
+        return None
+    # A pair of its own stands before the triple: F8NH_HHS multiplies fp8 by fp16.
+    if len(codes) == 2 and re.match(r"[A-Z0-9]{2,5}S_", rest):
+        return agreed(_TYPES.get(code) for code in codes)
+    return _TYPES.get(codes[0])
 
 
 def decode(text: Text) -> KernelName | None:
