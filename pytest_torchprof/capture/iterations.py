@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture.anonymous import make_anonymous
 from pytest_torchprof.capture.arming import arm
 from pytest_torchprof.capture.device import devices_in_use, synchronize
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.session import SENTINEL, Session, another_profiler_runs, refuse_second_profiler
+from pytest_torchprof.compilewatch import CompileWatch
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.recording import write_metadata
 
@@ -38,8 +39,8 @@ def iterations(plan: Plan, path: Path, check: Callable[[Path], str | None]) -> I
     with measurement.removing_what_is_unfinished():
         refuse_second_profiler()
         arm(plan.device)
-        with _compile_watch(plan.device) as watch:
-            yield from measurement.warm_up()
+        with CompileWatch(device=plan.device) as watch:
+            yield from measurement.warm_up(watch)
             refuse_second_profiler()
             reason: str | None = None
             for _ in range(_ATTEMPTS):
@@ -63,8 +64,9 @@ class _Measurement:
     over: bool = False
     written: bool = False
 
-    def warm_up(self) -> Iterator[None]:
-        for _ in range(self.plan.warmup):
+    def warm_up(self, watch: CompileWatch) -> Iterator[None]:
+        for done in range(self.plan.warmup):
+            watch.before_call(warmup_calls_left=self.plan.warmup - done)
             synchronize(devices_in_use(self.plan.device))
             began = perf_counter_ns()
             self.calls += 1
@@ -72,11 +74,12 @@ class _Measurement:
             synchronize(devices_in_use(self.plan.device))
             self.untraced_step_times_us.append((perf_counter_ns() - began) / 1000)
 
-    def attempt(self, watch: Any) -> Iterator[None]:
+    def attempt(self, watch: CompileWatch) -> Iterator[None]:
         self.attempts += 1
         with Session(self.plan.device, self.plan.record) as session:
             for index in range(self.plan.steps):
                 self.calls += 1
+                watch.before_call(warmup_calls_left=0)
                 with session.step(index):
                     yield
             session.finish()
@@ -84,7 +87,7 @@ class _Measurement:
             if session.exportable:
                 self._write(session, watch)
 
-    def _write(self, session: Session, watch: Any) -> None:
+    def _write(self, session: Session, watch: CompileWatch) -> None:
         unfinished = self._unfinished()
         session.export(unfinished)
         make_anonymous(unfinished, self.path.name)
@@ -92,7 +95,7 @@ class _Measurement:
         unfinished.replace(self.path)
         self.written = True
 
-    def _metadata(self, session: Session, watch: Any) -> dict[str, object]:
+    def _metadata(self, session: Session, watch: CompileWatch) -> dict[str, object]:
         plan = self.plan
         return {
             "schema": 1,
@@ -109,7 +112,7 @@ class _Measurement:
             "problems": [session.problem] if session.problem else [],
             "peak_memory_bytes": session.peak_memory_bytes,
             "untraced_step_times_us": self.untraced_step_times_us or None,
-            "compile": watch.evidence() if watch else None,
+            "compile": watch.evidence(),
         }
 
     def _unfinished(self) -> Path:
@@ -123,11 +126,3 @@ class _Measurement:
             self._unfinished().unlink(missing_ok=True)
             if self.written and not self.over:
                 self.path.unlink(missing_ok=True)
-
-
-def _compile_watch(device: str) -> Any:
-    try:
-        from pytest_torchprof.compilewatch import CompileWatch
-    except ImportError:
-        return nullcontext()
-    return CompileWatch(device=device)
