@@ -1,3 +1,69 @@
 """Assert what the GPU really did in a test: kernels, launches, copies, graph breaks."""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_torchprof.errors import (
+        LimitsMissed,
+        NotMeasured,
+        TorchprofError,
+        UnknownLimit,
+        UnreadableBaseline,
+        UnreadableRecording,
+    )
+    from pytest_torchprof.kernels import Kernel, Kernels
+    from pytest_torchprof.numbers import Numbers
+    from pytest_torchprof.patterns import attention, communication, conv, family, gemm, library, triton
+    from pytest_torchprof.profile import Profile, StepProfile, load
+    from pytest_torchprof.trace import Trace
+
+__all__ = [
+    "Kernel",
+    "Kernels",
+    "LimitsMissed",
+    "NotMeasured",
+    "Numbers",
+    "Profile",
+    "StepProfile",
+    "TorchprofError",
+    "Trace",
+    "UnknownLimit",
+    "UnreadableBaseline",
+    "UnreadableRecording",
+    "attention",
+    "communication",
+    "conv",
+    "family",
+    "gemm",
+    "library",
+    "load",
+    "triton",
+]
+
+_HOMES = {
+    **dict.fromkeys(
+        ["LimitsMissed", "NotMeasured", "TorchprofError", "UnknownLimit", "UnreadableBaseline", "UnreadableRecording"],
+        "errors",
+    ),
+    **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "patterns"),
+    **dict.fromkeys(["Profile", "StepProfile", "load"], "profile"),
+    **dict.fromkeys(["Kernel", "Kernels"], "kernels"),
+    "Numbers": "numbers",
+    "Trace": "trace",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: this package loads in every pytest run of every user."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

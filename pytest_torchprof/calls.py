@@ -11,26 +11,16 @@ class CallKind(IntEnum):
 
     OTHER = 0
     LAUNCH = 1
-    GRAPH_LAUNCH = 2
-    BLOCKING = 3
-    """Makes the CPU wait for the GPU."""
-    DEVICE_SYNC = 4
-    """Blocking too, and what the profiler itself ends with."""
-    COPY_OR_FILL = 5
-    CAPTURE_BEGIN = 6
-    CAPTURE_END = 7
-    BLOCKING_COPY = 8
-
-
-# cuGraphLaunch and cuLaunchCooperativeKernel are not kept by kineto today; they stand here for the day they are.
-_PATTERNS = (
-    (CallKind.GRAPH_LAUNCH, r"(?:cuda|cu|hip)GraphLaunch"),
-    (
-        CallKind.LAUNCH,
+    GRAPH_LAUNCH = (
         r"cuda(?:LaunchKernel(?:ExC)?|LaunchCooperativeKernel\w*)|cuLaunch(?:Kernel(?:Ex)?|CooperativeKernel)"
         r"|hip(?:Ext|Hcc)?(?:Module)?Launch(?:Cooperative)?Kernel(?:ExC|MultiDevice)?"
-        r"|hipExtLaunchMultiKernelMultiDevice|hipLaunchByPtr",
-    ),
+        r"|hipExtLaunchMultiKernelMultiDevice|hipLaunchByPtr"
+    )
+
+
+_PATTERNS = (
+    (CallKind.GRAPH_LAUNCH, r"(?:cuda|cu|hip)GraphLaunch"),
+    (CallKind.LAUNCH, _LAUNCH),
     (CallKind.DEVICE_SYNC, r"(?:cuda|hip)DeviceSynchronize"),
     (CallKind.BLOCKING, r"(?:cuda|hip)(?:Stream|Event)Synchronize"),
     # hipMemcpyWithStream is what .item() is on ROCm.

@@ -54,18 +54,22 @@ def _event(item: Any, kinds: Family, number: int) -> Any:
 
 def _args(role: str, given: Mapping[str, Any]) -> Any:
     named = {_LOWER.get(key, key): value for key, value in given.items()}
-    found = {}
-    for field in msgspec.structs.fields(_ARGS[role]):
+    found: dict[str, Any] = {}
+    kind: Any = _ARGS[role]
+    for field in msgspec.structs.fields(kind):
         value = named.get(field.encode_name)
         if field.name in ("dims", "types", "strides"):
             if isinstance(value, list):
                 found[field.name] = msgspec.Raw(msgspec.json.encode(value))
-        elif field.name in ("stream", "collective"):
+        elif field.name == "stream":
             if isinstance(value, int | str) and not isinstance(value, bool):
+                found[field.name] = value
+        elif field.name in ("collective", "collective_dtype"):
+            if isinstance(value, str):
                 found[field.name] = value
         elif (read := _quantity(value)) is not None:
             found[field.name] = float(read) if field.type is float else int(read)
-    return _ARGS[role](**found)
+    return kind(**found)
 
 
 def _quantity(value: Any) -> int | Decimal | None:

@@ -30,35 +30,36 @@ _OPERATOR = re.compile(r"(?!autograd::|profiler::|torchprof::|prim::)[A-Za-z_]\w
 _VIEWS = """
 _autocast_to_full_precision _autocast_to_reduced_precision _conj _fw_primal _indices _make_dual _neg_view
 _nested_get_values _nested_view_from_buffer _nested_view_from_jagged _reshape_alias _reshape_from_tensor _unpack_dual
-_unsafe_view _values adjoint alias as_strided as_strided_ atleast_1d atleast_2d atleast_3d broadcast_tensors broadcast_to
-ccol_indices chunk col_indices concrete conj crow_indices data detach detach_ diagonal dsplit expand expand_as flatten
-flatten_dense_tensors hsplit imag indices lift lift_fresh linalg_diagonal mH mT matrix_H meshgrid moveaxis movedim narrow
-numpy_T permute positive ravel real rename rename_ refine_names align_as align_to align_tensors reshape reshape_as
-resolve_conj resolve_neg row_indices select set_ slice slice_inverse split split_with_sizes squeeze squeeze_ swapaxes
-swapaxes_ swapdims swapdims_ t t_ tensor_split transpose transpose_ unbind unflatten unflatten_dense_tensors unfold
-unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze unsqueeze_ values view view_as view_as_complex view_as_real
-vsplit
+_unsafe_view _values adjoint alias as_strided as_strided_ atleast_1d atleast_2d atleast_3d broadcast_tensors
+broadcast_to ccol_indices chunk col_indices concrete conj crow_indices data detach detach_ diagonal dsplit expand
+expand_as flatten flatten_dense_tensors hsplit imag indices lift lift_fresh linalg_diagonal mH mT matrix_H meshgrid
+moveaxis movedim narrow numpy_T permute positive ravel real rename rename_ refine_names align_as align_to
+align_tensors reshape reshape_as resolve_conj resolve_neg row_indices select set_ slice slice_inverse split
+split_with_sizes squeeze squeeze_ swapaxes swapaxes_ swapdims swapdims_ t t_ tensor_split transpose transpose_ unbind
+unflatten unflatten_dense_tensors unfold unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze unsqueeze_ values
+view view_as view_as_complex view_as_real vsplit
 """
 _METADATA = """
 _assert_async _assert_scalar _assert_tensor_metadata _backward _choose_qparams_per_tensor _cufft_clear_plan_cache
 _debug_has_internal_overlap _dimI _dimV _fused_sdp_choice _has_compatible_shallow_copy_type _has_same_storage_numel
 _is_all_true _is_any_true _is_zerotensor _local_scalar_dense _nested_get_ragged_idx _nnpack_available _nnz _print
-_use_cudnn_ctc_loss _version backward can_cast cudnn_is_acceptable dense_dim get_device is_coalesced is_complex is_conj
-is_contiguous is_distributed is_floating_point is_inference is_leaf is_neg is_non_overlapping_and_dense is_nonzero
-is_pinned is_same_size is_set_to is_signed item numel output_nr promote_types q_scale q_zero_point qscheme record_stream
-requires_grad_ result_type retain_grad retains_grad set_data size sparse_dim storage_offset stride sym_numel sym_size
-sym_storage_offset sym_stride
+_use_cudnn_ctc_loss _version backward can_cast cudnn_is_acceptable dense_dim get_device is_coalesced is_complex
+is_conj is_contiguous is_distributed is_floating_point is_inference is_leaf is_neg is_non_overlapping_and_dense
+is_nonzero is_pinned is_same_size is_set_to is_signed item numel output_nr promote_types q_scale q_zero_point qscheme
+record_stream requires_grad_ result_type retain_grad retains_grad set_data size sparse_dim storage_offset stride
+sym_numel sym_size sym_storage_offset sym_stride
 """
 _ALLOCATION = """
 _efficientzerotensor _empty_affine_quantized _empty_per_channel_affine_quantized _resize_output _resize_output_ empty
-empty_like empty_permuted empty_quantized empty_strided new_empty new_empty_strided resize resize_ resize_as resize_as_
+empty_like empty_permuted empty_quantized empty_strided new_empty new_empty_strided resize resize_ resize_as
+resize_as_
 """
 # Without a random mask to draw (eval mode) these return their input; with one they hold operators that compute.
 _WRAPPERS = "alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_dropout feature_dropout_"
 _MOVING = """
-_copy_from _copy_from_and_resize _foreach_copy_ _foreach_zero_ _pin_memory _to_copy as_tensor clone contiguous copy copy_
-cpu cuda fill fill_ full full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like pin_memory scalar_tensor to
-type_as zero zero_ zeros zeros_like
+_copy_from _copy_from_and_resize _foreach_copy_ _foreach_zero_ _pin_memory _to_copy as_tensor clone contiguous copy
+copy_ cpu cuda fill fill_ full full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like pin_memory
+scalar_tensor to type_as zero zero_ zeros zeros_like
 """
 _ATEN = {
     **dict.fromkeys((_VIEWS + _METADATA + _ALLOCATION + _WRAPPERS).split(), Work.NOTHING),
@@ -100,7 +101,7 @@ def cpu_kernels(trace: Trace) -> list[int]:
     does = {name: work(trace.names[name]) for name in set(ops.name)}
     nesting = trace.nesting
     kernels = set()
-    holders = set()
+    holders: set[int] = set()
     for i, name in enumerate(ops.name):
         if does[name] in (Work.COMPUTES, Work.FUSED):
             kernels.add(i)

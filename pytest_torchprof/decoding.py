@@ -42,6 +42,7 @@ class GpuArgs(
         "occupancy": "est. achieved occupancy %",
         "size": "bytes",
         "collective": "Collective name",
+        "collective_dtype": "dtype",
     },
 ):
     """What a GPU operation's ``args`` tell."""
@@ -53,6 +54,7 @@ class GpuArgs(
     occupancy: float = -1.0
     size: int = -1
     collective: str | None = None
+    collective_dtype: str | None = None
 
 
 class Family(NamedTuple):
@@ -115,4 +117,5 @@ def family(*, exact: bool = False) -> Family:
         )
         for category, role in ROLES.items()
     }
-    return Family(types, msgspec.json.Decoder(list[Union[tuple(types.values())]]))  # type: ignore[valid-type]
+    union: Any = Union[tuple(types.values())]  # noqa: UP007 - the members are only known here
+    return Family(types, msgspec.json.Decoder(list[union]))

@@ -21,7 +21,7 @@ _LATEST_NS = 2**62
 _EXACT_NS = 2**53
 
 
-class TooFine(Exception):
+class TooFineError(Exception):
     """Time stamps with more digits than a double holds."""
 
 
@@ -55,19 +55,18 @@ class Columns:
 
     def __init__(self) -> None:
         self.events = 0
-        self.untimed = 0
         self.names = _Numbering()
         self.threads = _Threads()
         self.streams = _Threads()
         self.processes = _Threads()
         self.inputs = _Numbering()
-        self.inputs[b"", b"", b""]  # noqa: B018 - the empty set is the first
+        self.inputs[b"", b"", b""]  # The empty set is the first.
         self.ops, self.annotations, self.frames = Ranges(), Ranges(), Ranges()
         self.calls, self.gpu = Calls(), GpuOps()
-        self.collectives: dict[int, str] = {}
+        self.collectives: dict[int, tuple[str, str | None]] = {}
 
     def fold(self, events: list[Any], types: Mapping[str, type[Struct]]) -> None:
-        """Append the events' columns; TooFine if their time stamps need the exact types."""
+        """Append the events' columns; TooFineError if their time stamps need the exact types."""
         roles: dict[str, list[Any]] = {role: [] for role in (RANGE, NOTE, FRAME, CALL, GPU, NOTHING)}
         put = {types[category]: roles[role].append for category, role in ROLES.items()}
         for event in events:
@@ -114,10 +113,7 @@ class Columns:
         gpu.end.extend(end)
         gpu.process.extend([processes[event.pid] for event in events])
         gpu.stream.extend(
-            [
-                streams[event.tid if arg.stream is None else arg.stream]
-                for event, arg in zip(events, args, strict=True)
-            ]
+            [streams[event.tid if arg.stream is None else arg.stream] for event, arg in zip(events, args, strict=True)]
         )
         gpu.correlation.extend(_whole([arg.correlation for arg in args]))
         gpu.external.extend(_whole([arg.external for arg in args]))
@@ -126,8 +122,7 @@ class Columns:
         gpu.size.extend(_whole([arg.size for arg in args]))
         for i, arg in enumerate(args, first):
             if arg.collective is not None:
-                self.collectives[i] = arg.collective
-        self.untimed += sum(not 0 < moment < _LATEST_NS for moment in start)
+                self.collectives[i] = (arg.collective, arg.collective_dtype)
 
 
 def _times(events: list[Any]) -> tuple[array[int], array[int]]:
@@ -147,7 +142,7 @@ def _ns(stamps: list[Any]) -> array[int]:
         isinstance(stamp, float) and _EXACT_NS <= stamp * 1000 < _LATEST_NS and not stamp.is_integer()
         for stamp in stamps
     ):
-        raise TooFine
+        raise TooFineError
     return array("q", [min(max(moment, -_LATEST_NS), _LATEST_NS) for moment in exact])
 
 

@@ -1,22 +1,15 @@
-"""The kernels of a step: each with what launched it, built only when somebody looks."""
+"""The kernels of a step, each with what launched it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, overload
-
-from pytest_torchprof.calls import CallKind
-from pytest_torchprof.columns import KERNEL
-from pytest_torchprof.names import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_torchprof.names import KernelName
-    from pytest_torchprof.parts import Part
-    from pytest_torchprof.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +100,7 @@ class Kernels(Sequence[Kernel]):
         return f"<Kernels: {self.count} of {len(self.names)} names, {self.time_us:.1f} us>"
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]  # a number here, as max_kernels reads it
         """How many."""
         return len(self._kernels)
 

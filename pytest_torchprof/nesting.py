@@ -78,7 +78,5 @@ def _in_order(ranges: Ranges, members: Sequence[int]) -> list[int]:
     start, end = ranges.start, ranges.end
     order = sorted(members, key=start.__getitem__)
     starts = [start[i] for i in order]
-    together = any(
-        a == b and end[i] < end[j] for a, b, i, j in zip(starts, starts[1:], order, order[1:], strict=False)
-    )
+    together = any(a == b and end[i] < end[j] for a, b, i, j in zip(starts, starts[1:], order, order[1:], strict=False))
     return sorted(order, key=lambda i: (start[i], -end[i])) if together else order

@@ -45,7 +45,14 @@ class Numbers:
     peak_memory_bytes: int | None = None
 
 
-OF_WINDOW = ("gpu_utilization", "sm_efficiency", "achieved_occupancy", "graph_breaks", "recompiles", "peak_memory_bytes")
+OF_WINDOW = (
+    "gpu_utilization",
+    "sm_efficiency",
+    "achieved_occupancy",
+    "graph_breaks",
+    "recompiles",
+    "peak_memory_bytes",
+)
 """Numbers that the whole window has, not a step."""
 OF_STEP = tuple(field.name for field in fields(Numbers) if field.name not in OF_WINDOW)
 """Numbers that each step has."""
@@ -56,7 +63,8 @@ def of_part(trace: Trace, part: Part) -> Numbers:
     cpu_ns = sum(_cpu_time_ns(trace, place) for place in part.ranges)
     if trace.on_cpu:
         return _of_operators(trace, part.operators, cpu_ns / 1000)
-    gpu, calls = _of_gpu_ops(trace, part.gpu_ops), _of_calls(trace, part.calls)
+    gpu = _of_gpu_ops(trace, part.gpu_ops)
+    calls = _of_calls(trace, part.calls)
     return Numbers(**gpu, **calls, cpu_time_us=cpu_ns / 1000, cpu_gpu_ratio=_ratio(cpu_ns / 1000, gpu["gpu_busy_us"]))
 
 
@@ -93,11 +101,11 @@ def of_window(trace: Trace) -> Numbers:
     )
 
 
-def _of_gpu_ops(trace: Trace, gpu_ops: Sequence[int]) -> dict[str, float]:
+def _of_gpu_ops(trace: Trace, gpu_ops: Sequence[int]) -> dict[str, Any]:
     gpu, kinds, start, end = trace.gpu, trace.gpu.kind, trace.gpu.start, trace.gpu.end
     kernels = [i for i in gpu_ops if kinds[i] == KERNEL]
     copies = [i for i in gpu_ops if kinds[i] == MEMCPY]
-    # "Memcpy HtoD (Pageable -> Device)"
+    # A copy is called "Memcpy HtoD (Pageable -> Device)".
     directions = [trace.names[gpu.name[i]].removeprefix("Memcpy ")[:4] for i in copies]
     return {
         "kernels": len(kernels),
@@ -114,7 +122,7 @@ def _of_gpu_ops(trace: Trace, gpu_ops: Sequence[int]) -> dict[str, float]:
     }
 
 
-def _of_calls(trace: Trace, calls: Iterable[int]) -> dict[str, float]:
+def _of_calls(trace: Trace, calls: Iterable[int]) -> dict[str, Any]:
     names, kinds, flush = trace.calls.name, trace.call_kinds, trace.flush
     found = [kinds[names[i]] for i in calls if i != flush]
     graphs = found.count(CallKind.GRAPH_LAUNCH)

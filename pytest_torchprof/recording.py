@@ -1,4 +1,4 @@
-"""The one reader of recordings: a trace file of any torch into a Trace, a piece at a time; and the writer of our key."""
+"""The one reader of recordings: a trace file of any torch into a Trace; and the writer of our key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from pytest_torchprof.decoding import family
 from pytest_torchprof.errors import UnreadableRecording
-from pytest_torchprof.folding import Columns, TooFine
+from pytest_torchprof.folding import Columns, TooFineError
 from pytest_torchprof.trace import Trace
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ _BORDER = re.compile(rb"\}\s*,\s*$")
 _AGAIN = "Record or copy it again."
 
 
-class _Uncuttable(Exception):
+class _UncuttableError(Exception):
     """The file does not come apart between its events; it has to be decoded whole."""
 
 
-class _NoTrace(Exception):
+class _NoTraceError(Exception):
     """The file cannot be read as a trace; the text says why."""
 
 
@@ -44,7 +44,7 @@ def read(path: str | os.PathLike[str]) -> Trace:
     try:
         try:
             return _in_pieces(path)
-        except _Uncuttable:
+        except _UncuttableError:
             return _whole(path, b"".join(_inflated(path)))
     except FileNotFoundError:
         raise UnreadableRecording(f"There is no recording {_shown(path)}: no such file. Check the path.") from None
@@ -54,13 +54,15 @@ def read(path: str | os.PathLike[str]) -> Trace:
         ) from None
     except EOFError:
         raise UnreadableRecording(
-            f"{_shown(path)} ends in the middle of its gzip data: it was cut off while it was written or copied. {_AGAIN}"
+            f"{_shown(path)} ends in the middle of its gzip data: it was cut off when written or copied. {_AGAIN}"
         ) from None
     except zlib.error as error:
-        raise UnreadableRecording(f"{_shown(path)} is damaged, its gzip data cannot be unpacked ({error}). {_AGAIN}") from None
+        raise UnreadableRecording(
+            f"{_shown(path)} is damaged, its gzip data cannot be unpacked ({error}). {_AGAIN}"
+        ) from None
     except OSError as error:
         raise UnreadableRecording(f"{_shown(path)} cannot be read: {error.strerror or error}.") from None
-    except (_NoTrace, UnreadableRecording) as error:
+    except (_NoTraceError, UnreadableRecording) as error:
         raise UnreadableRecording(f"{_shown(path)} is not a recording that can be read: {error}") from None
 
 
@@ -91,7 +93,7 @@ def _in_pieces(path: str) -> Trace:
     head, rest = _head(source)
     opening = _OPENING.match(rest)
     if opening is None:
-        raise _Uncuttable
+        raise _UncuttableError
     columns, mark, parts, size = Columns(), opening[1], [b"[", rest], len(rest)
     for part in source:
         parts.append(part)
@@ -102,13 +104,13 @@ def _in_pieces(path: str) -> Trace:
             try:
                 _fold(columns, b"".join(parts))
             except msgspec.DecodeError:
-                raise _Uncuttable from None
+                raise _UncuttableError from None
             parts = [b"[", part[cut[1] :]]
             size = len(parts[1])
     try:
         metadata = _finish(columns, head, b"".join(parts))
-    except (msgspec.DecodeError, _NoTrace):
-        raise _Uncuttable from None
+    except (msgspec.DecodeError, _NoTraceError):
+        raise _UncuttableError from None
     return _trace(path, columns, metadata)
 
 
@@ -125,7 +127,7 @@ def _head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
             continue
         if _OPENING.match(rest):
             return head, rest
-    raise _Uncuttable
+    raise _UncuttableError
 
 
 def _border(part: bytes, mark: bytes) -> tuple[int, int] | None:
@@ -159,7 +161,7 @@ def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
     try:
         kinds = family()
         columns.fold(kinds.decoder.decode(text), kinds.by_category)
-    except TooFine:
+    except TooFineError:
         kinds = family(exact=True)
         columns.fold(kinds.decoder.decode(text), kinds.by_category)
     except msgspec.ValidationError:
@@ -185,7 +187,7 @@ def _whole(path: str, text: bytes) -> Trace:
     from pytest_torchprof.repair import repairs  # noqa: PLC0415 - only what is odd needs it
 
     if not text.strip():
-        raise _NoTrace(f"it is empty. {_AGAIN}")
+        raise _NoTraceError(f"it is empty. {_AGAIN}")
     try:
         return _decoded(path, text)
     except msgspec.DecodeError as error:
@@ -195,7 +197,7 @@ def _whole(path: str, text: bytes) -> Trace:
             return _decoded(path, repaired)
         except msgspec.DecodeError:
             continue
-    raise _NoTrace(cause)
+    raise _NoTraceError(cause)
 
 
 def _decoded(path: str, text: bytes) -> Trace:
@@ -204,7 +206,7 @@ def _decoded(path: str, text: bytes) -> Trace:
     if text.lstrip()[:1] == b"[":
         listed = msgspec.json.decode(text)
         if not any(isinstance(item, dict) and "ph" in item for item in listed):
-            raise _NoTrace("it is a JSON list, but not of trace events.")
+            raise _NoTraceError("it is a JSON list, but not of trace events.")
         _fold_events(columns, text)
     else:
         document = _document(text)
@@ -214,13 +216,13 @@ def _decoded(path: str, text: bytes) -> Trace:
 
 
 def _document(text: bytes) -> dict[str, msgspec.Raw]:
-    """Return the document's values by key, undecoded; _NoTrace if it has no list of events."""
+    """Return the document's values by key, undecoded; _NoTraceError if it has no list of events."""
     try:
         document = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
         document = {}
     if bytes(document.get(_EVENTS, b""))[:1] != b"[":
-        raise _NoTrace('it is JSON, but no trace: a trace has a list "traceEvents".')
+        raise _NoTraceError('it is JSON, but no trace: a trace has a list "traceEvents".')
     return document
 
 
@@ -241,9 +243,9 @@ def _trace(path: str, columns: Columns, metadata: dict[str, Any]) -> Trace:
     if ours is not None:
         schema = ours.get("schema") if isinstance(ours, dict) else None
         if not isinstance(schema, int) or isinstance(schema, bool):
-            raise _NoTrace(f'its key "{KEY}" has no whole number "schema", so this project did not write it.')
+            raise _NoTraceError(f'its key "{KEY}" has no whole number "schema", so this project did not write it.')
         if schema > SCHEMA:
-            raise _NoTrace(
+            raise _NoTraceError(
                 f"it was recorded by a newer pytest-torchprof (schema {schema}, this version reads up to {SCHEMA}). "
                 "Upgrade pytest-torchprof."
             )
@@ -263,7 +265,6 @@ def _trace(path: str, columns: Columns, metadata: dict[str, Any]) -> Trace:
         calls=columns.calls,
         gpu=columns.gpu,
         collectives=columns.collectives,
-        untimed=columns.untimed,
     )
 
 
@@ -290,7 +291,29 @@ def write_metadata(path: str | os.PathLike[str], key: Mapping[str, object]) -> N
             file.write(b',\n"%s": %s\n}\n' % (KEY.encode(), msgspec.json.encode(key)))
         os.replace(fresh, path)  # noqa: PTH105
     except ValueError:
-        raise UnreadableRecording(f"{_shown(path)} is not a recording: it does not end as a JSON object does.") from None
+        raise UnreadableRecording(
+            f"{_shown(path)} is not a recording: it does not end as a JSON object does."
+        ) from None
+    finally:
+        if os.path.exists(fresh):  # noqa: PTH110
+            os.unlink(fresh)  # noqa: PTH108
+
+
+def copy(source: str, target: str | os.PathLike[str]) -> None:
+    """Copy a recording, packing or unpacking it as the target's name asks; the target appears whole or not at all."""
+    import gzip  # noqa: PLC0415 - reading needs none of this
+    import os  # noqa: PLC0415
+
+    target = fspath(target)
+    fresh = f"{target}.new"
+    try:
+        # No time stamp in the header: the same recording gives the same file.
+        with gzip.GzipFile(fresh, "wb", mtime=0) if target.endswith(".gz") else open(fresh, "wb") as file:  # noqa: PTH123
+            for part in _inflated(source):
+                file.write(part)
+        os.replace(fresh, target)  # noqa: PTH105
+    except (EOFError, zlib.error, OSError) as error:
+        raise UnreadableRecording(f"{_shown(source)} cannot be saved as {_shown(target)}: {error}.") from None
     finally:
         if os.path.exists(fresh):  # noqa: PTH110
             os.unlink(fresh)  # noqa: PTH108

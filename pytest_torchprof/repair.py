@@ -14,7 +14,11 @@ _END = rb"(?=\s*[,}\]])"
 _INFINITE = re.compile(rb'(?<=[^\\]":)\s*[-+]?(?:inf|nan|infinity)' + _END, re.IGNORECASE)
 # A string, which is kept; a word or number that JSON does not know, which becomes null; a comma before a bracket.
 _TOKENS = re.compile(
-    rb'("(?:[^"\\]|\\.)*")|(?<=[:,\[\s])(?!(?:' + _NUMBER + rb"|true|false|null)" + _END + rb')[^\s",:{}\[\]]+|,(?=\s*[}\]])'
+    rb'("(?:[^"\\]|\\.)*")|(?<=[:,\[\s])(?!(?:'
+    + _NUMBER
+    + rb"|true|false|null)"
+    + _END
+    + rb')[^\s",:{}\[\]]+|,(?=\s*[}\]])'
 )
 
 

@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.calls import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind
@@ -23,6 +24,8 @@ _COMPILING = " (dynamo_timed)"
 # (torch/_inductor/cudagraph_trees.py, dynamo_timed_cudagraph).
 _RECORDING_A_GRAPH = ("CUDAGraphNode.", "CUDAWarmupNode.", "cudagraphify.")
 SENTINEL = "torchprof::sentinel"
+_HOUR_NS = 3600 * 10**9
+_LATEST_NS = 2**62
 
 
 class Span(NamedTuple):
@@ -44,7 +47,8 @@ class StepRange(NamedTuple):
     tid: int | str | None
 
 
-class Device(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
     """A GPU that ran something in the recording; ``pid`` is what the file calls it."""
 
     index: int
@@ -72,10 +76,8 @@ class Trace:
     frames: Ranges = field(repr=False)
     calls: Calls = field(repr=False)
     gpu: GpuOps = field(repr=False)
-    collectives: Mapping[int, str] = field(repr=False)
-    """Collective by index of the GPU operation, where the file says one."""
-    untimed: int = 0
-    """GPU operations whose time stamps are no times."""
+    collectives: Mapping[int, tuple[str, str | None]] = field(repr=False)
+    """Collective and its dtype by index of the GPU operation, where the file says one."""
 
     @cached_property
     def on_cpu(self) -> bool:
@@ -114,6 +116,15 @@ class Trace:
     def unrecorded_launches(self) -> int:
         """GPU operations of the window that a call queued which the profiler does not record; own recordings only."""
         return len(self.links.unrecorded)
+
+    @cached_property
+    def untimed(self) -> int:
+        """GPU operations whose time stamp is none: CUPTI writes 0 or 0x8000... where it has no time."""
+        starts = self.gpu.start
+        earliest = min(self.calls.start, default=0) - _HOUR_NS
+        if not starts or (min(starts) >= earliest and max(starts) < _LATEST_NS):
+            return 0
+        return sum(not earliest <= start < _LATEST_NS for start in starts)
 
     @cached_property
     def device_of(self) -> Sequence[int]:
@@ -232,10 +243,7 @@ class Trace:
     def step_of_call(self) -> array[int]:
         """For each call the step it started in; ABSENT outside of all and inside a compilation."""
         calls = self.calls
-        if not self.has_step_ranges:
-            found = array("i", [0]) * len(calls)
-        else:
-            found = array("i", map(self.step_at, calls.start))
+        found = array("i", map(self.step_at, calls.start) if self.has_step_ranges else repeat(0, len(calls)))
         if self.compiling:
             for i, thread in enumerate(calls.thread):
                 if self.compiling.cover(thread, calls.start[i]):

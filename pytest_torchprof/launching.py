@@ -1,0 +1,203 @@
+"""What launched each kernel, and what name and launch say together; nothing is looked up twice."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pytest_torchprof import parts
+from pytest_torchprof.calls import CallKind
+from pytest_torchprof.columns import ABSENT, KERNEL
+from pytest_torchprof.evidence import Launch, complete
+from pytest_torchprof.kernels import Kernel, Kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_torchprof.names import KernelName
+    from pytest_torchprof.parts import Part
+    from pytest_torchprof.trace import Trace
+
+# Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
+_REGIONS = ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo ", "Pregraph bytecode", "AOTDispatcher ")
+
+Inputs = tuple[tuple[str, ...] | None, tuple[Any, ...] | None, tuple[Any, ...] | None]
+
+
+class Launching:
+    """Answers for one recording who launched a GPU operation."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Prepare to answer; the work is done when asked."""
+        self._trace = trace
+        self._op_of_call: dict[int, int] = {}
+        self._chains: dict[int, tuple[str, ...]] = {ABSENT: ()}
+        self._inputs: dict[int, Inputs] = {}
+        self._decoded: dict[object, KernelName] = {}
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The recording's steps."""
+        return parts.steps(self._trace)
+
+    def op_of(self, gpu_op: int) -> int:
+        """Return the innermost operator around the launch, ABSENT without one."""
+        calls, call = self._trace.calls, self._trace.links.call_of[gpu_op]
+        if call < 0:
+            return ABSENT
+        found = self._op_of_call.get(call)
+        if found is None:
+            found = self._trace.nesting.around(calls.thread[call], calls.start[call], calls.end[call])
+            self._op_of_call[call] = found
+        return found
+
+    def chain(self, op: int) -> tuple[str, ...]:
+        """Return the names of the ranges around and including the operator, outermost first."""
+        found = self._chains.get(op)
+        if found is None:
+            trace = self._trace
+            found = (*self.chain(trace.nesting.parent[op]), trace.names[trace.ops.name[op]])
+            self._chains[op] = found
+        return found
+
+    def op_name(self, op: int) -> str | None:
+        """Return the operator's name, None for none and for a region of compiled code."""
+        if op < 0:
+            return None
+        name = self._trace.names[self._trace.ops.name[op]]
+        return None if name.startswith(_REGIONS) else name
+
+    def inputs(self, op: int) -> Inputs:
+        """Return types, shapes and strides of what the operator was given, each None where it is not recorded."""
+        if op < 0:
+            return None, None, None
+        index = self._trace.ops.inputs[op]
+        found = self._inputs.get(index)
+        if found is None:
+            shapes, types, strides = map(_listed, self._trace.inputs[index])
+            found = (None if types is None else tuple(map(str, types)), shapes, strides)
+            self._inputs[index] = found
+        return found
+
+    def decoded(self, gpu_op: int) -> KernelName:
+        """Return what the kernel's name says, completed by its launch."""
+        trace, op = self._trace, self.op_of(gpu_op)
+        call = trace.links.call_of[gpu_op]
+        called = trace.calls.name[call] if call >= 0 else ABSENT
+        inputs = trace.ops.inputs[op] if op >= 0 else ABSENT
+        collective = trace.collectives.get(gpu_op)
+        key = (trace.gpu.name[gpu_op], self.chain(op), inputs, called, collective)
+        found = self._decoded.get(key)
+        if found is None:
+            launch = self._launch(op, trace.names[called] if called >= 0 else None, collective or (None, None))
+            found = self._decoded[key] = complete(trace.names[trace.gpu.name[gpu_op]], launch)
+        return found
+
+    def _launch(self, op: int, call: str | None, collective: tuple[str | None, str | None]) -> Launch:
+        dtypes, shapes, strides = self.inputs(op)
+        return Launch(
+            op=self.op_name(op),
+            op_chain=self.chain(op),
+            dtypes=dtypes,
+            shapes=shapes,
+            strides=strides,
+            call=call,
+            collective=collective[0],
+            collective_dtype=collective[1],
+        )
+
+    def kernels(self, part: Part) -> Kernels:
+        """Return the part's kernels in launch order."""
+        if self._trace.on_cpu:
+            return Kernels(map(self._operator, part.operators))
+        gpu = self._trace.gpu
+        found = [self._kernel(i) for i in part.gpu_ops if gpu.kind[i] == KERNEL]
+        found.sort(
+            key=lambda it: (it.start_ns if it.launch_start_ns is None else it.launch_start_ns, it.start_ns, it.name)
+        )
+        return Kernels(found)
+
+    def _kernel(self, gpu_op: int) -> Kernel:
+        trace, gpu, op = self._trace, self._trace.gpu, self.op_of(gpu_op)
+        call = trace.links.call_of[gpu_op]
+        dtypes, shapes, strides = self.inputs(op)
+        decoded = self.decoded(gpu_op)
+        return Kernel(
+            name=trace.names[gpu.name[gpu_op]],
+            decoded=decoded,
+            op=self.op_name(op),
+            op_chain=self.chain(op),
+            op_dtypes=dtypes,
+            op_shapes=shapes,
+            op_strides=strides,
+            start_ns=gpu.start[gpu_op],
+            dur_ns=gpu.end[gpu_op] - gpu.start[gpu_op],
+            device=trace.device_of[gpu.process[gpu_op]],
+            stream=trace.streams[gpu.stream[gpu_op]],
+            launch=trace.names[trace.calls.name[call]] if call >= 0 else None,
+            launch_start_ns=trace.calls.start[call] if call >= 0 else None,
+            in_graph=call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH,
+            collective=decoded.collective,
+        )
+
+    def _operator(self, op: int) -> Kernel:
+        """Return an operator that is a kernel where the CPU is the device."""
+        trace = self._trace
+        name = trace.names[trace.ops.name[op]]
+        dtypes, shapes, strides = self.inputs(op)
+        key = (name, self.chain(op), trace.ops.inputs[op])
+        decoded = self._decoded.get(key)
+        if decoded is None:
+            decoded = self._decoded[key] = complete(name, self._launch(op, None, (None, None)))
+        return Kernel(
+            name=name,
+            decoded=decoded,
+            op=name,
+            op_chain=self.chain(op),
+            op_dtypes=dtypes,
+            op_shapes=shapes,
+            op_strides=strides,
+            start_ns=trace.ops.start[op],
+            dur_ns=trace.ops.end[op] - trace.ops.start[op],
+            device=None,
+            stream=None,
+            launch=None,
+            launch_start_ns=trace.ops.start[op],
+            in_graph=False,
+            collective=None,
+        )
+
+    def ops(self, part: Part) -> dict[str, int]:
+        """Return how often each operator launched a kernel of the part or enclosed one that did."""
+        trace = self._trace
+        members = (
+            part.operators if trace.on_cpu else {self.op_of(i) for i in part.gpu_ops if trace.gpu.kind[i] == KERNEL}
+        )
+        seen: set[int] = set()
+        for member in members:
+            for op in trace.nesting.chain(member):
+                if op in seen:
+                    break
+                seen.add(op)
+        return _counted(
+            trace.names[trace.ops.name[op]] for op in sorted(seen, key=lambda op: (trace.ops.start[op], op))
+        )
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in names:
+        found[name] = found.get(name, 0) + 1
+    return found
+
+
+def _listed(text: bytes) -> tuple[Any, ...] | None:
+    if not text:
+        return None
+    try:
+        value: Sequence[Any] = msgspec.json.decode(text, type=list)
+    except msgspec.DecodeError:
+        return None
+    return tuple(value)

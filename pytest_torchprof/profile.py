@@ -1,0 +1,333 @@
+"""What a test looks at: the numbers, kernels and operators of a recording."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, overload
+
+from pytest_torchprof import numbers, parts, validity
+from pytest_torchprof.errors import NotMeasured, UnreadableRecording
+from pytest_torchprof.launching import Launching
+from pytest_torchprof.numbers import Numbers
+from pytest_torchprof.recording import read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pytest_torchprof.compiled import Compile
+    from pytest_torchprof.findings import Finding, Rule
+    from pytest_torchprof.kernels import Kernels
+    from pytest_torchprof.parts import Part
+    from pytest_torchprof.trace import Trace
+
+_ABSENT: Any = object()
+
+
+class _Number:
+    """An attribute that is the number of the same name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, holder: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, holder: Profile | StepProfile, owner: type) -> Any: ...
+    def __get__(self, holder: Profile | StepProfile | None, owner: type) -> Any:
+        return self if holder is None else holder._number(self._name)  # noqa: SLF001 - both are of this module
+
+
+class _HasNumbers:
+    launches = _Number()
+    graph_launches = _Number()
+    memcpys = _Number()
+    memsets = _Number()
+    memcpys_h2d = _Number()
+    memcpys_d2h = _Number()
+    memcpys_d2d = _Number()
+    memcpy_bytes = _Number()
+    syncs = _Number()
+    kernel_time_us = _Number()
+    gpu_time_us = _Number()
+    gpu_busy_us = _Number()
+    gpu_span_us = _Number()
+    cpu_time_us = _Number()
+    cpu_gpu_ratio = _Number()
+
+
+class StepProfile(_HasNumbers):
+    """One step: its name, its numbers, its kernels and operators."""
+
+    def __init__(self, trace: Trace, launching: Launching, part: Part) -> None:
+        """Take the step; its numbers are computed when asked for."""
+        self.name = part.name
+        """``ProfilerStep#N``, None for the step that is the whole trace."""
+        self.part = part
+        self._trace = trace
+        self._launching = launching
+
+    def __repr__(self) -> str:
+        return f"<StepProfile {self.name or 'whole trace'}: {self.numbers.kernels} kernels>"
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The step's numbers; those of the whole window are None."""
+        return numbers.of_part(self._trace, self.part)
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """The step's kernels in launch order."""
+        return self._launching.kernels(self.part)
+
+    @cached_property
+    def ops(self) -> Mapping[str, int]:
+        """The operators that launch a kernel of the step or enclose one that does, with counts, in start order."""
+        return self._launching.ops(self.part)
+
+    def _number(self, name: str) -> Any:
+        return getattr(self.numbers, name)
+
+
+class Profile(_HasNumbers):
+    """A recording as a test sees it; each number is its worst step's, the largest one.
+
+    Times are in microseconds; None is what the recording does not say.
+    """
+
+    gpu_utilization = _Number()
+    sm_efficiency = _Number()
+    achieved_occupancy = _Number()
+    peak_memory_bytes = _Number()
+    graph_breaks = _Number()
+    recompiles = _Number()
+
+    def __init__(
+        self,
+        trace: Trace | None,
+        *,
+        result: Any = _ABSENT,
+        gate: Callable[[str], None] | None = None,
+        rules: Iterable[Rule] | None = None,
+    ) -> None:
+        """Use :func:`load`, or :meth:`from_trace`."""
+        self._given_trace = trace
+        self._result = result
+        self._gate = gate
+        self._rules = rules
+
+    @classmethod
+    def from_trace(cls, trace: Trace, *, result: Any = _ABSENT, gate: Callable[[str], None] | None = None) -> Self:
+        """Return the profile of a trace; ``gate`` is called with the name of what is looked at, and may raise."""
+        return cls(trace, result=result, gate=gate)
+
+    @classmethod
+    def unmeasured(cls, *, gate: Callable[[str], None]) -> Self:
+        """Return a profile of nothing, whose gate raises at every look at a number."""
+        return cls(None, gate=gate)
+
+    def with_context(self, *, rules: Iterable[Rule] | None, gate: Callable[[str], None] | None) -> Self:
+        """Return the same profile with other rules for findings and another gate."""
+        return self._changed(rules=rules, gate=gate)
+
+    def with_result(self, result: Any) -> Self:
+        """Return the same profile with what the last measured call returned."""
+        return self._changed(result=result)
+
+    def _changed(self, **changes: Any) -> Self:
+        settings = {"result": self._result, "gate": self._gate, "rules": self._rules, **changes}
+        other = type(self)(self._given_trace, **settings)
+        for name in ("_launching", "_steps", "_whole", "_compile"):
+            # What was computed already belongs to the trace, not to the view on it.
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other
+
+    def __repr__(self) -> str:
+        path = self._given_trace.path if self._given_trace else None
+        return f"<Profile of {path or 'a trace'}>"
+
+    def _look(self, name: str) -> None:
+        if self._gate is not None:
+            self._gate(name)
+
+    @property
+    def trace(self) -> Trace:
+        """The recording itself."""
+        if self._given_trace is None:
+            self._look("trace")
+            raise NotMeasured("nothing was measured")
+        return self._given_trace
+
+    @cached_property
+    def _launching(self) -> Launching:
+        return Launching(self.trace)
+
+    @cached_property
+    def _steps(self) -> tuple[StepProfile, ...]:
+        return tuple(StepProfile(self.trace, self._launching, part) for part in self._launching.parts)
+
+    @cached_property
+    def _whole(self) -> Numbers:
+        return numbers.of_window(self.trace)
+
+    @property
+    def why_not(self) -> str | None:
+        """Why the numbers may not be believed, None when they may."""
+        return validity.why_not(self.trace)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the numbers may be believed."""
+        return self.why_not is None
+
+    @property
+    def steps(self) -> tuple[StepProfile, ...]:
+        """The recorded steps, each with its own numbers and kernels; without step ranges the whole trace is one."""
+        self._look("steps")
+        return self._steps
+
+    @property
+    def worst(self) -> Numbers:
+        """Each number's largest value over the steps."""
+        self._look("worst")
+        return self._with_compile(numbers.worst([step.numbers for step in self._steps], self._whole))
+
+    @property
+    def median(self) -> Numbers:
+        """Each number's median over the steps."""
+        self._look("median")
+        return self._with_compile(numbers.median([step.numbers for step in self._steps], self._whole))
+
+    @property
+    def kernels(self) -> Kernels:
+        """The kernels, in launch order, of the step that has most; of several such steps the earliest."""
+        self._look("kernels")
+        return max(self._steps, key=lambda step: step.numbers.kernels or 0).kernels
+
+    @property
+    def ops(self) -> Mapping[str, int]:
+        """The operators that launch a kernel of that step or enclose one that does, with counts."""
+        self._look("ops")
+        return max(self._steps, key=lambda step: step.numbers.kernels or 0).ops
+
+    @property
+    def result(self) -> Any:
+        """What the last measured call returned; NotMeasured for a recording that was loaded."""
+        self._look("result")
+        if self._result is _ABSENT:
+            raise NotMeasured("there is no result: the profile was read from a recording, the code was not run")
+        return self._result
+
+    @property
+    def compile(self) -> Compile:
+        """What torch.compile did: regions, graph breaks, recompiles, skipped frames."""
+        self._look("compile")
+        return self._compile
+
+    @cached_property
+    def _compile(self) -> Compile:
+        from pytest_torchprof import compiled  # noqa: PLC0415 - only who asks pays
+
+        return compiled.read(self.trace)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What a person reading the recording would point at."""
+        self._look("findings")
+        from pytest_torchprof import findings  # noqa: PLC0415 - above this layer
+
+        open_profile = self.with_context(rules=self._rules, gate=None)
+        return findings.find(open_profile) if self._rules is None else findings.find(open_profile, self._rules)
+
+    def range(self, name: str) -> Numbers:
+        """Return the numbers of what was launched inside the user annotation, the largest over the steps.
+
+        NotMeasured if the recording has no annotation of this name.
+        """
+        self._look("range")
+        trace = self.trace
+        spans = [span.name for span in trace.spans() if span.category == "user_annotation"]
+        if name not in spans:
+            known = ", ".join(sorted(set(spans))[:10]) or "none at all"
+            raise NotMeasured(f"there is no range {name!r} in the recording; user annotations in it: {known}")
+        found = [parts.within(trace, step.part, name) for step in self._steps]
+        # A step that the range does not appear in says nothing about it.
+        return numbers.worst([numbers.of_part(trace, part) for part in found if part.ranges], Numbers())
+
+    def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:
+        """Return the kernels, families, operators, ranges or modules as text, like ``key_averages().table``.
+
+        ``sort_by`` is a column's name there (``cuda_time_total``) or here; UnknownLimit for other names.
+        """
+        self._look("table")
+        from pytest_torchprof.report.analysis import table  # noqa: PLC0415 - above this layer
+
+        return table(self.with_context(rules=self._rules, gate=None), by=by, sort_by=sort_by, top=top)
+
+    def expect(self, **limits: object) -> None:
+        """Check limits as the marker does; LimitsMissed or NotMeasured with all of them in the text."""
+        self._look("expect")
+        from pytest_torchprof.limits import expect  # noqa: PLC0415 - above this layer
+
+        expect(self.with_context(rules=self._rules, gate=None), limits)
+
+    def diff(self, other: Profile) -> Any:
+        """Return how the other profile's kernels and numbers differ from this one's."""
+        self._look("diff")
+        from pytest_torchprof.diff import diff  # noqa: PLC0415 - above this layer
+
+        return diff(self, other)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the recording to a file, gzipped if its name ends so; it can be loaded and opened in Perfetto."""
+        from pytest_torchprof.recording import copy  # noqa: PLC0415
+
+        self._look("save")
+        if self.trace.path is None:
+            raise UnreadableRecording("this trace was built in memory; there is no recording to save")
+        copy(self.trace.path, path)
+
+    def _number(self, name: str) -> Any:
+        self._look(name)
+        if name in ("graph_breaks", "recompiles"):
+            return _count(getattr(self._compile, name))
+        if name in numbers.OF_WINDOW:
+            return getattr(self._whole, name)
+        values = [value for step in self._steps if (value := getattr(step.numbers, name)) is not None]
+        return max(values, default=None)
+
+    def _with_compile(self, found: Numbers) -> Numbers:
+        seen = self._compile
+        return replace(found, graph_breaks=_count(seen.graph_breaks), recompiles=_count(seen.recompiles))
+
+
+def _count(evidence: Any) -> int | None:
+    return evidence if evidence is None or isinstance(evidence, int) else len(evidence)
+
+
+def load(path: str | os.PathLike[str]) -> Profile | list[Profile]:
+    """Return the profile of a trace file, or those of a folder of them as ``tensorboard_trace_handler`` writes it.
+
+    UnreadableRecording for what is missing, damaged or no trace; in a folder only trace files are looked at.
+    """
+    if not os.path.isdir(path):  # noqa: PTH112 - see recording
+        return load_file(path)
+    found = sorted(_traces_in(os.fspath(path)))
+    if not found:
+        raise UnreadableRecording(
+            f"There are no traces in the folder {os.fspath(path)}: no file in it ends in .json or .json.gz. "
+            "Check the path."
+        )
+    return [load_file(file) for file in found]
+
+
+def load_file(path: str | os.PathLike[str]) -> Profile:
+    """Return the profile of a trace file; UnreadableRecording for what is missing, damaged, a folder or no trace."""
+    return Profile.from_trace(read(path))
+
+
+def _traces_in(folder: str) -> Iterable[str]:
+    for place, _, files in os.walk(folder):
+        yield from (os.path.join(place, file) for file in files if file.endswith((".json", ".json.gz")))  # noqa: PTH118

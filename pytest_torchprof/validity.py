@@ -1,0 +1,72 @@
+"""Whether a recording may be believed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.linking import Intervals
+from pytest_torchprof.trace import SENTINEL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_torchprof.trace import Trace
+
+
+def why_not(trace: Trace) -> str | None:
+    """Return why the recording's numbers may not be believed, None when they may."""
+    if trace.torchprof is not None:
+        return _own(trace, trace.torchprof)
+    return _gpu_side(trace, trace.lost_kernels, len(trace.links.launches))
+
+
+def _own(trace: Trace, ours: Mapping[str, object]) -> str | None:
+    """Our recordings begin with the sentinel's range, hold every step, and nothing from before."""
+    problems = ours.get("problems")
+    if isinstance(problems, list) and problems:
+        return str(problems[0])
+    sentinel = _sentinel(trace)
+    if not sentinel:
+        return (
+            f"the range {SENTINEL} with which our recordings begin is missing: "
+            "another profiler took the events, or they were lost"
+        )
+    promised, found = ours.get("steps"), len(trace.steps) if trace.has_step_ranges else 0
+    if isinstance(promised, int) and found < promised:
+        return f"{found} of {promised} steps are in the recording (the profiler lost events)"
+    return None if trace.on_cpu else _own_gpu_side(trace, sentinel)
+
+
+def _own_gpu_side(trace: Trace, sentinel: Intervals) -> str | None:
+    calls = trace.calls
+    if not trace.links.launches:
+        return "no launch is in the recording, not even the sentinel's (the profiler saw nothing of the GPU)"
+    # The profiler loses the head of a session first: the sentinel is there to be lost in the place of what is measured.
+    launches = [i for i in trace.links.launches if not sentinel.cover(calls.thread[i], calls.start[i])]
+    lost = [i for i in trace.links.lost if not sentinel.cover(calls.thread[i], calls.start[i])]
+    reason = _gpu_side(trace, len(lost), len(launches))
+    if reason is None and not _sentinel_ran(trace, sentinel):
+        return "no kernel of the sentinel is in the recording (the profiler lost its beginning)"
+    if reason is None and trace.orphans:
+        return f"{trace.orphans} GPU operations were launched before the recording began, or their launch was lost"
+    return reason
+
+
+def _gpu_side(trace: Trace, lost: int, launches: int) -> str | None:
+    if trace.links.launches and not len(trace.gpu):
+        return f"{len(trace.links.launches)} launches and no GPU operation in the recording (the GPU's side is missing)"
+    if lost:
+        return f"{lost} of {launches} launches have no kernel in the recording (the profiler lost events)"
+    if trace.untimed:
+        return f"{trace.untimed} GPU operations have no usable time stamp in the recording"
+    return None
+
+
+def _sentinel(trace: Trace) -> Intervals:
+    thread_of = {label: index for index, label in enumerate(trace.threads)}
+    return Intervals((thread_of[span.tid], span.start_ns, span.end_ns) for span in trace.spans(SENTINEL))
+
+
+def _sentinel_ran(trace: Trace, sentinel: Intervals) -> bool:
+    calls = trace.calls
+    return any(call >= 0 and sentinel.cover(calls.thread[call], calls.start[call]) for call in trace.links.call_of)
