@@ -211,6 +211,8 @@ class Attempt:
     failed_at: tuple[str, int] | None
     guard: str | None
     forward: bool
+    graph_ops: int
+    """Calls in the graph that was made; 0 where none was."""
     stack: tuple[Place, ...]
     times_us: dict[str, int]
     cudagraph_skip: str | None
@@ -251,9 +253,6 @@ _PHASES = {
     "inductor": "inductor_cumulative_compile_time_us",
     "code_generation": "inductor_code_gen_cumulative_compile_time_us",
     "backward": "backward_cumulative_compile_time_us",
-    "triton": "triton_compile_time_us",
-    "autotuning": "runtime_triton_autotune_time_us",
-    "cudagraphs": "runtime_cudagraphify_time_us",
 }
 _STACK_LINE = re.compile(r"Line: (\d+), Name: (.*?), Filename: (.*)", re.DOTALL)
 
@@ -275,6 +274,7 @@ def read_attempt(metrics: Any) -> Attempt:
         failed_at=(str(file), int(line)) if file and line is not None else None,
         guard=field("recompile_reason"),
         forward=field("is_forward") is not False,
+        graph_ops=int(field("graph_op_count") or 0),
         stack=tuple(Place(m[3], int(m[1]), m[2]) for m in lines if m),
         times_us={phase: int(field(name)) for phase, name in _PHASES.items() if field(name)},
         cudagraph_skip=field("cudagraph_skip_reason"),
@@ -297,6 +297,20 @@ def counted(group: str) -> dict[str, int]:
     counters = getattr(import_module("torch._dynamo.utils"), "counters", {})
     # Asking a missing key would make it.
     return dict(counters[group]) if group in counters else {}
+
+
+def missing_records() -> str | None:
+    """Return what this torch does not have of the records that graph breaks and recompiles are read from."""
+    missing = [
+        name
+        for name, records in (
+            ("compilation metrics", compilation_metrics()),
+            ("graph break reasons", break_reasons()),
+            ("list of the code that Dynamo has seen", considered_codes()),
+        )
+        if records is None
+    ]
+    return ", ".join(missing) or None
 
 
 def considered_codes() -> list[CodeType] | None:
@@ -340,6 +354,11 @@ def is_torch_file(file: str) -> bool:
     import torch
 
     return file.startswith((str(Path(torch.__file__).parent) + os.sep, "<"))
+
+
+def is_library_code(code: CodeType) -> bool:
+    """Whether code belongs to torch's modules and optimizers, which users compile themselves."""
+    return any(f"{os.sep}torch{os.sep}{part}{os.sep}" in code.co_filename for part in ("nn", "optim"))
 
 
 def is_module_wrapper(place: Place | None) -> bool:

@@ -1,0 +1,204 @@
+"""Limits on what torch.compile did: graph breaks, recompiles, fallbacks, compile time, CUDA graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.cpukernels import Work, work
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.limits.limit import COMPILE, Limit, positive_number, share, whole_number
+from pytest_torchprof.limits.numbers_limits import step_name
+from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.regions import is_compiled_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_torchprof.compiled import Compile, GraphBreak, Recompile
+    from pytest_torchprof.kernels import Kernel
+    from pytest_torchprof.profile import Profile, StepProfile
+
+_USUAL_CAUSES = (
+    "usual causes: torch.compile is not applied to what the test calls; .compile() on a torch.nn module, whose code it "
+    "skips (use torch.compile(module)); torch.compiler.disable; a stance; no tensor among the arguments"
+)
+
+
+def _max_graph_breaks(profile: Profile, bound: int) -> Verdict:
+    compiled = profile.compile
+    lines = tuple(_break_line(one) for one in compiled.graph_breaks or ())
+    counted = _Counted("max_graph_breaks", "graph break", lines, compiled.graph_breaks_unknown)
+    return counted.verdict(bound, compiled)
+
+
+def _max_recompiles(profile: Profile, bound: int) -> Verdict:
+    compiled = profile.compile
+    lines = tuple(_recompile_line(one) for one in compiled.recompiles or ())
+    return _Counted("max_recompiles", "recompile", lines, compiled.recompiles_unknown).verdict(bound, compiled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Things of which there may be so many, a line for each, and why there may be more."""
+
+    limit: str
+    noun: str
+    lines: tuple[str, ...]
+    unknown: str | None
+
+    def verdict(self, bound: int, compiled: Compile) -> Verdict:
+        found = len(self.lines)
+        if found > bound:
+            return self._say(MISSED, self._found(), self.lines)
+        if self.unknown:
+            return self._say(NOT_MEASURED, self.unknown, self.lines)
+        if compiled.nothing is not None:
+            skipped = tuple(_break_line(one) for one in compiled.skipped_frames)
+            return self._say(MISSED, "nothing was compiled", (*skipped, *compiled.nothing) or (_USUAL_CAUSES,))
+        return self._say(HOLDS, self._found(), ())
+
+    def _found(self) -> str:
+        return f"{len(self.lines)} {self.noun}{'s' * (len(self.lines) != 1)}"
+
+    def _say(self, status: str, measured: str, details: tuple[str, ...]) -> Verdict:
+        number = None if status == NOT_MEASURED else len(self.lines)
+        return Verdict(limit=self.limit, expected="", measured=measured, number=number, status=status, details=details)
+
+
+def _break_line(one: GraphBreak) -> str:
+    if one.file is None:
+        return one.reason
+    what = "the whole frame runs uncompiled" if one.skipped_frame else f"{one.count + 1} graphs instead of 1"
+    return f"{_place(one)}: {one.reason} ({what})"
+
+
+def _recompile_line(one: Recompile) -> str:
+    return one.reason if one.file is None else f"{_place(one)}: {one.reason}"
+
+
+def _place(one: GraphBreak | Recompile) -> str:
+    path = Path(one.file or "")
+    here = Path.cwd()
+    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    return f"{shown}:{one.line} in {one.function}"
+
+
+def _max_fallbacks(profile: Profile, bound: int) -> Verdict:
+    compiled = profile.compile
+    if not compiled.fx_graphs:
+        reason = "no graph of Inductor's ran in the measured steps"
+        return Verdict(limit="max_fallbacks", expected="", measured=reason, status=NOT_MEASURED)
+    count = sum(one.count for one in compiled.fallbacks)
+    return Verdict(
+        limit="max_fallbacks",
+        expected="",
+        measured=f"{count} aten kernel{'s' * (count != 1)} called by Inductor's graphs",
+        number=count,
+        status=HOLDS if count <= bound else MISSED,
+        details=tuple(f"{one.count:>4} x {one.op}" for one in compiled.fallbacks) if count > bound else (),
+    )
+
+
+def _max_compile_time(profile: Profile, seconds: float) -> Verdict:
+    times = profile.compile.time_us
+    total = (times or {}).get("total", 0)
+    if times is None or not total:
+        reason = (
+            "the recording holds no compile times" if times is None else "nothing was compiled during the measurement"
+        )
+        return Verdict(limit="max_compile_time", expected="", measured=reason, status=NOT_MEASURED)
+    return Verdict(
+        limit="max_compile_time",
+        expected="",
+        measured=f"{total / 1e6:.1f} s compiling",
+        number=total / 1e6,
+        status=HOLDS if total <= seconds * 1e6 else MISSED,
+        details=tuple(f"{us / 1e6:>8.2f} s {phase}" for phase, us in times.items() if us and phase != "total"),
+    )
+
+
+def _read_cuda_graph(value: object) -> object:
+    if value is True or value == "all":
+        return value
+    if value is False:
+        raise UnknownLimit('expected True, "all" or a share of all kernels such as 0.95, got False')
+    try:
+        return share(value)
+    except UnknownLimit:
+        raise UnknownLimit(f'expected True, "all" or a share of all kernels such as 0.95, got {value!r}') from None
+
+
+def _cuda_graph(profile: Profile, asked: Any) -> Verdict:
+    blocked = _why_graphs_are_unknown(profile)
+    if blocked:
+        return Verdict(limit="cuda_graph", expected="", measured=blocked, status=NOT_MEASURED)
+    skips = profile.compile.cuda_graphs.skips
+    if skips and asked is True:
+        lines = tuple(f"no graph: {reason}" for reason in skips)
+        return Verdict(limit="cuda_graph", expected="", measured="Inductor made no graph", status=MISSED, details=lines)
+    said = ""
+    for step in profile.steps:
+        problem, lines, said = _graphs_of_step(step, asked)
+        if problem:
+            where = f" in {step_name(profile, step)}" if len(profile.steps) > 1 else ""
+            return Verdict(
+                limit="cuda_graph", expected="", measured=problem + where, status=MISSED, details=lines, step=step.name
+            )
+    return Verdict(limit="cuda_graph", expected="", measured=said, status=HOLDS)
+
+
+def _why_graphs_are_unknown(profile: Profile) -> str | None:
+    if profile.trace.on_cpu:
+        return "the cpu as device has no CUDA graphs: this limit needs a GPU"
+    if profile.trace.attribution == "time":
+        return "the recording does not link kernels to their launches, so graph launches cannot be told"
+    return None
+
+
+def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[str | None, tuple[str, ...], str]:
+    """Return what is wrong with one step (None: nothing), its kernels outside graphs, and what was seen."""
+    total, inside = len(step.kernels), sum(kernel.in_graph for kernel in step.kernels)
+    outside = [kernel for kernel in step.kernels if not kernel.in_graph]
+    seen = f"{inside} of {total} kernels ran in {step.graph_launches} graph launches"
+    if not step.graph_launches:
+        return "no graph was launched", _kernel_lines(outside), seen
+    if asked is True:
+        held = list(_in_compiled_code(step.kernels))
+        moved = [kernel for kernel in held if kernel.op is not None and work(kernel.op) is Work.MOVES]
+        loose = [kernel for kernel in held if kernel not in moved]
+        seen += f", {len(moved)} copies and fills before them" if moved else ""
+        problem = f"{len(loose)} kernels of compiled code were launched outside a graph" if loose else None
+        return problem, _kernel_lines(loose), seen
+    needed = 1.0 if asked == "all" else asked
+    if inside < needed * total:
+        return f"{seen} ({inside / total:.0%})", _kernel_lines(outside), seen
+    return None, (), seen
+
+
+def _in_compiled_code(kernels: Sequence[Kernel]) -> Iterator[Kernel]:
+    """Yield the kernels outside graphs that compiled code, or a range with a graph launch in it, launched."""
+    owners = {name for kernel in kernels if kernel.in_graph for name in kernel.op_chain}
+    for kernel in kernels:
+        if not kernel.in_graph and any(is_compiled_code(name) or name in owners for name in kernel.op_chain):
+            yield kernel
+
+
+def _kernel_lines(kernels: Iterable[Kernel]) -> tuple[str, ...]:
+    names: dict[str, list[Any]] = {}
+    for kernel in kernels:
+        row = names.setdefault(kernel.name, [0, kernel.short or kernel.name, {}])
+        row[0] += 1
+        row[2].setdefault(kernel.op or "?")
+    return tuple(f"{count:>4} x {name}  launched by {', '.join(ops)}" for count, name, ops in names.values())
+
+
+COMPILE_LIMITS = (
+    Limit(name="max_graph_breaks", read=whole_number, check=_max_graph_breaks, needs=COMPILE),
+    Limit(name="max_recompiles", read=whole_number, check=_max_recompiles, needs=COMPILE),
+    # What the CPU's code generator does says nothing about the GPU's: these wait for the real device.
+    Limit(name="max_fallbacks", read=whole_number, check=_max_fallbacks),
+    Limit(name="max_compile_time", read=positive_number, check=_max_compile_time, on_gpu_work=False),
+    Limit(name="cuda_graph", read=_read_cuda_graph, check=_cuda_graph),
+)
