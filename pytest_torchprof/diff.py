@@ -129,7 +129,8 @@ class ProfileDiff:
     def lines(self) -> list[str]:
         """What is different, one line each, after a line that says it all."""
         found = [self.words]
-        found += [f"  {change.words}" for change in (*self.replaced, *self.renamed)]
+        found += [f"  {change.words}" for change in self.replaced]
+        found += [f"  {change.words}" for change in self.renamed]
         found += [f"  {name}: {_number(before)} -> {_number(after)}" for name, (before, after) in self.numbers.items()]
         return found
 

@@ -128,7 +128,6 @@ _NOT_TRITON: Final = (
     "Custom_Cijk",
     "igemm_",
     "miopen",
-) + (
     "gemm_",
     "bmm_",
     "batched_transpose",

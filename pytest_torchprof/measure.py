@@ -114,10 +114,11 @@ class TestRun:
         )
 
     def _replayed(self, measured: Measured) -> Generator[None, None, None]:
-        from pytest_torchprof.profile import load_file  # noqa: PLC0415
+        from pytest_torchprof.profile import Profile  # noqa: PLC0415
+        from pytest_torchprof.recording import read  # noqa: PLC0415
 
         path = self.state.recording_of(self.nodeid, measured.label)
-        profile = load_file(path)
+        profile = Profile.from_trace(read(path))
         recorded = profile.trace.torchprof or {}
         if (recorded.get("nodeid"), recorded.get("label")) != (self.nodeid, measured.label):
             other = f"{recorded.get('nodeid')}" + (f" ({recorded.get('label')})" if recorded.get("label") else "")
@@ -136,7 +137,8 @@ class TestRun:
 
     def _live(self, measured: Measured) -> Generator[None, None, None]:
         from pytest_torchprof import capture  # noqa: PLC0415
-        from pytest_torchprof.profile import load_file  # noqa: PLC0415
+        from pytest_torchprof.profile import Profile  # noqa: PLC0415
+        from pytest_torchprof.recording import read  # noqa: PLC0415
         from pytest_torchprof.session import recording_name  # noqa: PLC0415
 
         if self.state.unarmed is not None:
@@ -155,7 +157,7 @@ class TestRun:
 
         def check(recording: Path) -> str | None:
             measured.recording = recording
-            measured.profile = load_file(recording)
+            measured.profile = Profile.from_trace(read(recording))
             return measured.profile.why_not
 
         name = self.nodeid + (f" ({measured.label})" if measured.label else "")

@@ -88,14 +88,8 @@ class Row:
 
     @property
     def identity(self) -> tuple[str | None, ...]:
-        """What makes it the same kernel: its structure for gemm, conv and attention, else its name's normal form.
-
-        Template arguments are noise but for the one that says what an elementwise or reduction kernel computes.
-        """
-        if self.family in STRUCTURAL:
-            return self.structure
-        decoded = names.decode(self.name)
-        return (normal_name(self.name), None if decoded.triton else decoded.stem)
+        """What makes it the same kernel: its structure for gemm, conv and attention, else its name's normal form."""
+        return self.structure if self.family in STRUCTURAL else (normal_name(self.name),)
 
     @property
     def short(self) -> str:
@@ -133,8 +127,9 @@ def entry_of(profile: Profile, *, source_hash: str) -> Entry:
     orders: dict[tuple[int, ...], None] = {}
     for step in profile.steps:
         orders[tuple(rows.setdefault(_row(kernel), len(rows)) for kernel in step.kernels)] = None
-    counts = {name: getattr(profile, name) for name in COUNTS}
-    varying = {name: getattr(profile.median, name) for name in VARYING}
+    worst, median = profile.worst, profile.median
+    counts = {name: getattr(worst, name) for name in COUNTS}
+    varying = {name: getattr(median, name) for name in VARYING}
     recorded = (profile.trace.torchprof or {}).get("environment")
     environment = recorded if isinstance(recorded, dict) else {}
     kept = _CPU_ENVIRONMENT if profile.trace.on_cpu else ENVIRONMENT

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.baseline.change import BETTER, NEUTRAL, WORSE, Change
-from pytest_torchprof.baseline.model import STRUCTURAL, Entry, Row, normal_name, printable
+from pytest_torchprof.baseline.model import STRUCTURAL, Entry, Row, printable
 from pytest_torchprof.baseline.sequence import difference
-from pytest_torchprof.names import decode
+from pytest_torchprof.names import without_index
+from pytest_torchprof.rename import explain_rename
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -98,7 +98,7 @@ def _changes(
     for row, times in found.gained.items():
         yield _count(row, times, were[same(row)], are[same(row)], gated=too_many)
     for (was, now), times in found.renamed.items():
-        if _variant(was) != _variant(now):
+        if without_index(was.name) != without_index(now.name):
             yield _changed(was, now, times, NEUTRAL, _explained(was, now))
     if found.moved:
         first = next(iter(found.moved)).short
@@ -149,14 +149,5 @@ def _count(row: Row, times: int, was: int, now: int, *, gated: bool) -> Change:
     )
 
 
-def _variant(row: Row) -> str:
-    """Return what tells two forms of one kernel apart: the raw name, without the counter that Triton appends."""
-    return normal_name(row.name) if decode(row.name).triton else row.name
-
-
 def _explained(was: Row, now: Row) -> str:
-    try:
-        rename = importlib.import_module("pytest_torchprof.rename")
-    except ModuleNotFoundError:
-        return f"{was.short} -> {now.short}"
-    return printable(str(rename.explain_rename(was.name, now.name)))
+    return printable(explain_rename(was.name, now.name))

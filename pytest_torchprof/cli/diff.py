@@ -78,8 +78,10 @@ def _is_baseline(path: Path) -> bool:
 def _recordings(first: Path, second: Path) -> ProfileDiff:
     from pytest_torchprof.profile import load  # noqa: PLC0415 - reading needs msgspec, --help does not
 
-    profiles = [load(path) for path in (first, second)]
-    return diff(*profiles)
+    before, after = load(first), load(second)
+    if isinstance(before, list) or isinstance(after, list):  # a folder, refused before
+        raise _UsageError("expected recordings, not folders")
+    return diff(before, after)
 
 
 def _baselines(first: Path, second: Path) -> dict[str, ProfileDiff]:

@@ -63,7 +63,7 @@ class Bound:
     def _values(self, profile: Profile) -> list[tuple[StepProfile | None, Any]]:
         if self.window:
             return [(None, getattr(profile, self.number))]
-        return [(step, getattr(step, self.number)) for step in profile.steps]
+        return [(step, getattr(step.numbers, self.number)) for step in profile.steps]
 
 
 def step_name(profile: Profile, step: StepProfile) -> str:

@@ -184,7 +184,8 @@ _FUNCTOR_RNG: Final = (
 )
 # A functor's name as people say it: CUDAFunctor_add -> add, MulFunctor -> mul, GeluCUDAKernelImpl -> gelu.
 _FUNCTOR: Final = re.compile(
-    r"(?:::|<|, |^)(?P<name>[A-Za-z_]\w*?)(?:Functor|_kernel_cuda|_kernel_impl|CUDAKernelImpl|_kernel|KernelImpl|_cuda_out|_scalar)(?=[<(_,:> ]|\w)"
+    r"(?:::|<|, |^)(?P<name>[A-Za-z_]\w*?)(?:Functor|_kernel_cuda|_kernel_impl|CUDAKernelImpl|_kernel|KernelImpl|"
+    r"_cuda_out|_scalar)(?=[<(_,:> ]|\w)"
 )
 _CUDA_FUNCTOR: Final = re.compile(r"CUDAFunctor(?:OnSelf|OnOther)?_(?P<name>[a-z]+)")
 _WRAPPING: Final = frozenset({"aunary", "bunary", "binary", "compareeq", "gpu", "gpu_index", "elementwise", "compare"})
@@ -286,7 +287,6 @@ _BARE: Final = frozenset(
         "cunn_ClassNLLCriterion_updateGradInput_kernel",
         "softmax_warp_forward",
         "softmax_warp_backward",
-        "softmax_warp_forward",
         "reduce_kernel",
         "CatArrayBatchedCopy",
         "gatherTopK",

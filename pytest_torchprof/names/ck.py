@@ -62,12 +62,12 @@ def decode(text: Text) -> KernelName | None:
         ("ck::", "ck_tile::", "aiter::", "kernel_gemm_", "kernel_grouped_conv", "kernel_batched_gemm")
     ):
         return None
-    aiter = base.startswith("aiter::")
-    where = base if aiter else f"{base} {text.args[:600]}"
+    of_aiter = base.startswith("aiter::")
+    where = base if of_aiter else f"{base} {text.args[:600]}"
     family = next((family for word, family in _WORDS if word in where), "other")
     return KernelName(
         family=family,
-        library="other" if aiter else "ck",
+        library="other" if of_aiter else "ck",
         dtype=_dtype(text, family),
         tensor_core=True if "xdl" in where or "Xdl" in where else None,
         stem=_stem(text, where),

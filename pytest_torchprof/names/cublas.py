@@ -113,6 +113,7 @@ def _decode_legacy(found: re.Match[str]) -> KernelName:
     mma = found["mma"]
     words = [word for word in (found["out"], found["io"]) if word in _WORD_TYPES]
     letters = mma.rstrip("0123456789")
+    dtype: str | None
     if words:
         # ampere_int32_i16832gemm_int8_..: the word behind gemm is the operands', the one before it the result's.
         dtype = _WORD_TYPES[words[0]]
@@ -184,6 +185,30 @@ def _decode_vector(text: Text) -> KernelName:
     )
 
 
+def _decode_named(base: str) -> KernelName | None:
+    if found := _LEGACY.match(base):
+        return _decode_legacy(found)
+    if "xmma_" in base and (found := _XMMA.search(base)):
+        return _decode_xmma(found)
+    if found := _OLDEST.match(base):
+        return KernelName(
+            family="gemm",
+            library="cublas",
+            dtype=_MMA_TYPES[found["mma"]],
+            layout=found["lay"].lower(),
+            tensor_core=False,
+            tile=numbers(found["tile"]),
+            stem=base,
+        )
+    return None
+
+
+def _helper(text: Text) -> str | None:
+    if text.last in ("scal_kernel", "scale_kernel") and "cublas" not in text.args[:600]:
+        return None
+    return _HELPERS.get(text.last)
+
+
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a cuBLAS kernel, None for any other."""
     base = text.base
@@ -192,25 +217,9 @@ def decode(text: Text) -> KernelName | None:
         return (
             _decode_nvjet(found) if found else KernelName(family="gemm", library="cublas", tensor_core=True, stem=base)
         )
-    if "gemm_" in base:
-        if found := _LEGACY.match(base):
-            return _decode_legacy(found)
-        if "xmma_" in base and (found := _XMMA.search(base)):
-            return _decode_xmma(found)
-        if found := _OLDEST.match(base):
-            return KernelName(
-                family="gemm",
-                library="cublas",
-                dtype=_MMA_TYPES[found["mma"]],
-                layout=found["lay"].lower(),
-                tensor_core=False,
-                tile=numbers(found["tile"]),
-                stem=base,
-            )
-    if text.last in _HELPERS and (
-        text.last in ("splitKreduce_kernel", "reduce_1Block_kernel") or "cublas" in text.args[:600]
-    ):
-        helper = _HELPERS[text.last]
+    if "gemm_" in base and (named := _decode_named(base)):
+        return named
+    if helper := _helper(text):
         family = "reduction" if "reduce" in helper else "pointwise"
         return KernelName(family=family, library="cublas", helper=helper, stem=text.last, tensor_core=False)
     if any(word in base for word in _GEMV) and "magma" not in base and _is_cublas(text):

@@ -24,7 +24,7 @@ _XMMA_KINDS: Final = (
     "xmma_implicit",
     "xmma_warp_specialized_implicit",
 )
-# cudnn 9: sm90_xmma_fprop_implicit_gemm_.., sm100_.. also as cutlass3x names; old: volta_scudnn_.., volta_fp16_s884cudnn_fp16_..
+# volta_scudnn_.., volta_fp16_s884cudnn_fp16_..
 _LEGACY: Final = re.compile(
     r"(?:cudnn_(?:infer|train)_)?(?P<arch>volta|turing|ampere|maxwell|pascal|hopper)_(?:(?P<io>fp16|bf16|fp32|int8|h)_)?"
     r"(?P<mma>s|h|i|s884|h884|s1688|h1688|s16816|h16816|i8816)cudnn_(?:(?P<out>fp16|bf16|fp32|int8)_)?"
@@ -35,7 +35,8 @@ _CUTLASS: Final = re.compile(
     r"(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<tile>\d+x\d+)_(?P<tk>\d+)x(?P<stages>\d+)_\w*?(?:align(?P<align>\d+))?(?=[>:(]|$)"
 )
 _CUTLASS3: Final = re.compile(
-    r"cutlass3x_(?P<arch>sm\d+)_(?P<op>tensorop|simt)_\w*?(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<a>[a-z]+\d\w*?)_(?P<b>[a-z]+\d\w*?)_"
+    r"cutlass3x_(?P<arch>sm\d+)_(?P<op>tensorop|simt)_\w*?(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<a>[a-z]+\d\w*?)"
+    r"_(?P<b>[a-z]+\d\w*?)_"
 )
 
 # The function's name -> family; the first word that occurs decides.
@@ -112,6 +113,7 @@ def _decode_xmma(found: re.Match[str]) -> KernelName:
 def _decode_legacy(found: re.Match[str]) -> KernelName:
     words = {found["io"], found["out"]}
     mma = found["mma"]
+    dtype: str | None
     if words & {"bf16"}:
         dtype = "bf16"
     elif words & {"fp16", "h"} or mma.startswith("h"):
@@ -168,42 +170,51 @@ def _template_dtype(text: Text) -> str | None:
 
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a cuDNN kernel that is no attention, None for any other."""
-    head = text.head
     base = text.base
+    if "cutlass" in base or "cutlass" in text.args[:80]:
+        return _decode_cutlass_name(text.head)
     if "xmma_" in base and any(kind in base for kind in _XMMA_KINDS):
         found = _XMMA.search(base)
         return _decode_xmma(found) if found else KernelName(family="conv", library="cudnn", stem=base)
     if "cudnn_" in base and (found := _LEGACY.match(base)):
         return _decode_legacy(found)
-    if "cutlass" in base or "cutlass" in text.args[:80]:
-        if found := _CUTLASS.search(head[:300]):
-            return _decode_cutlass(found)
-        if "grad_" in head[:300] or "fprop" in head[:300]:
-            return _decode_cutlass3(head)
-        return None
+    return _decode_words(text)
+
+
+def _decode_cutlass_name(head: str) -> KernelName | None:
+    if found := _CUTLASS.search(head[:300]):
+        return _decode_cutlass(found)
+    return _decode_cutlass3(head) if "grad" in head[:300] or "fprop" in head[:300] else None
+
+
+def _decode_words(text: Text) -> KernelName | None:
+    """Tell a kernel by what its function is called, where cuDNN's names have no fields."""
+    base = text.base
+    family = None
     if base.startswith("cudnn::") and ("::bn_" in base or "layernorm" in base or "batchnorm" in base):
-        return KernelName(family="normalization", library="cudnn", dtype=_template_dtype(text), stem=text.last)
-    for word, family in _WORDS:
-        if word in base:
-            helper = "layout conversion" if text.last.startswith(_CONVERSIONS) else None
-            helper = helper or ("convolution offsets" if "Offsets" in base or "precompute" in base else None)
-            return KernelName(
-                family=family,
-                library="cudnn",
-                dtype=_template_dtype(text),
-                helper=helper,
-                stem=text.last,
-                tensor_core=_simt(base),
-            )
-    if base.startswith("cudnn::"):
-        if base.startswith("cudnn::ops::"):
-            family = next((family for word, family in _OPS_WORDS if word in base), "other")
-        else:
-            family = next((family for word, family in _OPS_WORDS if word in text.last), "conv")
-        return KernelName(family=family, library="cudnn", dtype=_template_dtype(text), stem=text.last)
-    if base.startswith("cudnn_generated_") and "sdpa" not in base:
-        return KernelName(library="cudnn", stem=base, family="conv" if "conv" in base else "other")
-    return None
+        family = "normalization"
+    family = family or next((family for word, family in _WORDS if word in base), None)
+    if family is None and base.startswith("cudnn::"):
+        default = "other" if base.startswith("cudnn::ops::") else "conv"
+        family = next((family for word, family in _OPS_WORDS if word in base), default)
+    if family is None and base.startswith("cudnn_generated_"):
+        family = "conv" if "conv" in base else "other"
+    if family is None:
+        return None
+    return KernelName(
+        family=family,
+        library="cudnn",
+        dtype=_template_dtype(text),
+        tensor_core=_simt(base),
+        helper=_helper(text),
+        stem=text.last,
+    )
+
+
+def _helper(text: Text) -> str | None:
+    if text.last.startswith(_CONVERSIONS):
+        return "layout conversion"
+    return "convolution offsets" if "Offsets" in text.base or "precompute_indices" in text.base else None
 
 
 def _simt(base: str) -> bool | None:

@@ -133,11 +133,39 @@ def _decode_template(text: Text) -> KernelName | None:
     )
 
 
+# CuTe DSL: kernel_cutlass_<module and class run together>_<arguments>.
+_CUTE: Final = (
+    ("Attention", "attention"),
+    ("attention", "attention"),
+    ("rmsnorm", "normalization"),
+    ("norm", "normalization"),
+    ("softmax", "softmax"),
+    ("conv_", "conv"),
+    ("gemm", "gemm"),
+    ("grouped_mm", "gemm"),
+    ("topk", "sort"),
+    ("elementwise", "pointwise"),
+    ("convert", "copy"),
+    ("transpose", "copy"),
+    ("cross_entropy", "reduction"),
+    ("quant", "pointwise"),
+    ("reduc", "reduction"),
+)
+
+
+def _decode_cute(base: str) -> KernelName:
+    where = base[:160].lower()
+    family = next((family for word, family in _CUTE if word.lower() in where), "other")
+    return KernelName(family=family, library="cutlass", stem=base.removeprefix("kernel_cutlass_"))
+
+
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a CUTLASS GEMM, None for any other."""
     head = text.head
     if "cutlass" not in head[:200]:
         return None
+    if text.base.startswith("kernel_cutlass_"):
+        return _decode_cute(text.base)
     if found := _V2.search(head[:400]):
         return _decode_v2(found)
     if "cutlass3x_" in head[:200] and (found := _V3.search(head[:400])):

@@ -36,6 +36,8 @@ def parse(raw: str) -> Text:
         head = head.removesuffix(" [clone .kd]").removesuffix(".kd")
     if head.startswith("_Z"):
         return _parse_mangled(raw, head)
+    if "(int)" in head:  # as Nsight prints template arguments
+        head = head.replace("(int)", "")
     for mark in _ANONYMOUS:
         if mark in head:
             head = head.replace(mark, "")

@@ -18,7 +18,7 @@ from pytest_torchprof.patterns.selectors import (
     library,
     triton,
 )
-from pytest_torchprof.patterns.strings import Operator, Text
+from pytest_torchprof.patterns.strings import Operator, Text, compile_op_pattern
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels import Kernel
@@ -62,8 +62,3 @@ def compile_pattern(value: object) -> Pattern:
     raise UnknownLimit(
         f"expected a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn'), got {value!r}"
     )
-
-
-def compile_op_pattern(value: object) -> Operator:
-    """Return the pattern on operator names that a string stands for; anything else is an UnknownLimit."""
-    return value if isinstance(value, Operator) else Operator(value)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.names.kernelname import COLLECTIVES, DTYPES, FAMILIES, LAYOUTS, LIBRARIES, TRITON_CATEGORIES
 from pytest_torchprof.patterns.fused import carried_ops
-from pytest_torchprof.patterns.strings import Operator
+from pytest_torchprof.patterns.strings import compile_op_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -105,7 +105,7 @@ def _carries(kernel: Kernel, value: object) -> Verdict:
     carried = carried_ops(kernel)
     if not carried:
         return None if kernel.triton == "unk" else False
-    return set(value) <= set(carried)  # type: ignore[call-overload]
+    return all(op in carried for op in value)  # type: ignore[attr-defined]
 
 
 def _runs_collective(kernel: Kernel, value: object) -> Verdict:
@@ -181,7 +181,7 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "triton": _one_of("category", TRITON_CATEGORIES),
     "collective": _one_of("collective", COLLECTIVES),
     "ops": _ops,
-    "op": lambda value: Operator(value),  # type: ignore[arg-type]
+    "op": compile_op_pattern,
 }
 
 # What each selector takes: the field its one positional argument fills, and its keywords.
@@ -242,7 +242,7 @@ def attention(**fields: object) -> Selector:
 
 
 def triton(*category: object, **fields: object) -> Selector:
-    """Select Triton kernels, by Inductor's category ("poi", "red", .., or "user") and the ``ops`` they carry together."""
+    """Select Triton kernels, by category ("poi", "red", .., "user" for hand-written) and the ``ops`` they carry."""
     return build("triton", category, fields)
 
 

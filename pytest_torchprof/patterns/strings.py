@@ -96,3 +96,10 @@ class Operator:
 
 def _words(name: str) -> tuple[str, ...]:
     return tuple(word for word in name.split("_") if word) or (name,)
+
+
+def compile_op_pattern(value: object) -> Operator:
+    """Return the pattern on operator names that a string stands for; anything else is an UnknownLimit."""
+    if isinstance(value, Operator):
+        return value
+    return Operator(checked_text(value, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION"))
