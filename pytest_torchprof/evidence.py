@@ -3,14 +3,14 @@
 The rules, in the order they are applied:
 
 - *Who wins.* The name is the code that ran, the operator is what was asked for. Where only one of them tells, it is
-  believed. Where both tell and agree, the name stands (it knows fp32 from tf32, the operator does not). Where both tell
-  and contradict each other, the field is None: one of the two is not what it seems, and neither is reported.
+  believed. Where both tell and agree, the name stands (it knows fp32 from tf32, the operator does not). Where they
+  contradict each other, the field is None: one of the two is not what it seems, and neither is reported.
 - *dtype.* The operands' types decide only where they are all the same type. A float operand may run as fp32 or as tf32:
   it confirms either, and completes a missing dtype only for a kernel that surely uses no tensor core.
 - *layout.* Strides decide only for a matrix product whose M, N and K are all above 1 and whose operands both have one
   unit stride. A size of 1 makes a stride meaningless; an operand with no unit stride was copied before the product.
-- *Names without content.* A Triton kernel called ``triton_`` takes family, category and operators from the CPU range that
-  launched it, which carries the descriptive name.
+- *Names without content.* A Triton kernel called ``triton_`` takes family, category and operators from the CPU range
+  that launched it, which carries the descriptive name.
 - *Communication.* Collective and dtype come from the event's arguments: NCCL's names lie about the dtype.
 - *Helpers.* A copy or fill that a product launches on its output is named as its helper, never as a second product.
 """
