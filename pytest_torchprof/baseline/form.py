@@ -161,9 +161,9 @@ def _entry(form: EntryForm) -> Entry:
 
 
 def _plain_row(row: Row, count: int) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": row.name, "family": row.family}
-    made |= {name: value for name in ("dtype", "layout", "helper", "op") if (value := getattr(row, name)) is not None}
-    return made | {"count": count}
+    # The name comes last: it may be thousands of characters long, and the rest should be seen beside it.
+    told = {name: getattr(row, name) for name in ("family", "dtype", "layout", "helper", "op", "name")}
+    return {"count": count, **{name: value for name, value in told.items() if value is not None}}
 
 
 def _entry_text(entry: Entry) -> str:
