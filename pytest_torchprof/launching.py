@@ -71,9 +71,10 @@ class Launching:
 
     def inputs(self, op: int) -> Inputs:
         """Return types, shapes and strides of what the operator was given, each None where it is not recorded."""
-        if op < 0:
-            return None, None, None
-        index = self._trace.ops.inputs[op]
+        return (None, None, None) if op < 0 else self.operands(self._trace.ops.inputs[op])
+
+    def operands(self, index: int) -> Inputs:
+        """Return types, shapes and strides of a set of operands, by its index in ``Trace.inputs``."""
         found = self._inputs.get(index)
         if found is None:
             shapes, types, strides = map(_listed, self._trace.inputs[index])

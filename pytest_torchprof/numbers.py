@@ -54,6 +54,7 @@ OF_WINDOW = (
     "peak_memory_bytes",
 )
 """Numbers that the whole window has, not a step."""
+NAMES = tuple(field.name for field in fields(Numbers))
 OF_STEP = tuple(field.name for field in fields(Numbers) if field.name not in OF_WINDOW)
 """Numbers that each step has."""
 

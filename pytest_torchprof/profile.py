@@ -14,7 +14,7 @@ from pytest_torchprof.numbers import Numbers
 from pytest_torchprof.recording import read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_torchprof.compiled import Compile
     from pytest_torchprof.findings import Finding, Rule
@@ -138,7 +138,7 @@ class Profile(_HasNumbers):
     def _changed(self, **changes: Any) -> Self:
         settings = {"result": self._result, "gate": self._gate, "rules": self._rules, **changes}
         other = type(self)(self._given_trace, **settings)
-        for name in ("_launching", "_steps", "_whole", "_compile"):
+        for name in ("launching", "_steps", "_whole", "_compile"):
             # What was computed already belongs to the trace, not to the view on it.
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
@@ -161,12 +161,13 @@ class Profile(_HasNumbers):
         return self._given_trace
 
     @cached_property
-    def _launching(self) -> Launching:
+    def launching(self) -> Launching:
+        """Who launched what, for reports."""
         return Launching(self.trace)
 
     @cached_property
     def _steps(self) -> tuple[StepProfile, ...]:
-        return tuple(StepProfile(self.trace, self._launching, part) for part in self._launching.parts)
+        return tuple(StepProfile(self.trace, self.launching, part) for part in self.launching.parts)
 
     @cached_property
     def _whole(self) -> Numbers:
@@ -192,13 +193,23 @@ class Profile(_HasNumbers):
     def worst(self) -> Numbers:
         """Each number's largest value over the steps."""
         self._look("worst")
-        return self._with_compile(numbers.worst([step.numbers for step in self._steps], self._whole))
+        return self.worst_of(self._steps)
+
+    def worst_of(self, steps: Sequence[StepProfile]) -> Numbers:
+        """Return each number's largest value over these steps."""
+        self._look("worst")
+        return self._with_compile(numbers.worst([step.numbers for step in steps], self._whole))
 
     @property
     def median(self) -> Numbers:
         """Each number's median over the steps."""
         self._look("median")
-        return self._with_compile(numbers.median([step.numbers for step in self._steps], self._whole))
+        return self.median_of(self._steps)
+
+    def median_of(self, steps: Sequence[StepProfile]) -> Numbers:
+        """Return each number's median over these steps."""
+        self._look("median")
+        return self._with_compile(numbers.median([step.numbers for step in steps], self._whole))
 
     @property
     def kernels(self) -> Kernels:

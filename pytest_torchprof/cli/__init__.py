@@ -1,0 +1,57 @@
+"""The ``torchprof`` command; each sub-command is a module that is imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+
+# Name -> what it is for. Looking for modules at run time would import them all.
+COMMANDS = {
+    "analyze": "show where the time of a recording goes",
+    "check": "judge a recording by limits",
+    "diff": "compare two recordings or baselines",
+    "baseline": "list, show, compare and prune stored baselines",
+}
+USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"
+BAD_USAGE = 2
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a sub-command; return its exit status, 2 for bad usage and for what cannot be read."""
+    words = sys.argv[1:] if argv is None else argv
+    if not words or words[0] in ("-h", "--help"):
+        (sys.stdout if words else sys.stderr).write(_usage())
+        return 0 if words else BAD_USAGE
+    if words[0] == "--version":
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, rarely asked for
+
+        sys.stdout.write(f"torchprof {version('pytest-torchprof')}\n")
+        return 0
+    if words[0] not in COMMANDS:
+        sys.stderr.write(f"torchprof: there is no command {words[0]!r}\n\n{_usage()}")
+        return BAD_USAGE
+    return _run(words[0], words[1:])
+
+
+def _run(command: str, words: list[str]) -> int:
+    from importlib import import_module  # noqa: PLC0415
+
+    # A name out of a trace may hold characters that the terminal's encoding has not.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status: int = import_module(f"{__name__}.{command}").run(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; the interpreter's own flush at exit must not complain either.
+        import os  # noqa: PLC0415
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _usage() -> str:
+    return USAGE.format(commands="\n".join(f"  {name:<10}{purpose}" for name, purpose in COMMANDS.items()))

@@ -1,0 +1,135 @@
+"""A recording's analysis as plain data: what ``torchprof analyze --json`` prints."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof import breakdown, numbers
+from pytest_torchprof.errors import TorchprofError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.breakdown import KernelRow, RangeRow
+    from pytest_torchprof.numbers import Numbers
+    from pytest_torchprof.parts import Part
+    from pytest_torchprof.profile import Profile, StepProfile
+
+SCHEMA = 1
+_NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]")
+
+
+def as_dict(
+    profile: Profile, *, by: str = "kernel", step: int | None = None, top: int | None = None, findings: bool = True
+) -> dict[str, Any]:
+    """Return the analysis; ``step`` N is ProfilerStep#N alone, TorchprofError if there is none."""
+    trace, steps = profile.trace, chosen_steps(profile, step)
+    parts = [one.part for one in steps]
+    median, worst = profile.median_of(steps), profile.worst_of(steps)
+    rows = breakdown.by_kernel(trace, profile.launching, parts)
+    found: dict[str, Any] = {
+        "schema": SCHEMA,
+        "trace": {
+            "path": trace.path,
+            "steps": len(trace.steps),
+            "orphans": trace.orphans,
+            "lost_kernels": trace.lost_kernels,
+            "unrecorded_launches": trace.unrecorded_launches,
+            "measured": profile.measured,
+            "why_not": profile.why_not,
+            "attribution": trace.attribution,
+            "devices": [{"index": device.index, "name": device.name} for device in trace.devices],
+            "events": trace.events,
+        },
+        "summary": {**_plain(median), "worst": _plain(worst)},
+        "steps": [{"name": one.name, **_plain(one.numbers, numbers.OF_STEP)} for one in steps],
+        "kernels": [_kernel(row) for row in rows[:top]],
+    }
+    found |= _more(profile, parts, rows, by, top)
+    seen = profile.compile
+    found["compile"] = {
+        "regions": seen.regions,
+        "nested_regions": seen.nested_regions,
+        "graph_breaks": median.graph_breaks,
+        "recompiles": median.recompiles,
+        "compiled_in_window": seen.compiled_in_window,
+    }
+    found["findings"] = [
+        {"code": one.code, "title": one.title, "message": one.message, "evidence": dict(one.evidence)}
+        for one in (profile.findings if findings else ())
+    ]
+    return found
+
+
+def chosen_steps(profile: Profile, step: int | None) -> Sequence[StepProfile]:
+    """Return all steps, or ProfilerStep#N; TorchprofError naming those there are."""
+    if step is None:
+        return profile.steps
+    found = [one for one in profile.steps if one.name == f"ProfilerStep#{step}"]
+    if not found:
+        names = ", ".join(one.name for one in profile.steps if one.name) or "none, the whole trace is one"
+        raise TorchprofError(f"there is no ProfilerStep#{step} in {profile.trace.path}; steps in it: {names}")
+    return found
+
+
+def encoded(value: object) -> str:
+    """Return JSON in plain ASCII, so that no name out of a trace reaches a terminal as anything but text."""
+    import msgspec  # noqa: PLC0415 - loaded already by whoever read a recording
+
+    text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+    return (text if text.isascii() else _NOT_PLAIN.sub(_escaped, text)) + "\n"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def _plain(found: Numbers, names: Sequence[str] = numbers.NAMES) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in names}
+
+
+def _kernel(row: KernelRow) -> dict[str, Any]:
+    decoded = row.decoded
+    return {
+        "name": row.name,
+        "family": decoded.family,
+        "library": decoded.library,
+        "dtype": decoded.dtype,
+        "layout": decoded.layout,
+        "tensor_core": decoded.tensor_core,
+        "triton": decoded.triton,
+        "op": row.op,
+        "op_chain": list(row.op_chain),
+        "count": row.count,
+        "time_us": row.time_us,
+    }
+
+
+def _more(
+    profile: Profile, parts: Sequence[Part], rows: Sequence[KernelRow], by: str, top: int | None
+) -> dict[str, Any]:
+    """Return the rows that ``--by`` adds to the kernels."""
+    trace, launching = profile.trace, profile.launching
+    if by == "op":
+        return {"ops": [_range(row, shapes=True) for row in breakdown.by_op(trace, launching, parts)[:top]]}
+    if by == "range":
+        return {"ranges": [_range(row) for row in breakdown.by_annotation(trace, parts)[:top]]}
+    if by == "module":
+        return {"modules": [_range(row) for row in breakdown.by_module(trace, parts)[:top]]}
+    if by == "family":
+        families = breakdown.by_family(rows)[:top]
+        return {
+            "families": [
+                {"family": row.family, "library": row.library, "count": row.count, "time_us": row.time_us}
+                for row in families
+            ]
+        }
+    return {}
+
+
+def _range(row: RangeRow, *, shapes: bool = False) -> dict[str, Any]:
+    times = ("self_cpu_us", "cpu_us", "self_gpu_us", "gpu_us")
+    plain = {"name": row.name, "calls": row.calls, **{name: round(getattr(row, name), 3) for name in times}}
+    return {**plain, "shapes": row.shapes} if shapes else plain
