@@ -55,6 +55,11 @@ class FileForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     entries: dict[str, EntryForm]
 
 
+# msgspec looks a type's annotations up in sys.modules when it is first used. In a test run of test runs (pytester) this
+# module may have left there by then; so they are resolved here.
+msgspec.json.Decoder(FileForm)
+
+
 class _NotKeptError(ValueError):
     """What JSON allows and a baseline does not."""
 
