@@ -8,11 +8,9 @@ Both sides run in this process, in turns, over the same work with shapes recorde
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +18,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import pytest_torchprof
-from pytest_torchprof import capture
+from pytest_torchprof.capture.session import SENTINEL, Session
+from pytest_torchprof.capture.writing import write_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,41 +38,35 @@ def work(calls: int) -> Callable[[], None]:
     return step
 
 
-def ours(step: Callable[[], None], path: Path) -> tuple[float, int]:
-    """Return the seconds from the end of the last step to a Profile with its numbers, and the events in the file."""
-    plan = capture.Plan(device="cpu", warmup=1, steps=STEPS, record=frozenset(), nodeid="live.py::work", label=None)
-    seconds, events, stopped = 0.0, 0, 0.0
-
-    def check(recording: Path) -> str | None:
-        nonlocal seconds, events
-        found = pytest_torchprof.load(recording)
-        assert found.kernels
-        assert found.steps
-        seconds, events = time.perf_counter() - stopped, found.trace.events
-        return found.why_not
-
-    with closing(capture.iterations(plan, path, check)) as iterations:
-        for _ in iterations:
-            step()
-            stopped = time.perf_counter()
-    return seconds, events
-
-
-def torchs(step: Callable[[], None]) -> float:
-    """Return the seconds from the end of the last step to `key_averages()`."""
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
-        for _ in range(STEPS):
-            step()
+def ours(step: Callable[[], None], path: Path) -> tuple[float, float, int]:
+    """Return the seconds of the stop, those from there to a Profile with its numbers, and the events in the file."""
+    key = {"schema": 1, "device": "cpu", "warmup": 0, "steps": STEPS, "sentinel": SENTINEL, "problems": []}
+    with Session("cpu") as session:
+        for index in range(STEPS):
+            with session.step(index):
+                step()
+        started = time.perf_counter()
+        session.finish()
         stopped = time.perf_counter()
-    profiler.key_averages()
-    return time.perf_counter() - stopped
+        write_recording(session, path, key)
+    found = pytest_torchprof.load(path)
+    assert found.why_not is None, found.why_not
+    assert len(found.steps) == STEPS
+    assert found.kernels
+    return stopped - started, time.perf_counter() - stopped, found.trace.events
 
 
-def loading(path: Path) -> float:
-    """Return the seconds to read the recording of the last round once more, without the profiler."""
+def torchs(step: Callable[[], None]) -> tuple[float, float]:
+    """Return the seconds of the stop, and those from there to `key_averages()`."""
+    profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+    profiler.start()
+    for _ in range(STEPS):
+        step()
     started = time.perf_counter()
-    pytest_torchprof.load(path)
-    return time.perf_counter() - started
+    profiler.stop()
+    stopped = time.perf_counter()
+    profiler.key_averages()
+    return stopped - started, time.perf_counter() - stopped
 
 
 def main() -> None:
@@ -84,17 +77,17 @@ def main() -> None:
     step = work(asked.calls)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "live.json"
-        rounds = [(*ours(step, path), torchs(step), loading(path)) for _ in range(asked.rounds)]
+        rounds = [(*ours(step, path), *torchs(step)) for _ in range(asked.rounds)]
         megabytes = path.stat().st_size / 1e6
-        compute = json.loads(path.read_text())["torchprof"]["environment"]["cpu"]
-    events = rounds[0][1]
-    live, averages, load = (statistics.median(one[i] for one in rounds) for i in (0, 2, 3))
+    events = rounds[0][2]
+    our_stop, live, _, their_stop, averages = (statistics.median(column) for column in zip(*rounds, strict=True))
     print(
-        f"torch {torch.__version__}, {compute}, {events} events with shapes, {megabytes:.1f} MB, {asked.rounds} rounds"
+        f"torch {torch.__version__}, {events} events with shapes, {megabytes:.1f} MB, medians of {asked.rounds} rounds"
     )
-    print(f"stop to Profile   {live:7.3f} s  {live / events * 1e6:6.2f} us per event   (reading it: {load:.3f} s)")
-    print(f"key_averages()    {averages:7.3f} s  {averages / events * 1e6:6.2f} us per event")
-    print(f"ratio             {averages / live:7.1f} times faster than key_averages()")
+    print("                      stop()   from there to the numbers   us per event")
+    for name, stop, rest in (("pytest-torchprof", our_stop, live), ("key_averages()", their_stop, averages)):
+        print(f"{name:18} {stop:7.3f} s {rest:20.3f} s {rest / events * 1e6:20.2f}")
+    print(f"from the stop on, {averages / live:.1f} times faster than key_averages()")
 
 
 if __name__ == "__main__":

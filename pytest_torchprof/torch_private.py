@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import CodeType, FrameType
 
+    from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity
     from torch.profiler.profiler import _KinetoProfile
 
@@ -42,7 +43,12 @@ def profiler(
     with_modules: bool = False,
     profile_memory: bool = False,
 ) -> _KinetoProfile:
-    """Return torch's low-level profiler: it knows no schedule and leaves no step counter behind."""
+    """Return torch's low-level profiler: it knows no schedule and leaves no step counter behind.
+
+    It is asked for the file only, not for torch's own list of events, which takes longer to free than to read the file.
+    Operators on threads of the measured code's own are not recorded, as ever in torch: with `profile_all_threads`
+    torch no longer says whether a profiler runs on this thread, and that guards the process against a crash.
+    """
     from torch.profiler.profiler import _KinetoProfile
 
     return _KinetoProfile(
@@ -51,7 +57,18 @@ def profiler(
         with_stack=with_stack,
         with_modules=with_modules,
         profile_memory=profile_memory,
+        # torch builds its stacks from the list of events.
+        experimental_config=None if with_stack else _file_only(),
     )
+
+
+def _file_only() -> _ExperimentalConfig | None:
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return _ExperimentalConfig(trace_only=True)
+    except TypeError:  # pragma: no cover - before torch 2.13
+        return None
 
 
 def _autograd_profiler() -> Any:
@@ -152,14 +169,6 @@ def _begin_session() -> None:
     begun = profiler([ProfilerActivity.CPU])
     begun.prepare_trace()
     begun.start_trace()
-
-
-def gpu_events(profiler: _KinetoProfile) -> int:  # pragma: needs gpu
-    """Count what a stopped profiler recorded on a GPU."""
-    from torch.profiler import DeviceType
-
-    results = profiler.profiler.kineto_results if profiler.profiler else None
-    return sum(event.device_type() != DeviceType.CPU for event in results.events()) if results else 0
 
 
 def precision_flags() -> dict[str, object]:
@@ -324,7 +333,8 @@ def compiled_codes(code: CodeType) -> list[tuple[str, CodeType]]:
     """Return id ("0/1") and generated code of each compilation that this code object has."""
     entries = getattr(import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
     found = entries(code) if entries else ()
-    return [(str(getattr(entry, "compile_id", "?")), entry.code) for entry in found]
+    # An entry whose guarded objects are gone stays in the list without its code.
+    return [(str(getattr(entry, "compile_id", "?")), entry.code) for entry in found if entry.code is not None]
 
 
 def continues_after_a_break(compiled: CodeType) -> bool:
@@ -357,8 +367,10 @@ def is_torch_file(file: str) -> bool:
 
 
 def is_library_code(code: CodeType) -> bool:
-    """Whether code belongs to torch's modules and optimizers, which users compile themselves."""
-    return any(f"{os.sep}torch{os.sep}{part}{os.sep}" in code.co_filename for part in ("nn", "optim"))
+    """Whether code is what users compile of torch's own: the forward of its modules, the step of its optimizers."""
+    return code.co_name in ("forward", "step") and any(
+        f"{os.sep}torch{os.sep}{part}{os.sep}" in code.co_filename for part in ("nn", "optim")
+    )
 
 
 def is_module_wrapper(place: Place | None) -> bool:
@@ -426,12 +438,21 @@ def _module_being_compiled(code: CodeType) -> object:
         frame = frame.f_back
     if frame is None:
         return None
-    found = (frame.f_locals.get("locals") or {}).get("self")
     cells = frame.f_locals.get("closure") or ()
     if "fn" in code.co_freevars and len(cells) == len(code.co_freevars):
         wrapped = cells[code.co_freevars.index("fn")].cell_contents
         found = getattr(wrapped, "__self__", wrapped)
-    return found if isinstance(found, torch.nn.Module) else None
+        return found if isinstance(found, torch.nn.Module) else None
+    # Its own name for the module may be any, and code after a graph break has further arguments before it.
+    modules = [v for v in dict(frame.f_locals.get("locals") or {}).values() if isinstance(v, torch.nn.Module)]
+    return next((module for module in modules if _is_method_of(code, module)), None)
+
+
+def _is_method_of(code: CodeType, holder: object) -> bool:
+    method = getattr(getattr(type(holder), name_in_source(code.co_name), None), "__code__", None)
+    return method is not None and (
+        method is code or (is_resumed(code.co_name) and method.co_filename == code.co_filename)
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.recording import read
 
 _ATTEMPTS = 2
 
@@ -27,18 +30,22 @@ def arm(device: str) -> None:
 
 @cache
 def _probe(device: str) -> str | None:  # pragma: needs gpu
-    if any(_gpu_events_of_a_session(device) for _ in range(_ATTEMPTS)):
+    if any(_sees_the_sentinel(device) for _ in range(_ATTEMPTS)):
         return None
     return (
-        f"torch.profiler records no kernels on {device} in this process, though one was launched. Usual causes: "
+        f"torch.profiler records no kernels on {device} in this process, though some were launched. Usual causes: "
         + "; ".join(_usual_causes())
     )
 
 
-def _gpu_events_of_a_session(device: str) -> int:  # pragma: needs gpu
-    with Session(device) as session:
+def _sees_the_sentinel(device: str) -> bool:  # pragma: needs gpu
+    with TemporaryDirectory() as folder, Session(device) as session:
         session.finish()
-        return session.gpu_events()
+        if not session.exportable:
+            return False
+        recording = Path(folder) / "probe.json"
+        session.export(recording)
+        return bool(read(recording).devices)
 
 
 def _usual_causes() -> list[str]:  # pragma: needs gpu

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.capture.anonymous import make_anonymous
 from pytest_torchprof.capture.arming import arm
 from pytest_torchprof.capture.device import devices_in_use, synchronize
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.session import SENTINEL, Session, another_profiler_runs, refuse_second_profiler
+from pytest_torchprof.capture.writing import write_recording
 from pytest_torchprof.compilewatch import CompileWatch
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.recording import write_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,15 +83,8 @@ class _Measurement:
             session.finish()
             self.problem = session.problem
             if session.exportable:
-                self._write(session, watch)
-
-    def _write(self, session: Session, watch: CompileWatch) -> None:
-        unfinished = self._unfinished()
-        session.export(unfinished)
-        make_anonymous(unfinished, self.path.name)
-        write_metadata(unfinished, self._metadata(session, watch))
-        unfinished.replace(self.path)
-        self.written = True
+                write_recording(session, self.path, self._metadata(session, watch))
+                self.written = True
 
     def _metadata(self, session: Session, watch: CompileWatch) -> dict[str, object]:
         plan = self.plan
@@ -115,14 +106,10 @@ class _Measurement:
             "compile": watch.evidence(),
         }
 
-    def _unfinished(self) -> Path:
-        return self.path.with_name(f".{self.path.name}.{os.getpid()}.unfinished")
-
     @contextmanager
     def removing_what_is_unfinished(self) -> Iterator[None]:
         try:
             yield
         finally:
-            self._unfinished().unlink(missing_ok=True)
             if self.written and not self.over:
                 self.path.unlink(missing_ok=True)

@@ -111,10 +111,6 @@ class Session:
             raise NotMeasured(self.problem or "the profiler holds no recording")
         profiler.export_chrome_trace(str(path))
 
-    def gpu_events(self) -> int:  # pragma: needs gpu
-        """Count the events of the finished session that ran on a GPU."""
-        return torch_private.gpu_events(self._profiler) if self._profiler and self.exportable else 0
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
