@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+# pytester forgets what was imported while it ran tests in this process. torch cannot be imported twice, and what the
+# profiler knows is the process's: so all of it is imported here, before pytester looks.
+import torch._dynamo
+import torch._inductor  # noqa: F401
+
+import pytest_torchprof
+
+for _module in pkgutil.walk_packages(pytest_torchprof.__path__, "pytest_torchprof."):
+    importlib.import_module(_module.name)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

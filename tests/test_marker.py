@@ -48,8 +48,9 @@ def test_two():
         [
             "*3 limits missed*",
             "*max_kernels=1*2 kernels in step 1 of 5*",
-            "*1 x aten::mm*",
-            "*forbid_kernels=aten::mm*1 kernels match aten::mm*",
+            "*1 x mm *aten::mm*",
+            "*forbid_kernels=aten::mm*1 kernel matches aten::mm*",
+            "*1 x aten::mm*launched by aten::mm*",
             "*kernels=aten::sin*0 kernels match aten::sin, expected at least 1*",
             "*do: *",
             "*recording: .torchprof*test_it.test_two.*.json.gz*",
@@ -57,6 +58,7 @@ def test_two():
         consecutive=False,
     )
     assert "pytest_torchprof/" not in result.stdout.str()
+    assert "plugin.py" not in result.stdout.str()
 
 
 def test_the_tests_own_failure_wins(run_tests):
@@ -141,7 +143,9 @@ def test_nothing_is_meant():
 """
     )
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(["*max_kernels=5*not measured: nothing ran on the device in step 1 of 5*min_kernels=0*"])
+    result.stdout.fnmatch_lines(
+        ["*max_kernels=5*not measured: nothing ran on the device in step 1 of 5*min_kernels=0*"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,7 +218,9 @@ def test_through_another_fixture(through):
 """
     )
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*not measured: the test is marked torchprof and requests the fixture, but measured nothing*"])
+    result.stdout.fnmatch_lines(
+        ["*not measured: the test is marked torchprof and requests the fixture, but measured nothing*"]
+    )
 
 
 def test_a_unittest_method_is_measured_like_any_other(run_tests):

@@ -92,11 +92,13 @@ def judge(profile: Profile, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
 
 def expect(profile: Profile, given: Mapping[str, object]) -> None:
     """Raise LimitsMissed, or NotMeasured where a limit could not be judged, with all of them in the text."""
+    __tracebackhide__ = True
     raise_if_failed(judge(profile, read_limits(given)), profile)
 
 
 def raise_if_failed(verdicts: Iterable[Verdict], profile: Profile, *, also: Iterable[str] = ()) -> None:
     """Raise for verdicts that do not hold; what was not measured wins, since an expected failure may not hide it."""
+    __tracebackhide__ = True
     failed = [verdict for verdict in verdicts if verdict.status != HOLDS]
     if failed:
         kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed

@@ -52,11 +52,11 @@ class _Counted:
         found = len(self.lines)
         if found > bound:
             return self._say(MISSED, self._found(), self.lines)
-        if self.unknown:
-            return self._say(NOT_MEASURED, self.unknown, self.lines)
         if compiled.nothing is not None:
             skipped = tuple(_break_line(one) for one in compiled.skipped_frames)
             return self._say(MISSED, "nothing was compiled", (*skipped, *compiled.nothing) or (_USUAL_CAUSES,))
+        if self.unknown:
+            return self._say(NOT_MEASURED, self.unknown, self.lines)
         return self._say(HOLDS, self._found(), ())
 
     def _found(self) -> str:

@@ -90,17 +90,21 @@ def _count_answer(pattern: Pattern | Operator, count: tuple[int, int] | None, su
     low, high = count or (1, None)
     expected = _show_count(count)
     if sure + unknown < low or (high is not None and sure > high):
-        return _Answer(MISSED, f"{sure} {noun} match {pattern}, expected {expected}")
+        return _Answer(MISSED, f"{_matching(sure, noun)} {pattern}, expected {expected}")
     if sure < low or (high is not None and sure + unknown > high):
-        return _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {unknown} {noun}")
+        return _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {unknown} {noun}{'s' * (unknown != 1)}")
     return _Answer(HOLDS, "")
+
+
+def _matching(count: int, noun: str) -> str:
+    return f"{count} {noun} matches" if count == 1 else f"{count} {noun}s match"
 
 
 def _kernels(profile: Profile, counts: Counts) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern, count in counts.items():
             verdicts = Counter(pattern.verdict(kernel) for kernel in step.kernels)
-            answer = _count_answer(pattern, count, verdicts[True], verdicts[None], "kernels")
+            answer = _count_answer(pattern, count, verdicts[True], verdicts[None], "kernel")
             if answer.status == HOLDS:
                 yield answer
                 continue
@@ -115,7 +119,7 @@ def _forbid_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
         for pattern in patterns:
             hits = Counter(kernel.name for kernel in step.kernels if pattern.verdict(kernel))
             if hits:
-                yield _Answer(MISSED, f"{hits.total()} kernels match {pattern}", _named(step, hits))
+                yield _Answer(MISSED, f"{_matching(hits.total(), 'kernel')} {pattern}", _named(step, hits))
             elif unknown := sum(pattern.verdict(kernel) is None for kernel in step.kernels):
                 yield _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {unknown} kernels")
 
@@ -134,7 +138,7 @@ def _only_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
                 else:
                     others[kernel.name] += 1
         if others:
-            yield _Answer(MISSED, f"{others.total()} other kernels", _named(step, others))
+            yield _Answer(MISSED, f"{others.total()} other kernel{'s' * (others.total() != 1)}", _named(step, others))
         elif unknown:
             yield _Answer(NOT_MEASURED, f"whether they match cannot be told for {unknown} kernels")
 
@@ -159,7 +163,7 @@ def _op_hits(step: StepProfile, pattern: Operator) -> Counter[str]:
 def _ops(profile: Profile, counts: OpCounts) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern, count in counts.items():
-            answer = _count_answer(pattern, count, _op_hits(step, pattern).total(), 0, "operators")
+            answer = _count_answer(pattern, count, _op_hits(step, pattern).total(), 0, "operator")
             yield _Answer(answer.status, answer.measured, kernel_lines(step) if answer.status != HOLDS else ())
 
     return _first_bad(profile, "ops", answers)
@@ -170,7 +174,7 @@ def _forbid_ops(profile: Profile, patterns: list[Operator]) -> Verdict:
         for pattern in patterns:
             if hits := _op_hits(step, pattern):
                 lines = tuple(f"{calls:>4} x {name}" for name, calls in hits.most_common())
-                yield _Answer(MISSED, f"{hits.total()} operators match {pattern}", lines)
+                yield _Answer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", lines)
 
     return _first_bad(profile, "forbid_ops", answers)
 
