@@ -16,7 +16,7 @@ ENVIRONMENT = {
     "compute_capability": "9.0",
     "driver": "580.1",
     "cuda": "13.0",
-    "torch": "2.13.0",
+    "torch": "2.13.0+cu130",
     "triton": None,
     "python": "3.12.1",
     "tf32_matmul": False,

@@ -28,6 +28,8 @@ _NOUNS: Final = {
     "graph_breaks": ("graph break", "graph breaks"),
     "peak_memory_bytes": ("peak memory", "peak memory"),
 }
+# These move with gpu_busy_us; a line each would bury what matters.
+_TOLD_BY_BUSY_TIME: Final = frozenset({"kernel_time_us", "gpu_time_us", "gpu_span_us"})
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
@@ -64,7 +66,7 @@ class Comparison:
         numbers = [
             f"    {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
             for change in self.changes
-            if _number(change)
+            if _number(change) and (change.gated or change.what not in _TOLD_BY_BUSY_TIME)
         ]
         return (*first, *kernels, *numbers)
 

@@ -26,7 +26,7 @@ def other_device(old: Environment, new: Environment, sides: Sides = SIDES) -> st
 
 def other_software(old: Environment, new: Environment, sides: Sides = SIDES) -> str | None:
     """Return what to say, before any verdict, where software or precision flags differ; None where they do not."""
-    differ = [key for key in ENVIRONMENT if key not in _DEVICE and _public(old, key) != _public(new, key)]
+    differ = [key for key in ENVIRONMENT if key not in _DEVICE and old.get(key) != new.get(key)]
     if not differ:
         return None
     return (
@@ -35,14 +35,8 @@ def other_software(old: Environment, new: Environment, sides: Sides = SIDES) -> 
     )
 
 
-def _public(environment: Environment, key: str) -> str | bool | None:
-    value = environment.get(key)
-    # "2.13.0+cu130" and "2.13.0+cpu" are one torch; CUDA is compared by itself.
-    return value.partition("+")[0] if key == "torch" and isinstance(value, str) else value
-
-
 def _words(environment: Environment, keys: list[str]) -> str:
-    return " / ".join(_word(key, _public(environment, key)) for key in keys)
+    return " / ".join(_word(key, environment.get(key)) for key in keys)
 
 
 def _word(key: str, value: str | bool | None) -> str:

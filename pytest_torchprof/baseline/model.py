@@ -135,7 +135,7 @@ def entry_of(profile: Profile, *, source_hash: str) -> Entry:
     kept = _CPU_ENVIRONMENT if profile.trace.on_cpu else ENVIRONMENT
     return Entry(
         source=source_hash,
-        environment={key: _plain(environment[key]) for key in kept if environment.get(key) is not None},
+        environment={key: _plain(key, environment[key]) for key in kept if environment.get(key) is not None},
         kernels=tuple(rows),
         steps=tuple(orders),
         numbers={name: int(value) for name, value in counts.items() if value is not None},
@@ -189,8 +189,9 @@ def _row(kernel: Kernel) -> Row:
     )
 
 
-def _plain(value: object) -> str | bool:
-    return value if isinstance(value, bool) else str(value)
+def _plain(key: str, value: object) -> str | bool:
+    # "2.13.0+cu130" and "2.13.0+cpu" are one torch; CUDA is kept by itself.
+    return value if isinstance(value, bool) else str(value).partition("+")[0] if key == "torch" else str(value)
 
 
 def _rounded(value: float) -> float:

@@ -98,6 +98,22 @@ def _settle_the_rest(
             made.renamed[was, row] += 1
 
 
+def pair_anywhere(found: Difference, key: Callable[[Row], Hashable]) -> None:
+    """Take what is lost and what is gained as replaced where ``key`` is the same, wherever in the step it is."""
+    waiting: defaultdict[Hashable, deque[Row]] = defaultdict(deque)
+    for row in found.lost.elements():
+        waiting[key(row)].append(row)
+    for row in list(found.gained.elements()):
+        if waiting[key(row)]:
+            was = waiting[key(row)].popleft()
+            found.replaced[was, row] += 1
+            found.lost[was] -= 1
+            found.gained[row] -= 1
+    for counts in (found.lost, found.gained):
+        for row in [row for row, times in counts.items() if not times]:
+            del counts[row]
+
+
 def _blocks(were: Sequence[Hashable], are: Sequence[Hashable]) -> Iterator[tuple[Block, bool]]:
     """Return the stretches of two sequences in order, and whether they are equal."""
     i = j = 0

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.baseline.change import BETTER, NEUTRAL, WORSE, Change
 from pytest_torchprof.baseline.model import STRUCTURAL, Entry, Row, printable
-from pytest_torchprof.baseline.sequence import difference
+from pytest_torchprof.baseline.sequence import difference, pair_anywhere
 from pytest_torchprof.names import without_index
 from pytest_torchprof.rename import explain_rename
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from pytest_torchprof.baseline.sequence import Difference
 
@@ -45,11 +46,27 @@ def _work(row: Row) -> Hashable:
     return _kind_of_work(row) if row.family in STRUCTURAL else (row.family, row.helper, row.op)
 
 
-# For each way to compare: what makes two kernels the same, and what lets one stand in another's place.
-_WAYS: Final[dict[Names, tuple[Same, Same]]] = {
-    "normal": (_by_identity, _work),
-    "exact": (_by_name, _work),
-    "structure": (_by_structure, _kind_of_work),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """One way to compare."""
+
+    same: Same
+    """What makes two kernels the same."""
+    work: Same
+    """What lets one kernel stand in another's place."""
+    anywhere: tuple[Same, ...] = ()
+    """What lets it do so wherever in the step it is launched, the best reason first."""
+    alike: Same
+    """By what a step's counterpart in the baseline is chosen."""
+
+
+_WAYS: Final[dict[Names, _Way]] = {
+    "normal": _Way(same=_by_identity, work=_work, alike=_by_identity),
+    "exact": _Way(same=_by_name, work=_work, alike=_by_identity),
+    # Kernels that kept their names are the same; of the others, only how many there are of each structure counts.
+    "structure": _Way(
+        same=_by_identity, work=_by_structure, anywhere=(_by_structure, _kind_of_work), alike=_by_structure
+    ),
 }
 
 
@@ -59,26 +76,27 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
     A step whose kernels some step of the baseline had is the same, whichever step it was; any other is compared with
     the baseline's step that is most like it.
     """
-    same, work = _WAYS[names]
-    known = {tuple(map(same, step)): step for step in old.launched() or ((),)}
+    way = _WAYS[names]
+    known = {tuple(map(way.same, step)): step for step in old.launched() or ((),)}
     found: dict[tuple[str, str, object], Change] = {}
     for step in new.launched() or ((),):
-        tokens = tuple(map(same, step))
-        before = known[tokens] if tokens in known else known[_most_alike(tokens, known)]
-        for change in _changes(difference(before, step, same, work), before, step, names, allowed):
-            key = (change.kind, change.what, change.old if change.kind == "changed" else None)
-            if key not in found or found[key].times < change.times:
-                found[key] = change
+        tokens = tuple(map(way.same, step))
+        before = known[tokens] if tokens in known else _most_alike(step, known.values(), way.alike)
+        differs = difference(before, step, way.same, way.work)
+        for key in way.anywhere:
+            pair_anywhere(differs, key)
+        for change in _changes(differs, before, step, names, allowed):
+            once = (change.kind, change.what, change.old if change.kind == "changed" else None)
+            if once not in found or found[once].times < change.times:
+                found[once] = change
     return tuple(found.values())
 
 
-def _most_alike(
-    tokens: tuple[Hashable, ...], known: dict[tuple[Hashable, ...], tuple[Row, ...]]
-) -> tuple[Hashable, ...]:
-    here = Counter(tokens)
+def _most_alike(step: tuple[Row, ...], known: Iterable[tuple[Row, ...]], alike: Same) -> tuple[Row, ...]:
+    here = Counter(map(alike, step))
 
-    def unlike(other: tuple[Hashable, ...]) -> int:
-        there = Counter(other)
+    def unlike(other: tuple[Row, ...]) -> int:
+        there = Counter(map(alike, other))
         return ((here - there) + (there - here)).total()
 
     return min(known, key=unlike)
@@ -87,7 +105,7 @@ def _most_alike(
 def _changes(
     found: Difference, before: tuple[Row, ...], step: tuple[Row, ...], names: Names, allowed: float
 ) -> Iterator[Change]:
-    same, _ = _WAYS[names]
+    same = _WAYS[names].same
     further = found.gained.total()
     too_many = further > (allowed if isinstance(allowed, int) else len(before) * allowed)
     for (was, now), times in found.replaced.items():
@@ -115,6 +133,8 @@ def _replaced(was: Row, now: Row, times: int, names: Names) -> Change:
     # A name that tells less, or more, than the other is no other kernel; two that tell different things are.
     untold = bool(differ) and all(a == b or None in (a, b) for _, a, b in facts)
     same_name = was.family in STRUCTURAL or names == "structure" or was.identity == now.identity
+    if names == "structure" and was.structure == now.structure:
+        return _changed(was, now, times, NEUTRAL, _explained(was, now))
     if untold and names != "exact" and same_name:
         return _changed(was, now, times, NEUTRAL, ", ".join(differ))
     return _changed(was, now, times, WORSE, ", ".join(differ) or _explained(was, now))
