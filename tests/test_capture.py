@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch.autograd import profiler as autograd_profiler
 
+import pytest_torchprof
 from pytest_torchprof import capture
 from pytest_torchprof.capture.stderr import without_profiler_lines
 from pytest_torchprof.errors import NotMeasured, TorchprofError
@@ -147,8 +148,17 @@ def test_stacks_and_memory_are_recorded_when_asked_for(path, what, category, nam
 
 
 def test_modules_are_recorded_when_asked_for(path):
-    measure(path, add, record=frozenset(["modules"]))
-    assert recorded(path)["with_modules"] == 1
+    model, x = torch.nn.Sequential(torch.nn.Linear(4, 4)), torch.ones(2, 4)
+    measure(path, lambda: model(x), record=frozenset(["modules"]), steps=1)
+    modules = [name for name in names(recorded(path), "python_function") if name.startswith("nn.Module: ")]
+    assert modules == ["nn.Module: Sequential_0", "nn.Module: Linear_0"]
+
+
+def test_the_reader_believes_a_live_recording_and_counts_its_kernels(path):
+    measure(path, lambda: torch.ones(8) + 1, check=lambda recording: pytest_torchprof.load(recording).why_not)
+    profile = pytest_torchprof.load(path)
+    assert profile.why_not is None
+    assert [step.kernels.names for step in profile.steps] == [["aten::fill_", "aten::add"]] * 3
 
 
 def test_a_recording_names_neither_the_machine_nor_a_folder(path):

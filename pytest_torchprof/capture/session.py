@@ -55,7 +55,8 @@ class Session:
         refuse_second_profiler()
         profiler = torch_private.profiler(
             activities(),
-            with_stack="stacks" in self._record,
+            # torch marks the modules in the Python frames that it records for stacks, and nowhere else.
+            with_stack=bool(self._record & {"stacks", "modules"}),
             with_modules="modules" in self._record,
             profile_memory="memory" in self._record,
         )
