@@ -139,6 +139,13 @@ def test_a_dtype_that_is_no_longer_told_is_shown_and_passes():
     assert "dtype bf16 -> not told" in comparison.lines[0]
 
 
+def test_what_a_newer_version_of_the_package_reads_from_the_same_names_is_no_change():
+    old = tuple(replace(row, family="other", dtype=None, layout=None) for row in (GEMM, ADD))
+    assert compare(entry(old), entry((GEMM, ADD))).verdict == "same"
+    worse = compare(entry(old), entry((GEMM, ADD, ADD)))
+    assert next(change.words for change in worse.changes if change.fails).startswith("pointwise add: 1 -> 2 per step")
+
+
 def test_triton_s_trailing_index_is_no_change():
     assert compare(entry((FUSED,)), entry((replace(FUSED, name="triton_poi_fused_gelu_mul_7"),))).verdict == "same"
 

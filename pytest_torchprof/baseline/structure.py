@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.baseline.change import BETTER, NEUTRAL, WORSE, Change
@@ -77,7 +77,7 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
     the baseline's step that is most like it.
     """
     way = _WAYS[names]
-    known = {tuple(map(way.same, step)): step for step in old.launched() or ((),)}
+    known = {tuple(map(way.same, step)): step for step in _as_told_now(old, new) or ((),)}
     found: dict[tuple[str, str, object], Change] = {}
     for step in new.launched() or ((),):
         tokens = tuple(map(way.same, step))
@@ -90,6 +90,24 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
             if once not in found or found[once].times < change.times:
                 found[once] = change
     return tuple(found.values())
+
+
+def _as_told_now(old: Entry, new: Entry) -> tuple[tuple[Row, ...], ...]:
+    """Return the baseline's steps with what this version reads from the names that are still there.
+
+    One raw name is one family; where the two entries say otherwise, another version of this package recorded one.
+    """
+    now = {row.name: row for row in new.kernels} | {(row.name, row.op): row for row in new.kernels}
+
+    def told(row: Row) -> Row:
+        same = now.get((row.name, row.op)) or now.get(row.name)
+        if same is None:
+            return row
+        dtype, layout = row.dtype or same.dtype, row.layout or same.layout
+        return replace(row, family=same.family, helper=same.helper, dtype=dtype, layout=layout)
+
+    rows = tuple(map(told, old.kernels))
+    return tuple(tuple(rows[i] for i in order) for order in old.steps)
 
 
 def _most_alike(step: tuple[Row, ...], known: Iterable[tuple[Row, ...]], alike: Same) -> tuple[Row, ...]:
