@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.names import decode
 from pytest_torchprof.names.communication import collective_of
-from pytest_torchprof.names.kernelname import with_short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,13 +170,12 @@ def complete(name: str, launch: Launch) -> KernelName:
         decoded = replace(decoded, triton="user", library="triton")
     if launch.op is None:
         return decoded
-    changed = replace(
+    return replace(
         decoded,
         dtype=_dtype(decoded, launch),
         layout=_layout(decoded, launch),
         helper=decoded.helper or _helper(decoded, launch),
     )
-    return decoded if changed == decoded else with_short(changed)
 
 
 def _from_range(decoded: KernelName, op: str) -> KernelName:
@@ -188,7 +186,7 @@ def _from_range(decoded: KernelName, op: str) -> KernelName:
 def _communication(decoded: KernelName, launch: Launch) -> KernelName:
     collective = (collective_of(launch.collective) if launch.collective else None) or decoded.collective
     dtype = _FLOATS.get(launch.collective_dtype or "")
-    return with_short(replace(decoded, collective=collective, dtype=dtype))
+    return replace(decoded, collective=collective, dtype=dtype)
 
 
 def _is_user_triton(name: str, decoded: KernelName, call: str | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Final
 
@@ -22,18 +21,25 @@ from pytest_torchprof.names import (
     inductor,
     miopen,
     oneapi,
+    operators,
     tensile,
 )
-from pytest_torchprof.names.kernelname import KernelName, shortened, with_short
+from pytest_torchprof.names.expression import Expression, contains
+from pytest_torchprof.names.kernelname import KernelName
 from pytest_torchprof.names.text import parse
 
 __all__ = ["KernelName", "decode", "normal_name", "without_index"]
 
-# The first module that knows a name decides. Communication and what Inductor generated are told by how they start;
-# attention and convolutions come before GEMMs because they are built from GEMM parts and say so in their names; the
-# tables of words (engines, handwritten) come last because a word proves less than a grammar.
+# The first module that knows a name decides. ATen's own kernels and what Inductor generates are told by how they start,
+# and are most of any recording. Communication, attention and convolutions come before GEMMs: they are built from
+# GEMM parts and say so in their names. Tables of words (gemms, engines, handwritten) come last: a word proves less than
+# a grammar.
 DECODERS: Final = (
     inductor.decode,
+    operators.decode,
+    foreach.decode,
+    oneapi.decode,
+    aten.decode,
     communication.decode,
     tensile.decode,
     miopen.decode,
@@ -42,17 +48,14 @@ DECODERS: Final = (
     cublas.decode,
     cutlass.decode,
     ck.decode,
-    foreach.decode,
     cub.decode,
-    oneapi.decode,
-    aten.decode,
     gemms.decode,
     engines.decode,
     handwritten.decode,
 )
 
-_INDEX: Final = re.compile(r"(?:\w{0,80}_)?(?:triton|cpp)_\w*?(?P<index>_\d+)$")
-_GRAPH: Final = re.compile(r"graph_\d+_(?=cpp_)")
+_INDEX: Final = Expression(r"(?:\w{0,80}_)?(?:triton|cpp)_\w*?(?P<index>_\d+)$")
+_GRAPH: Final = Expression(r"graph_\d+_(?=cpp_)")
 # Functors that template arguments name: without them every elementwise kernel of ATen would be the same one.
 _FUNCTOR_KERNELS: Final = ("elementwise_kernel", "reduce_kernel", "multi_tensor_apply")
 
@@ -67,8 +70,8 @@ def decode(name: str) -> KernelName:
     for decoder in DECODERS:
         found = decoder(text)
         if found is not None:
-            return with_short(found)
-    return KernelName(stem=text.last, short=shortened(text.last or name))
+            return found
+    return KernelName(stem=text.last or name[:200])
 
 
 def without_index(name: str) -> str:
@@ -76,7 +79,9 @@ def without_index(name: str) -> str:
     if "triton_" not in name and "cpp_" not in name:
         return name
     found = _INDEX.match(name)
-    return _GRAPH.sub("", name[: found.start("index")] if found else name)
+    bare = name[: found.start("index")] if found else name
+    graph = _GRAPH.match(bare)
+    return bare[graph.end() :] if graph else bare
 
 
 def normal_name(name: str) -> str:
@@ -87,7 +92,7 @@ def normal_name(name: str) -> str:
     text = parse(name)
     if not text.args:
         return without_index(text.base) or name
-    if any(word in text.last for word in _FUNCTOR_KERNELS) or text.base.startswith("cutlass"):
+    if contains(text.last, _FUNCTOR_KERNELS) or text.base.startswith("cutlass"):
         stem = decode(name).stem
         return f"{text.base}<{stem}>" if stem != text.last else text.base
     return text.base or name

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression, contains
 from pytest_torchprof.names.kernelname import KernelName
 from pytest_torchprof.names.words import agreed, dtype_of, first_dtype, mangled_dtype
 
@@ -183,14 +183,16 @@ _FUNCTOR_RNG: Final = (
     "geometric_kernel",
 )
 # A functor's name as people say it: CUDAFunctor_add -> add, MulFunctor -> mul, GeluCUDAKernelImpl -> gelu.
-_FUNCTOR: Final = re.compile(
+_FUNCTOR: Final = Expression(
     r"(?:::|<|, |^)(?P<name>[A-Za-z_]\w*?)(?:Functor|_kernel_cuda|_kernel_impl|CUDAKernelImpl|_kernel|KernelImpl|"
     r"_cuda_out|_scalar)(?=[<(_,:> ]|\w)"
 )
-_CUDA_FUNCTOR: Final = re.compile(r"CUDAFunctor(?:OnSelf|OnOther)?_(?P<name>[a-z]+)")
+_CUDA_FUNCTOR: Final = Expression(r"CUDAFunctor(?:OnSelf|OnOther)?_(?P<name>[a-z]+)")
+_REDUCTION: Final = Expression(r"\b(\w{1,60}?)(?:_functor|Ops|Functor|_kernel_cuda)[<(]")
+_REDUCED: Final = Expression(r"ReduceOp<([\w:]+),")
 _WRAPPING: Final = frozenset({"aunary", "bunary", "binary", "compareeq", "gpu", "gpu_index", "elementwise", "compare"})
-_LAMBDA: Final = re.compile(r"lambda\(([^()]{1,120})\)")
-_SAME: Final = re.compile(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:, ]{1,100})[<>]")
+_LAMBDA: Final = Expression(r"lambda\(([^()]{1,120})\)")
+_SAME: Final = Expression(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:, ]{1,100})[<>]")
 _LIBRARY_SPACES: Final = ("at::", "c10::")
 
 
@@ -233,9 +235,9 @@ def _functor_dtype(functor: str, text: Text) -> str | None:
 def _decode_elementwise(text: Text) -> KernelName:
     functor = _functor(text)
     where = functor[:300]
-    if any(word in where for word in _FUNCTOR_COPY):
+    if contains(where, _FUNCTOR_COPY):
         return KernelName(family="copy", library="aten", tensor_core=False, stem=_functor_word(functor) or "copy")
-    family = "rng" if any(word in where for word in _FUNCTOR_RNG) else "pointwise"
+    family = "rng" if contains(where, _FUNCTOR_RNG) else "pointwise"
     return KernelName(
         family=family,
         library="aten",
@@ -246,7 +248,7 @@ def _decode_elementwise(text: Text) -> KernelName:
 
 
 def _reduction_word(text: Text) -> str:
-    found = re.search(r"(\w+?)(?:_functor|Ops|Functor|_kernel_cuda)[<(]", text.args[:400])
+    found = _REDUCTION.search(text.args[:400])
     return f"{found[1].lower()}" if found else text.last
 
 
@@ -255,7 +257,7 @@ def _dtype(text: Text, family: str) -> str | None:
     if text.mangled:
         return mangled_dtype(text.args)
     if family == "reduction" and text.last == "reduce_kernel":
-        found = re.search(r"ReduceOp<([\w:]+),", text.args[:200])
+        found = _REDUCED.search(text.args[:200])
         return dtype_of(found[1]) if found else None
     return first_dtype(text.args, 2)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression, contains, looked_up
 from pytest_torchprof.names.kernelname import KernelName
-from pytest_torchprof.names.words import dtype_of
+from pytest_torchprof.names.words import first_element
 
 if TYPE_CHECKING:
     from pytest_torchprof.names.text import Text
@@ -61,6 +61,22 @@ _WORDS: Final = (
     ("sparse_attn", "other"),
     ("natten", "other"),
 )
+# One of these is in every word above: most names are told with eight tests instead of fifty.
+_GATE: Final = (
+    "mha",
+    "lash",
+    "ttn",
+    "ttention",
+    "sdpa",
+    "bwd_",
+    "With",
+    "mla_",
+    "MLA",
+    "pa_",
+    "MergeState",
+    "query",
+    "natten",
+)
 # Words that only look like attention.
 _NOT: Final = (
     "softmax",
@@ -86,12 +102,20 @@ _WRAPPED: Final = (
     ("AttentionKernel", "cutlass"),
     ("BatchPrefill", "flash"),
 )
-_ELEMENT: Final = re.compile(
-    r"(?:cutlass::|c10::|at::)?(?:bfloat16_t|half_t|float_e4m3_t|float_e5m2_t|BFloat16|__nv_bfloat16|__half|__hip_bfloat16|"
-    r"tfloat32_t)(?!\w)|DF16b|DF16_"
+_FMHA_CUTLASS: Final = Expression(r"fmha_cutlass[FB]_(?P<dt>bf16|f16|f32)_")
+_WORD_TYPE: Final = Expression(r"_(bf16|fp16|fp8|f16|f32)(?:_|$)|QkvE4m3|Qkv(Bfloat16|Fp16|E4m3)")
+_ARCH: Final = Expression(r"[sS]m(\d{2,3}a?)(?!\d)")
+_PART: Final = Expression(r"(?:flash::|Flash)\w+|\b\w{0,40}?(?:Fmha|fmha)\w+")
+_HELPERS: Final = (
+    ("_combine", "attention reduce"),
+    ("Combine", "attention reduce"),
+    ("_reduce_kernel", "attention reduce"),
+    ("dot_do_o", "attention backward part"),
+    ("convert_dq", "attention backward part"),
+    ("convert_dkv", "attention backward part"),
+    ("reprocess", "attention backward part"),
+    ("Postprocess", "attention backward part"),
 )
-_FMHA_CUTLASS: Final = re.compile(r"fmha_cutlass[FB]_(?P<dt>bf16|f16|f32)_")
-_WORD_TYPE: Final = re.compile(r"_(bf16|fp16|fp8|f16|f32)(?:_|$)|QkvE4m3|Qkv(Bfloat16|Fp16|E4m3)")
 _WORD_TYPES: Final = {
     "bf16": "bf16",
     "fp16": "fp16",
@@ -113,41 +137,29 @@ def _dtype(text: Text, library: str) -> str | None:
         return "fp8"
     if found := _WORD_TYPE.search(text.base):
         return _WORD_TYPES.get(found[1] or found[2] or "")
-    found = _ELEMENT.search(text.head)
-    if not found:
-        return None
-    word = found[0]
-    return {"DF16b": "bf16", "DF16_": "fp16"}.get(word) or dtype_of(word)
+    return first_element(text.args[:500])
 
 
 def _library(text: Text) -> str | None:
     base = text.base
-    for word, library in _WORDS:
-        if word in base:
-            return library
+    if contains(base, _GATE) and (library := looked_up(base, _WORDS)):
+        return library
     if base.startswith(("cutlass::", "ck_tile::", "ck::")) or "kentry" in base:
-        return next((library for word, library in _WRAPPED if word in text.args[:400]), None)
+        return looked_up(text.args[:400], _WRAPPED)
     return None
 
 
 def _arch(text: Text) -> str | None:
-    found = re.search(r"(?:_sm|Sm|enable_sm|sm)(\d{2,3}a?)(?!\d)", text.head[:400])
+    found = _ARCH.search(text.head[:200])
     return f"sm{found[1]}" if found else None
 
 
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a fused attention kernel, None for any other."""
     library = _library(text)
-    if library is None or any(word in text.last.lower() for word in _NOT):
+    if library is None or contains(text.last.lower(), _NOT):
         return None
-    helper = None
-    if any(word in text.head[:300] for word in ("_combine", "Combine", "_reduce_kernel", "splitkv_combine")):
-        helper = "attention reduce"
-    elif any(
-        word in text.head[:300]
-        for word in ("dot_do_o", "convert_dq", "convert_dkv", "preprocess", "Preprocess", "Postprocess")
-    ):
-        helper = "attention backward part"
+    helper = looked_up(text.head[:300], _HELPERS)
     return KernelName(
         family="attention",
         library=library,
@@ -162,6 +174,6 @@ def decode(text: Text) -> KernelName | None:
 def _stem(text: Text) -> str:
     base = text.base
     if base.startswith(("cutlass::", "cutlass__")) or "kentry" in base:
-        found = re.search(r"(?:flash::|Flash)\w+|\w*(?:Fmha|fmha)\w+", text.args[:400].replace("flash::enable_sm", ""))
+        found = _PART.search(text.args[:400].replace("flash::enable_sm", ""))
         return found[0] if found else text.last
     return text.last

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression, looked_up
 from pytest_torchprof.names.kernelname import KernelName
 from pytest_torchprof.names.words import mangled_dtype
 
@@ -50,7 +50,9 @@ _WORDS: Final = (
     ("Elementwise", "pointwise"),
     ("elementwise", "pointwise"),
 )
-_TYPE: Final = re.compile(
+_WORD: Final = Expression(r"_(bf16|fp16|fp8|f16)(?=_|$)")
+_PART: Final = Expression(r"[A-Z][a-z]{1,30}\w{0,60}?(?:Fwd|Bwd|Kernel|Gemm|Norm|Problem)\w*")
+_TYPE: Final = Expression(
     r"(?:ck_tile::|ck::)?(?:_Float16|_BitInt\(8\)|bf16_t|bfloat16_t|half_t|fp8_t|f8_t|bhalf_t)(?!\w)|DF16b|DF16_"
 )
 
@@ -64,7 +66,7 @@ def decode(text: Text) -> KernelName | None:
         return None
     of_aiter = base.startswith("aiter::")
     where = base if of_aiter else f"{base} {text.args[:600]}"
-    family = next((family for word, family in _WORDS if word in where), "other")
+    family = looked_up(where, _WORDS) or "other"
     return KernelName(
         family=family,
         library="other" if of_aiter else "ck",
@@ -79,7 +81,7 @@ def _dtype(text: Text, family: str) -> str | None:
     if text.base.startswith("aiter::"):
         if text.mangled:
             return mangled_dtype(text.args)
-        words = re.findall(r"_(bf16|fp16|fp8|f16)(?=_|$)", text.base)
+        words = _WORD.findall(text.base)
         named = {"f16": "fp16"}.get(words[0], words[0]) if words else None
         return named if len(set(words)) == 1 else None
     if family not in ("gemm", "conv"):
@@ -103,5 +105,5 @@ def _kind(word: str) -> str | None:
 def _stem(text: Text, where: str) -> str:
     if text.last not in ("kentry", "kernel"):
         return text.last
-    found = re.search(r"[A-Z][a-z]+\w*(?:Fwd|Bwd|Kernel|Gemm|Norm|Problem)\w*", where)
+    found = _PART.search(where[:300])
     return f"ck {found[0]}" if found else text.last

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression, contains, looked_up
 from pytest_torchprof.names.kernelname import KernelName
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 # ncclDevKernel_AllReduce_Sum_bf16_RING_LL(..), NCCL <= 2.18 ncclKernel_AllReduce_RING_LL_Sum_float(..), RCCL
 # ncclDevKernel_Generic_1(..). Only a few entry points are compiled and dispatch inside (NVIDIA/nccl
 # src/device/generate.py), so algorithm, protocol, operator and dtype in the name prove nothing.
-_NCCL: Final = re.compile(
+_NCCL: Final = Expression(
     r"(?:nccl|rccl|msccl)(?:DevKernel|Kernel|SymkDevKernel|SymDevKernel|DevKernelDebug|KernelDebug)_(?P<what>[A-Za-z]+)"
 )
 
@@ -106,7 +107,7 @@ def collective_of(name: str) -> str | None:
 
 
 def _collective(text: str) -> str | None:
-    return next((collective for word, collective in _WORDS if word in text), None)
+    return looked_up(text, _WORDS)
 
 
 def decode(text: Text) -> KernelName | None:
@@ -118,7 +119,7 @@ def decode(text: Text) -> KernelName | None:
         return KernelName(
             family="communication", library="nccl", collective=_collective(found["what"]), stem=stem, tensor_core=False
         )
-    if any(word in base for word in _OTHERS):
+    if contains(base, _OTHERS):
         return KernelName(
             family="communication", library="other", collective=_collective(base), stem=text.last, tensor_core=False
         )

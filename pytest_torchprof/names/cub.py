@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import contains
 from pytest_torchprof.names.kernelname import KernelName
 
 if TYPE_CHECKING:
@@ -28,5 +29,5 @@ def decode(text: Text) -> KernelName | None:
     if not (base.startswith(_SPACES) or "::cub::" in base or "rocprim::" in base):
         return None
     where = f"{base} {text.args[:160]}"
-    simple = any(word in where for word in _ELEMENTWISE)
+    simple = contains(where, _ELEMENTWISE)
     return KernelName(family="pointwise" if simple else "sort", library="cub", tensor_core=False, stem=text.last)

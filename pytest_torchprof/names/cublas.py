@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression, contains
 from pytest_torchprof.names.gemmtypes import ARCHITECTURES, numbers, xmma_dtype
 from pytest_torchprof.names.kernelname import KernelName
 from pytest_torchprof.names.words import agreed, dtype_of, first_dtype, leading_types, mangled_dtype
 
 if TYPE_CHECKING:
+    import re
+
     from pytest_torchprof.names.text import Text
 
 # Hopper and B200: nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT; sm120: nvjet_sm120_tst_mma_64x64x128_3_32x32x128_.._TNNN.
-_NVJET: Final = re.compile(
+_NVJET: Final = Expression(
     r"nvjet(?:_(?P<sm>sm\d+))?_(?P<dt>[a-z]{3,5})(?:_(?P<tf32>tf32))?(?:_mma)?_(?P<tile>\d+x\d+(?:x\d+)?)"
     r"(?:_(?P<tk>\d+)x(?P<stages>\d+)(?:_(?P<cluster>\d+x\d+)(?![\dx]))?|_(?P<depth>\d+)(?:_\d+x\d+x\d+)?)?"
     r"(?P<rest>(?:_[A-Za-z0-9]+)*?)(?:_(?P<lay>[NT]{2})[NT]{0,2})?$"
@@ -29,14 +31,14 @@ _NVJET_TYPES: Final = {
     "b": "int8",
 }
 
-_LEGACY: Final = re.compile(
+_LEGACY: Final = Expression(
     r"(?P<arch>volta|turing|ampere|ada|hopper|maxwell|pascal)_(?:(?P<io>fp16|bf16|tf32|fp32|h|i8|int8|int32|fp64)_)?"
     r"(?P<mma>[a-z]{0,2}\d{3,6}|gc|[shdczi]|)gemm_(?:(?P<out>fp16|bf16|fp32|int8|int32|fp64)_)?"
     r"(?P<tile>\d+x\d+)(?P<mid>(?:_[A-Za-z0-9]+)*?)_(?P<lay>[nt]{2})(?P<tail>(?:_[a-z0-9]+)*)$"
 )
 # cuBLAS up to 9: maxwell-era names without the architecture.
-_OLDEST: Final = re.compile(r"(?P<mma>[shdc])gemm_(?P<tile>\d+x\d+)(?:x\d+)?_(?P<lay>[NT]{2})(?:_vec|_bias)*$")
-_XMMA: Final = re.compile(
+_OLDEST: Final = Expression(r"(?P<mma>[shdc])gemm_(?P<tile>\d+x\d+)(?:x\d+)?_(?P<lay>[NT]{2})(?:_vec|_bias)*$")
+_XMMA: Final = Expression(
     r"(?P<arch>sm\d+)_xmma_(?:sparse_)?gemm_(?P<a>[a-z0-9]+)_(?P<acc>[a-z0-9]+)_(?P<out>[a-z0-9]+)_(?P<lay>[nt]{2})_[nt]"
     r"_tilesize(?P<tile>\d+x\d+x\d+)(?:_stage(?P<stages>\d+))?(?:_warpgroupsize\d+x\d+x\d+)?(?:_cluster(?P<cluster>\d+x\d+x\d+))?"
 )
@@ -69,8 +71,8 @@ _GEMV: Final = (
     "hgemm_largek",
     "cgemm_largek",
 )
-_SMALL_LAYOUT: Final = re.compile(r"gemmSN_(?P<lay>[NT]{2})_kernel")
-_TENSOR: Final = re.compile(r"cublasGemvTensor\w*<(?P<type>[\w:]+)(?: const)?>")
+_SMALL_LAYOUT: Final = Expression(r"gemmSN_(?P<lay>[NT]{2})_kernel")
+_TENSOR: Final = Expression(r"cublasGemvTensor\w*<(?P<type>[\w:]+)(?: const)?>")
 _HELPERS: Final = {
     "splitKreduce_kernel": "split-k reduce",
     "reduce_1Block_kernel": "dot reduce",
@@ -222,7 +224,7 @@ def decode(text: Text) -> KernelName | None:
     if helper := _helper(text):
         family = "reduction" if "reduce" in helper else "pointwise"
         return KernelName(family=family, library="cublas", helper=helper, stem=text.last, tensor_core=False)
-    if any(word in base for word in _GEMV) and "magma" not in base and _is_cublas(text):
+    if contains(base, _GEMV) and "magma" not in base and _is_cublas(text):
         return _decode_vector(text)
     return None
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression, contains, looked_up
 from pytest_torchprof.names.gemmtypes import ARCHITECTURES, numbers, xmma_dtype
 from pytest_torchprof.names.kernelname import KernelName
 from pytest_torchprof.names.words import agreed, dtype_of, first_dtype, leading_types
 
 if TYPE_CHECKING:
+    import re
+
     from pytest_torchprof.names.text import Text
 
-_XMMA: Final = re.compile(
+_XMMA: Final = Expression(
     r"(?P<arch>sm\d+)_xmma_(?P<kind>(?:fprop|dgrad|wgrad)\w*?)_(?P<a>[a-z]+\d*[a-z0-9]*)_(?P<acc>[a-z]+\d*[a-z0-9]*)_(?P<out>[a-z]+\d+[a-z0-9]*)"
     r"_(?P<lay>n[a-z]+_n[a-z]+)_tilesize(?P<tile>\d+x\d+x\d+)(?:_stage(?P<stages>\d+))?"
 )
@@ -25,16 +27,16 @@ _XMMA_KINDS: Final = (
     "xmma_warp_specialized_implicit",
 )
 # volta_scudnn_.., volta_fp16_s884cudnn_fp16_..
-_LEGACY: Final = re.compile(
+_LEGACY: Final = Expression(
     r"(?:cudnn_(?:infer|train)_)?(?P<arch>volta|turing|ampere|maxwell|pascal|hopper)_(?:(?P<io>fp16|bf16|fp32|int8|h)_)?"
     r"(?P<mma>s|h|i|s884|h884|s1688|h1688|s16816|h16816|i8816)cudnn_(?:(?P<out>fp16|bf16|fp32|int8)_)?"
     r"(?:(?P<wino>winograd)_)?(?P<tile>\d+x\d+)?"
 )
-_CUTLASS: Final = re.compile(
+_CUTLASS: Final = Expression(
     r"cutlass(?:_(?P<arch>\d+))?_(?P<op>wmma_tensorop|tensorop|simt)_(?:(?P<in>bf16|f16|tf32|s8|d|f32)_)?(?P<mma>[a-z]{0,2}\d*)"
     r"(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<tile>\d+x\d+)_(?P<tk>\d+)x(?P<stages>\d+)_\w*?(?:align(?P<align>\d+))?(?=[>:(]|$)"
 )
-_CUTLASS3: Final = re.compile(
+_CUTLASS3: Final = Expression(
     r"cutlass3x_(?P<arch>sm\d+)_(?P<op>tensorop|simt)_\w*?(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<a>[a-z]+\d\w*?)"
     r"_(?P<b>[a-z]+\d\w*?)_"
 )
@@ -173,7 +175,7 @@ def decode(text: Text) -> KernelName | None:
     base = text.base
     if "cutlass" in base or "cutlass" in text.args[:80]:
         return _decode_cutlass_name(text.head)
-    if "xmma_" in base and any(kind in base for kind in _XMMA_KINDS):
+    if "xmma_" in base and contains(base, _XMMA_KINDS):
         found = _XMMA.search(base)
         return _decode_xmma(found) if found else KernelName(family="conv", library="cudnn", stem=base)
     if "cudnn_" in base and (found := _LEGACY.match(base)):
@@ -193,10 +195,10 @@ def _decode_words(text: Text) -> KernelName | None:
     family = None
     if base.startswith("cudnn::") and ("::bn_" in base or "layernorm" in base or "batchnorm" in base):
         family = "normalization"
-    family = family or next((family for word, family in _WORDS if word in base), None)
+    family = family or looked_up(base, _WORDS)
     if family is None and base.startswith("cudnn::"):
         default = "other" if base.startswith("cudnn::ops::") else "conv"
-        family = next((family for word, family in _OPS_WORDS if word in base), default)
+        family = looked_up(base, _OPS_WORDS) or default
     if family is None and base.startswith("cudnn_generated_"):
         family = "conv" if "conv" in base else "other"
     if family is None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression
 from pytest_torchprof.names.gemmtypes import numbers
 from pytest_torchprof.names.kernelname import KernelName
 from pytest_torchprof.names.words import agreed, dtype_of
 
 if TYPE_CHECKING:
+    import re
+
     from pytest_torchprof.names.text import Text
 
-_V2: Final = re.compile(
+_V2: Final = Expression(
     r"cutlass_(?:(?P<arch>\d+)_)?(?P<op>wmma_tensorop|tensorop|wmma|simt)_(?P<types>(?:(?:bf16|f16|tf32|s8|u8|s4|f32|d|z|c|h|i32)_)?"
     r"(?P<mma>[a-z]{0,3}\d{0,7})(?P<math>tf32|bf16|f16|fastf32)?)gemm(?P<epi>(?:_[a-z][a-z0-9]*)*?)"
     r"_(?P<tile>\d+x\d+)(?:_(?P<tk>\d+)x(?P<stages>\d+))?_(?P<lay>[nt]{2})(?:_unity_stride)?_align(?P<align>\d+)"
 )
-_V3: Final = re.compile(
+_V3: Final = Expression(
     r"cutlass3x_(?P<arch>sm\d+a?)_(?P<op>(?:bs)?(?:sp)?tensorop|simt)_(?P<mma>[a-z]{0,2}(?:\d+x\d+x\d+)?)(?:sp|tf32|bf16|f16)?gemm(?:_grouped)?"
     r"_(?:block_scaled_|blockwise_|ptr_array_)?(?P<types>[a-z0-9]+(?:_[a-z0-9]+){1,6}?)"
     r"_(?P<tile>\d+x\d+x\d+)_(?:(?P<cluster>\d+x\d+x\d+)_)?(?P<stages>\d+)_(?P<lay>[nt]{2})[nt]?_align(?P<align>\d+)(?P<rest>\w*)"
@@ -36,11 +38,11 @@ _V3_TYPES: Final = (
     ("d", "fp64"),
 )
 _WRAPPERS: Final = ("cutlass::Kernel", "cutlass::device_kernel", "cutlass::Kernel2", "cutlass__5x_cublas::Kernel")
-_ELEMENT: Final = re.compile(
+_ELEMENT: Final = Expression(
     r"[<( ](cutlass::(?:bfloat16_t|half_t|tfloat32_t|float_e[45]m[23]_t|float_e2m1_t|"
     r"complex<float>)|float|double|signed char|int8_t)(?=[,> ])"
 )
-_MAINLOOP: Final = re.compile(r"Collective(?:Mma|Builder)<|Mma(?:Multistage|Pipelined|SingleStage)<|DefaultMma")
+_MAINLOOP: Final = Expression(r"Collective(?:Mma|Builder)<|Mma(?:Multistage|Pipelined|SingleStage)<|DefaultMma")
 
 
 def _v2_dtype(found: re.Match[str]) -> str | None:

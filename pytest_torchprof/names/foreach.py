@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression, contains
 from pytest_torchprof.names.kernelname import KernelName
 from pytest_torchprof.names.words import dtype_of
 
@@ -26,7 +26,7 @@ _OPTIMIZERS: Final = (
     "RMSprop",
     "MaximizeFunctor",
 )
-_FUNCTOR: Final = re.compile(
+_FUNCTOR: Final = Expression(
     r"(?P<name>[A-Z]\w*?)(?:MathFunctor|OpListAlphaFunctor|OpScalarFunctor|OpFunctor|Functor)<(?P<type>[\w:]+)"
 )
 _NAMED_OPTIMIZERS: Final = (
@@ -49,14 +49,14 @@ def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a kernel over tensor lists or of an optimizer, None for any other."""
     last = text.last
     if not last.startswith("multi_tensor_apply"):
-        if any(word in text.base for word in _NAMED_OPTIMIZERS):
+        if contains(text.base, _NAMED_OPTIMIZERS):
             return KernelName(family="optimizer", library="other", tensor_core=False, stem=last)
         return None
     aten = text.base.startswith("at::")
     found = _FUNCTOR.search(text.args[:700])
     functor = found["name"] if found else ""
     where = text.args[:700]
-    if any(word in where for word in _OPTIMIZERS):
+    if contains(where, _OPTIMIZERS):
         family = "optimizer"
     elif "LpNorm" in where or "L2Norm" in where or "LpMax" in where:
         family = "reduction"

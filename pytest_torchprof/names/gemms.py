@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression, contains
 from pytest_torchprof.names.gemmtypes import numbers
 from pytest_torchprof.names.kernelname import KernelName
 from pytest_torchprof.names.words import agreed
 
 if TYPE_CHECKING:
+    import re
+
     from pytest_torchprof.names.text import Text
 
 # trtllm-gen: <bmm|gemm>_<D>_<A><B>_<acc>_t<tile>.. (the fp4 and fp8 MoE of flashinfer and vLLM).
-_TRTLLM: Final = re.compile(
+_TRTLLM: Final = Expression(
     r"(?:bmm|gemm|gemmGatedAct|batchedGemm)_[A-Za-z0-9]+_(?P<ab>[A-Za-z0-9]+)_Fp32_\w{0,30}?t(?P<tile>\d+x\d+x\d+)"
 )
-_TRTLLM_TYPE: Final = re.compile(r"(?:Mx)?(Bfloat16|Fp16|E4m3|E2m1|Int4|Int8)")
+_TRTLLM_TYPE: Final = Expression(r"(?:Mx)?(Bfloat16|Fp16|E4m3|E2m1|Int4|Int8)")
 _TRTLLM_TYPES: Final = {"Bfloat16": "bf16", "Fp16": "fp16", "E4m3": "fp8", "E2m1": "fp4", "Int8": "int8"}
 
 # A word in the function's name; each is a matrix product whatever stands around it.
@@ -96,7 +98,7 @@ _NOT: Final = (
     "count",
     "finalize",
 )
-_NAMED: Final = re.compile(r"(?:^|_)(?P<a>bf16|fp16|f16|fp8|mxfp8)x(?P<b>bf16|fp16|f16|fp8|mxfp8|mxfp4)(?=x|_|$)")
+_NAMED: Final = Expression(r"(?:^|_)(?P<a>bf16|fp16|f16|fp8|mxfp8)x(?P<b>bf16|fp16|f16|fp8|mxfp8|mxfp4)(?=x|_|$)")
 
 
 def _decode_trtllm(found: re.Match[str]) -> KernelName:
@@ -115,7 +117,7 @@ def decode(text: Text) -> KernelName | None:
     base = text.base
     if base.startswith(("bmm_", "gemm_", "gemmGatedAct_", "batchedGemm_")) and (found := _TRTLLM.match(base)):
         return _decode_trtllm(found)
-    if any(word in base for word in _WORDS) and not any(word in base for word in _NOT):
+    if contains(base, _WORDS) and not contains(base, _NOT):
         pair = _NAMED.search(base)
         dtype = {"f16": "fp16", "mxfp8": "fp8"}.get(pair["a"], pair["a"]) if pair and pair["a"] == pair["b"] else None
         plain = "::" not in base and not text.args

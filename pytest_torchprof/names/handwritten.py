@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression, looked_up
 from pytest_torchprof.names.kernelname import KernelName
 
 if TYPE_CHECKING:
     from pytest_torchprof.names.text import Text
 
 # Triton 2 appended a signature: _fwd_kernel_0d1d2de3.
-_SIGNATURE: Final = re.compile(r"_0[\dcde]*d[\dcde]*$")
+_SIGNATURE: Final = Expression(r"_0[\dcde]*d[\dcde]*$")
 _WORDS: Final = (
     ("matmul_ogs", "gemm"),
     ("fused_moe", "gemm"),
@@ -42,7 +42,7 @@ def decode(text: Text) -> KernelName | None:
         return None
     signed = _SIGNATURE.search(text.base)
     base = text.base[: signed.start()] if signed else text.base
-    family = next((family for word, family in _WORDS if word in base.lower()), None)
+    family = looked_up(base.lower(), _WORDS)
     if family is None and not signed:
         return None
     return KernelName(family=family or "other", library="triton" if signed else "other", stem=base)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression
 from pytest_torchprof.names.kernelname import KernelName
 from pytest_torchprof.names.torchops import GEMM_OPS, KNOWN_OPS, REDUCING_OPS
 
@@ -13,20 +13,22 @@ if TYPE_CHECKING:
 
 # triton_<category>_fused_<ops>_<n>, while autotuning triton_mm_<n>; AOTInductor puts the model's name in front and
 # Triton 2 a signature (_0d1d2de) behind.
-_FUSED: Final = re.compile(
+_FUSED: Final = Expression(
     r"(?:[A-Za-z]\w{0,80}?_)?triton_(?P<cat>poi|per|red|tem|for|spl|unk)_fused(?P<ops>\w*?)(?:_(?P<index>\d+))?"
     r"(?:_0[\dcde]*d[\dcde]*)?$"
 )
-_TEMPLATE: Final = re.compile(
+_TEMPLATE: Final = Expression(
     r"triton_(?:tem_)?(?P<what>mm_plus_mm|mm|bmm|addmm|flex_attention(?:_backward)?|flex_decoding|convolution(?:[23]d)?|"
     r"scaled_mm|scaled_grouped_mm|grouped_mm)(?:_(?P<index>\d+))?$"
 )
-_ANONYMOUS: Final = re.compile(r"triton_(?:_?\d[\dcde]*)?$")
-_CPP: Final = re.compile(r"(?:graph_\d+_)?cpp_(?:\w{0,80}?_)?fused(?P<ops>\w*?)(?:_(?P<index>\d+))?$")
+_ANONYMOUS: Final = Expression(r"triton_(?:_?\d[\dcde]*)?$")
+_CPP: Final = Expression(r"(?:graph_\d+_)?cpp_(?:\w{0,80}?_)?fused(?P<ops>\w*?)(?:_(?P<index>\d+))?$")
 
 # Longest known operator names that hold an underscore: "_"-joined tokens are ambiguous without them.
 _KNOWN_OPS: Final = frozenset(KNOWN_OPS.split())
 _LONGEST: Final = max(op.count("_") for op in _KNOWN_OPS) + 1
+# C++ templates of the CPU: graph_0_gemm_m64n64k64_.., cpp_CppMicroGemmFP32Vec_..
+_CPP_TEMPLATE: Final = Expression(r"(?:graph_\d+_)?(?:gemm_m\d+n\d+k\d+|cpp_CppMicroGemm)")
 
 
 def fused_ops(text: str) -> tuple[str, ...]:
@@ -69,9 +71,9 @@ def _family(category: str | None, ops: tuple[str, ...]) -> str:
         if named & _GEMM_OPS:
             return "gemm"
         return "conv" if any(op.startswith("convolution") for op in ops) else "other"
-    if category is None:
-        return "reduction" if _REDUCING_OPS.intersection(ops) else "pointwise"
-    return _FAMILY_OF_CATEGORY.get(category, "other")
+    if category in (None, "unk") and _REDUCING_OPS.intersection(ops):
+        return "reduction"
+    return "pointwise" if category is None else _FAMILY_OF_CATEGORY.get(category, "other")
 
 
 def _generated(category: str | None, ops: tuple[str, ...], index: str | None, stem: str) -> KernelName:
@@ -99,4 +101,6 @@ def decode(text: Text) -> KernelName | None:
             return KernelName(library="triton", triton="unk", stem=text.head)
     elif "cpp_" in text.base and (found := _CPP.match(text.head)):
         return _generated(None, fused_ops(found["ops"][:1200]), found["index"], text.head)
+    if ("gemm_m" in text.base or "CppMicroGemm" in text.base) and _CPP_TEMPLATE.match(text.head):
+        return KernelName(family="gemm", stem=text.head)
     return None

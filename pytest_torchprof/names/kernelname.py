@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 FAMILIES: Final = (
@@ -54,6 +54,14 @@ COLLECTIVES: Final = (
 SHORT_LENGTH: Final = 60
 
 
+def shortened(text: str, length: int = SHORT_LENGTH) -> str:
+    """Return ``text`` with its middle left out where it is longer than ``length`` characters."""
+    if len(text) <= length:
+        return text
+    tail = length // 3
+    return f"{text[: length - tail - 3]}...{text[-tail:]}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelName:
     """What a kernel's raw name tells; None where it does not say."""
@@ -64,10 +72,8 @@ class KernelName:
     layout: str | None = None
     tensor_core: bool | None = None
     triton: str | None = None
-    short: str = ""
-    """At most 60 characters that a person recognises."""
     stem: str = ""
-    """The part of ``short`` that is the kernel's own name."""
+    """The kernel's own name without what its other fields say: ``ampere_sgemm_128x64``, ``gelu``."""
     tile: tuple[int, ...] | None = None
     stages: int | None = None
     cluster: tuple[int, ...] | None = None
@@ -83,25 +89,15 @@ class KernelName:
     helper: str | None = None
     """What this kernel does for another one ("split-k reduce", "bias copy"), None if it stands for itself."""
 
-
-def shortened(text: str, length: int = SHORT_LENGTH) -> str:
-    """Return ``text`` with its middle left out where it is longer than ``length`` characters."""
-    if len(text) <= length:
-        return text
-    tail = length // 3
-    return f"{text[: length - tail - 3]}...{text[-tail:]}"
-
-
-def with_short(name: KernelName) -> KernelName:
-    """Return ``name`` with ``short`` made from its family, dtype, layout and stem."""
-    stem = name.stem or "?"
-    if name.triton not in (None, "user"):
-        return replace(name, short=shortened(stem))
-    words = [name.family] if name.family != "other" else []
-    if name.family in ("gemm", "conv", "attention"):
-        words += [word for word in (name.dtype, name.layout) if word]
-    if name.collective:
-        words.append(name.collective)
-    lead = " ".join(words)
-    room = SHORT_LENGTH - len(lead) - 1
-    return replace(name, short=f"{lead} {shortened(stem, room)}" if lead else shortened(stem))
+    @property
+    def short(self) -> str:
+        """A display name of at most 60 characters that a person recognises: ``gemm bf16 tn nvjet_tst_128x64``."""
+        if self.triton not in (None, "user"):
+            return shortened(self.stem)
+        words = [self.family] if self.family != "other" else []
+        if self.family in ("gemm", "conv", "attention"):
+            words += [word for word in (self.dtype, self.layout) if word]
+        if self.collective:
+            words.append(self.collective)
+        lead = " ".join(words)
+        return f"{lead} {shortened(self.stem, SHORT_LENGTH - len(lead) - 1)}" if lead else shortened(self.stem)

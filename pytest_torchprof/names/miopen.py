@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression
 from pytest_torchprof.names.gemmtypes import numbers
 from pytest_torchprof.names.kernelname import KernelName
 
 if TYPE_CHECKING:
     from pytest_torchprof.names.text import Text
 
-_IGEMM: Final = re.compile(
+_IGEMM: Final = Expression(
     r"igemm_(?P<kind>fwd|bwd|wrw|upsampling_clear)(?:_gtc(?P<xdl>x?\d?|m\d?|n\d?))?\w*?_(?P<lay>nhwc|nchw|nchwc|kcyx\w*|cyxkn?)"
     r"(?:_(?P<dt>fp32|fp16|bf16|int8|int4))?"
 )
-_TILE: Final = re.compile(r"_bt(?P<tile>\d+x\d+x\d+)")
+_TILE: Final = Expression(r"_bt(?P<tile>\d+x\d+x\d+)")
 _TYPES: Final = {"fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "int8": "int8"}
 
 # Start of the function's name -> family.
@@ -70,6 +70,9 @@ _STARTS: Final = (
     ("wrw_reduction_hip", "conv"),
 )
 
+_BEGINNINGS: Final = tuple(start for start, _ in _STARTS)
+_CONVERSIONS: Final = ("batched_transpose", "transpose_", "general_3d")
+
 
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a MIOpen kernel, None for any other."""
@@ -85,12 +88,10 @@ def decode(text: Text) -> KernelName | None:
             tile=numbers(tile["tile"]) if tile else None,
             stem=(found[0] if found else base) + (f" {tile['tile']}" if tile else ""),
         )
-    for start, family in _STARTS:
-        if base.startswith(start):
-            helper = (
-                "layout conversion" if start.startswith(("batched_transpose", "transpose_", "general_3d")) else None
-            )
-            return KernelName(family=family, library="miopen", helper=helper, stem=base)
+    if base.startswith(_BEGINNINGS):
+        family = next(family for start, family in _STARTS if base.startswith(start))
+        helper = "layout conversion" if base.startswith(_CONVERSIONS) else None
+        return KernelName(family=family, library="miopen", helper=helper, stem=base)
     if text.last.startswith(("MIOpen", "miopen")) or "miopen" in base:
         return KernelName(family="conv" if "onv" in base else "other", library="miopen", stem=base)
     return None

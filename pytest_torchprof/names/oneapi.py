@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import looked_up
 from pytest_torchprof.names.kernelname import KernelName
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ _ONEDNN: Final = (
     ("multi_concat", "index"),
     ("reusable_simple_concat", "index"),
 )
+_STARTS: Final = tuple(start for start, _ in _ONEDNN)
 # Word in a SYCL kernel of at::native::xpu -> family; the first that occurs.
 _SYCL: Final = (
     ("CopyScalarFunc", "copy"),
@@ -80,7 +82,6 @@ _SYCL: Final = (
     ("Pool", "reduction"),
     ("MultiTensorApply", "pointwise"),
     ("Elementwise", "pointwise"),
-    ("Elementwise", "pointwise"),
     ("Upsample", "pointwise"),
 )
 
@@ -88,12 +89,12 @@ _SYCL: Final = (
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a oneDNN or SYCL kernel, None for any other."""
     base = text.base
-    for start, family in _ONEDNN:
-        if base.startswith(start):
-            return KernelName(family=family, stem=base)
+    if base.startswith(_STARTS):
+        family = next(family for start, family in _ONEDNN if base.startswith(start))
+        return KernelName(family=family, stem=base)
     if "at::native::xpu::" in text.head[:300] or base.startswith("at::native::xpu"):
         where = text.head[:600]
-        family = next((family for word, family in _SYCL if word in where), "other")
+        family = looked_up(where, _SYCL) or "other"
         return KernelName(family=family, library="aten", stem=text.last)
     if base.startswith("sycl::") or "cutlass::fmha" in base:
         return KernelName(stem=text.last)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.names.expression import Expression
 from pytest_torchprof.names.gemmtypes import numbers
 from pytest_torchprof.names.kernelname import KernelName
 from pytest_torchprof.names.words import agreed
@@ -12,19 +13,19 @@ from pytest_torchprof.names.words import agreed
 if TYPE_CHECKING:
     from pytest_torchprof.names.text import Text
 
-_NAME: Final = re.compile(
+_NAME: Final = Expression(
     r"(?:Custom_)?C(?P<c>[ijklm]{2,5})_A(?P<a>[ijklm]{2,5})_B(?P<b>[ijklm]{2,5})_(?P<types>[A-Z0-9]\w*)"
 )
-_HELPER: Final = re.compile(
+_HELPER: Final = Expression(
     r"(?:Custom_)?C[ijklm]{2,5}_(?P<types>[A-Z0-9_]*?)_?(?P<what>PostGSU|GB|Bias|Reduction|BetaOnly)\w*$"
 )
-_TILE: Final = re.compile(r"_MT(?P<mt>\d+x\d+x\d+)")
-_MFMA: Final = re.compile(r"_MI\d")
-_ISA: Final = re.compile(r"_ISA(?P<isa>[0-9a-f]{3,4})")
-_SPLIT: Final = re.compile(r"_GSU(?P<gsu>\d+)(?:_|$)")
+_TILE: Final = Expression(r"_MT(?P<mt>\d+x\d+x\d+)")
+_MFMA: Final = Expression(r"_MI\d")
+_ISA: Final = Expression(r"_ISA(?P<isa>[0-9a-f]{3,4})")
+_SPLIT: Final = Expression(r"_GSU(?P<gsu>\d+)(?:_|$)")
 
 # Types are written A (B where it differs) D compute: BBS, F8B8HS, F8NH_HHS. F8 and B8 are the two kinds of fp8.
-_CODE: Final = re.compile(r"4xi8|[FB]8N?|F4|I8|[A-Z]")
+_CODE: Final = Expression(r"4xi8|[FB]8N?|F4|I8|[A-Z]")
 _TYPES: Final = {
     "B": "bf16",
     "H": "fp16",

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
+from pytest_torchprof.names.expression import Expression
+
 # What a kernel is stands in front: names reach 5,000 characters of template arguments, and no decoder needs more.
-_HEAD: Final = 2000
-_BASE: Final = 400
+_HEAD: Final = 1600
+_BASE: Final = 240
 
 _ANONYMOUS: Final = ("(anonymous namespace)::", "<unnamed>::", "_GLOBAL__N__::", "{anonymous}::")
-_RETURN_TYPE: Final = re.compile(
-    r"(?:__global__ |static |void |std::enable_if<[^ ]{0,200}(?: [^ ]{1,100}){0,3}>::type )+"
-)
-_LENGTH: Final = re.compile(r"\d{1,3}")
+_RETURN_TYPES: Final = ("__global__ ", "static ", "void ")
+_LENGTH: Final = Expression(r"\d{1,3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,7 @@ def parse(raw: str) -> Text:
     for mark in _ANONYMOUS:
         if mark in head:
             head = head.replace(mark, "")
-    returned = _RETURN_TYPE.match(head)
-    if returned:
-        head = head[returned.end() :]
+    head = _without_return_type(head)
     end = len(head)
     for mark in "<(":
         at = head.find(mark)
@@ -51,6 +48,15 @@ def parse(raw: str) -> Text:
             end = at
     base = head[:end][:_BASE]
     return Text(raw, head, base, base[base.rfind("::") + 2 :] if "::" in base else base, head[end:], mangled=False)
+
+
+def _without_return_type(head: str) -> str:
+    while head.startswith(_RETURN_TYPES):
+        head = head[head.index(" ") + 1 :]
+    if head.startswith("std::enable_if<"):
+        # std::enable_if<(..)>::type vllm::fused_add_rms_norm_kernel<..>(..)
+        head = head[head.find(">::type ", 0, 400) + 8 :] if ">::type " in head[:400] else head
+    return head
 
 
 def _parse_mangled(raw: str, head: str) -> Text:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.names.expression import Expression
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +69,7 @@ _MANGLED: Final = (
     ("d", "fp64"),
 )
 
-_WORD: Final = re.compile(r"(?:[A-Za-z_][\w]*::)*([A-Za-z_]\w*(?:<float>)?)")
+_WORD: Final = Expression(r"(?:[A-Za-z_][\w]*::)*([A-Za-z_]\w*(?:<float>)?)")
 
 
 def dtype_of(word: str) -> str | None:
@@ -110,3 +111,26 @@ def agreed(dtypes: Iterable[str | None]) -> str | None:
     """Return the one dtype that all of ``dtypes`` are, None where they differ or one is unknown."""
     distinct = set(dtypes)
     return distinct.pop() if len(distinct) == 1 else None
+
+
+# As they stand in template arguments of CUTLASS, CUDA, HIP, torch and in manglings: the first one in a text.
+_ELEMENTS: Final = (
+    ("bfloat16", "bf16"),
+    ("BFloat16", "bf16"),
+    ("bf16_t", "bf16"),
+    ("half_t", "fp16"),
+    ("__half", "fp16"),
+    ("::Half", "fp16"),
+    ("_Float16", "fp16"),
+    ("e4m3", "fp8"),
+    ("e5m2", "fp8"),
+    ("tfloat32", "tf32"),
+    ("DF16b", "bf16"),
+    ("DF16_", "fp16"),
+)
+
+
+def first_element(text: str) -> str | None:
+    """Return the dtype of the first reduced-precision type that ``text`` names; plain float is none."""
+    found = [(at, dtype) for word, dtype in _ELEMENTS if (at := text.find(word)) >= 0]
+    return min(found)[1] if found else None
