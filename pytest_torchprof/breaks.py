@@ -38,44 +38,32 @@ def merge(
     """Return one break per source line.
 
     `reported` while the code was compiled, `ran` the same of compiled code that ran, `skipped` frames. A break inside
-    torch for which no user's line is known is the same as one at that place for which it is.
+    torch for which Dynamo names no line of the user's is the same as one at that place for which it does.
     """
     sources = [list(reported), list(ran), list(skipped)]
-    users_line = {
-        item.get("at"): _line(item) for source in sources for item in source if _place(item) != item.get("at")
-    }
+    named = {item.get("at"): item for source in sources for item in source if _names_users_line(item)}
     counts: Counter[tuple[Any, Any]] = Counter()
-    first: dict[tuple[Any, Any], GraphBreak] = {}
+    found: dict[tuple[Any, Any], GraphBreak] = {}
     for source in sources:
-        here = Counter(_line_of(item, users_line) for item in source)
+        items = [item if _names_users_line(item) else named.get(item.get("at"), item) for item in source]
         # The same break may be told of by several sources; one that tells of it twice has seen two graphs.
-        counts |= here
-        for item in source:
-            line = _line_of(item, users_line)
-            if line not in first or (_place(item) != item.get("at") and first[line].file != line[0]):
-                first[line] = _break(item, skipped_frame=source is sources[2])
-            elif source is sources[2]:
-                first[line] = replace(first[line], skipped_frame=True)
-    return tuple(replace(one, count=counts[line]) for line, one in first.items())
+        counts |= Counter(map(_line, items))
+        for item in items:
+            one = found.setdefault(_line(item), _break(item))
+            if source is sources[2]:
+                found[_line(item)] = replace(one, skipped_frame=True)
+    return tuple(replace(one, count=counts[line]) for line, one in found.items())
 
 
 def _line(item: Mapping[str, Any]) -> tuple[Any, Any]:
     return item.get("file"), item.get("line")
 
 
-def _line_of(item: Mapping[str, Any], users_line: Mapping[Any, tuple[Any, Any]]) -> tuple[Any, Any]:
-    return users_line.get(item.get("at"), _line(item)) if _place(item) == item.get("at") else _line(item)
+def _names_users_line(item: Mapping[str, Any]) -> bool:
+    return not item.get("inferred") and item.get("at") != f"{item.get('file')}:{item.get('line')}"
 
 
-def _place(item: Mapping[str, Any]) -> str:
-    return f"{item.get('file')}:{item.get('line')}"
-
-
-def _break(item: Mapping[str, Any], *, skipped_frame: bool) -> GraphBreak:
+def _break(item: Mapping[str, Any]) -> GraphBreak:
     return GraphBreak(
-        reason=str(item.get("reason")),
-        file=item.get("file"),
-        line=item.get("line"),
-        function=item.get("function"),
-        skipped_frame=skipped_frame,
+        reason=str(item.get("reason")), file=item.get("file"), line=item.get("line"), function=item.get("function")
     )

@@ -222,7 +222,6 @@ class Attempt:
     forward: bool
     graph_ops: int
     """Calls in the graph that was made; 0 where none was."""
-    stack: tuple[Place, ...]
     times_us: dict[str, int]
     cudagraph_skip: str | None
 
@@ -263,7 +262,6 @@ _PHASES = {
     "code_generation": "inductor_code_gen_cumulative_compile_time_us",
     "backward": "backward_cumulative_compile_time_us",
 }
-_STACK_LINE = re.compile(r"Line: (\d+), Name: (.*?), Filename: (.*)", re.DOTALL)
 
 
 def read_attempt(metrics: Any) -> Attempt:
@@ -272,7 +270,6 @@ def read_attempt(metrics: Any) -> Attempt:
     def field(name: str) -> Any:
         return getattr(metrics, name, None)
 
-    lines = [_STACK_LINE.fullmatch(str(text)) for text in field("stack_trace") or ()]
     frame = field("co_name") and Place(str(field("co_filename")), int(field("co_firstlineno") or 0), field("co_name"))
     file, line = field("fail_user_frame_filename"), field("fail_user_frame_lineno")
     identity = field("compile_id")
@@ -284,7 +281,6 @@ def read_attempt(metrics: Any) -> Attempt:
         guard=field("recompile_reason"),
         forward=field("is_forward") is not False,
         graph_ops=int(field("graph_op_count") or 0),
-        stack=tuple(Place(m[3], int(m[1]), m[2]) for m in lines if m),
         times_us={phase: int(field(name)) for phase, name in _PHASES.items() if field(name)},
         cudagraph_skip=field("cudagraph_skip_reason"),
     )
@@ -337,9 +333,22 @@ def compiled_codes(code: CodeType) -> list[tuple[str, CodeType]]:
     return [(str(getattr(entry, "compile_id", "?")), entry.code) for entry in found if entry.code is not None]
 
 
-def continues_after_a_break(compiled: CodeType) -> bool:
-    """Whether generated code hands over to a resume function: there is a graph break in what it was made from."""
-    return any(name.startswith("__resume_at_") for name in (*compiled.co_names, *compiled.co_freevars))
+_RESUME = re.compile(r"__resume_at_(\d+)_\d+")
+
+
+def lines_of_breaks(code: CodeType, generated: CodeType) -> set[int]:
+    """Return the lines at which generated code hands over to what comes after a graph break; empty without one.
+
+    The names of the resume functions hold the place in the bytecode to go on from, so the break is at that line or at
+    the one of the instruction before.
+    """
+    names = (*generated.co_names, *generated.co_freevars)
+    places = [int(match[1]) for match in map(_RESUME.match, names) if match]
+    return {
+        line
+        for start, end, line in code.co_lines()
+        if line is not None and any(start <= place < end or start <= place - 2 < end for place in places)
+    }
 
 
 def is_resumed(function: str) -> bool:

@@ -18,26 +18,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Why, and where in the user's code; `at` is where Dynamo saw it, which may be inside torch."""
+    """Why, and where in the user's code."""
 
     reason: str
     file: str | None
     line: int | None
     function: str | None
     at: str
+    """Where Dynamo saw it, which may be inside torch."""
+    inferred: bool = False
+    """The place is not Dynamo's: it is the line that led to the compilation of torch's own code."""
 
     def as_json(self) -> dict[str, object]:
         return asdict(self)
 
 
 def of_reason(reason: Reason, caller: Iterable[Place] = ()) -> Finding:
-    """Return a graph break; a break inside torch is placed on the user's line that led there."""
-    innermost = reason.stack[-1] if reason.stack else None
-    place = _user_place((*caller, *reason.stack)) or innermost
+    """Return a graph break; one with no code of the user's around it is placed on the last line of `caller` that is."""
     text = first_line(reason.text)
     if text.startswith("generic_jump"):
         text = f"Data-dependent branching: {text}"
-    return _finding(text, place, innermost)
+    innermost = reason.stack[-1] if reason.stack else None
+    place = _user_place(reason.stack)
+    inferred = None if place else _user_place(caller)
+    return _finding(text, place or inferred or innermost, innermost, inferred=inferred is not None)
 
 
 def of_failure(attempt: Attempt, code: CodeType | None) -> Finding:
@@ -49,14 +53,15 @@ def of_failure(attempt: Attempt, code: CodeType | None) -> Finding:
     if attempt.failed_at:
         file, line = attempt.failed_at
         place = torch_private.Place(file, line, _function_at(file, line) or (frame.function if frame else "?"))
-    user = place if place and not torch_private.is_torch_file(place.file) else _user_place(attempt.stack)
-    return _finding(first_line(attempt.failure or ""), user or place, place)
+    # The failure may lie in torch's code that was traced from the user's frame.
+    user = _user_place(one for one in (frame, place) if one)
+    return _finding(first_line(attempt.failure or ""), user or place, place, inferred=False)
 
 
 def of_code(reason: str, code: CodeType) -> Finding:
     """Return a finding about a code object as a whole."""
     place = torch_private.Place(code.co_filename, code.co_firstlineno, code.co_name)
-    return _finding(reason, place, place)
+    return _finding(reason, place, place, inferred=False)
 
 
 def first_line(text: str) -> str:
@@ -67,13 +72,14 @@ def first_line(text: str) -> str:
     return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
 
 
-def _finding(reason: str, place: Place | None, at: Place | None) -> Finding:
+def _finding(reason: str, place: Place | None, at: Place | None, *, inferred: bool) -> Finding:
     return Finding(
         reason=reason,
         file=place.file if place else None,
         line=place.line if place else None,
         function=torch_private.name_in_source(place.function) if place else None,
         at=f"{at.file}:{at.line}" if at else reason,
+        inferred=inferred,
     )
 
 

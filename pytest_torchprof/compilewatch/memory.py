@@ -72,11 +72,11 @@ class Memory:
         """Remember a compilation that has just ended; return the graph breaks that were found since the last one."""
         new = self._new_reasons()
         caller = torch_private.user_stack() if new else ()
+        lines = torch_private.lines_of_breaks(code, generated)
         # Those of a frame that was given up in between are no breaks of this one.
-        own = [finding.of_reason(one, caller) for one in _of_code(new, code) or new]
-        broken = torch_private.continues_after_a_break(generated)
+        own = [finding.of_reason(one, caller) for one in _of_code(new, code, lines) or new]
         self._compiled[id(generated)] = Compiled(
-            generated=weakref.ref(generated), code=weakref.ref(code), breaks=tuple(own) if broken else ()
+            generated=weakref.ref(generated), code=weakref.ref(code), breaks=tuple(own) if lines else ()
         )
         return [finding.of_reason(one, caller) for one in new]
 
@@ -95,7 +95,7 @@ class Memory:
             for identity, generated in torch_private.compiled_codes(code):
                 known = self._compiled.get(id(generated))
                 if known is None or known.generated() is not generated:
-                    known = self._unwatched(code, generated)
+                    known = _unwatched(code, generated)
                     self._compiled[id(generated)] = known
                 found[identity] = known
         self._compiled = {id(known.generated()): known for known in found.values()}
@@ -128,14 +128,6 @@ class Memory:
         self._reasons_read, self._last_reason = len(now), now[-1] if now else None
         return [torch_private.read_reason(one) for one in now[seen:]]
 
-    def _unwatched(self, code: CodeType, generated: CodeType) -> Compiled:
-        breaks: tuple[Finding, ...] = ()
-        if torch_private.continues_after_a_break(generated):
-            reasons = _of_code(map(torch_private.read_reason, torch_private.break_reasons() or ()), code)
-            unknown = finding.of_code("graph break whose reason Dynamo no longer has", code)
-            breaks = tuple(finding.of_reason(one) for one in reasons) or (unknown,)
-        return Compiled(generated=weakref.ref(generated), code=weakref.ref(code), breaks=breaks)
-
     def finding_of(self, attempt: Attempt) -> Finding:
         """Return why and where an attempt was given up."""
         return finding.of_failure(attempt, _code_of(attempt, torch_private.considered_codes() or ()))
@@ -147,11 +139,24 @@ def _frame_given_up(attempt: Attempt, codes: Iterable[CodeType]) -> GivenUp:
     return GivenUp(code=weakref.ref(code) if code else None, compiled=ids, finding=finding.of_failure(attempt, code))
 
 
-def _of_code(reasons: Iterable[Reason], code: CodeType) -> list[Reason]:
+def _unwatched(code: CodeType, generated: CodeType) -> Compiled:
+    """Return a compilation that nobody watched, with what Dynamo's own list says about its breaks."""
+    breaks: tuple[Finding, ...] = ()
+    lines = torch_private.lines_of_breaks(code, generated)
+    if lines:
+        reasons = [torch_private.read_reason(one) for one in torch_private.break_reasons() or ()]
+        found = [finding.of_reason(one) for one in _of_code(reasons, code, lines)]
+        breaks = tuple(dict.fromkeys(found)) or (finding.of_code("graph break whose reason torch no longer has", code),)
+    return Compiled(generated=weakref.ref(generated), code=weakref.ref(code), breaks=breaks)
+
+
+def _of_code(reasons: Iterable[Reason], code: CodeType, breaks: set[int]) -> list[Reason]:
+    """Return the reasons that belong to a code object, if possible those at the lines of its breaks."""
     lines = {line for _, _, line in code.co_lines() if line is not None}
-    return [
+    same = [
         one for one in reasons if one.stack and one.stack[0].file == code.co_filename and one.stack[0].line in lines
     ]
+    return [one for one in same if one.stack[0].line in breaks] or same
 
 
 def _still_given_up(one: GivenUp, considered: set[int]) -> bool:
