@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import filelock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -213,6 +214,13 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
         update(file, {"b": entry()})
     assert file.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == [".gitignore", ".torchprof.lock", "b.json"]
+
+
+def test_a_lock_that_is_never_given_back_is_an_error_that_names_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("pytest_torchprof.baseline.file.LOCK_SECONDS", 0.1)
+    with filelock.FileLock(tmp_path / ".torchprof.lock"), pytest.raises(TorchprofError, match=r"\.torchprof\.lock"):
+        update(tmp_path / "b.json", {"a": entry()})
+    assert not (tmp_path / "b.json").exists()
 
 
 NASTY = (
