@@ -1,4 +1,7 @@
-"""What can go wrong, as exceptions a user may catch; imports nothing."""
+"""What can go wrong, as exceptions a user may catch; imports nothing.
+
+Each calls itself by the name under which users import it: that is what pytest prints in front of the message.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,34 @@ from __future__ import annotations
 class TorchprofError(Exception):
     """Something the user can act on; its text says what happened, where, and what to do."""
 
+    __module__ = "pytest_torchprof"
+
 
 class NotMeasured(TorchprofError):
     """The numbers could not be obtained, so nothing was judged; never a pass."""
+
+    __module__ = "pytest_torchprof"
 
 
 class LimitsMissed(AssertionError, TorchprofError):
     """At least one limit does not hold on what was measured."""
 
+    __module__ = "pytest_torchprof"
+
 
 class UnreadableRecording(TorchprofError):
     """A file or folder that was to be read as a recording is none, is damaged, or is missing."""
+
+    __module__ = "pytest_torchprof"
 
 
 class UnreadableBaseline(TorchprofError):
     """A baseline file that cannot be read or is newer than this version; it is left as it is."""
 
+    __module__ = "pytest_torchprof"
+
 
 class UnknownLimit(TorchprofError):
     """A keyword that is no limit or option, or a value of the wrong type."""
+
+    __module__ = "pytest_torchprof"

@@ -34,6 +34,7 @@ class Launching:
         self._trace = trace
         self._op_of_call: dict[int, int] = {}
         self._chains: dict[int, tuple[str, ...]] = {ABSENT: ()}
+        self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._inputs: dict[int, Inputs] = {}
         self._decoded: dict[object, KernelName] = {}
 
@@ -59,6 +60,7 @@ class Launching:
         if found is None:
             trace = self._trace
             found = (*self.chain(trace.nesting.parent[op]), trace.names[trace.ops.name[op]])
+            found = self._same.setdefault(found, found)
             self._chains[op] = found
         return found
 
@@ -77,7 +79,7 @@ class Launching:
         """Return types, shapes and strides of a set of operands, by its index in ``Trace.inputs``."""
         found = self._inputs.get(index)
         if found is None:
-            shapes, types, strides = map(_listed, self._trace.inputs[index])
+            shapes, types, strides = map(_listed, self._trace.inputs[index].split(b"\0"))
             found = (None if types is None else tuple(map(str, types)), shapes, strides)
             self._inputs[index] = found
         return found
@@ -112,13 +114,18 @@ class Launching:
     def kernels(self, part: Part) -> Kernels:
         """Return the part's kernels in launch order."""
         if self._trace.on_cpu:
-            return Kernels(map(self._operator, part.operators))
+            return Kernels(lambda: map(self._operator, part.operators), len(part.operators))
         gpu = self._trace.gpu
-        found = [self._kernel(i) for i in part.gpu_ops if gpu.kind[i] == KERNEL]
-        found.sort(
-            key=lambda it: (it.start_ns if it.launch_start_ns is None else it.launch_start_ns, it.start_ns, it.name)
-        )
-        return Kernels(found)
+        members = [i for i in part.gpu_ops if gpu.kind[i] == KERNEL]
+        return Kernels(lambda: map(self._kernel, self._in_launch_order(members)), len(members))
+
+    def _in_launch_order(self, gpu_ops: Sequence[int]) -> list[int]:
+        call_of, launched, start = self._trace.links.call_of, self._trace.calls.start, self._trace.gpu.start
+
+        def moment(i: int) -> tuple[int, int, int]:
+            return (launched[call_of[i]] if call_of[i] >= 0 else start[i], start[i], i)
+
+        return sorted(gpu_ops, key=moment)
 
     def _kernel(self, gpu_op: int) -> Kernel:
         trace, gpu, op = self._trace, self._trace.gpu, self.op_of(gpu_op)
@@ -171,8 +178,12 @@ class Launching:
         )
 
     def ops(self, part: Part) -> dict[str, int]:
-        """Return how often each operator launched a kernel of the part or enclosed one that did."""
+        """Return how often each operator launched a kernel of the part or enclosed one that did.
+
+        One that calls itself again at once, as autocast makes operators do, is one call.
+        """
         trace = self._trace
+        named, parent = trace.ops.name, trace.nesting.parent
         members = (
             part.operators if trace.on_cpu else {self.op_of(i) for i in part.gpu_ops if trace.gpu.kind[i] == KERNEL}
         )
@@ -182,9 +193,8 @@ class Launching:
                 if op in seen:
                     break
                 seen.add(op)
-        return _counted(
-            trace.names[trace.ops.name[op]] for op in sorted(seen, key=lambda op: (trace.ops.start[op], op))
-        )
+        calls = (op for op in seen if parent[op] < 0 or named[parent[op]] != named[op])
+        return _counted(trace.names[named[op]] for op in sorted(calls, key=lambda op: (trace.ops.start[op], op)))
 
 
 def _counted(names: Iterable[str]) -> dict[str, int]:

@@ -141,10 +141,10 @@ class TestRun:
         from pytest_torchprof.recording import read  # noqa: PLC0415
         from pytest_torchprof.session import recording_name  # noqa: PLC0415
 
-        if self.state.unarmed is not None:
-            measured.why_not = self.state.unarmed
-            raise NotMeasured(self.state.unarmed)
         options = self.options
+        if (reason := self.state.unarmed.get(options.device)) is not None:
+            measured.why_not = reason
+            raise NotMeasured(f"not measured: {reason}")
         plan = capture.Plan(
             device=capture.pick_device(options.device),
             warmup=options.warmup,

@@ -5,6 +5,7 @@ Loaded in every pytest run of every user: neither torch nor msgspec is imported 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ RUN: pytest.StashKey[TestRun] = pytest.StashKey()
 PASSED: pytest.StashKey[bool] = pytest.StashKey()
 WORKER_KEY = "torchprof"
 _MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "contextlib.py", "torch"})
+
+# torch.compile logs structured records without a message; hundreds of such lines would bury the failure's own text.
+_TRACE_RECORD = re.compile(r"^DEBUG +torch\.__trace:\S+ *\n?", re.MULTILINE)
 
 _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("", {"metavar": "on|off"}, "off: run marked tests plainly, measure and check nothing"),
@@ -92,7 +96,7 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if any(is_ours(item) for item in items):
+    if any(is_ours(item) for item in items) or config.getoption("torchprof_replay") or config.getini("torchprof_replay"):
         from pytest_torchprof.collecting import prepare  # noqa: PLC0415
 
         prepare(config, items)
@@ -150,6 +154,7 @@ def pytest_runtest_makereport(
             del report.wasxfail
         if report.outcome == "failed" and not _shows_user_code(call.excinfo):
             report.longrepr = call.excinfo.getrepr(style="value")
+            report.sections = [(title, _TRACE_RECORD.sub("", text)) for title, text in report.sections]
     passed = report.passed and not hasattr(report, "wasxfail")
     item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
     if report.when == "teardown" and item.stash[PASSED]:

@@ -42,8 +42,8 @@ class RunState:
     """Names of the recordings that a test judged."""
     problems: list[str] = field(default_factory=list)
     """What went wrong at the end of the run, for the terminal."""
-    unarmed: str | None = None
-    """Why the first profiler session of the process cannot be trusted, None when it can."""
+    unarmed: dict[str, str] = field(default_factory=dict)
+    """Device as it was asked for -> why nothing can be measured on it in this process."""
     _scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @property

@@ -69,7 +69,7 @@ def test_one_row_per_measurement_then_the_kernels_of_those_that_failed(run_tests
             "test *kernels*launches*GPU time*CPU/GPU*breaks*baseline*verdict*",
             "test_it.py::test_kept *1*passed*",
             "kernel *calls*time*launched by*",
-            "aten::* 1 *",
+            "pointwise * 1 *aten::*",
             "1 kept, 1 failed, 1 not measured",
         ]
     )

@@ -30,12 +30,13 @@ def failure_text(failed: Iterable[Verdict], profile: Profile | None, *, also: It
 
 
 def _headline(verdicts: tuple[Verdict, ...], profile: Profile | None) -> str:
-    missed = sum(verdict.status == MISSED for verdict in verdicts)
-    unknown = sum(verdict.status == NOT_MEASURED for verdict in verdicts)
-    parts = [f"{missed} limit{'s' * (missed != 1)} missed"] if missed else []
-    parts += [f"{unknown} limit{'s' * (unknown != 1)} not measured"] if unknown else []
+    parts = []
+    for status in (MISSED, NOT_MEASURED):
+        names = [verdict.limit for verdict in verdicts if verdict.status == status]
+        if names:
+            parts.append(f"{len(names)} limit{'s' * (len(names) != 1)} {status}: {', '.join(names)}")
     steps = len(profile.trace.steps) if profile is not None else 1
-    return ", ".join(parts) + (f" (worst of {steps} steps):" if steps > 1 else ":")
+    return "; ".join(parts) + (f" (worst of {steps} steps)" if steps > 1 else "")
 
 
 def one_line(verdict: Verdict) -> str:

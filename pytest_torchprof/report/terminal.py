@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED
-from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, row, where
+from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, printable, row, where
 
 if TYPE_CHECKING:
     from pytest_torchprof.report.results import RunResults
@@ -43,9 +43,7 @@ def render(run: RunResults) -> str:
                 colalign=("left", "right", "right", "left"),
                 maxcolwidths=[60, None, None, 30],
             )
-            parts.append(f"{result.name}: kernels of the step with most\n{kernels}")
-        if result.outcome in (FAILED, NOT_MEASURED) and result.recording:
-            parts.append(f"{result.name}: recording {result.recording}   (opens in ui.perfetto.dev)")
+            parts.append(f"{printable(result.name)}: kernels of the step with most\n{kernels}")
     return "\n\n".join([*parts, closing(run)])
 
 
