@@ -75,6 +75,13 @@ def _autograd_profiler() -> Any:
     return import_module("torch.autograd.profiler")
 
 
+def records_files() -> bool:
+    """Whether this build of torch has kineto, without which the profiler only makes tables."""
+    import torch
+
+    return torch._C._autograd.kineto_available()
+
+
 def running_profiler() -> str | None:
     """Return where a profiler is running, "on this thread" or "on another thread"; None where none is."""
     import torch

@@ -18,6 +18,8 @@ from torch.autograd import profiler as autograd_profiler
 
 import pytest_torchprof
 from pytest_torchprof import capture
+from pytest_torchprof.capture import nvml
+from pytest_torchprof.capture.anonymous import make_anonymous
 from pytest_torchprof.capture.stderr import without_profiler_lines
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 
@@ -172,6 +174,25 @@ def test_a_recording_names_neither_the_machine_nor_a_folder(path):
     assert socket.gethostname() not in ours.replace("tests/t.py::t", "")
 
 
+@pytest.mark.parametrize(
+    ("text", "anonymous"),
+    [
+        (
+            '{"schemaVersion": 1, "host_name": "a \\"b\\"", "traceEvents": [], "traceName": "/home/me/x/t.json"}',
+            {"schemaVersion": 1, "traceEvents": [], "traceName": "t.json"},
+        ),
+        ('{"traceEvents": [{"name": "\\"host_name\\": \\"x\\","}]}', {"traceEvents": [{"name": '"host_name": "x",'}]}),
+        ('{"traceEvents": [], "traceName": "t"}', {"traceEvents": [], "traceName": "t"}),
+    ],
+    ids=["as torch 2.13 writes it", "no such keys, but such an event", "no room for a name"],
+)
+def test_a_trace_of_any_torch_is_made_anonymous(path, text, anonymous):
+    path.write_text(text)
+    make_anonymous(path, "t.json")
+    assert json.loads(path.read_text()) == anonymous
+    path.unlink()
+
+
 def test_an_exception_in_the_measured_code_stops_at_once_and_leaves_nothing(path):
     calls = []
 
@@ -266,6 +287,17 @@ def test_stderr_is_restored_when_the_profiler_raises(capfd):
     assert capfd.readouterr().err == "the reason\nlater\n"
 
 
+def test_without_a_stderr_there_is_nothing_to_keep_clean():
+    saved = os.dup(2)
+    os.close(2)
+    try:
+        with without_profiler_lines():
+            pass
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
 def test_nothing_that_was_computed_is_kept(path):
     kept = []
 
@@ -314,6 +346,14 @@ def test_the_environment_says_what_precision_is_in_use_by_either_set_of_flags(pa
         assert capture.environment("cpu")["tf32_matmul"] is True
     finally:
         torch.backends.cuda.matmul.fp32_precision = "none"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_what_no_driver_tells_is_unknown():
+    assert nvml.driver_version() is None
+    assert nvml.clocks_mhz("GPU-0") is None
+    environment = capture.environment("cpu")
+    assert [environment[name] for name in ("gpu", "compute_capability", "driver", "clocks_mhz")] == [None] * 4
 
 
 @pytest.mark.parametrize(("value", "blocking"), [("1", True), ("0", False), (None, False)])

@@ -39,7 +39,6 @@ def iterations(plan: Plan, path: Path, check: Callable[[Path], str | None]) -> I
         arm(plan.device)
         with CompileWatch(device=plan.device) as watch:
             yield from measurement.warm_up(watch)
-            refuse_second_profiler()
             reason: str | None = None
             for _ in range(_ATTEMPTS):
                 yield from measurement.attempt(watch)

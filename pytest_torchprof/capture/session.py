@@ -53,6 +53,10 @@ class Session:
 
     def __enter__(self) -> Self:
         refuse_second_profiler()
+        if not torch_private.records_files():  # pragma: no cover - some builds of torch
+            raise NotMeasured(
+                "this build of torch has no kineto, so its profiler writes no recording: use another build"
+            )
         profiler = torch_private.profiler(
             activities(),
             # torch marks the modules in the Python frames that it records for stacks, and nowhere else.
