@@ -57,50 +57,48 @@ class RangeRow:
     inputs: Counter[int] = field(default_factory=Counter)
 
 
-@dataclass(slots=True)
-class _Variants:
-    count: int = 0
-    time_ns: int = 0
-    launched: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """How many were launched by (operator's name, operands)."""
-    example: dict[tuple[int, int], int] = field(default_factory=dict)
-
-
 def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
     """Return the kernels of the parts by name, the longest time first."""
     if trace.on_cpu:
         return _by_operator(trace, launching, chosen)
-    gpu, ops, op_of = trace.gpu, trace.ops, launching.op_of
-    found: dict[int, _Variants] = defaultdict(_Variants)
-    for part in chosen:
-        for i in part.gpu_ops:
-            if gpu.kind[i] == KERNEL:
-                row, op = found[gpu.name[i]], op_of(i)
-                variant = (ops.name[op], ops.inputs[op]) if op >= 0 else (ABSENT, ABSENT)
-                row.count += 1
-                row.time_ns += gpu.end[i] - gpu.start[i]
-                row.launched[variant] += 1
-                row.example.setdefault(variant, i)
-    rows = [_kernel_row(trace, launching, name, row) for name, row in found.items()]
+    gpu, ops = trace.gpu, trace.ops
+    kernels = [i for part in chosen for i in part.gpu_ops if gpu.kind[i] == KERNEL]
+    launched_by = [launching.op_of(i) for i in kernels]
+    # One variant is one name, launched by one operator with one set of operands.
+    variants = [
+        (gpu.name[i], ops.name[op], ops.inputs[op]) if op >= 0 else (gpu.name[i], ABSENT, ABSENT)
+        for i, op in zip(kernels, launched_by, strict=True)
+    ]
+    example = dict(zip(reversed(variants), reversed(kernels), strict=True))
+    spent: dict[int, int] = defaultdict(int)
+    for i in kernels:
+        spent[gpu.name[i]] += gpu.end[i] - gpu.start[i]
+    found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for (name, operator, operands), count in Counter(variants).items():
+        found[name].append((count, operator, example[name, operator, operands]))
+    rows = [_kernel_row(trace, launching, name, several, spent[name]) for name, several in found.items()]
     return sorted(rows, key=lambda row: (-row.time_us, row.name))
 
 
-def _kernel_row(trace: Trace, launching: Launching, name: int, row: _Variants) -> KernelRow:
+def _kernel_row(
+    trace: Trace, launching: Launching, name: int, several: Sequence[tuple[int, int, int]], spent_ns: int
+) -> KernelRow:
+    """Return the row of a name; ``several`` are its variants as (count, operator's name, one of the kernels)."""
     operators: Counter[int] = Counter()
-    for (operator, _), count in row.launched.items():
+    for count, operator, _ in several:
         operators[operator] += count
     most = max(operators, key=lambda operator: (operators[operator], operator))
-    examples = [row.example[variant] for variant, _ in row.launched.most_common() if variant[0] == most]
-    op = launching.op_of(examples[0])
+    in_turn = sorted((variant for variant in several if variant[1] == most), key=lambda variant: -variant[0])
+    op = launching.op_of(in_turn[0][2])
     # Operands of size 1 say nothing about a layout: the next frequent ones may.
-    told = [launching.decoded(example) for example in examples[:3]]
+    told = [launching.decoded(kernel) for _, _, kernel in in_turn[:3]]
     return KernelRow(
         name=trace.names[name],
         decoded=max(told, key=lambda decoded: (decoded.layout is not None, decoded.dtype is not None)),
         op=launching.op_name(op),
         op_chain=launching.chain(op),
-        count=row.count,
-        time_us=row.time_ns / 1000,
+        count=operators.total(),
+        time_us=spent_ns / 1000,
     )
 
 
@@ -219,4 +217,3 @@ def _add_gpu_time(trace: Trace, nesting: Nesting, chosen: Sequence[Part], within
                     seen.add(id(row))
                     row.gpu_us += spent
                     row.kernels += gpu.kind[i] == KERNEL
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.decoding import Family
 
 _CATEGORIES = {category.lower(): category for category in sorted(ROLES)}
-_ARGS = {RANGE: RangeArgs, CALL: CallArgs, GPU: GpuArgs}
-_LOWER = {"external id": "External id", "input dims": "Input Dims"}
+_ARGS = {RANGE: RangeArgs, CALL: CallArgs, **dict.fromkeys(GPU, GpuArgs)}
+_LOWER = {"input dims": "Input Dims"}
 
 
 def events_of(text: bytes | msgspec.Raw, kinds: Family, before: int) -> list[Any]:
@@ -44,7 +45,7 @@ def _event(item: Any, kinds: Family, number: int) -> Any:
         "dur": _number(item.get("dur", 0), "dur", number),
         "tid": _identity(item.get("tid"), "tid", number),
     }
-    if role == GPU:
+    if role in GPU:
         found["pid"] = _identity(item.get("pid"), "pid", number)
     if role not in (NOTE, FRAME):
         args = item.get("args")
@@ -55,8 +56,8 @@ def _event(item: Any, kinds: Family, number: int) -> Any:
 def _args(role: str, given: Mapping[str, Any]) -> Any:
     named = {_LOWER.get(key, key): value for key, value in given.items()}
     found: dict[str, Any] = {}
-    kind: Any = _ARGS[role]
-    for field in msgspec.structs.fields(kind):
+    kind, fields = _fields(role)
+    for field in fields:
         value = named.get(field.encode_name)
         if field.name in ("dims", "types", "strides"):
             if isinstance(value, list):
@@ -70,6 +71,12 @@ def _args(role: str, given: Mapping[str, Any]) -> Any:
         elif (read := _quantity(value)) is not None:
             found[field.name] = float(read) if field.type is float else int(read)
     return kind(**found)
+
+
+@cache
+def _fields(role: str) -> tuple[Any, tuple[msgspec.structs.FieldInfo, ...]]:
+    kind: Any = _ARGS[role]
+    return kind, msgspec.structs.fields(kind)
 
 
 def _quantity(value: Any) -> int | Decimal | None:

@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple, Union
 
 import msgspec
 from msgspec import Raw, Struct, defstruct
 
-Stamp = int | float
+WHOLE, FRACTIONAL, EXACT = "whole", "fractional", "exact"
+"""Time stamps are whole microseconds; have fractions that a double holds; have more digits than it holds."""
+STAMPS = (WHOLE, FRACTIONAL, EXACT)
+
 _EMPTY = Raw(b"")
 
 
 class RangeArgs(
     Struct,
     frozen=True,
-    rename={"external": "External id", "dims": "Input Dims", "types": "Input type", "strides": "Input Strides"},
+    gc=False,
+    rename={"dims": "Input Dims", "types": "Input type", "strides": "Input Strides"},
 ):
     """What an operator's ``args`` tell."""
 
-    external: int = -1
     dims: Raw = _EMPTY
     types: Raw = _EMPTY
     strides: Raw = _EMPTY
 
 
-class CallArgs(Struct, frozen=True, rename={"external": "External id"}):
+class CallArgs(Struct, frozen=True, gc=False):
     """What a runtime call's ``args`` tell."""
 
-    external: int = -1
     correlation: int = -1
 
 
 class GpuArgs(
     Struct,
     frozen=True,
+    gc=False,
     rename={
-        "external": "External id",
         "blocks_per_sm": "blocks per SM",
         "occupancy": "est. achieved occupancy %",
         "size": "bytes",
@@ -47,7 +48,6 @@ class GpuArgs(
 ):
     """What a GPU operation's ``args`` tell."""
 
-    external: int = -1
     correlation: int = -1
     stream: int | str | None = None
     blocks_per_sm: float = -1.0
@@ -60,11 +60,14 @@ class GpuArgs(
 class Family(NamedTuple):
     """The event types for one way of reading time stamps, and the decoder of a list of them."""
 
+    stamps: str
     by_category: dict[str, type[Struct]]
     decoder: msgspec.json.Decoder[list[Any]]
 
 
-RANGE, NOTE, FRAME, CALL, GPU, NOTHING = "range", "note", "frame", "call", "gpu", "nothing"
+RANGE, NOTE, FRAME, CALL, NOTHING = "range", "note", "frame", "call", "nothing"
+KERNEL, MEMCPY, MEMSET = "kernel", "memcpy", "memset"
+GPU = (KERNEL, MEMCPY, MEMSET)
 ROLES = {
     "cpu_op": RANGE,
     "Operator": RANGE,
@@ -75,12 +78,12 @@ ROLES = {
     "Runtime": CALL,
     "xpu_runtime": CALL,
     "xpu_driver": CALL,
-    "kernel": GPU,
-    "Kernel": GPU,
-    "gpu_memcpy": GPU,
-    "Memcpy": GPU,
-    "gpu_memset": GPU,
-    "Memset": GPU,
+    "kernel": KERNEL,
+    "Kernel": KERNEL,
+    "gpu_memcpy": MEMCPY,
+    "Memcpy": MEMCPY,
+    "gpu_memset": MEMSET,
+    "Memset": MEMSET,
     **dict.fromkeys(
         [
             *("ac2g", "fwdbwd", "async", "async_gpu", "Trace", "overhead", "gpu_user_annotation", "cpu_instant_event"),
@@ -93,9 +96,11 @@ ROLES = {
 
 
 @cache
-def family(*, exact: bool = False) -> Family:
-    """Return the event types; ``exact`` ones read time stamps as decimals, at three times the cost."""
-    stamp: Any = Decimal if exact else Stamp
+def family(stamps: str = WHOLE) -> Family:
+    """Return the event types that read time stamps so; exact ones take three times as long."""
+    stamp: Any = int if stamps == WHOLE else int | float
+    if stamps == EXACT:
+        from decimal import Decimal as stamp  # noqa: PLC0415, N813 - few files need it
     ranged = [("name", str), ("ts", stamp), ("dur", stamp)]
     place = ("tid", int | str)
     fields: dict[str, list[Any]] = {
@@ -103,7 +108,7 @@ def family(*, exact: bool = False) -> Family:
         NOTE: [*ranged, place],
         FRAME: [*ranged, place],
         CALL: [*ranged, place, ("args", CallArgs, CallArgs())],
-        GPU: [*ranged, place, ("pid", int | str), ("args", GpuArgs, GpuArgs())],
+        **{role: [*ranged, place, ("pid", int | str), ("args", GpuArgs, GpuArgs())] for role in GPU},
         NOTHING: [],
     }
     types = {
@@ -118,4 +123,4 @@ def family(*, exact: bool = False) -> Family:
         for category, role in ROLES.items()
     }
     union: Any = Union[tuple(types.values())]  # noqa: UP007 - the members are only known here
-    return Family(types, msgspec.json.Decoder(list[union]))
+    return Family(stamps, types, msgspec.json.Decoder(list[union]))

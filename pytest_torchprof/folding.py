@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from operator import add
+from typing import Any
 
+from pytest_torchprof import decoding
 from pytest_torchprof.columns import KERNEL, MEMCPY, MEMSET, Calls, GpuOps, Ranges
-from pytest_torchprof.decoding import CALL, FRAME, GPU, NOTE, NOTHING, RANGE, ROLES
+from pytest_torchprof.decoding import CALL, FRACTIONAL, FRAME, GPU, NOTE, NOTHING, RANGE, ROLES, WHOLE, Family
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from msgspec import Struct
-
-_KINDS = {"kernel": KERNEL, "Kernel": KERNEL, "gpu_memcpy": MEMCPY, "Memcpy": MEMCPY}
-# Beyond these a time stamp is none: 0x8000... is what CUPTI writes when it has no time.
-_LATEST_NS = 2**62
+_KINDS = {decoding.KERNEL: KERNEL, decoding.MEMCPY: MEMCPY, decoding.MEMSET: MEMSET}
+_NO_INPUTS = b"\0\0"
+# From here on a double does not hold every nanosecond.
 _EXACT_NS = 2**53
 
 
@@ -51,101 +47,81 @@ class _Threads(defaultdict[Any, int]):
 
 
 class Columns:
-    """Collects events; ``steps`` of the work are one call of :meth:`fold` per piece of the file."""
+    """Collects events, one call of :meth:`fold` per piece of the file."""
 
     def __init__(self) -> None:
         self.events = 0
+        self.stamps = WHOLE
         self.names = _Numbering()
         self.threads = _Threads()
         self.streams = _Threads()
         self.processes = _Threads()
         self.inputs = _Numbering()
-        self.inputs[b"", b"", b""]  # The empty set is the first.
+        self.inputs[_NO_INPUTS]
         self.ops, self.annotations, self.frames = Ranges(), Ranges(), Ranges()
         self.calls, self.gpu = Calls(), GpuOps()
+        self._parts: dict[str, Ranges | Calls | GpuOps] = {
+            RANGE: self.ops,
+            NOTE: self.annotations,
+            FRAME: self.frames,
+            CALL: self.calls,
+            **dict.fromkeys(GPU, self.gpu),
+        }
         self.collectives: dict[int, tuple[str, str | None]] = {}
 
-    def fold(self, events: list[Any], types: Mapping[str, type[Struct]]) -> None:
+    def fold(self, events: list[Any], kinds: Family) -> None:
         """Append the events' columns; TooFineError if their time stamps need the exact types."""
-        roles: dict[str, list[Any]] = {role: [] for role in (RANGE, NOTE, FRAME, CALL, GPU, NOTHING)}
-        put = {types[category]: roles[role].append for category, role in ROLES.items()}
+        roles: dict[str, list[Any]] = {role: [] for role in ROLES.values()}
+        put = {kinds.by_category[category]: roles[role].append for category, role in ROLES.items()}
         for event in events:
             put[type(event)](event)
+        del roles[NOTHING]
         # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
-        times = {role: _times(found) for role, found in roles.items() if found and role != NOTHING}
+        times = {role: _times(found, kinds.stamps) for role, found in roles.items() if found}
         self.events += len(events)
-        for role, part in ((RANGE, self.ops), (NOTE, self.annotations), (FRAME, self.frames)):
-            if roles[role]:
-                self._ranges(part, roles[role], *times[role])
-        if roles[CALL]:
-            self._calls(roles[CALL], *times[CALL])
-        if roles[GPU]:
-            self._gpu(roles[GPU], *times[GPU])
+        for role, (start, end) in times.items():
+            part = self._parts[role]
+            part.start.extend(start)
+            part.end.extend(end)
+            names, threads, found = self.names, self.threads, roles[role]
+            part.name.extend([names[event.name] for event in found])
+            if isinstance(part, GpuOps):
+                self._gpu(part, role, found)
+                continue
+            part.thread.extend([threads[event.tid] for event in found])
+            if part is self.ops:
+                self._inputs(found)
+            elif isinstance(part, Calls):
+                part.correlation.extend([event.args.correlation for event in found])
 
-    def _ranges(self, part: Ranges, events: list[Any], start: array[int], end: array[int]) -> None:
-        names, threads, inputs = self.names, self.threads, self.inputs
-        part.name.extend([names[event.name] for event in events])
-        part.thread.extend([threads[event.tid] for event in events])
-        part.start.extend(start)
-        part.end.extend(end)
-        if part is self.ops:
-            args = [event.args for event in events]
-            part.external.extend(_whole([arg.external for arg in args]))
-            part.inputs.extend([inputs[bytes(arg.dims), bytes(arg.types), bytes(arg.strides)] for arg in args])
-
-    def _calls(self, events: list[Any], start: array[int], end: array[int]) -> None:
-        names, threads, calls = self.names, self.threads, self.calls
+    def _inputs(self, events: list[Any]) -> None:
+        inputs, joined = self.inputs, b"\0".join
         args = [event.args for event in events]
-        calls.name.extend([names[event.name] for event in events])
-        calls.thread.extend([threads[event.tid] for event in events])
-        calls.start.extend(start)
-        calls.end.extend(end)
-        calls.correlation.extend(_whole([arg.correlation for arg in args]))
-        calls.external.extend(_whole([arg.external for arg in args]))
+        self.ops.inputs.extend([inputs[joined((arg.dims, arg.types, arg.strides))] for arg in args])
 
-    def _gpu(self, events: list[Any], start: array[int], end: array[int]) -> None:
-        names, gpu, first = self.names, self.gpu, len(self.gpu)
-        streams, processes = self.streams, self.processes
+    def _gpu(self, gpu: GpuOps, role: str, events: list[Any]) -> None:
+        streams, processes, first = self.streams, self.processes, len(gpu.kind)
         args = [event.args for event in events]
-        gpu.kind.extend([_KINDS.get(event.__struct_config__.tag, MEMSET) for event in events])
-        gpu.name.extend([names[event.name] for event in events])
-        gpu.start.extend(start)
-        gpu.end.extend(end)
+        gpu.kind.extend([_KINDS[role]] * len(events))
         gpu.process.extend([processes[event.pid] for event in events])
         gpu.stream.extend(
             [streams[event.tid if arg.stream is None else arg.stream] for event, arg in zip(events, args, strict=True)]
         )
-        gpu.correlation.extend(_whole([arg.correlation for arg in args]))
-        gpu.external.extend(_whole([arg.external for arg in args]))
-        gpu.blocks_per_sm.extend([arg.blocks_per_sm for arg in args])
-        gpu.occupancy.extend([arg.occupancy for arg in args])
-        gpu.size.extend(_whole([arg.size for arg in args]))
+        gpu.correlation.extend([arg.correlation for arg in args])
+        gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])
+        gpu.occupancy.fromlist([arg.occupancy for arg in args])
+        gpu.size.extend([arg.size for arg in args])
         for i, arg in enumerate(args, first):
             if arg.collective is not None:
                 self.collectives[i] = (arg.collective, arg.collective_dtype)
 
 
-def _times(events: list[Any]) -> tuple[array[int], array[int]]:
+def _times(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
     """Return starts and ends in ns."""
-    start = _ns([event.ts for event in events])
-    spent = _ns([event.dur for event in events])
-    return start, array("q", [begin + lasted for begin, lasted in zip(start, spent, strict=True)])
-
-
-def _ns(stamps: list[Any]) -> array[int]:
-    try:
-        return array("q", [stamp * 1000 for stamp in stamps])
-    except (TypeError, OverflowError):
-        pass
-    exact = [round(stamp * 1000) for stamp in stamps]
-    if max(exact) >= _EXACT_NS and any(
-        isinstance(stamp, float) and _EXACT_NS <= stamp * 1000 < _LATEST_NS and not stamp.is_integer()
-        for stamp in stamps
-    ):
+    if stamps == WHOLE:
+        return [event.ts * 1000 for event in events], [(event.ts + event.dur) * 1000 for event in events]
+    start = [round(event.ts * 1000) for event in events]
+    spent = [round(event.dur * 1000) for event in events]
+    if stamps == FRACTIONAL and max(start) >= _EXACT_NS:
         raise TooFineError
-    return array("q", [min(max(moment, -_LATEST_NS), _LATEST_NS) for moment in exact])
-
-
-def _whole(numbers: Iterable[int]) -> Iterable[int]:
-    """Return the numbers, those that fit no column as absent ones."""
-    return [number if -(2**63) <= number < 2**63 else -1 for number in numbers]
+    return start, list(map(add, start, spent))

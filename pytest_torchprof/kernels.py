@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pytest_torchprof.names import KernelName
 
@@ -82,19 +83,24 @@ class Kernel:
 class Kernels(Sequence[Kernel]):
     """Kernels in launch order; those that no launch explains stand by their own start."""
 
-    def __init__(self, kernels: Iterable[Kernel]) -> None:
-        """Take the kernels in their order."""
-        self._kernels = tuple(kernels)
+    def __init__(self, build: Callable[[], Iterable[Kernel]], count: int) -> None:
+        """Take how many there are, and what builds them in their order when somebody looks at one."""
+        self._build = build
+        self._count = count
+
+    @cached_property
+    def _kernels(self) -> tuple[Kernel, ...]:
+        return tuple(self._build())
 
     def __len__(self) -> int:
-        return len(self._kernels)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Kernel: ...
     @overload
     def __getitem__(self, index: slice) -> Kernels: ...
     def __getitem__(self, index: int | slice) -> Kernel | Kernels:
-        return Kernels(self._kernels[index]) if isinstance(index, slice) else self._kernels[index]
+        return _these(self._kernels[index]) if isinstance(index, slice) else self._kernels[index]
 
     def __repr__(self) -> str:
         return f"<Kernels: {self.count} of {len(self.names)} names, {self.time_us:.1f} us>"
@@ -102,7 +108,7 @@ class Kernels(Sequence[Kernel]):
     @property
     def count(self) -> int:  # type: ignore[override]  # a number here, as max_kernels reads it
         """How many."""
-        return len(self._kernels)
+        return self._count
 
     @property
     def time_us(self) -> float:
@@ -119,4 +125,8 @@ class Kernels(Sequence[Kernel]):
         from pytest_torchprof.patterns import compile_pattern  # noqa: PLC0415 - above this layer
 
         compiled = compile_pattern(pattern)
-        return Kernels(kernel for kernel in self._kernels if compiled.matches(kernel))
+        return _these([kernel for kernel in self._kernels if compiled.matches(kernel)])
+
+
+def _these(kernels: Sequence[Kernel]) -> Kernels:
+    return Kernels(lambda: kernels, len(kernels))

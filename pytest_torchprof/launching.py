@@ -32,7 +32,8 @@ class Launching:
     def __init__(self, trace: Trace) -> None:
         """Prepare to answer; the work is done when asked."""
         self._trace = trace
-        self._op_of_call: dict[int, int] = {}
+        self._op_of: dict[int, int] = {}
+        self._op_of_call: dict[int, int] = {ABSENT: ABSENT}
         self._chains: dict[int, tuple[str, ...]] = {ABSENT: ()}
         self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._inputs: dict[int, Inputs] = {}
@@ -45,13 +46,14 @@ class Launching:
 
     def op_of(self, gpu_op: int) -> int:
         """Return the innermost operator around the launch, ABSENT without one."""
-        calls, call = self._trace.calls, self._trace.links.call_of[gpu_op]
-        if call < 0:
-            return ABSENT
-        found = self._op_of_call.get(call)
+        found = self._op_of.get(gpu_op)
         if found is None:
-            found = self._trace.nesting.around(calls.thread[call], calls.start[call], calls.end[call])
-            self._op_of_call[call] = found
+            calls, call = self._trace.calls, self._trace.links.call_of[gpu_op]
+            found = self._op_of_call.get(call)
+            if found is None:
+                found = self._trace.nesting.around(calls.thread[call], calls.start[call], calls.end[call])
+                self._op_of_call[call] = found
+            self._op_of[gpu_op] = found
         return found
 
     def chain(self, op: int) -> tuple[str, ...]:

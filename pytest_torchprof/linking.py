@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -21,13 +20,13 @@ class Links:
     """How the CPU and the GPU side of a recording belong together."""
 
     attribution: Literal["launch", "time"]
-    call_of: array[int]
+    call_of: Sequence[int]
     """For each GPU operation the call that queued it, ABSENT without one."""
     orphans: frozenset[int]
     """GPU operations that nothing in the recording queued."""
     unrecorded: frozenset[int]
     """GPU operations queued inside the window by a call that the profiler does not record."""
-    launches: array[int]
+    launches: Sequence[int]
     """Launch calls, in file order."""
     lost: tuple[int, ...]
     """Launch calls outside a capture whose GPU operation is missing."""
@@ -68,11 +67,9 @@ def captures(calls: Calls, kinds: Sequence[CallKind]) -> Intervals:
 
     Autograd's threads launch into the capture of the thread that began it, so a capture holds for every thread.
     """
-    marks = sorted(
-        (calls.start[i], i)
-        for i, name in enumerate(calls.name)
-        if kinds[name] in (CallKind.CAPTURE_BEGIN, CallKind.CAPTURE_END)
-    )
+    captures = {CallKind.CAPTURE_BEGIN, CallKind.CAPTURE_END}
+    named = {i for i, kind in enumerate(kinds) if kind in captures}
+    marks = sorted((calls.start[i], i) for i, name in enumerate(calls.name) if name in named)
     open_since: dict[int, int] = {}
     found = []
     for _, i in marks:
@@ -88,10 +85,11 @@ def captures(calls: Calls, kinds: Sequence[CallKind]) -> Intervals:
 
 def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], *, own: bool) -> Links:
     """Join launches and GPU operations by correlation id; ``own`` says that the window began with the GPU idle."""
-    launches = array("i", [i for i, name in enumerate(calls.name) if kinds[name] in LAUNCHES])
+    launching = {i for i, kind in enumerate(kinds) if kind in LAUNCHES}
+    launches = [i for i, name in enumerate(calls.name) if name in launching]
     correlated = any(correlation > 0 for correlation in gpu.correlation)
     if len(gpu) and not (len(calls) and correlated):
-        nowhere = array("i", [ABSENT]) * len(gpu)
+        nowhere = [ABSENT] * len(gpu)
         return Links(
             attribution="time", call_of=nowhere, orphans=frozenset(), unrecorded=frozenset(), launches=launches, lost=()
         )
@@ -99,7 +97,7 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], *, own: bool) -> 
     # CUPTI counts from 1; some ROCm files write 0 where they know none.
     call_at.pop(0, None)
     call_at.pop(ABSENT, None)
-    call_of = array("i", [call_at.get(correlation, ABSENT) for correlation in gpu.correlation])
+    call_of = [call_at.get(correlation, ABSENT) for correlation in gpu.correlation]
     alone = [i for i, call in enumerate(call_of) if call == ABSENT]
     unrecorded = _unrecorded(alone, calls, gpu, launches) if own else frozenset()
     return Links(

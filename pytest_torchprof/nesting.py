@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections import defaultdict
+from itertools import islice
+from operator import and_, eq, lt
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.columns import ABSENT
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # Files of torch before 2.4 cut start and duration to whole microseconds each: an end may lie up to two too early.
 _CUT_NS = 2000
+_NEVER = 2**63
 
 
 class Nesting:
@@ -24,7 +26,7 @@ class Nesting:
     def __init__(self, ranges: Ranges) -> None:
         """Order the ranges of each thread and find each one's parent; linear where the file is in order."""
         self._ranges = ranges
-        self.parent = array("i", [ABSENT]) * len(ranges)
+        self.parent = [ABSENT] * len(ranges)
         """For each range the innermost one around it, ABSENT for the outermost."""
         self._order: dict[int, list[int]] = {}
         self._starts: dict[int, list[int]] = {}
@@ -32,18 +34,22 @@ class Nesting:
             order = _in_order(ranges, members)
             self._order[thread] = order
             self._starts[thread] = [ranges.start[i] for i in order]
-            self._adopt(order)
+            self._adopt(order, self._starts[thread])
 
-    def _adopt(self, order: Sequence[int]) -> None:
-        start, end, parent = self._ranges.start, self._ranges.end, self.parent
-        stack: list[int] = []
-        for i in order:
-            begin, until = start[i], end[i]
-            while stack and (end[stack[-1]] <= begin if until > end[stack[-1]] else end[stack[-1]] < begin):
+    def _adopt(self, order: Sequence[int], starts: Sequence[int]) -> None:
+        ends, parent = self._ranges.end, self.parent
+        # The open ranges and, as the quickest thing to look at, when the innermost of them ends.
+        stack, holder, until = [ABSENT], ABSENT, _NEVER
+        for i, start in zip(order, starts, strict=True):
+            end = ends[i]
+            # One that has no length may lie on the border of its holder; others must end before it does.
+            while until < start or (until <= start and end > until):
                 stack.pop()
-            if stack:
-                parent[i] = stack[-1]
+                holder = stack[-1]
+                until = ends[holder] if holder >= 0 else _NEVER
+            parent[i] = holder
             stack.append(i)
+            holder, until = i, end
 
     def around(self, thread: int, start: int, end: int) -> int:
         """Return the innermost range of the thread that holds [start, end] in ns, ABSENT without one."""
@@ -78,5 +84,7 @@ def _in_order(ranges: Ranges, members: Sequence[int]) -> list[int]:
     start, end = ranges.start, ranges.end
     order = sorted(members, key=start.__getitem__)
     starts = [start[i] for i in order]
-    together = any(a == b and end[i] < end[j] for a, b, i, j in zip(starts, starts[1:], order, order[1:], strict=False))
+    # Few start together, so that sorting by both keys is seldom worth its price.
+    ends = [end[i] for i in order]
+    together = any(map(and_, map(eq, starts, islice(starts, 1, None)), map(lt, ends, islice(ends, 1, None))))
     return sorted(order, key=lambda i: (start[i], -end[i])) if together else order

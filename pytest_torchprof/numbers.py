@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, fields, replace
-from statistics import median as middle
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import occupation
-from pytest_torchprof.calls import BLOCKING, CallKind
+from pytest_torchprof.calls import BLOCKING, LAUNCHES, CallKind
 from pytest_torchprof.columns import KERNEL, MEMCPY, MEMSET
 
 if TYPE_CHECKING:
@@ -71,7 +71,13 @@ def of_part(trace: Trace, part: Part) -> Numbers:
 
 def median(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
     """Return the median over steps of the numbers that steps have, and the window's own."""
-    return _over(steps, whole, middle)
+    return _over(steps, whole, _middle)
+
+
+def _middle(values: list[Any]) -> Any:
+    # statistics.median, whose module costs more to import than a small recording to read.
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def worst(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
@@ -124,13 +130,13 @@ def _of_gpu_ops(trace: Trace, gpu_ops: Sequence[int]) -> dict[str, Any]:
 
 
 def _of_calls(trace: Trace, calls: Iterable[int]) -> dict[str, Any]:
-    names, kinds, flush = trace.calls.name, trace.call_kinds, trace.flush
-    found = [kinds[names[i]] for i in calls if i != flush]
-    graphs = found.count(CallKind.GRAPH_LAUNCH)
+    flush = trace.flush
+    found = Counter(trace.calls.name[i] for i in calls if i != flush)
+    graphs = sum(found[name] for name in trace.call_names(frozenset({CallKind.GRAPH_LAUNCH})))
     return {
-        "launches": found.count(CallKind.LAUNCH) + graphs,
+        "launches": sum(found[name] for name in trace.call_names(LAUNCHES)),
         "graph_launches": graphs,
-        "syncs": sum(kind in BLOCKING for kind in found),
+        "syncs": sum(found[name] for name in trace.call_names(BLOCKING)),
     }
 
 
@@ -150,12 +156,11 @@ def _of_operators(trace: Trace, operators: Sequence[int], cpu_us: float) -> Numb
 
 def _cpu_time_ns(trace: Trace, place: StepRange) -> int:
     """Return the range's length without what its own thread spent inside blocking calls and the flush."""
-    calls, kinds = trace.calls, trace.call_kinds
+    calls = trace.calls
     waits = [
         (max(calls.start[i], place.start_ns), min(calls.end[i], place.end_ns))
-        for i in trace.counted_calls
-        if kinds[calls.name[i]] in BLOCKING
-        and calls.start[i] < place.end_ns
+        for i in trace.blocking
+        if calls.start[i] < place.end_ns
         and calls.end[i] > place.start_ns
         and trace.threads[calls.thread[i]] == place.tid
     ]

@@ -76,18 +76,33 @@ def sm_efficiency(trace: Trace) -> float | None:
 
 
 def _filled_ns(trace: Trace, kernels: Sequence[int], begin: int, until: int) -> float:
-    start, end, blocks = trace.gpu.start, trace.gpu.end, trace.gpu.blocks_per_sm
+    gpu = trace.gpu
+    filled, reached = 0.0, begin
+    together: list[int] = []
+    for i in sorted(kernels, key=gpu.start.__getitem__):
+        start, end, blocks = max(gpu.start[i], begin), min(gpu.end[i], until), gpu.blocks_per_sm[i]
+        if start >= end or blocks <= 0:
+            continue
+        if start >= reached:
+            filled += _together_ns(trace, together, begin, until)
+            together = []
+        together.append(i)
+        reached = max(reached, end)
+    return filled + _together_ns(trace, together, begin, until)
+
+
+def _together_ns(trace: Trace, kernels: Sequence[int], begin: int, until: int) -> float:
+    """Return the integral of min(1, blocks per SM) over kernels that overlap; most often it is one alone."""
+    gpu = trace.gpu
     edges = []
     for i in kernels:
-        if blocks[i] > 0 and end[i] > start[i]:
-            edges.append((start[i], blocks[i]))
-            edges.append((end[i], -blocks[i]))
-    edges.sort()
+        start, end, blocks = max(gpu.start[i], begin), min(gpu.end[i], until), gpu.blocks_per_sm[i]
+        if len(kernels) == 1:
+            return (end - start) * min(1.0, blocks)
+        edges += [(start, blocks), (end, -blocks)]
     filled, running, since = 0.0, 0.0, begin
-    for moment, change in edges:
-        # What is left of a sum of floats that should be zero must not count over an idle second.
-        if running > 1e-6:
-            filled += max(0, min(moment, until) - max(since, begin)) * min(1.0, running)
+    for moment, change in sorted(edges):
+        filled += (moment - since) * min(1.0, running)
         running += change
         since = moment
     return filled

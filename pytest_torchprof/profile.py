@@ -279,6 +279,7 @@ class Profile(_HasNumbers):
 
     def expect(self, **limits: object) -> None:
         """Check limits as the marker does; LimitsMissed or NotMeasured with all of them in the text."""
+        __tracebackhide__ = True
         self._look("expect")
         from pytest_torchprof.limits import expect  # noqa: PLC0415 - above this layer
 

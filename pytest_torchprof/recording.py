@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.decoding import family
+from pytest_torchprof.decoding import EXACT, STAMPS, family
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.folding import Columns, TooFineError
 from pytest_torchprof.trace import Trace
@@ -158,17 +158,19 @@ def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
 
 
 def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
-    try:
-        kinds = family()
-        columns.fold(kinds.decoder.decode(text), kinds.by_category)
-    except TooFineError:
-        kinds = family(exact=True)
-        columns.fold(kinds.decoder.decode(text), kinds.by_category)
-    except msgspec.ValidationError:
-        from pytest_torchprof.careful import events_of  # noqa: PLC0415 - only what is odd needs it
+    """Read the events' time stamps as those before were; where that fails, ever more carefully."""
+    for stamps in STAMPS[STAMPS.index(columns.stamps) :]:
+        kinds = family(stamps)
+        try:
+            columns.fold(kinds.decoder.decode(text), kinds)
+        except (TooFineError, msgspec.ValidationError):
+            continue
+        columns.stamps = stamps
+        return
+    from pytest_torchprof.careful import events_of  # noqa: PLC0415 - only what is odd needs it
 
-        kinds = family(exact=True)
-        columns.fold(events_of(text, kinds, columns.events), kinds.by_category)
+    kinds = family(EXACT)
+    columns.fold(events_of(text, kinds, columns.events), kinds)
 
 
 def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:

@@ -69,8 +69,8 @@ class Trace:
     threads: Sequence[int | str]
     streams: Sequence[int | str]
     processes: Sequence[int | str]
-    inputs: Sequence[tuple[bytes, bytes, bytes]]
-    """Dims, types and strides of operands as JSON text, each distinct set once; the first set is the empty one."""
+    inputs: Sequence[bytes]
+    """Dims, types and strides of operands as JSON texts with a zero byte between, each distinct set once."""
     ops: Ranges = field(repr=False)
     annotations: Ranges = field(repr=False)
     frames: Ranges = field(repr=False)
@@ -91,6 +91,16 @@ class Trace:
         for name in set(self.calls.name):
             kinds[name] = call_kind(self.names[name])
         return kinds
+
+    def call_names(self, kinds: frozenset[CallKind]) -> frozenset[int]:
+        """Return the names of the calls of these kinds."""
+        return frozenset(i for i, kind in enumerate(self.call_kinds) if kind in kinds)
+
+    @cached_property
+    def blocking(self) -> list[int]:
+        """Calls that make the CPU wait for the GPU, in file order."""
+        names = self.call_names(BLOCKING)
+        return [i for i in self.counted_calls if self.calls.name[i] in names]
 
     @cached_property
     def links(self) -> Links:
@@ -159,17 +169,16 @@ class Trace:
     @cached_property
     def flush(self) -> int | None:
         """The call with which the profiler itself waits for the GPU before it stops, None if it is not there."""
-        calls, kinds = self.calls, self.call_kinds
-        candidates = [i for i, name in enumerate(calls.name) if kinds[name] is CallKind.DEVICE_SYNC]
+        calls = self.calls
+        syncs = self.call_names(frozenset({CallKind.DEVICE_SYNC}))
+        candidates = [i for i, name in enumerate(calls.name) if name in syncs]
         if not candidates:
             return None
         last = max(candidates, key=calls.start.__getitem__)
         moment = calls.start[last]
         later_range = max(max(part.start, default=moment) for part in (self.ops, self.annotations)) > moment
-        active = LAUNCHES | COPIES
-        later_call = any(
-            start > moment and kinds[name] in active for start, name in zip(calls.start, calls.name, strict=True)
-        )
+        active = self.call_names(LAUNCHES | COPIES)
+        later_call = any(start > moment and calls.name[i] in active for i, start in enumerate(calls.start))
         return None if later_range or later_call else last
 
     @cached_property
@@ -230,8 +239,7 @@ class Trace:
     @cached_property
     def counted_calls(self) -> list[int]:
         """Launches and blocking calls, in file order."""
-        kinds = self.call_kinds
-        names = {name for name in set(self.calls.name) if kinds[name] in LAUNCHES | BLOCKING}
+        names = self.call_names(LAUNCHES | BLOCKING)
         return [i for i, name in enumerate(self.calls.name) if name in names]
 
     @cached_property
@@ -275,10 +283,9 @@ class Trace:
             (self.annotations, "user_annotation"),
         )
         for part, category in groups:
-            for i, name in enumerate(part.name):
-                if name in names:
-                    tid = self.threads[part.thread[i]]
-                    yield Span(self.names[name], part.start[i], part.end[i], tid, category)
+            for i in [i for i, name in enumerate(part.name) if name in names]:
+                tid = self.threads[part.thread[i]]
+                yield Span(self.names[part.name[i]], part.start[i], part.end[i], tid, category)
 
 
 def _numbers_first(pid: int | str) -> tuple[bool, int, str]:
