@@ -17,6 +17,8 @@ def why_not(trace: Trace) -> str | None:
     """Return why the recording's numbers may not be believed, None when they may."""
     if trace.torchprof is not None:
         return _own(trace, trace.torchprof)
+    if not len(trace.gpu) and not trace.links.launches:
+        return "the recording has no GPU operation and no launch: it was made without the GPU"
     return _gpu_side(trace, trace.lost_kernels, len(trace.links.launches))
 
 

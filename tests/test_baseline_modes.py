@@ -40,7 +40,9 @@ def test_compare_fails_on_an_added_kernel_and_names_it(run_tests):
     run_tests(ONE, "--torchprof-baseline=update")
     result = run_tests(TWO)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*worse than the baseline __torchprof__*", "*+*aten::add*", "*--torchprof-baseline=update*"])
+    result.stdout.fnmatch_lines(
+        ["*worse than the baseline __torchprof__*", "*+*aten::add*", "*--torchprof-baseline=update*"]
+    )
 
 
 def test_comparing_never_writes_so_a_regression_fails_the_second_time_too(run_tests, pytester):
@@ -164,7 +166,9 @@ def test_update_in_ci_works_and_is_announced(run_tests, pytester, monkeypatch):
 
 def test_the_gate_holds_under_xdist_and_the_controller_writes(run_tests, pytester):
     source = ONE + ONE.replace("test_block", "test_other")
-    run_tests(source, "--torchprof-baseline=update", "-n", "2", "--torchprof-report=report.json").assert_outcomes(passed=2)
+    run_tests(source, "--torchprof-baseline=update", "-n", "2", "--torchprof-report=report.json").assert_outcomes(
+        passed=2
+    )
     (path,) = baseline_files(pytester)
     assert sorted(json.loads(path.read_text())["entries"]) == ["test_block", "test_other"]
     assert len(json.loads((pytester.path / "report.json").read_text())["results"]) == 2

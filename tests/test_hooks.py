@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-OUTSIDE = '''
+OUTSIDE = """
 from pytest_torchprof.findings import Finding, Rule
 from pytest_torchprof.limits import HOLDS, MISSED, Limit, Verdict
 from pytest_torchprof.limits.limit import whole_number
@@ -31,7 +31,7 @@ def pytest_torchprof_findings():
 
 def pytest_torchprof_reporters():
     return {".csv": render}
-'''
+"""
 
 TESTS = """
 @pytest.mark.torchprof(device="cpu", max_names=1)

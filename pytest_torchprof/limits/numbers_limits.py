@@ -46,8 +46,7 @@ class Bound:
                 limit=self.limit, expected="", measured=_why_unknown(profile, self.number), status=NOT_MEASURED
             )
         worst_step, worst = (max if self.at_most else min)(known, key=lambda pair: pair[1])
-        first = next((step for step, value in known if not self.holds(value, bound)), None)
-        if first is None:
+        if self.holds(worst, bound):
             return Verdict(limit=self.limit, expected="", measured=self.say(worst), number=worst, status=HOLDS)
         several = len(profile.steps) > 1 and worst_step is not None
         return Verdict(
