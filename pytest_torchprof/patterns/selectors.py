@@ -205,7 +205,7 @@ def build(kind: str, positional: tuple[object, ...], keywords: dict[str, object]
     """Return the selector ``kind(*positional, **keywords)``; raise UnknownLimit for what it does not take."""
     first, valid = SIGNATURES[kind]
     if len(positional) > (first is not None):
-        raise UnknownLimit(f"{kind}() takes {'one value' if first else 'keywords only'}, got {len(positional)} values")
+        raise UnknownLimit(f"{kind}() takes {'one value' if first else 'keywords only'}, got {len(positional)}")
     for name in keywords:
         if name not in valid:
             raise UnknownLimit(f"{kind}() has no keyword {name!r}: {nearest(name, valid)}")
@@ -223,22 +223,22 @@ def build(kind: str, positional: tuple[object, ...], keywords: dict[str, object]
     return Selector(kind, tuple(asked), f"{kind}({written})")
 
 
-def gemm(**fields: object) -> Selector:
+def gemm(*values: object, **fields: object) -> Selector:
     """Select matrix products, by ``dtype``, ``layout``, ``tensor_core``, ``tile``, ``library`` and launching ``op``.
 
     Split-K reductions and bias copies are no products. ``layout="tn"`` is what nn.Linear's forward gives.
     """
-    return build("gemm", (), fields)
+    return build("gemm", values, fields)
 
 
-def conv(**fields: object) -> Selector:
+def conv(*values: object, **fields: object) -> Selector:
     """Select convolutions, by ``dtype``, ``tensor_core``, ``tile``, ``library`` and launching ``op``."""
-    return build("conv", (), fields)
+    return build("conv", values, fields)
 
 
-def attention(**fields: object) -> Selector:
+def attention(*values: object, **fields: object) -> Selector:
     """Select fused attention; ``fused=False`` selects the products and softmax of attention that is not fused."""
-    return build("attention", (), fields)
+    return build("attention", values, fields)
 
 
 def triton(*category: object, **fields: object) -> Selector:

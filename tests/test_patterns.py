@@ -1,0 +1,293 @@
+"""Patterns on kernels and operators: strings, selectors, what they answer when nothing tells, and the advice they give."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_torchprof import (
+    Kernel,
+    Kernels,
+    UnknownLimit,
+    attention,
+    communication,
+    conv,
+    family,
+    gemm,
+    library,
+    triton,
+)
+from pytest_torchprof.evidence import Launch, complete
+from pytest_torchprof.patterns import (
+    compile_op_pattern,
+    compile_pattern,
+    fused_match,
+    hint,
+    parse_selector,
+    unfused_lines,
+)
+
+NVJET = "nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT"
+AMPERE = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
+TENSILE = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT128x64x32_MI16x16x1_SN"
+SGEMM = "volta_sgemm_128x64_nn"
+SPLIT_K = "void splitKreduce_kernel<32, 16, int, __nv_bfloat16>(x)"
+FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t>>(P)"
+SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>(x)"
+FPROP = "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized_bf16_256x64_32x4_nhwc_align8>(P)"
+POINTWISE = "triton_poi_fused_add_mul_0"
+
+
+def kernel(name, op=None, chain=(), **launch):
+    """Return a kernel as the reader makes it."""
+    op_chain = (*chain, op) if op else tuple(chain)
+    decoded = complete(name, Launch(op=op, op_chain=op_chain, **launch))
+    return Kernel(
+        name=name,
+        decoded=decoded,
+        op=op,
+        op_chain=op_chain,
+        op_dtypes=launch.get("dtypes"),
+        op_shapes=launch.get("shapes"),
+        op_strides=launch.get("strides"),
+        start_ns=0,
+        dur_ns=1000,
+        device=0,
+        stream=7,
+        launch=launch.get("call"),
+        launch_start_ns=0,
+        in_graph=False,
+        collective=decoded.collective,
+    )
+
+
+def test_a_string_is_a_substring_a_glob_on_the_whole_name_or_an_expression():
+    """The three kinds, and that square brackets are nothing special."""
+    found = kernel(NVJET)
+    for text, matches in [
+        ("_bias_", True),
+        ("_tn_", False),
+        ("nvjet_*", True),
+        ("nvjet_?st_*TNT", True),
+        ("nvjet", True),
+        ("*_bias", False),
+        ("re:^nvjet.*T$", True),
+        ("re:bias$", False),
+        ("a[b]*", False),
+    ]:
+        assert compile_pattern(text).matches(found) is matches, text
+        assert compile_pattern(text).verdict(found) is matches
+        assert str(compile_pattern(text)) == text
+    assert compile_pattern("a[b]*").matches(kernel("a[b]c"))
+
+
+@pytest.mark.parametrize("value", ["", "re:", "re:(", 3, None, ["nvjet"]])
+def test_what_is_no_pattern_is_refused_with_what_was_expected(value):
+    """The text names the value and what a pattern looks like."""
+    with pytest.raises(UnknownLimit, match=r"expected a kernel name|no regular expression"):
+        compile_pattern(value)
+
+
+@pytest.mark.parametrize("name", [NVJET, AMPERE, TENSILE])
+def test_one_selector_holds_on_every_generation_and_library(name):
+    """The same product on an A100, an H100 and an MI300X."""
+    wanted = gemm(layout="tn", dtype="bf16", tensor_core=True, tile="128x64", op="addmm")
+    assert wanted.matches(kernel(name, op="aten::addmm", chain=["aten::linear"]))
+    assert not wanted.matches(kernel(name, op="aten::bmm"))
+    assert not wanted.matches(kernel(SGEMM, op="aten::addmm"))
+
+
+@pytest.mark.parametrize(
+    ("selector", "name", "verdict"),
+    [
+        (gemm(), NVJET, True),
+        (gemm(), SPLIT_K, False),
+        (gemm(), FPROP, False),
+        (gemm(tensor_core=False), SGEMM, True),
+        (gemm(tile=(128, 64)), NVJET, True),
+        (gemm(tile="64x64"), NVJET, False),
+        (gemm(library="tensile"), TENSILE, True),
+        (conv(dtype="bf16"), FPROP, True),
+        (conv(), NVJET, False),
+        (attention(), FLASH, True),
+        (attention(fused=True, dtype="bf16"), FLASH, True),
+        (attention(fused=True), SOFTMAX, False),
+        (triton(), POINTWISE, True),
+        (triton("poi"), POINTWISE, True),
+        (triton("red"), POINTWISE, False),
+        (triton("poi", ops=["add", "mul"]), POINTWISE, True),
+        (triton("poi", ops=["aten::add"]), POINTWISE, True),
+        (triton("poi", ops=["gelu"]), POINTWISE, False),
+        (triton("poi"), "triton_", None),
+        (triton(ops=["add"]), "triton_", None),
+        (triton(), "triton_", True),
+        (communication(), "ncclDevKernel_Generic(x)", True),
+        (communication("all_reduce"), "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", True),
+        (communication("all_reduce"), "ncclDevKernel_AllGather_RING_LL(x)", False),
+        (communication("all_reduce"), "ncclDevKernel_Generic(x)", None),
+        (family("softmax"), SOFTMAX, True),
+        (family("reduction"), SPLIT_K, True),
+        (library("cublas"), NVJET, True),
+        (library("cublas"), FLASH, False),
+    ],
+)
+def test_a_selector_answers_yes_no_or_unknown(selector, name, verdict):
+    """Unknown is neither a match nor a mismatch; matches() is true only for yes."""
+    assert selector.verdict(kernel(name)) is verdict
+    assert selector.matches(kernel(name)) is (verdict is True)
+
+
+def test_a_field_that_the_name_leaves_open_is_unknown_until_the_launch_tells():
+    """A limit must be able to say that it could not be measured."""
+    plain = "gemm_kernel"
+    assert gemm(dtype="bf16").verdict(kernel(plain)) is None
+    assert gemm(layout="tn").verdict(kernel(plain)) is None
+    assert gemm(tile="64x64").verdict(kernel(plain)) is None
+    assert gemm(op="mm").verdict(kernel(NVJET)) is None, "inside a graph replay there is no operator"
+    told = kernel(
+        plain,
+        op="aten::mm",
+        dtypes=("c10::BFloat16", "c10::BFloat16"),
+        shapes=((4, 8), (8, 16)),
+        strides=((8, 1), (1, 8)),
+    )
+    assert gemm(dtype="bf16", layout="tn", op="aten::mm").verdict(told) is True
+    assert conv(dtype="bf16").verdict(kernel(plain)) is False, "one field that surely differs decides"
+
+
+def test_attention_that_is_not_fused_is_its_products_and_softmax():
+    """The operator that computes attention step by step is the sign."""
+    math = ["aten::scaled_dot_product_attention", "aten::_scaled_dot_product_attention_math"]
+    assert attention(fused=False).matches(kernel(SOFTMAX, op="aten::_softmax", chain=math))
+    assert attention(fused=False).matches(kernel(NVJET, op="aten::bmm", chain=math))
+    assert not attention(fused=False).matches(kernel(SOFTMAX, op="aten::_softmax"))
+    assert not attention(fused=False).matches(kernel(FLASH, op="aten::_flash_attention_forward"))
+
+
+def test_selectors_print_as_they_are_written_and_compare_by_what_they_mean():
+    """So that a report shows what stands in the test, and a dict of limits can hold them."""
+    assert str(gemm(layout="tn", dtype="bf16", op="addmm")) == "gemm(layout='tn', dtype='bf16', op='addmm')"
+    assert repr(triton("poi", ops=["add", "mul"])) == "triton('poi', ops=['add', 'mul'])"
+    assert str(attention(fused=True)) == "attention(fused=True)"
+    assert str(gemm()) == "gemm()"
+    assert gemm(tile="128x64") == gemm(tile=(128, 64))
+    assert {gemm(layout="tn"): 1}[gemm(layout="tn")] == 1
+    assert gemm(layout="tn") != gemm(layout="nn")
+    assert compile_pattern(gemm()) == gemm()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: gemm(layuot="tn"), r"gemm\(\) has no keyword 'layuot': did you mean 'layout'"),
+        (lambda: gemm(dtype="bfloat16"), r"dtype='bfloat16' is unknown: did you mean 'bf16'"),
+        (lambda: gemm(layout="TN"), r"layout='TN' is unknown"),
+        (lambda: gemm(tensor_core="yes"), "expected True or False"),
+        (lambda: gemm(tile="big"), "expected a tile"),
+        (lambda: gemm(op=3), "expected an operator name"),
+        (lambda: family("redction"), "did you mean 'reduction'"),
+        (family, "needs a value"),
+        (lambda: library("cuda"), "library='cuda' is unknown"),
+        (lambda: triton("pointwise"), "category='pointwise' is unknown"),
+        (lambda: triton("poi", "red"), "takes one value, got 2"),
+        (lambda: triton(ops=[]), "expected operator names"),
+        (lambda: communication("allreduce"), "did you mean 'all_reduce'"),
+        (lambda: gemm("tn"), "takes keywords only"),
+    ],
+)
+def test_a_wrong_selector_is_refused_with_the_nearest_valid_word(make, text):
+    """At the place where it is written, before anything is measured."""
+    with pytest.raises(UnknownLimit, match=text):
+        make()
+
+
+def test_a_selector_on_the_command_line_is_read_and_never_evaluated():
+    """Literals only; what is no selector call stays a string pattern."""
+    assert parse_selector('gemm(layout="tn", tensor_core=True)') == gemm(layout="tn", tensor_core=True)
+    assert parse_selector("triton('poi', ops=['add'])") == triton("poi", ops=["add"])
+    assert parse_selector("gemm()") == gemm()
+    assert parse_selector("_tn_") is None
+    assert parse_selector("void gemm(float*)") is None
+    for text in ("gemm(layout=__import__('os').name)", "gemm(**{'layout': 'tn'})", "gemm(layout=)", "gemm() + gemm()"):
+        with pytest.raises(UnknownLimit, match="is no selector"):
+            parse_selector(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "op", "matches"),
+    [
+        ("aten::mm", "aten::mm", True),
+        ("aten::mm", "aten::addmm", False),
+        ("aten::add", "aten::addmm", False),
+        ("aten::add", "aten::add_", False),
+        ("mm", "aten::addmm", False),
+        ("addmm", "aten::addmm", True),
+        ("add", "aten::add_", True),
+        ("scaled_dot_product", "aten::_scaled_dot_product_flash_attention", True),
+        ("layer_norm", "aten::native_layer_norm", True),
+        ("aten::*mm", "aten::addmm", True),
+        ("*flash*", "aten::_flash_attention_forward", True),
+        ("re:^aten::.?mm$", "aten::addmm", False),
+        ("re:^aten::b?mm$", "aten::bmm", True),
+        ("bmm", "mylib::bmm", True),
+        ("aten::bmm", "mylib::bmm", False),
+    ],
+)
+def test_operator_patterns_mean_whole_names_or_whole_words(pattern, op, matches):
+    """`aten::add` is never `aten::addmm`."""
+    assert compile_op_pattern(pattern).matches_op(op) is matches
+
+
+def test_fused_means_that_one_inductor_kernel_carries_all_of_it():
+    """Triton on a GPU, C++ on the CPU; two kernels that carry one each are not enough."""
+    for name in (POINTWISE, "cpp_fused_add_mul_0", "graph_0_cpp_fused_add_mul_3"):
+        assert fused_match(kernel(name), ["add", "mul"])
+        assert fused_match(kernel(name), ["aten::mul"])
+        assert not fused_match(kernel(name), ["add", "gelu"])
+    assert not fused_match(kernel(NVJET), ["add"])
+    assert not fused_match(kernel("triton_poi_fused_index_add_0"), ["add"])
+
+
+def test_what_is_not_fused_is_listed_with_its_operators_in_order():
+    """Generated kernels say what they carry, the others what launched them."""
+    lines = unfused_lines(
+        [
+            kernel(NVJET, op="aten::addmm"),
+            kernel("triton_poi_fused_add_0"),
+            kernel("triton_poi_fused_mul_1"),
+            kernel(NVJET, op="aten::addmm"),
+            kernel(NVJET, op="aten::addmm"),
+            kernel(NVJET),
+        ]
+    )
+    assert lines == [
+        "gemm bf16 tn nvjet_tst_128x64  launched by aten::addmm",
+        "triton_poi_fused_add_0  carries add",
+        "triton_poi_fused_mul_1  carries mul",
+        "gemm bf16 tn nvjet_tst_128x64  launched by aten::addmm  x2",
+        "gemm bf16 tn nvjet_tst_128x64  launched by ?",
+    ]
+
+
+def test_a_string_that_finds_nothing_says_which_selector_would():
+    """The advice of the layout, of a dtype, of a family; none where there is nothing to find."""
+    kernels = [*[kernel(NVJET)] * 3, kernel(POINTWISE)]
+    assert hint(compile_pattern("_tn_"), kernels) == (
+        "no kernel name contains `_tn_`; 3 GEMMs have layout tn (nvjet_tst_128x64_..._TNT x3): use gemm(layout='tn')"
+    )
+    assert "use gemm(dtype='bf16', layout='tn', tensor_core=True)" in hint(
+        compile_pattern("ampere_bf16_s16816gemm*_tn"), kernels
+    )
+    assert "there is 1 Triton kernel" in hint(compile_pattern("triton_red"), kernels)
+    assert hint(compile_pattern("_nn_"), kernels) is None
+    assert hint(compile_pattern("nvjet"), kernels) is None, "it matches"
+    assert hint(gemm(layout="nn"), kernels) is None, "a selector needs no advice"
+    assert hint(compile_pattern("something_else"), kernels) is None
+
+
+def test_kernels_are_selected_by_any_pattern():
+    """`.matching` takes strings and selectors."""
+    ran = [kernel(NVJET, op="aten::mm"), kernel(SPLIT_K, op="aten::mm"), kernel(POINTWISE)]
+    kernels = Kernels(lambda: ran, len(ran))
+    assert kernels.matching(gemm()).count == 1
+    assert kernels.matching("triton_*").names == [POINTWISE]
+    assert kernels.matching(family("reduction", op="mm")).names == [SPLIT_K]
