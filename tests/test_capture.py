@@ -100,6 +100,14 @@ def test_the_sentinel_ends_before_the_first_step(path):
     assert sentinel["ts"] + sentinel["dur"] <= events["ProfilerStep#0"]["ts"]
 
 
+def test_each_session_of_the_process_gives_its_sentinel_one_kernel_more_to_lose(path):
+    launched = []
+    for _ in range(3):
+        measure(path, lambda: None, warmup=0, steps=1)
+        launched.append(names(recorded(path)).count("aten::add_"))
+    assert launched == [launched[0], launched[0] + 1, launched[0] + 2]
+
+
 def test_the_recording_knows_what_the_trace_cannot(path):
     measure(path, add, nodeid="tests/t.py::t[ü\n]", label="prefill")
     ours = recorded(path)["torchprof"]

@@ -248,6 +248,28 @@ def test_kernels_of_a_backward_pass_are_in_their_step(path):
     assert len(set(counts)) == 1
 
 
+def test_the_file_holds_all_that_an_ordinary_profile_exports(path, tmp_path):
+    x = torch.ones(64, 64, device="cuda")
+
+    def body():
+        torch.mm(x, x).add_(1).sum().item()
+
+    ours = measure(path, body)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA], record_shapes=True
+    ) as profiler:
+        for _ in range(3):
+            body()
+    profiler.export_chrome_trace(str(tmp_path / "plain.json"))
+    plain = json.loads((tmp_path / "plain.json").read_text())
+    begin = min(event["ts"] for event in events(ours, "user_annotation") if event["name"] == "ProfilerStep#0")
+    for category in ("kernel", "gpu_memcpy", "cpu_op"):
+        found = [event for event in events(ours, category) if event["ts"] >= begin]
+        expected = events(plain, category)
+        assert sorted(event["name"] for event in found) == sorted(event["name"] for event in expected)
+        assert {key for event in found for key in event["args"]} == {key for event in expected for key in event["args"]}
+
+
 def test_a_second_stream_is_recorded_too(path):
     x, side = torch.ones(256, device="cuda"), torch.cuda.Stream()
 
