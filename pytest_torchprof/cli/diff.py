@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.diff import Item, ProfileDiff, compare_items, diff
 from pytest_torchprof.errors import TorchprofError, UnreadableRecording
+from pytest_torchprof.names import decode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,9 +95,8 @@ def _baselines(first: Path, second: Path) -> dict[str, ProfileDiff]:
 def _entries(before: Entry | None, after: Entry | None) -> ProfileDiff:
     old: Mapping[str, float] = {**before.numbers, **before.varying} if before else {}
     new: Mapping[str, float] = {**after.numbers, **after.varying} if after else {}
-    numbers = {
-        name: (old.get(name), new.get(name)) for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)
-    }
+    shared = [name for name in old if name in new]
+    numbers = {name: (old[name], new[name]) for name in shared if old[name] != new[name]}
     return compare_items(_rows(before), _rows(after), numbers)
 
 
@@ -105,7 +105,17 @@ def _rows(entry: Entry | None) -> list[Item]:
     if entry is None:
         return []
     step = max(entry.launched(), key=len, default=())
-    return [Item(name=row.name, family=row.family, dtype=row.dtype, layout=row.layout, op=row.op) for row in step]
+    return [
+        Item(
+            name=row.name,
+            family=row.family,
+            dtype=row.dtype,
+            layout=row.layout,
+            triton=decode(row.name).triton,
+            op=row.op,
+        )
+        for row in step
+    ]
 
 
 def _text(found: Mapping[str, ProfileDiff]) -> list[str]:

@@ -1,0 +1,184 @@
+"""Two measurements of the same code compared: the words, the data, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_torchprof import load
+from pytest_torchprof.cli.diff import run
+
+SHARED = Path(__file__).parents[2] / "shared" / "traces"
+needs_recordings = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not here")
+
+GEMM = "nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT"
+WIDER = "nvjet_tst_128x128_64x6_2x1_v_bz_bias_TNT"
+BMM = "nvjet_tst_64x64_64x6_2x1_v_bz_NNT"
+FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t>>(P)"
+SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>(x)"
+GELU = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&)::{lambda(float)#1}, std::array<char*, 2ul> >(int)"
+MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, float, at::native::MulFunctor<float> >, std::array<char*, 3ul> >(int)"
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """Write a recording of one step that runs (kernel, operator) pairs, and return its path."""
+
+    def write(name, kernels, dur=5):
+        events = [event("ProfilerStep#1", "user_annotation", 0, 1000 + 100 * len(kernels))]
+        for at, (kernel, op) in enumerate(kernels):
+            start = 10 + 50 * at
+            events.append(event(op, "cpu_op", start, 40, {"External id": at + 1}))
+            launch = {"correlation": at + 1, "External id": at + 1}
+            events.append(event("cudaLaunchKernel", "cuda_runtime", start + 5, 10, launch))
+            device = {**launch, "device": 0, "stream": 7}
+            events.append({**event(kernel, "kernel", start + 20, dur, device), "pid": 0, "tid": 7})
+        path = tmp_path / f"{name}.json"
+        path.write_text(
+            json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "GPU"}], "traceEvents": events})
+        )
+        return path
+
+    return write
+
+
+def event(name, cat, ts, dur, args=None):
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args or {}}
+
+
+EAGER = [(GEMM, "aten::addmm"), (GELU, "aten::gelu"), (MUL, "aten::mul")]
+COMPILED = [(GEMM, "aten::addmm"), ("triton_poi_fused_gelu_mul_0", "triton_poi_fused_gelu_mul_0")]
+
+
+def test_eager_and_compiled_are_compared_in_words_and_as_data(recording):
+    """The example of the documentation: the product stayed, two pointwise kernels became one."""
+    found = load(recording("eager", EAGER)).diff(load(recording("compiled", COMPILED)))
+    assert found.words == "same GEMM, two pointwise became one Triton kernel"
+    assert found.kernels_differ
+    assert found
+    (change,) = found.replaced
+    assert [item.op for item in change.old] == ["aten::gelu", "aten::mul"]
+    assert [item.name for item in change.new] == ["triton_poi_fused_gelu_mul_0"]
+    assert found.numbers["kernels"] == (3, 2)
+    data = found.to_dict()
+    assert json.loads(json.dumps(data))["replaced"][0]["old"] == [GELU, MUL]
+    assert data["same"] == {"gemm": 1}
+
+
+def test_the_same_change_in_every_layer_is_said_once(recording):
+    """Three layers, one line with a count."""
+    found = load(recording("eager", EAGER * 3)).diff(load(recording("compiled", COMPILED * 3)))
+    assert found.words == "same three GEMMs, two pointwise became one Triton kernel (3x)"
+
+
+def test_another_variant_of_a_gemm_is_a_rename_with_its_reason(recording):
+    """Structure is the same, the tile is not."""
+    found = load(recording("a", [(GEMM, "aten::mm")] * 2)).diff(load(recording("b", [(WIDER, "aten::mm")] * 2)))
+    assert found.replaced == ()
+    (renamed,) = found.renamed
+    assert (renamed.old, renamed.new, renamed.count) == (GEMM, WIDER, 2)
+    assert renamed.explanation == "tile 128x64 -> 128x128 (bf16, tn as before)"
+    assert found.words == "same two GEMMs, 2 renamed"
+
+
+def test_attention_that_fell_apart_is_said(recording):
+    """One fused kernel became three."""
+    unfused = [(BMM, "aten::bmm"), (SOFTMAX, "aten::_softmax"), (BMM, "aten::bmm")]
+    found = load(recording("a", [(FLASH, "aten::_flash_attention_forward")])).diff(load(recording("b", unfused)))
+    assert found.words == "one attention kernel became two GEMMs and one kernel"
+
+
+def test_kernels_that_came_or_went_are_counted(recording):
+    """Added behind, or dropped."""
+    one, two = recording("one", EAGER[:1]), recording("two", EAGER[:2])
+    assert load(one).diff(load(two)).words == "same GEMM, one pointwise more"
+    assert load(two).diff(load(one)).words == "same GEMM, one pointwise gone"
+
+
+def test_only_the_index_of_a_triton_kernel_is_no_difference(recording, capsys):
+    """Inductor counts its kernels anew in each graph; times alone never differ either."""
+    first = recording("a", [("triton_poi_fused_add_0", "x")], dur=5)
+    second = recording("b", [("triton_poi_fused_add_7", "x")], dur=9)
+    found = load(first).diff(load(second))
+    assert not found
+    assert found.renamed == ()
+    assert run([str(first), str(second)]) == 0
+    assert "kernel_time_us: 5.0 -> 9.0" in capsys.readouterr().out
+
+
+def test_long_steps_are_compared_by_counts(recording):
+    """Aligning is quadratic, so thousands of kernels are paired whatever their order."""
+    many = [(GEMM, "aten::mm"), (GELU, "aten::gelu")] * 1600
+    found = load(recording("a", many)).diff(load(recording("b", [*many[1:], (MUL, "aten::mul")])))
+    assert found.words == "same 1599 GEMMs and 1600 other kernels, one pointwise more, one GEMM gone"
+
+
+def test_the_command_says_what_differs_and_exits_one(recording, capsys):
+    """Lines for people; with --json one object."""
+    first, second = recording("eager", EAGER), recording("compiled", COMPILED)
+    assert run([str(first), str(second)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "same GEMM, two pointwise became one Triton kernel"
+    assert "pointwise gelu (aten::gelu), pointwise mul (aten::mul) -> triton_poi_fused_gelu_mul_0" in lines[1]
+    assert run([str(first), str(second), "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert (data["schema"], data["kernels_differ"], data["numbers"]["kernels"]) == (1, True, [3, 2])
+    assert run([str(first), str(first)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["missing.json", "missing.json"], "missing.json"),
+        (["one.json"], "expected two files"),
+        (["a", "b", "--what"], "unknown option '--what'"),
+        (["{folder}", "{folder}"], "is a folder"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_two(words, text, tmp_path, capsys):
+    """What is wrong and what to do, no traceback."""
+    assert run([word.format(folder=tmp_path) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert text in error
+    assert error.startswith("torchprof diff: ")
+    assert len(error.splitlines()) == 1
+
+
+def test_help_says_the_exit_codes(capsys):
+    """Asked for, it is no error."""
+    assert run(["--help"]) == 0
+    assert "exit status: 0" in capsys.readouterr().out
+    assert run([]) == 2
+
+
+def test_two_baseline_files_are_compared_test_by_test(recording, tmp_path, capsys):
+    """Entries of the same test; one that only one file has is all new or all gone."""
+    from pytest_torchprof.baseline import entry_of, update
+
+    eager = entry_of(load(recording("eager", EAGER)), source_hash="1")
+    compiled = entry_of(load(recording("compiled", COMPILED)), source_hash="1")
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    update(first, {"test_mlp": eager, "test_same": eager})
+    update(second, {"test_mlp": compiled, "test_same": eager, "test_new": compiled})
+    assert run([str(first), str(second), "--json"]) == 1
+    tests = json.loads(capsys.readouterr().out)["tests"]
+    assert {key: entry["kernels_differ"] for key, entry in tests.items()} == {
+        "test_mlp": True,
+        "test_new": True,
+        "test_same": False,
+    }
+    assert run([str(first), str(second)]) == 1
+    assert "same GEMM, two pointwise became one Triton kernel" in capsys.readouterr().out
+    assert run([str(first), str(first)]) == 0
+    assert run([str(first), str(recording("eager", EAGER))]) == 2
+    assert "compare two of a kind" in capsys.readouterr().err
+
+
+@needs_recordings
+def test_recordings_of_two_ranks_run_the_same_kernels(capsys):
+    """Megatron's ranks 0 and 1: the times differ, the structure hardly."""
+    files = [str(SHARED / f"a100_megatron_tp8_rank{rank}.json.gz") for rank in (0, 1)]
+    assert run(files) in (0, 1)
+    assert "same " in capsys.readouterr().out
