@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.plugin import WORKER_KEY, is_worker
 from pytest_torchprof.report import terminal
+from pytest_torchprof.stash import WORKER_KEY, is_worker
 
 if TYPE_CHECKING:
     from pytest_torchprof.session import RunState

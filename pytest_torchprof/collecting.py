@@ -12,11 +12,11 @@ from pytest_torchprof.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.limits import catalogue
 from pytest_torchprof.measure import TestRun
-from pytest_torchprof.plugin import STATE, is_ours, is_worker
 from pytest_torchprof.progress import progress_of
 from pytest_torchprof.report import json_report, markdown
 from pytest_torchprof.session import RunState
 from pytest_torchprof.settings import MeasureOptions, Settings, options_of
+from pytest_torchprof.stash import STATE, is_ours, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -101,6 +101,7 @@ def _concluded(
         if unanswerable
         else "",
         baseline=comparison.words if comparison else None,
+        changes=comparison.changes if comparison else (),
         limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
         summary={**asdict(profile.median), "worst": asdict(profile.worst)},
         environment=dict(_environment(profile)),
@@ -152,6 +153,8 @@ class _Compared:
 
     words: str
     failure: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    """What differs without failing the test."""
 
 
 def _compared(run: TestRun, measured: Measured, profile: Profile, *, kept: bool) -> _Compared | None:
@@ -171,15 +174,16 @@ def _compared(run: TestRun, measured: Measured, profile: Profile, *, kept: bool)
     if kept and (settings.baseline == "update" or (settings.baseline == "add" and old is None)):
         run.baseline_entries.append((str(file), key, baseline.plain(new)))
         return _Compared("written" if old is None else f"written ({comparison.summary})")
-    return _Compared(comparison.summary, tuple(_failure_lines(run, comparison, file, old_is_missing=old is None)))
+    failure = tuple(_failure_lines(run, comparison, file))
+    return _Compared(comparison.summary, failure, () if failure else comparison.lines)
 
 
-def _failure_lines(run: TestRun, comparison: Comparison, file: Path, *, old_is_missing: bool) -> list[str]:
+def _failure_lines(run: TestRun, comparison: Comparison, file: Path) -> list[str]:
     mode = run.state.settings.baseline
     accept = f'  do: mend it, or accept it: pytest "{run.nodeid}" --torchprof-baseline=update'
     if comparison.verdict == "worse" and mode != "update":
         return [f"worse than the baseline {_shown(run, file)}:", *(f"  {line}" for line in comparison.lines), accept]
-    if old_is_missing and mode == "strict":
+    if comparison.fails(strict=mode == "strict") and mode != "update":
         write = f'  do: pytest "{run.nodeid}" --torchprof-baseline=add'
         return [f"no baseline for this test and device in {_shown(run, file)} (strict)", write]
     return []

@@ -12,18 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.errors import NotMeasured, TorchprofError
+from pytest_torchprof.stash import PASSED, RUN, STATE, WORKER_KEY, is_ours, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pytest_torchprof.fixture import Torchprof
-    from pytest_torchprof.measure import TestRun
-    from pytest_torchprof.session import RunState
 
-STATE: pytest.StashKey[RunState] = pytest.StashKey()
-RUN: pytest.StashKey[TestRun] = pytest.StashKey()
-PASSED: pytest.StashKey[bool] = pytest.StashKey()
-WORKER_KEY = "torchprof"
 _MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "contextlib.py", "torch"})
 
 # torch.compile logs structured records without a message; hundreds of such lines would bury the failure's own text.
@@ -96,7 +91,11 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if any(is_ours(item) for item in items) or config.getoption("torchprof_replay") or config.getini("torchprof_replay"):
+    if (
+        any(is_ours(item) for item in items)
+        or config.getoption("torchprof_replay")
+        or config.getini("torchprof_replay")
+    ):
         from pytest_torchprof.collecting import prepare  # noqa: PLC0415
 
         prepare(config, items)
@@ -192,13 +191,3 @@ def pytest_testnodedown(node: Any) -> None:
         from pytest_torchprof.collecting import state_of  # noqa: PLC0415
 
         state_of(node.config).merge(plain)
-
-
-def is_ours(item: pytest.Item) -> bool:
-    """Whether a test is measured: marked, or asking for the fixture."""
-    return item.get_closest_marker("torchprof") is not None or "torchprof" in getattr(item, "fixturenames", ())
-
-
-def is_worker(config: pytest.Config) -> bool:
-    """Whether this process is a worker of pytest-xdist."""
-    return hasattr(config, "workerinput")

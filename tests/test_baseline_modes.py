@@ -61,6 +61,21 @@ def test_fewer_kernels_pass_as_better_and_say_how_to_keep_it(run_tests):
     result.stdout.fnmatch_lines(["*better*passed*", "*pytest --torchprof-baseline=update*"])
 
 
+def test_what_differs_from_the_baseline_without_failing_is_shown(run_tests):
+    run_tests(TWO, "--torchprof-baseline=update")
+    result = run_tests(ONE)
+    result.stdout.fnmatch_lines(["*test_block: against the baseline", "*edited after*", "*-*add*"])
+
+
+def test_another_torch_is_said_before_any_verdict(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=update")
+    (path,) = baseline_files(pytester)
+    path.write_text(path.read_text().replace('"torch": "', '"torch": "1.'))
+    result = run_tests(ONE)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*baseline recorded with torch 1.*, this run has torch *: names may differ*"])
+
+
 def test_add_writes_what_is_missing_and_compares_the_rest(run_tests, pytester):
     run_tests(ONE, "--torchprof-baseline=add").assert_outcomes(passed=1)
     (path,) = baseline_files(pytester)

@@ -20,6 +20,7 @@ def render(run: RunResults) -> str:
             "outcome": result.outcome,
             "message": result.message,
             "baseline": result.baseline,
+            "changes": list(result.changes),
             "limits": list(result.limits),
             "summary": dict(result.summary),
             "findings": list(result.findings),

@@ -25,6 +25,8 @@ class Result:
     """Why it failed, was skipped or not measured; empty when it passed."""
     baseline: str | None = None
     """The baseline's verdict in words, None where none was asked for."""
+    changes: tuple[str, ...] = ()
+    """What differs from the baseline without failing the test, a line each."""
     limits: tuple[dict[str, Any], ...] = ()
     summary: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)

@@ -34,6 +34,8 @@ def render(run: RunResults) -> str:
         )
     ]
     for result in run.results:
+        if result.changes:
+            parts.append("\n".join([f"{printable(result.name)}: against the baseline", *map(printable, result.changes)]))
         if result.outcome == FAILED and result.kernels:
             kernels = tabulate(
                 kernel_rows(result),

@@ -1,0 +1,28 @@
+"""Where the plugin keeps its objects in pytest's, and which tests and processes are meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_torchprof.measure import TestRun
+    from pytest_torchprof.session import RunState
+
+STATE: pytest.StashKey[RunState] = pytest.StashKey()
+RUN: pytest.StashKey[TestRun] = pytest.StashKey()
+PASSED: pytest.StashKey[bool] = pytest.StashKey()
+"""Whether all phases of a test so far have passed."""
+WORKER_KEY = "torchprof"
+"""Under which name a worker of pytest-xdist hands over what it found out."""
+
+
+def is_ours(item: pytest.Item) -> bool:
+    """Whether a test is measured: marked, or asking for the fixture."""
+    return item.get_closest_marker("torchprof") is not None or "torchprof" in getattr(item, "fixturenames", ())
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is a worker of pytest-xdist."""
+    return hasattr(config, "workerinput")
