@@ -60,7 +60,7 @@ class RangeRow:
 def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
     """Return the kernels of the parts by name, the longest time first."""
     if trace.on_cpu:
-        return _by_operator(trace, launching, chosen)
+        return _by_operator(launching, chosen)
     gpu, ops = trace.gpu, trace.ops
     kernels = [i for part in chosen for i in part.gpu_ops if gpu.kind[i] == KERNEL]
     launched_by = [launching.op_of(i) for i in kernels]
@@ -102,7 +102,7 @@ def _kernel_row(
     )
 
 
-def _by_operator(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
+def _by_operator(launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
     """Return the operators that are kernels on the CPU, by name."""
     kernels = defaultdict(list)
     for part in chosen:

@@ -1,0 +1,226 @@
+"""A recording's analysis as text of at most 100 columns: what ``torchprof analyze`` and ``Profile.table`` show."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
+
+from pytest_torchprof import breakdown, units
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.report.analysis_json import chosen_steps
+from pytest_torchprof.report.table import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_torchprof.breakdown import FamilyRow, KernelRow, RangeRow
+    from pytest_torchprof.numbers import Numbers
+    from pytest_torchprof.profile import Profile, StepProfile
+
+WIDTH = 100
+_KERNEL_COLUMNS = ("kernel", "calls", "time", "share", "launched by")
+_FAMILY_COLUMNS = ("family", "library", "calls", "time", "share")
+_RANGE_COLUMNS = ("calls", "self CPU", "CPU total", "self GPU", "GPU total")
+# As key_averages().table() calls them, in torch before and after 2.3.
+_SORT_BY: dict[str, str] = {
+    "count": "calls",
+    "cpu_time_total": "cpu_us",
+    "self_cpu_time_total": "self_cpu_us",
+    **dict.fromkeys(("cuda_time_total", "device_time_total", "xpu_time_total"), "gpu_us"),
+    **dict.fromkeys(("self_cuda_time_total", "self_device_time_total", "self_xpu_time_total"), "self_gpu_us"),
+    **{name: name for name in ("calls", "cpu_us", "self_cpu_us", "gpu_us", "self_gpu_us", "time_us")},
+}
+_WAYS = ("kernel", "family", "op", "range", "module")
+
+
+def text(profile: Profile, *, by: str = "kernel", step: int | None = None, top: int = 20, findings: bool = True) -> str:
+    """Return the whole analysis, ending in a line break; ``step`` N is ProfilerStep#N alone."""
+    steps = chosen_steps(profile, step)
+    parts = [_title(profile), _where(profile, steps), _rows(profile, steps, by=by, sort_by=None, top=top)]
+    if findings:
+        parts.append(_findings(profile))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def table(profile: Profile, *, by: str = "kernel", sort_by: str | None = None, top: int = 20) -> str:
+    """Return one table over all steps; UnknownLimit for an unknown way or column."""
+    if by not in _WAYS:
+        raise UnknownLimit(f"by= takes one of {', '.join(_WAYS)}; got {by!r}")
+    if sort_by is not None and sort_by not in _SORT_BY:
+        raise UnknownLimit(f"sort_by= takes one of {', '.join(_SORT_BY)}; got {sort_by!r}")
+    return _rows(profile, profile.steps, by=by, sort_by=sort_by, top=top)
+
+
+def _title(profile: Profile) -> str:
+    trace = profile.trace
+    devices = ", ".join(dict.fromkeys(device.name or "a GPU without a name" for device in trace.devices))
+    many = f"{len(trace.devices)} x " if len(trace.devices) > 1 else ""
+    device = "the CPU as device" if trace.on_cpu else f"{many}{devices}" if devices else "no GPU"
+    steps = f"{len(trace.steps)} steps" if trace.has_step_ranges else "no step ranges: the whole trace is one step"
+    lines = [
+        _cut(printable(trace.path or "a trace"), WIDTH),
+        f"{printable(device)} | {_plural(trace.events, 'event')} | {steps}",
+    ]
+    if profile.why_not is not None:
+        lines += _wrapped(f"NOT MEASURED: {printable(profile.why_not)}", "")
+    if trace.attribution == "time":
+        lines += _wrapped("launches and kernels are not linked in this file: kernels count where they ran", "")
+    for count, words in (
+        (trace.orphans, "launched before the recording began: in no step"),
+        (trace.unrecorded_launches, "launched by calls that the profiler does not record"),
+    ):
+        if count:
+            lines.append(f"{_plural(count, 'GPU operation')} {words}")
+    return "\n".join(lines)
+
+
+def _where(profile: Profile, steps: Sequence[StepProfile]) -> str:
+    """Return the numbers: the median over steps, and the worst beside it where it differs."""
+    median, worst = profile.median_of(steps), profile.worst_of(steps)
+    several = len(steps) > 1
+    lines = [
+        [name, show(getattr(median, key)), show(getattr(worst, key)) if several else ""]
+        for name, key, show in _SHOWN
+        if getattr(median, key) is not None
+    ]
+    half = (len(lines) + 1) // 2
+    left, right = lines[:half], [*lines[half:], ["", "", ""]][:half]
+    headers = ["", "median", "worst"] if several else ["", "", ""]
+    width = 3 if several else 2
+    rows = [a[:width] + ["  "] + b[:width] for a, b in zip(left, right, strict=True)]
+    return tabulate(
+        rows,
+        headers=[*headers[:width], "", *headers[:width]] if several else (),
+        tablefmt="plain",
+        disable_numparse=True,
+        colalign=("left", *["right"] * (width - 1), "left", "left", *["right"] * (width - 1)),
+    )
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f}%"
+
+
+_SHOWN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("kernels", "kernels", lambda value: f"{value:g}"),
+    ("launches", "launches", lambda value: f"{value:g}"),
+    ("graph launches", "graph_launches", lambda value: f"{value:g}"),
+    ("copies", "memcpys", lambda value: f"{value:g}"),
+    ("bytes copied", "memcpy_bytes", lambda value: units.show_bytes(round(value))),
+    ("fills", "memsets", lambda value: f"{value:g}"),
+    ("blocking calls", "syncs", lambda value: f"{value:g}"),
+    ("CPU time", "cpu_time_us", units.show_us),
+    ("GPU busy", "gpu_busy_us", units.show_us),
+    ("GPU span", "gpu_span_us", units.show_us),
+    ("kernel time", "kernel_time_us", units.show_us),
+    ("CPU/GPU ratio", "cpu_gpu_ratio", units.show_ratio),
+    ("GPU utilization", "gpu_utilization", _share),
+    ("SM efficiency", "sm_efficiency", _share),
+    ("occupancy", "achieved_occupancy", _share),
+    ("graph breaks", "graph_breaks", str),
+    ("recompiles", "recompiles", str),
+    ("peak memory", "peak_memory_bytes", units.show_bytes),
+)
+
+
+def _rows(profile: Profile, steps: Sequence[StepProfile], *, by: str, sort_by: str | None, top: int) -> str:
+    trace, launching, parts = profile.trace, profile.launching, [step.part for step in steps]
+    over = f"over {len(steps)} steps" if len(steps) > 1 else "in the step"
+    if by in ("kernel", "family"):
+        kernels = breakdown.by_kernel(trace, launching, parts)
+        return _kernels(kernels, sort_by, top, over) if by == "kernel" else _families(kernels, top, over)
+    if by == "op":
+        found, what = breakdown.by_op(trace, launching, parts), "operators"
+    elif by == "range":
+        found, what = breakdown.by_annotation(trace, parts), "user annotations"
+    else:
+        found, what = breakdown.by_module(trace, parts), "modules"
+    if not found:
+        missing = "modules are recorded with stacks only: profile(with_stack=True), record=['stacks']"
+        return f"no {what} {over}" + (f"; {missing}" if by == "module" else "")
+    return _ranges(found, sort_by, top, f"{what} {over}")
+
+
+def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str) -> str:
+    if not rows:
+        return f"no kernels {over}"
+    if _SORT_BY.get(sort_by or "") == "calls":
+        rows = sorted(rows, key=lambda row: -row.count)
+    total = sum(row.time_us for row in rows) or 1.0
+    drawn = [
+        (
+            _cut(printable(_kernel_name(row)), 48),
+            row.count,
+            units.show_us(row.time_us),
+            _share(row.time_us / total),
+            _cut(printable(row.op or "-"), 22),
+        )
+        for row in rows[:top]
+    ]
+    names = _plural(len(rows), "kernel name")
+    return _drawn(drawn, _KERNEL_COLUMNS, f"{names} {over}, {units.show_us(total)}", len(rows) - len(drawn))
+
+
+def _kernel_name(row: KernelRow) -> str:
+    """Return what it computes, on what, and then how it is called."""
+    decoded = row.decoded
+    if decoded.family == "other":
+        return decoded.short or row.name
+    rest = decoded.short.removeprefix(decoded.family).strip()
+    facts = [fact for fact in (decoded.dtype, decoded.layout) if fact and fact not in rest.split()]
+    return " ".join([decoded.family, *facts, rest])
+
+
+def _families(rows: Sequence[KernelRow], top: int, over: str) -> str:
+    found: Sequence[FamilyRow] = breakdown.by_family(rows)
+    total = sum(row.time_us for row in found) or 1.0
+    drawn = [
+        (row.family, row.library, row.count, units.show_us(row.time_us), _share(row.time_us / total))
+        for row in found[:top]
+    ]
+    return _drawn(drawn, _FAMILY_COLUMNS, f"families {over}, {units.show_us(total)}", len(found) - len(drawn))
+
+
+def _ranges(rows: Sequence[RangeRow], sort_by: str | None, top: int, title: str) -> str:
+    if sort_by is not None:
+        column = {"time_us": "gpu_us"}.get(_SORT_BY[sort_by], _SORT_BY[sort_by])
+        rows = sorted(rows, key=lambda row: -getattr(row, column))
+    drawn = [
+        (
+            _cut(printable(row.name.removeprefix(breakdown.MODULE)), 44),
+            row.calls,
+            *(units.show_us(time) for time in (row.self_cpu_us, row.cpu_us, row.self_gpu_us, row.gpu_us)),
+        )
+        for row in rows[:top]
+    ]
+    return _drawn(drawn, ("name", *_RANGE_COLUMNS), title, len(rows) - len(drawn))
+
+
+def _drawn(rows: Sequence[tuple[Any, ...]], headers: tuple[str, ...], title: str, more: int) -> str:
+    left = {"kernel", "family", "library", "name", "launched by"}
+    align = tuple("left" if header in left else "right" for header in headers)
+    drawn = tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
+    return f"{title}\n{drawn}" + (f"\n... and {more} more (--top {more + len(rows)})" if more > 0 else "")
+
+
+def _findings(profile: Profile) -> str:
+    lines = []
+    for finding in profile.findings:
+        lines += _wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ")
+        if finding.remedy:
+            lines += _wrapped(printable(finding.remedy), "    ", first="  -> ")
+    return "\n".join(["what stands out", *lines]) if lines else ""
+
+
+def _wrapped(words: str, indent: str, *, first: str = "") -> list[str]:
+    return textwrap.wrap(words, WIDTH, initial_indent=first, subsequent_indent=indent)
+
+
+def _cut(words: str, width: int) -> str:
+    return words if len(words) <= width else words[: width - 3] + "..."
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
