@@ -31,6 +31,9 @@ _NOUNS: Final = {
 }
 _COUNTS: Final = ("kernels", "launches", "graph_launches", "memcpys", "memsets", "syncs")
 _TIMES: Final = ("kernel_time_us", "gpu_busy_us", "cpu_time_us")
+# What one line, and what a page, has room for; the data has all of it.
+_SHOWN: Final = 4
+_LINES: Final = 20
 _FEW: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -39,6 +42,7 @@ class Item:
     """One kernel of a compared step, as far as comparing needs it."""
 
     name: str
+    short: str
     family: str
     dtype: str | None = None
     layout: str | None = None
@@ -48,7 +52,7 @@ class Item:
     @property
     def identity(self) -> tuple[str | None, ...]:
         """What makes it the same kernel: family, dtype and layout where it has them, else its normal name."""
-        if self.family in _STRUCTURAL and self.triton is None:
+        if self.family in _STRUCTURAL and self.triton in (None, "user"):
             return (self.family, self.dtype, self.layout)
         return (normal_name(self.name),)
 
@@ -120,17 +124,25 @@ class ProfileDiff:
     def words(self) -> str:
         """One line for people: "same GEMM, two pointwise became one Triton kernel"."""
         parts = [_same_words(self.same)] if self.same else []
-        parts += [change.summary for change in self.replaced]
+        swapped = [change for change in self.replaced if change.old and change.new]
+        parts += [change.summary for change in swapped[:_SHOWN]]
+        if len(swapped) > _SHOWN:
+            parts.append(f"{len(swapped) - _SHOWN} more such changes")
+        parts += _one_sided(self.replaced)
         if renamed := sum(change.count for change in self.renamed):
             parts.append(f"{renamed} renamed")
         return ", ".join(parts) or "no kernels in either"
 
     @property
     def lines(self) -> list[str]:
-        """What is different, one line each, after a line that says it all."""
+        """What is different, one line each, after a line that says it all; the most frequent changes first."""
+        replaced = sorted(self.replaced, key=lambda change: -change.count)
+        renamed = sorted(self.renamed, key=lambda change: -change.count)
         found = [self.words]
-        found += [f"  {change.words}" for change in self.replaced]
-        found += [f"  {change.words}" for change in self.renamed]
+        found += [f"  {change.words}" for change in replaced[:_LINES]]
+        found += [f"  {len(replaced) - _LINES} more changes (see --json)"] * (len(replaced) > _LINES)
+        found += [f"  {change.words}" for change in renamed[:_LINES]]
+        found += [f"  {len(renamed) - _LINES} more renames (see --json)"] * (len(renamed) > _LINES)
         found += [f"  {name}: {_number(before)} -> {_number(after)}" for name, (before, after) in self.numbers.items()]
         return found
 
@@ -171,6 +183,7 @@ def _items(profile: Profile) -> list[Item]:
     return [
         Item(
             name=kernel.name,
+            short=kernel.short,
             family=kernel.family,
             dtype=kernel.dtype,
             layout=kernel.layout,
@@ -228,14 +241,18 @@ def _counted_off(before: Sequence[Item], after: Sequence[Item]) -> tuple[Pairs, 
     for items in waiting.values():
         items.reverse()
     pairs: Pairs = []
-    runs: Runs = []
+    left: list[Item] = []
     for item in after:
         stack = waiting.get(item.identity)
         if stack:
             pairs.append((stack.pop(), item))
         else:
-            runs.append(((), (item,)))
-    runs += [((item,), ()) for items in waiting.values() for item in reversed(items)]
+            left.append(item)
+    gone = [item for items in waiting.values() for item in reversed(items)]
+    # One of each kind stands for all: their raw names may differ in what does not matter here.
+    kinds: dict[tuple[str | None, ...], Item] = {}
+    runs: Runs = [((), (kinds.setdefault((*item.identity, item.op), item),)) for item in left]
+    runs += [((kinds.setdefault((*item.identity, item.op), item),), ()) for item in gone]
     return pairs, runs
 
 
@@ -271,9 +288,23 @@ def _same_words(same: Mapping[str, int]) -> str:
 
 
 def _listed(items: Sequence[Item], shown: int = 4) -> str:
-    words = [f"{decode(item.name).short}{f' ({item.op})' if item.op else ''}" for item in items]
+    words = [f"{item.short}{f' ({item.op})' if item.op and item.op != item.short else ''}" for item in items]
     more = len(words) - shown
     return ", ".join(words[:shown]) + (f", {more} more" if more > 0 else "")
+
+
+def _one_sided(replaced: Iterable[Replaced]) -> list[str]:
+    """Return what came and what went, by kind of kernel: "12 GEMMs more", "one copy gone"."""
+    sides: dict[str, Counter[str]] = {"more": Counter(), "gone": Counter()}
+    for change in replaced:
+        if not (change.old and change.new):
+            for item in change.old or change.new:
+                sides["gone" if change.old else "more"][item.noun] += change.count
+    return [
+        f"{_amount(count)} {_noun(key, count)} {side}"
+        for side, counts in sides.items()
+        for key, count in counts.items()
+    ]
 
 
 def _number(value: float | None) -> str:

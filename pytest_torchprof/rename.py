@@ -25,7 +25,9 @@ def explain_rename(a: str, b: str) -> str:
     old, new = decode(a), decode(b)
     if old.family == new.family == "other" or (old.library, new.library) == ("triton", "triton"):
         return _explain_plain(a, b, old, new)
-    changed = [text for fact in (*_FACTS, *_TUNING) if (text := _change(fact, old, new))]
+    # How two libraries tune their kernels is not comparable, but for the tile.
+    tuning = _TUNING if old.library == new.library else _TUNING[:1]
+    changed = [text for fact in (*_FACTS, *tuning) if (text := _change(fact, old, new))]
     if old.family != new.family or not changed:
         return _explain_plain(a, b, old, new) if not changed else ", ".join(changed)
     kept = [value for fact in ("dtype", "layout") if (value := getattr(old, fact)) and value == getattr(new, fact)]

@@ -16,14 +16,15 @@ NVJET_TN = "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT"
     ("old", "new", "words"),
     [
         (AMPERE_TN, AMPERE_TN, "same name"),
-        (CUTLASS_TN, NVJET_TN, "library cutlass -> cublas, stages 3 -> 4 (bf16, tn as before)"),
+        (CUTLASS_TN, NVJET_TN, "library cutlass -> cublas (bf16, tn as before)"),
         (
             AMPERE_TN,
             CUTLASS_TF32_NN,
-            "layout tn -> nn, dtype bf16 -> tf32, library cublas -> cutlass, tile 128x256 -> 64x64, stages 3 -> 6",
+            "layout tn -> nn, dtype bf16 -> tf32, library cublas -> cutlass, tile 128x256 -> 64x64",
         ),
         ("volta_sgemm_128x64_nn", "volta_sgemm_128x64_nt", "layout nn -> nt (fp32 as before)"),
         (NVJET_TN, NVJET_TN.replace("128x256", "64x64"), "tile 128x256 -> 64x64 (bf16, tn as before)"),
+        (AMPERE_TN, AMPERE_TN.replace("64x3", "64x4"), "stages 3 -> 4 (bf16, tn as before)"),
         (NVJET_TN, NVJET_TN.replace("_coopA", "_splitK"), "split-K (bf16, tn as before)"),
         (NVJET_TN.replace("_coopA", "_splitK"), NVJET_TN, "no split-K (bf16, tn as before)"),
         (NVJET_TN, NVJET_TN.replace("_coopA", "_coopB"), "another variant of gemm bf16 tn nvjet_tst_128x256"),

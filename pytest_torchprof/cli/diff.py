@@ -108,6 +108,7 @@ def _rows(entry: Entry | None) -> list[Item]:
     return [
         Item(
             name=row.name,
+            short=row.short,
             family=row.family,
             dtype=row.dtype,
             layout=row.layout,
