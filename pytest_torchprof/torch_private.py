@@ -9,9 +9,11 @@ import gc
 import os
 import re
 import sys
+import sysconfig
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -133,6 +135,20 @@ def _line_outside_torch() -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
+def stop(profiler: _KinetoProfile) -> None:
+    """Stop a session; also when the wait for the GPU, with which torch begins to, raises an error of the GPU."""
+    import torch
+
+    try:
+        profiler.stop_trace()
+    except BaseException:  # pragma: needs gpu
+        # To leave it running would end the process with a crash at its exit.
+        if torch._C._autograd._profiler_enabled():
+            torch._C._autograd._disable_profiler()
+        forget_running_profiler()
+        raise
+
+
 def was_emptied(profiler: _KinetoProfile) -> bool:
     """Whether a stopped profiler holds nothing because another one took its events; exporting it would crash."""
     results = profiler.profiler.kineto_results if profiler.profiler else None
@@ -161,6 +177,10 @@ def abandon(profiler: _KinetoProfile) -> bool:
     Just to stop it would end the process (torch 2.13: no session is active), so a helper thread begins one for it to
     stop. While the other profiler still runs nothing is done: to stop ours would take its session away.
     """
+    import torch
+
+    if not torch._C._autograd._profiler_enabled():
+        return True
     if _some_profiler_runs():
         return False
     helper = threading.Thread(target=_begin_session)
@@ -375,11 +395,15 @@ def dynamo_skips(code: CodeType) -> bool:
     return bool(check and check(code))
 
 
-def is_torch_file(file: str) -> bool:
-    """Whether a file belongs to torch itself."""
+@cache
+def is_library_file(file: str) -> bool:
+    """Whether a file belongs to torch or to Python itself, so that a line in it is no place to act on."""
     import torch
 
-    return file.startswith((str(Path(torch.__file__).parent) + os.sep, "<"))
+    python = sysconfig.get_path("stdlib") + os.sep
+    installed = (f"{python}site-packages{os.sep}", f"{python}dist-packages{os.sep}")
+    in_python = file.startswith(python) and not file.startswith(installed)
+    return in_python or file.startswith((str(Path(torch.__file__).parent) + os.sep, "<"))
 
 
 def is_library_code(code: CodeType) -> bool:
@@ -411,10 +435,39 @@ def why_nothing_compiles() -> str | None:
     """Return the setting that keeps torch.compile from compiling right now, None if there is none."""
     stance = getattr(getattr(import_module("torch._dynamo.eval_frame"), "_stance", None), "stance", "default")
     if stance != "default":
-        return f'torch.compiler.set_stance("{stance}") is in force'
+        return stance_in_force(stance)
     if getattr(import_module("torch._dynamo.config"), "disable", False):
-        return "torch.compile is disabled (TORCHDYNAMO_DISABLE=1 or torch._dynamo.config.disable)"
+        return "torch.compile is disabled (TORCH_COMPILE_DISABLE=1 or torch._dynamo.config.disable)"
     return None
+
+
+def stance_in_force(name: str) -> str:
+    """Return how a stance is told of."""
+    return f'torch.compiler.set_stance("{name}") was in force'
+
+
+@contextmanager
+def stances_noted(note: Callable[[str], None]) -> Iterator[None]:
+    """Call `note` with each stance but the default one that is set meanwhile (`torch.compiler.set_stance`)."""
+    module = sys.modules.get("torch._dynamo.decorators")
+    set_stance = getattr(module, "_set_stance", None)
+    if module is None or set_stance is None:
+        yield
+        return
+
+    def noting(stance: Any) -> Any:
+        name = getattr(stance, "stance", "default")
+        if name != "default":
+            note(name)
+        return set_stance(stance)
+
+    # It refuses to be traced by this mark.
+    noting.__dict__.update(set_stance.__dict__)
+    vars(module)["_set_stance"] = noting
+    try:
+        yield
+    finally:
+        vars(module)["_set_stance"] = set_stance
 
 
 def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) -> Callable[[], None] | None:
@@ -435,12 +488,12 @@ def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) 
 
 
 def user_stack() -> tuple[Place, ...]:
-    """Return the frames outside torch that led to where this is called, outermost first."""
+    """Return the frames outside torch and Python that led to where this is called, outermost first."""
     found: list[Place] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not is_torch_file(code.co_filename) and not code.co_filename.startswith(_HERE):
+        if not is_library_file(code.co_filename) and not code.co_filename.startswith(_HERE):
             found.append(Place(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return tuple(reversed(found))

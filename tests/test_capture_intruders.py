@@ -215,6 +215,28 @@ def test_a_profiler_on_another_thread_in_every_step_is_named(tmp_path):
     assert said[1] == HOLDS_AGAIN
 
 
+def test_profilers_here_and_on_another_thread_in_one_measurement_leave_the_process_fit_for_the_next(tmp_path):
+    said = run(
+        tmp_path,
+        """
+        def profiled():
+            with cpu_profile():
+                add()
+        def body():
+            if calls == 2:
+                profiled()
+            if calls == 3:
+                thread = threading.Thread(target=profiled)
+                thread.start()
+                thread.join()
+            add()
+        first = result(body)
+        say([first, result(add), result(add)])
+        """,
+    )
+    assert said == [{"why": None, "calls": 1 + 3 + 3, "files": ["t.json"]}, HOLDS_AGAIN, HOLDS_AGAIN]
+
+
 def test_a_profiler_that_runs_on_on_another_thread_is_waited_for_by_later_measurements(tmp_path):
     said = run(
         tmp_path,

@@ -131,7 +131,7 @@ class Session:
         self.problem = self._intrusion()
         if self.problem is None:
             with without_profiler_lines():
-                self._profiler.stop_trace()
+                torch_private.stop(self._profiler)
             self.exportable = not torch_private.was_emptied(self._profiler)
             self.problem = None if self.exportable else "another profiler took the events of this one"
 

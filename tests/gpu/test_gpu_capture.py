@@ -421,6 +421,25 @@ def test_a_profiler_on_another_thread_is_not_measured_and_the_next_measurement_h
     assert said[1] == COMPLETE
 
 
+def test_an_error_of_the_gpu_is_the_tests_own_and_does_not_crash_the_process(tmp_path):
+    said = run(
+        tmp_path,
+        """
+        index = torch.full((4,), 10**6, device="cuda")
+        calls = []
+        def body():
+            calls.append(1)
+            if len(calls) == 4:
+                torch.ones(4, device="cuda")[index] += 1
+        try:
+            measure(body)
+        except RuntimeError as error:
+            say([type(error).__name__, torch._C._autograd._profiler_enabled()])
+        """,
+    )
+    assert said[1] is False
+
+
 CAPTURED = """
 body = ten_kernels()
 graph = torch.cuda.CUDAGraph()
