@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_torchprof.breakdown import FamilyRow, KernelRow, RangeRow
-    from pytest_torchprof.numbers import Numbers
     from pytest_torchprof.profile import Profile, StepProfile
 
 WIDTH = 100
@@ -89,7 +88,7 @@ def _where(profile: Profile, steps: Sequence[StepProfile]) -> str:
     left, right = lines[:half], [*lines[half:], ["", "", ""]][:half]
     headers = ["", "median", "worst"] if several else ["", "", ""]
     width = 3 if several else 2
-    rows = [a[:width] + ["  "] + b[:width] for a, b in zip(left, right, strict=True)]
+    rows = [[*a[:width], "  ", *b[:width]] for a, b in zip(left, right, strict=True)]
     return tabulate(
         rows,
         headers=[*headers[:width], "", *headers[:width]] if several else (),
