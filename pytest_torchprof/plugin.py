@@ -153,7 +153,8 @@ def pytest_runtest_makereport(
             del report.wasxfail
         if report.outcome == "failed" and not _shows_user_code(call.excinfo):
             report.longrepr = call.excinfo.getrepr(style="value")
-            report.sections = [(title, _TRACE_RECORD.sub("", text)) for title, text in report.sections]
+            sections = ((title, _TRACE_RECORD.sub("", text)) for title, text in report.sections)
+            report.sections = [(title, text) for title, text in sections if text.strip()]
     passed = report.passed and not hasattr(report, "wasxfail")
     item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
     if report.when == "teardown" and item.stash[PASSED]:

@@ -20,33 +20,33 @@ def title(run: RunResults) -> str:
 
 
 def render(run: RunResults) -> str:
-    """Return one row per measurement, then the kernels of those that failed."""
-    from tabulate import tabulate  # noqa: PLC0415  (only a run with measurements pays for it)
-
+    """Return one row per measurement, then what changed and the kernels of those that failed."""
     parts = [
-        tabulate(
-            [row(result) for result in run.results],
-            headers=HEADERS,
-            tablefmt="simple",
-            colalign=("left", *("right",) * 5, "left", "left"),
-            maxcolwidths=[MAX_TEST_WIDTH, *(None,) * 7],
-            disable_numparse=True,
+        _table(
+            [HEADERS, *map(row, run.results)],
+            ("left", *("right",) * 5, "left", "left"),
+            (MAX_TEST_WIDTH, *(None,) * 7),
         )
     ]
     for result in run.results:
+        name = printable(result.name)
         if result.changes:
-            parts.append("\n".join([f"{printable(result.name)}: against the baseline", *map(printable, result.changes)]))
+            parts.append("\n".join([f"{name}: against the baseline", *map(printable, result.changes)]))
         if result.outcome == FAILED and result.kernels:
-            kernels = tabulate(
-                kernel_rows(result),
-                headers=KERNEL_HEADERS,
-                tablefmt="simple",
-                disable_numparse=True,
-                colalign=("left", "right", "right", "left"),
-                maxcolwidths=[60, None, None, 30],
+            kernels = _table(
+                [KERNEL_HEADERS, *kernel_rows(result)], ("left", "right", "right", "left"), (60, None, None, 30)
             )
-            parts.append(f"{printable(result.name)}: kernels of the step with most\n{kernels}")
+            parts.append(f"{name}: kernels of the step with most\n{kernels}")
     return "\n\n".join([*parts, closing(run)])
+
+
+def _table(rows: list[tuple[str, ...]], align: tuple[str, ...], widths: tuple[int | None, ...]) -> str:
+    from tabulate import tabulate  # noqa: PLC0415  (only a run with measurements pays for it)
+
+    # The headers as a row of their own: tabulate pads real headers by two columns each, which costs a narrow terminal.
+    text = tabulate(rows, tablefmt="plain", colalign=align, maxcolwidths=list(widths), disable_numparse=True)
+    head, *body = text.splitlines()
+    return "\n".join([head, "-" * max(map(len, (head, *body))), *body])
 
 
 def closing(run: RunResults) -> str:
