@@ -23,7 +23,6 @@ _WORDS: Final = (
     ("FlashAttn", "flash"),
     ("FlashAttention", "flash"),
     ("flash::", "flash"),
-    ("flashinfer::", "other"),
     ("fmhaSm", "other"),
     ("fmha_v2", "other"),
     ("fmha_mha", "other"),
@@ -45,6 +44,11 @@ _WORDS: Final = (
     ("pa_fp16", "other"),
     ("mla_", "other"),
     ("MLAKernel", "other"),
+    ("_fwd_grouped_kernel_stage", "triton"),
+    ("_fwd_kernel_stage", "triton"),
+    ("_fwd_kernel_aligned", "triton"),
+    ("flash_decode", "triton"),
+    ("mqa_logits", "other"),
     ("unified_attention", "triton"),
     ("masked_multihead_attention", "other"),
     ("mmha::", "other"),
@@ -75,6 +79,9 @@ _GATE: Final = (
     "pa_",
     "MergeState",
     "query",
+    "_stage",
+    "_aligned",
+    "mqa_",
     "natten",
 )
 # Words that only look like attention.
@@ -88,7 +95,6 @@ _NOT: Final = (
     "quant",
     "metadata",
     "indices",
-    "qkv_",
     "prepare",
 )
 _WRAPPED: Final = (

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # What stands in a CK name -> family; the first that occurs. Convolutions go through GridwiseGemm, so they come first.
 _WORDS: Final = (
+    ("multi_head_attention", "attention"),
     ("Conv", "conv"),
     ("conv", "conv"),
     ("Fmha", "attention"),

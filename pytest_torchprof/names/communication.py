@@ -45,6 +45,10 @@ _WORDS: Final = (
 # What makes a name outside NCCL communication.
 _OTHERS: Final = (
     "multimem_",
+    "all_reduce",
+    "AllReduce",
+    "allreduce_",
+    "::comm::",
     "one_shot_all_reduce",
     "two_shot_all_reduce",
     "one_shot_reduce_scatter",

@@ -47,6 +47,8 @@ _WORDS: Final = (
     ("explicit_convolve", "conv"),
     ("precomputed_convolve", "conv"),
     ("convolve_common_engine", "conv"),
+    ("xmma_cudnn::", "conv"),
+    ("conv2d_c1", "conv"),
     ("winograd", "conv"),
     ("Winograd", "conv"),
     ("fft2d_", "conv"),
@@ -167,7 +169,7 @@ def _template_dtype(text: Text) -> str | None:
     types = [dtype_of(word) for word in leading_types(text.args, 2)]
     if len(types) == 2 and types[0] and types[1] and types[0] != types[1]:
         return None
-    return first_dtype(text.args, 1)
+    return first_dtype(text.args, 3)
 
 
 def decode(text: Text) -> KernelName | None:

@@ -25,11 +25,9 @@ _TRTLLM_TYPES: Final = {"Bfloat16": "bf16", "Fp16": "fp16", "E4m3": "fp8", "E2m1
 _WORDS: Final = (
     "marlin::",
     "marlin_",
-    "Marlin<",
     "gptq_marlin",
     "marlin_moe",
     "machete",
-    "deep_gemm::",
     "fp8_gemm_kernel",
     "sm90_fp8_gemm",
     "sm90_bf16_gemm",
@@ -66,7 +64,7 @@ _WORDS: Final = (
     "fpA_intB",
     "weight_only_batched_gemv",
     "w8a8_block_fp8_matmul",
-    "scaled_mm_kernel",
+    "scaled_mm",
     "_matmul_ogs_",
     "matmul_kernel",
     "gemm_kernel",
@@ -97,7 +95,16 @@ _NOT: Final = (
     "align",
     "count",
     "finalize",
+    "softmax",
+    "rmsnorm",
+    "layernorm",
+    "layer_norm",
+    "rms_norm",
+    "attn",
 )
+# Functions that say no more than their library's name, and the word itself among others: r4d_gemm_w4a16_nt_kernel.
+_FUNCTIONS: Final = ("Marlin", "MacheteKernel", "mm_kernel", "mm_kernel_general_host_tma")
+_WORD: Final = Expression(r"(?:^|_)(?:[a-z]\d{0,2})?(?:fp8|bf16|fp16|i8)?gem[mv](?:_|$)")
 _NAMED: Final = Expression(r"(?:^|_)(?P<a>bf16|fp16|f16|fp8|mxfp8)x(?P<b>bf16|fp16|f16|fp8|mxfp8|mxfp4)(?=x|_|$)")
 
 
@@ -117,7 +124,8 @@ def decode(text: Text) -> KernelName | None:
     base = text.base
     if base.startswith(("bmm_", "gemm_", "gemmGatedAct_", "batchedGemm_")) and (found := _TRTLLM.match(base)):
         return _decode_trtllm(found)
-    if contains(base, _WORDS) and not contains(base, _NOT):
+    named = contains(base, _WORDS) or text.last in _FUNCTIONS or _WORD.search(text.last)
+    if named and not contains(base, _NOT):
         pair = _NAMED.search(base)
         dtype = {"f16": "fp16", "mxfp8": "fp8"}.get(pair["a"], pair["a"]) if pair and pair["a"] == pair["b"] else None
         plain = "::" not in base and not text.args

@@ -92,15 +92,18 @@ def decode(text: Text) -> KernelName | None:
     if text.args:
         return None
     if "triton_" in text.base:
-        if found := _FUSED.match(text.head):
-            return _generated(found["cat"], fused_ops(found["ops"][:1200]), found["index"], text.head)
-        if found := _TEMPLATE.match(text.head):
-            return _generated("tem", (found["what"],), found["index"], text.head)
-        # With unique_kernel_names off every Inductor kernel is called triton_, so its category is unknown.
-        if _ANONYMOUS.match(text.head):
-            return KernelName(library="triton", triton="unk", stem=text.head)
-    elif "cpp_" in text.base and (found := _CPP.match(text.head)):
+        return _decode_triton(text)
+    if "cpp_" in text.base and (found := _CPP.match(text.head)):
         return _generated(None, fused_ops(found["ops"][:1200]), found["index"], text.head)
     if ("gemm_m" in text.base or "CppMicroGemm" in text.base) and _CPP_TEMPLATE.match(text.head):
         return KernelName(family="gemm", stem=text.head)
     return None
+
+
+def _decode_triton(text: Text) -> KernelName | None:
+    if found := _FUSED.match(text.head):
+        return _generated(found["cat"], fused_ops(found["ops"][:1200]), found["index"], text.head)
+    if found := _TEMPLATE.match(text.head):
+        return _generated("tem", (found["what"],), found["index"], text.head)
+    # With unique_kernel_names off every Inductor kernel is called triton_, so its category is unknown.
+    return KernelName(library="triton", triton="unk", stem=text.head) if _ANONYMOUS.match(text.head) else None

@@ -20,7 +20,8 @@ _FAMILIES: Final = {
     "conv": """
         convolution _convolution mkldnn_convolution convolution_backward conv1d conv2d conv3d thnn_conv2d
         _slow_conv2d_forward _slow_conv2d_backward slow_conv3d slow_conv3d_forward _convolution_pointwise
-        _convolution_transpose_pointwise convolution_overrideable _conv_depthwise2d conv_depthwise3d slow_conv_transpose2d
+        _convolution_transpose_pointwise convolution_overrideable _conv_depthwise2d conv_depthwise3d
+        slow_conv_transpose2d
         slow_conv_dilated2d _nnpack_spatial_convolution convolution_relu
         """,
     "attention": """
