@@ -69,6 +69,11 @@ class Columns:
         }
         self.collectives: dict[int, tuple[str, str | None]] = {}
 
+    @property
+    def empty(self) -> bool:
+        """Whether no event so far has a place in a column."""
+        return not any(len(part) for part in self._parts.values())
+
     def fold(self, events: list[Any], kinds: Family) -> None:
         """Append the events' columns; TooFineError if their time stamps need the exact types."""
         roles: dict[str, list[Any]] = {role: [] for role in ROLES.values()}

@@ -177,6 +177,9 @@ def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
     """Fold the last events and return the metadata around the list; head and rest make a document of their own."""
     if not head:
         _fold(columns, rest)
+        if columns.empty:
+            # A list of anything looks like the oldest format; whether it is one is not asked of a piece of it.
+            raise _UncuttableError
         return {}
     # The list that was cut must be the document's own, not one further in.
     _document(head + b"[]}")

@@ -1,0 +1,149 @@
+"""What cannot be read is one clear error that names the file, the cause and the remedy."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+
+import pytest
+from builder import TraceBuilder, own_recording, write
+
+from pytest_torchprof import UnreadableRecording, load
+from pytest_torchprof.cli import main
+
+
+def good():
+    builder = TraceBuilder()
+    for i in range(3000):
+        builder.launched("k", i * 20)
+    return builder
+
+
+def truncated_gzip(path):
+    path.write_bytes(gzip.compress(good().text().encode())[:-500])
+    return path
+
+
+def corrupt_gzip(path):
+    data = bytearray(gzip.compress(good().text().encode()))
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    return path
+
+
+def with_event(path, **changed):
+    builder = TraceBuilder()
+    builder.launched("k", 10)
+    builder.events[1].update(changed)
+    return builder.write(path)
+
+
+def newer(path):
+    builder = own_recording({"k": 1})
+    builder.torchprof["schema"] = 2
+    return builder.write(path)
+
+
+def foreign_key(path, value):
+    builder = TraceBuilder()
+    builder.torchprof = value
+    return builder.write(path)
+
+
+BAD = {
+    "missing": (lambda path: path, "no such file", "Check the path"),
+    "empty": (lambda path: write(path, b""), "is empty", "Record or copy it again"),
+    "blank": (lambda path: write(path, b" \n"), "is empty", "Record or copy it again"),
+    "text": (lambda path: write(path, b"hello"), "not valid JSON", "byte 0"),
+    "binary": (lambda path: write(path, bytes(range(256))), "binary data", ""),
+    "number": (lambda path: write(path, b"42"), "no trace", "traceEvents"),
+    "null": (lambda path: write(path, b"null"), "no trace", "traceEvents"),
+    "no events": (lambda path: write(path, b'{"a": 1}'), "no trace", "traceEvents"),
+    "events of a wrong type": (lambda path: write(path, b'{"traceEvents": {"a": 1}}'), "no trace", "traceEvents"),
+    "a list of numbers": (lambda path: write(path, b"[1, 2, 3]"), "not of trace events", ""),
+    "an empty list": (lambda path: write(path, b"[]"), "not of trace events", ""),
+    "a list of objects": (lambda path: write(path, b'[{"a": 1}]'), "not of trace events", ""),
+    "an event that is no object": (lambda path: write(path, b'{"traceEvents": [7]}'), "event 0", "7"),
+    "cut off": (lambda path: write(path, good().text()[:-300]), "ends in the middle", "Record or copy it again"),
+    "cut off in the head": (lambda path: write(path, b'{"schemaVersion": 1, "trace'), "ends in the middle", ""),
+    "cut off gzip": (truncated_gzip, "ends in the middle of its gzip data", "Record or copy it again"),
+    "corrupt gzip": (corrupt_gzip, "is damaged", "Record or copy it again"),
+    "newer": (newer, "newer pytest-torchprof (schema 2", "Upgrade"),
+    "key without schema": (lambda path: foreign_key(path, {"nodeid": "x"}), 'no whole number "schema"', ""),
+    "key of a wrong type": (lambda path: foreign_key(path, [1]), 'no whole number "schema"', ""),
+    "schema of a wrong type": (lambda path: foreign_key(path, {"schema": True}), 'no whole number "schema"', ""),
+    "time of a wrong type": (lambda path: with_event(path, ts="soon"), '"ts" of event 1', '"soon"'),
+    "no time": (lambda path: with_event(path, ts=None), '"ts" of event 1', "null"),
+    "duration of a wrong type": (lambda path: with_event(path, dur=[1]), '"dur" of event 1', "[1]"),
+    "thread of a wrong type": (lambda path: with_event(path, tid={}), '"tid" of event 1', "{}"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("suffix", ["json", "json.gz"])
+def test_bad_files_are_one_clear_error(tmp_path, capsys, name, suffix):
+    make, cause, remedy = BAD[name]
+    path = make(tmp_path / f"bad.{suffix}")
+    if not path.exists() and name != "missing":
+        pytest.fail("the test made no file")
+    with pytest.raises(UnreadableRecording) as caught:
+        load(path)
+    text = str(caught.value)
+    assert str(path) in text
+    assert cause in text
+    assert remedy in text
+    assert caught.value.__cause__ is None
+    assert main(["analyze", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"torchprof analyze: {text}\n"
+
+
+def test_a_folder_without_traces_is_an_error(tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(UnreadableRecording, match=re.escape(f"no traces in the folder {tmp_path}")):
+        load(tmp_path)
+    assert main(["analyze", str(tmp_path), "--json"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_one_bad_file_in_a_folder_is_named(tmp_path):
+    good().write(tmp_path / "a.json")
+    write(tmp_path / "b.json", b"hello")
+    with pytest.raises(UnreadableRecording, match="b.json"):
+        load(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="a superuser may read anything")
+def test_a_file_that_may_not_be_read_is_an_error(tmp_path):
+    path = good().write(tmp_path / "t.json")
+    path.chmod(0)
+    with pytest.raises(UnreadableRecording, match="Permission denied"):
+        load(path)
+
+
+def test_a_path_with_escapes_does_not_reach_the_terminal(tmp_path, capsys):
+    assert main(["analyze", str(tmp_path / "\x1b[31mred")]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_names_with_escapes_do_not_reach_the_terminal(tmp_path, capsys):
+    builder = TraceBuilder()
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": "GPU \x1b]0;title\x07"}]
+    builder.annotation("range \x9b31m", 0, 100)
+    builder.launched("kernel \x1b[2J\x9b2J\u202e", 10, op="aten::\x1b[31mred")
+    path = builder.write(tmp_path / "t.json")
+    for options in ([], ["--by", "op"], ["--by", "range"], ["--by", "family"], ["--json"], ["--json", "--by", "op"]):
+        assert main(["analyze", str(path), *options]) == 0
+        out = capsys.readouterr().out
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", out), options
+
+
+def test_surrogates_in_names_are_shown(tmp_path, capsys):
+    text = TraceBuilder().text().replace('"traceEvents": []', '"traceEvents": [%s]')
+    event = {"ph": "X", "cat": "kernel", "name": "k \U0001f600", "pid": 0, "tid": 7, "ts": 1, "dur": 1, "args": {}}
+    path = write(tmp_path / "t.json", text % json.dumps(event))
+    assert main(["analyze", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kernels"][0]["name"] == "k \U0001f600"
