@@ -153,8 +153,14 @@ def _unknown(evidence: Mapping[str, Any] | None, name: str) -> str | None:
     return unknown.get(name) if isinstance(unknown, Mapping) else None
 
 
+def _why_not_in_steps(evidence: Mapping[str, Any] | None, seen: Regions) -> str | None:
+    if evidence and evidence.get("compiled") and not seen.regions:
+        return "code was compiled, but no compiled code ran in the measured steps on the thread of the test"
+    return None
+
+
 def _graph_breaks(evidence: Mapping[str, Any] | None, seen: Regions) -> tuple[tuple[GraphBreak, ...], str | None]:
-    unknown = _unknown(evidence, "graph_breaks")
+    unknown = _unknown(evidence, "graph_breaks") or _why_not_in_steps(evidence, seen)
     if evidence is None:
         worst = max(seen.nested_by_step.values(), key=len, default=[])
         return tuple(breaks.nested(inner, outer) for inner, outer in worst), unknown
@@ -178,6 +184,7 @@ def _recompiles(
             for identity in again
         )
         return shown or None, unknown
+    unknown = unknown or _why_not_in_steps(evidence, seen)
     found = tuple(
         Recompile(
             reason=str(item.get("reason")), function=item.get("function"), file=item.get("file"), line=item.get("line")

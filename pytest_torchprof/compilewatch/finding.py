@@ -66,7 +66,7 @@ def of_code(reason: str, code: CodeType) -> Finding:
 
 def first_line(text: str) -> str:
     """Return the first line of a reason, and the second where the first only announces it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     if not lines:
         return "no reason given"
     return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
@@ -84,7 +84,7 @@ def _finding(reason: str, place: Place | None, at: Place | None, *, inferred: bo
 
 
 def _user_place(stack: Iterable[Place]) -> Place | None:
-    own = [place for place in stack if not torch_private.is_torch_file(place.file)]
+    own = [place for place in stack if not torch_private.is_library_file(place.file)]
     return own[-1] if own else None
 
 

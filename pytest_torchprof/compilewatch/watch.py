@@ -123,6 +123,9 @@ class CompileWatch:
         remove = torch_private.on_compiled(self._compiled)
         if remove:
             self._restore.callback(remove)
+        self._restore.enter_context(
+            torch_private.stances_noted(lambda name: self._settings.add(torch_private.stance_in_force(name)))
+        )
 
     def _what_was_before(self) -> _Before:
         return _Before(
@@ -236,7 +239,8 @@ class CompileWatch:
         """Return the time of each phase without those inside it, and their sum as "total"."""
         spent: Counter[str] = Counter()
         for attempt in self._attempts:
-            spent.update(attempt.times_us)
+            # A backward's phases are parts of its own time.
+            spent.update(attempt.times_us if attempt.forward else {"backward": attempt.times_us.get("backward", 0)})
         phases = {
             "tracing": spent["dynamo"] - spent["aot_autograd"],
             "aot_autograd": spent["aot_autograd"] - spent["inductor"],
@@ -245,4 +249,4 @@ class CompileWatch:
             "backward": spent["backward"],
         }
         phases = {phase: max(us, 0) for phase, us in phases.items()}
-        return {**phases, "total": spent["dynamo"] + spent["backward"]}
+        return {**phases, "total": sum(phases.values())}

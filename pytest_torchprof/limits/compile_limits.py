@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _USUAL_CAUSES = (
     "usual causes: torch.compile is not applied to what the test calls; .compile() on a torch.nn module, whose code it "
-    "skips (use torch.compile(module)); torch.compiler.disable; a stance; no tensor among the arguments"
+    "skips (use torch.compile(module)); torch.compiler.disable; a stance; no tensor among the arguments; a thread "
+    "of its own, which torch.profiler does not record"
 )
 
 
