@@ -181,13 +181,13 @@ def test_update_in_ci_works_and_is_announced(run_tests, pytester, monkeypatch):
 
 def test_the_gate_holds_under_xdist_and_the_controller_writes(run_tests, pytester):
     source = ONE + ONE.replace("test_block", "test_other")
-    run_tests(source, "--torchprof-baseline=update", "-n", "2", "--torchprof-report=report.json").assert_outcomes(
+    run_tests(source, "--torchprof-baseline=update", "-n", "1", "--torchprof-report=report.json").assert_outcomes(
         passed=2
     )
     (path,) = baseline_files(pytester)
     assert sorted(json.loads(path.read_text())["entries"]) == ["test_block", "test_other"]
     assert len(json.loads((pytester.path / "report.json").read_text())["results"]) == 2
-    result = run_tests(TWO + ONE.replace("test_block", "test_other"), "-n", "2")
+    result = run_tests(TWO + ONE.replace("test_block", "test_other"), "-n", "1")
     result.assert_outcomes(failed=1, passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*test_block *worse*failed*"])
