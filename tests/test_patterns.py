@@ -34,6 +34,8 @@ SPLIT_K = "void splitKreduce_kernel<32, 16, int, __nv_bfloat16>(x)"
 FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t>>(P)"
 SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>(x)"
 FPROP = "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized_bf16_256x64_32x4_nhwc_align8>(P)"
+NCHW = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)0>(x)"
+COMBINE = "void pytorch_flash::flash_fwd_splitkv_combine_kernel<pytorch_flash::Flash_fwd_kernel_traits<64>>(P)"
 POINTWISE = "triton_poi_fused_add_mul_0"
 
 
@@ -107,6 +109,9 @@ def test_one_selector_holds_on_every_generation_and_library(name):
         (gemm(tile="64x64"), NVJET, False),
         (gemm(library="tensile"), TENSILE, True),
         (conv(dtype="bf16"), FPROP, True),
+        (conv(), NCHW, False),
+        (family("conv"), NCHW, True),
+        (attention(), COMBINE, False),
         (conv(), NVJET, False),
         (attention(), FLASH, True),
         (attention(fused=True, dtype="bf16"), FLASH, True),
