@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import breaks, regions
 from pytest_torchprof.breaks import GraphBreak
-from pytest_torchprof.calls import CallKind
-from pytest_torchprof.cpukernels import Work, work
+from pytest_torchprof.fxgraphs import (
+    CudaGraphs,
+    Fallback,
+    FxGraph,
+    cuda_graphs,
+    dicts,
+    fallbacks,
+    fx_graphs,
+    graph_key,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_torchprof.regions import Regions
     from pytest_torchprof.trace import Trace
 
@@ -31,32 +36,6 @@ class Recompile:
     function: str | None
     file: str | None
     line: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CudaGraphs:
-    """Graph launches over all steps, those among them inside compiled code, and why Inductor made no graph."""
-
-    launches: int
-    owned: int
-    skips: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FxGraph:
-    """One graph of Inductor's that ran: its cache key, the generated file if it is known, its calls over all steps."""
-
-    hash: str | None
-    code_path: str | None
-    calls: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fallback:
-    """An aten kernel that Inductor's graph calls itself; how often in the step that has most."""
-
-    op: str
-    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +61,8 @@ class Compile:
     cuda_graphs: CudaGraphs
     fx_graphs: tuple[FxGraph, ...]
     fallbacks: tuple[Fallback, ...]
+    fallbacks_unknown: str | None
+    """Why there may be more than ``fallbacks``; None if they are all."""
     time_us: Mapping[str, int] | None
     """Compile time by phase, warm-up included, each without what it calls; "total" is their sum."""
 
@@ -92,6 +73,7 @@ def read(trace: Trace) -> Compile:
     seen = regions.read(trace)
     found, unknown = _graph_breaks(evidence, seen)
     again, again_unknown = _recompiles(trace, evidence, seen)
+    called, called_unknown = fallbacks(trace, evidence)
     return Compile(
         regions=len(seen.regions),
         nested_regions=len(seen.nested),
@@ -103,9 +85,10 @@ def read(trace: Trace) -> Compile:
         skipped_frames=tuple(one for one in found if one.skipped_frame),
         nothing=_nothing(evidence, seen),
         lookups_without_region=seen.lookups_without_region,
-        cuda_graphs=_cuda_graphs(trace, evidence),
-        fx_graphs=tuple(_fx_graphs(trace, evidence)),
-        fallbacks=_fallbacks(trace),
+        cuda_graphs=cuda_graphs(trace, evidence),
+        fx_graphs=tuple(fx_graphs(trace, evidence)),
+        fallbacks=called,
+        fallbacks_unknown=called_unknown,
         time_us=_times(evidence),
     )
 
@@ -125,9 +108,9 @@ def unprofiled(trace: Trace) -> str | None:
     evidence = _evidence(trace)
     if evidence is None or not trace.on_cpu:
         return None
-    ran = {graph.hash for graph in _fx_graphs(trace, evidence)}
-    for graph in _dicts(evidence, "fx_graphs"):
-        if graph.get("unprofiled") and _key(graph) in ran:
+    ran = {graph.hash for graph in fx_graphs(trace, evidence)}
+    for graph in dicts(evidence, "fx_graphs"):
+        if graph.get("unprofiled") and graph_key(graph) in ran:
             return (
                 "compiled before the measurement: a graph of Inductor's was compiled without kernel profiling, so that "
                 f"its C++ kernels leave no event ({graph.get('code_path') or graph.get('hash')}). Compile it in the "
@@ -139,11 +122,6 @@ def unprofiled(trace: Trace) -> str | None:
 def _evidence(trace: Trace) -> Mapping[str, Any] | None:
     found = (trace.torchprof or {}).get("compile")
     return found if isinstance(found, Mapping) else None
-
-
-def _dicts(evidence: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
-    items = (evidence or {}).get(name)
-    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def _unknown(evidence: Mapping[str, Any] | None, name: str) -> str | None:
@@ -166,9 +144,9 @@ def _graph_breaks(evidence: Mapping[str, Any] | None, seen: Regions) -> tuple[tu
         return tuple(breaks.nested(inner, outer) for inner, outer in worst), unknown
     entries = evidence.get("entries")
     entries = entries if isinstance(entries, Mapping) else {}
-    ran = [item for identity in sorted(seen.ids) for item in _dicts(entries, identity)]
-    skipped = [*_dicts(evidence, "given_up"), *_dicts(evidence, "given_up_earlier")]
-    found = breaks.merge(_dicts(evidence, "breaks"), ran, skipped)
+    ran = [item for identity in sorted(seen.ids) for item in dicts(entries, identity)]
+    skipped = [*dicts(evidence, "given_up"), *dicts(evidence, "given_up_earlier")]
+    found = breaks.merge(dicts(evidence, "breaks"), ran, skipped)
     unexplained = {outer: inner for inner, outer in seen.nested if outer.identity not in entries}
     return (*found, *(breaks.nested(inner, outer) for outer, inner in unexplained.items())), unknown
 
@@ -189,7 +167,7 @@ def _recompiles(
         Recompile(
             reason=str(item.get("reason")), function=item.get("function"), file=item.get("file"), line=item.get("line")
         )
-        for item in _dicts(evidence, "recompiles")
+        for item in dicts(evidence, "recompiles")
     )
     return (None if unknown and not found else found), unknown
 
@@ -204,73 +182,6 @@ def _nothing(evidence: Mapping[str, Any] | None, seen: Regions) -> tuple[str, ..
     if seen.lookups_without_region:
         hints.append(f"{seen.lookups_without_region} calls found no compiled code that fits, and ran uncompiled")
     return tuple(hints)
-
-
-def _cuda_graphs(trace: Trace, evidence: Mapping[str, Any] | None) -> CudaGraphs:
-    calls = trace.calls
-    launches = [
-        i
-        for i, name in enumerate(calls.name)
-        if trace.call_kinds[name] is CallKind.GRAPH_LAUNCH and trace.step_of_call[i] >= 0
-    ]
-    owned = sum(
-        any(regions.is_compiled_code(trace.names[trace.ops.name[op]]) for op in _around(trace, call))
-        for call in launches
-    )
-    skips = (evidence or {}).get("cudagraph_skips")
-    skips = skips if isinstance(skips, Mapping) else {}
-    reasons = [str(reason) for reason in skips.get("reasons") or ()]
-    ran = Counter(key for key, _ in _graph_calls(trace))
-    reasons += [
-        str(graph["cudagraph_skip"])
-        for graph in _dicts(evidence, "fx_graphs")
-        if graph.get("cudagraph_skip") and _key(graph) in ran
-    ]
-    if not reasons and skips.get("count"):
-        reasons = ["Inductor gives no reason"]
-    return CudaGraphs(launches=len(launches), owned=owned, skips=tuple(dict.fromkeys(reasons)))
-
-
-def _around(trace: Trace, call: int) -> Iterator[int]:
-    calls = trace.calls
-    return trace.nesting.chain(trace.nesting.around(calls.thread[call], calls.start[call], calls.end[call]))
-
-
-def _graph_calls(trace: Trace) -> Iterator[tuple[str | None, Any]]:
-    """Yield the key and the range of each call of a graph of Inductor's inside the steps."""
-    for span in trace.spans(regions.FX_GRAPH):
-        if trace.step_at(span.start_ns) >= 0:
-            key = span.name.removeprefix(regions.FX_GRAPH).strip(" #")
-            yield (None if key == "None" else key), span
-
-
-def _key(graph: Mapping[str, Any]) -> str | None:
-    key = graph.get("hash")
-    return key if isinstance(key, str) else None
-
-
-def _fx_graphs(trace: Trace, evidence: Mapping[str, Any] | None) -> Iterator[FxGraph]:
-    paths = {_key(graph): graph.get("code_path") for graph in _dicts(evidence, "fx_graphs")}
-    for key, calls in Counter(key for key, _ in _graph_calls(trace)).items():
-        yield FxGraph(hash=key, code_path=paths.get(key), calls=calls)
-
-
-def _fallbacks(trace: Trace) -> tuple[Fallback, ...]:
-    """Return the aten operators that compute directly inside a graph of Inductor's, views and allocation aside."""
-    graphs = regions.ByThread(span for _, span in _graph_calls(trace))
-    if not graphs:
-        return ()
-    names, ops, parent = trace.names, trace.ops, trace.nesting.parent
-    acts = {i for i in set(ops.name) if names[i].startswith("aten::") and work(names[i]) in (Work.COMPUTES, Work.MOVES)}
-    by_step: dict[int, Counter[str]] = {}
-    for i, name in enumerate(ops.name):
-        if name not in acts or any(ops.name[j] in acts for j in trace.nesting.chain(parent[i])):
-            continue
-        span = graphs.at(trace.threads[ops.thread[i]], ops.start[i])
-        if span is not None and not trace.compiling.cover(ops.thread[i], ops.start[i]):
-            by_step.setdefault(trace.step_at(ops.start[i]), Counter())[names[name]] += 1
-    worst = max(by_step.values(), key=Counter.total, default=Counter())
-    return tuple(Fallback(op=op, count=count) for op, count in worst.most_common())
 
 
 def _times(evidence: Mapping[str, Any] | None) -> Mapping[str, int] | None:

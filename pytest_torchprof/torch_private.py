@@ -11,6 +11,7 @@ import re
 import sys
 import sysconfig
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -580,6 +581,17 @@ def _read_graph(graph: Any) -> InductorGraph:
         source=getattr(graph, "source_code", None) or "",
         cudagraph_skip=getattr(graph, "disabled_cudagraphs_reason", None),
     )
+
+
+_CALLS_ATEN = re.compile(
+    r"\b(?:extern_kernels|torch\.ops\.aten)\.(\w+)(?:\.\w+)?\(|\baoti_torch_(?:cpu|cuda|xpu)_(\w+)\("
+)
+
+
+def aten_calls(graph: InductorGraph) -> dict[str, int]:
+    """Count the aten kernels that the generated code calls itself, by operator ("aten::mm")."""
+    found = (match[1] or match[2] for match in _CALLS_ATEN.finditer(graph.source))
+    return dict(Counter(f"aten::{name}" for name in found))
 
 
 def has_unprofiled_cpu_kernels(graph: InductorGraph) -> bool:

@@ -23,6 +23,7 @@ linking, regions
 trace
 recording
 breaks, cpukernels, evidence
+fxgraphs
 parts, compiled
 occupation, validity
 numbers

@@ -13,6 +13,7 @@ def graphs(*, cpu: bool) -> list[dict[str, object]]:
             "code_hash": graph.code_hash,
             "code_path": graph.code_path,
             "cudagraph_skip": graph.cudagraph_skip,
+            "aten_calls": torch_private.aten_calls(graph),
             "unprofiled": cpu and torch_private.has_unprofiled_cpu_kernels(graph),
         }
         for graph in torch_private.inductor_graphs()

@@ -88,17 +88,18 @@ def _place(one: GraphBreak | Recompile) -> str:
 
 def _max_fallbacks(profile: Profile, bound: int) -> Verdict:
     compiled = profile.compile
-    if not compiled.fx_graphs:
-        reason = "no graph of Inductor's ran in the measured steps"
-        return Verdict(limit="max_fallbacks", expected="", measured=reason, status=NOT_MEASURED)
     count = sum(one.count for one in compiled.fallbacks)
+    lines = tuple(f"{one.count:>4} x {one.op}" for one in compiled.fallbacks)
+    unknown = compiled.fallbacks_unknown if compiled.fx_graphs else "no graph of Inductor's ran in the measured steps"
+    if count <= bound and unknown:
+        return Verdict(limit="max_fallbacks", expected="", measured=unknown, status=NOT_MEASURED, details=lines)
     return Verdict(
         limit="max_fallbacks",
         expected="",
         measured=f"{count} aten kernel{'s' * (count != 1)} called by Inductor's graphs",
         number=count,
         status=HOLDS if count <= bound else MISSED,
-        details=tuple(f"{one.count:>4} x {one.op}" for one in compiled.fallbacks) if count > bound else (),
+        details=lines if count > bound else (),
     )
 
 
@@ -199,7 +200,7 @@ COMPILE_LIMITS = (
     Limit(name="max_graph_breaks", read=whole_number, check=_max_graph_breaks, needs=COMPILE),
     Limit(name="max_recompiles", read=whole_number, check=_max_recompiles, needs=COMPILE),
     # What the CPU's code generator does says nothing about the GPU's: these wait for the real device.
-    Limit(name="max_fallbacks", read=whole_number, check=_max_fallbacks),
+    Limit(name="max_fallbacks", read=whole_number, check=_max_fallbacks, on_gpu_work=False),
     Limit(name="max_compile_time", read=positive_number, check=_max_compile_time, on_gpu_work=False),
     Limit(name="cuda_graph", read=_read_cuda_graph, check=_cuda_graph),
 )
