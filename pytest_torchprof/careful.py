@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.decoding import CALL, FRAME, GPU, NOTE, NOTHING, RANGE, ROLES, CallArgs, GpuArgs, RangeArgs
+from pytest_torchprof.decoding import CALL, FRAME, GPU, NOTE, NOTHING, OWN, RANGE, ROLES, CallArgs, GpuArgs, RangeArgs
 from pytest_torchprof.errors import UnreadableRecording
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _event(item: Any, kinds: Family, number: int) -> Any:
     }
     if role in GPU:
         found["pid"] = _identity(item.get("pid"), "pid", number)
-    if role not in (NOTE, FRAME):
+    if role not in (NOTE, FRAME, OWN):
         args = item.get("args")
         found["args"] = _args(role, args if isinstance(args, dict) else {})
     return kind(**found)

@@ -65,7 +65,7 @@ class Family(NamedTuple):
     decoder: msgspec.json.Decoder[list[Any]]
 
 
-RANGE, NOTE, FRAME, CALL, NOTHING = "range", "note", "frame", "call", "nothing"
+RANGE, NOTE, FRAME, CALL, OWN, NOTHING = "range", "note", "frame", "call", "own", "nothing"
 KERNEL, MEMCPY, MEMSET = "kernel", "memcpy", "memset"
 GPU = (KERNEL, MEMCPY, MEMSET)
 ROLES = {
@@ -84,9 +84,10 @@ ROLES = {
     "Memcpy": MEMCPY,
     "gpu_memset": MEMSET,
     "Memset": MEMSET,
+    "overhead": OWN,
     **dict.fromkeys(
         [
-            *("ac2g", "fwdbwd", "async", "async_gpu", "Trace", "overhead", "gpu_user_annotation", "cpu_instant_event"),
+            *("ac2g", "fwdbwd", "async", "async_gpu", "Trace", "gpu_user_annotation", "cpu_instant_event"),
             *("cuda_sync", "cuda_event", "cuda_profiler_range", "collective_comm", "hardware_counters"),
         ],
         NOTHING,
@@ -107,6 +108,7 @@ def family(stamps: str = WHOLE) -> Family:
         RANGE: [*ranged, place, ("args", RangeArgs, RangeArgs())],
         NOTE: [*ranged, place],
         FRAME: [*ranged, place],
+        OWN: [*ranged, place],
         CALL: [*ranged, place, ("args", CallArgs, CallArgs())],
         **{role: [*ranged, place, ("pid", int | str), ("args", GpuArgs, GpuArgs())] for role in GPU},
         NOTHING: [],

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_torchprof import decoding
 from pytest_torchprof.columns import KERNEL, MEMCPY, MEMSET, Calls, GpuOps, Ranges
-from pytest_torchprof.decoding import CALL, FRACTIONAL, FRAME, GPU, NOTE, NOTHING, RANGE, ROLES, WHOLE, Family
+from pytest_torchprof.decoding import CALL, FRACTIONAL, FRAME, GPU, NOTE, NOTHING, OWN, RANGE, ROLES, WHOLE, Family
 
 _KINDS = {decoding.KERNEL: KERNEL, decoding.MEMCPY: MEMCPY, decoding.MEMSET: MEMSET}
 _NO_INPUTS = b"\0\0"
@@ -58,12 +58,13 @@ class Columns:
         self.processes = _Threads()
         self.inputs = _Numbering()
         self.inputs[_NO_INPUTS]
-        self.ops, self.annotations, self.frames = Ranges(), Ranges(), Ranges()
+        self.ops, self.annotations, self.frames, self.overheads = Ranges(), Ranges(), Ranges(), Ranges()
         self.calls, self.gpu = Calls(), GpuOps()
         self._parts: dict[str, Ranges | Calls | GpuOps] = {
             RANGE: self.ops,
             NOTE: self.annotations,
             FRAME: self.frames,
+            OWN: self.overheads,
             CALL: self.calls,
             **dict.fromkeys(GPU, self.gpu),
         }

@@ -267,6 +267,7 @@ def _trace(path: str, columns: Columns, metadata: dict[str, Any]) -> Trace:
         ops=columns.ops,
         annotations=columns.annotations,
         frames=columns.frames,
+        overheads=columns.overheads,
         calls=columns.calls,
         gpu=columns.gpu,
         collectives=columns.collectives,

@@ -74,6 +74,8 @@ class Trace:
     ops: Ranges = field(repr=False)
     annotations: Ranges = field(repr=False)
     frames: Ranges = field(repr=False)
+    overheads: Ranges = field(default_factory=Ranges, repr=False)
+    """What the profiler and the driver did for themselves: buffers, flushes, loading of code."""
     calls: Calls = field(repr=False)
     gpu: GpuOps = field(repr=False)
     collectives: Mapping[int, tuple[str, str | None]] = field(repr=False)
