@@ -65,7 +65,9 @@ class Memory:
         self._failures += len(failed)
         if failed:
             codes = torch_private.considered_codes() or []
-            self._given_up += [_frame_given_up(attempt, codes) for attempt in failed]
+            new = [_frame_given_up(attempt, codes) for attempt in failed]
+            again = {id(one.living_code()) for one in new}
+            self._given_up = [one for one in self._given_up if id(one.living_code()) not in again] + new
         return attempts
 
     def note(self, code: CodeType, generated: CodeType) -> list[Finding]:
