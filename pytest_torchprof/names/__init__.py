@@ -67,6 +67,9 @@ def decode(name: str) -> KernelName:
     Never raises, and the time is bounded whatever the length: only the front of a name is looked at.
     """
     text = parse(name)
+    if not text.base.isascii():
+        # Compilers mangle what is not ASCII, so this is no kernel that any of the tables is about.
+        return KernelName(stem=text.last)
     for decoder in DECODERS:
         found = decoder(text)
         if found is not None:

@@ -168,6 +168,16 @@ _WORDS: Final = (
     ("elementwise", "pointwise"),
     ("bernoulli", "rng"),
     ("reduc", "reduction"),
+    ("LookupTable", "index"),
+    ("sort", "sort"),
+    ("Sort", "sort"),
+    ("topk", "sort"),
+    ("dropout", "rng"),
+    ("random", "rng"),
+    ("loss", "reduction"),
+    ("pool", "reduction"),
+    ("norm", "normalization"),
+    ("Pointwise", "pointwise"),
 )
 
 _FUNCTOR_COPY: Final = (

@@ -74,6 +74,17 @@ _WORDS: Final = (
     ("ncdhwToNdhwc", "conv"),
     ("ndhwcToNcdhw", "conv"),
     ("kern_precompute_indices", "conv"),
+    # As cuDNN 7 and 8 call them, without a namespace.
+    ("op_generic_tensor", "pointwise"),
+    ("op_tensor_kernel", "pointwise"),
+    ("add_tensor_kernel", "pointwise"),
+    ("scalePackedTensor", "pointwise"),
+    ("convertTensor_kernel", "copy"),
+    ("pooling_fw_4d", "reduction"),
+    ("pooling_bw_", "reduction"),
+    ("elemWiseRNNcell", "pointwise"),
+    ("LSTM_elementWise", "pointwise"),
+    ("GRU_elementWise", "pointwise"),
 )
 _CONVERSIONS: Final = ("nchwTo", "nhwcTo", "foldedNhwc", "ncdhwTo", "ndhwcTo", "Nchw", "Nhwc")
 _OPS_WORDS: Final = (

@@ -106,7 +106,7 @@ _WORDS: Final = (
 
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a library kernel by the words in it, None where none is known."""
-    base = text.base.lower()
+    base = text.base[-96:].lower()  # what it does stands at the end
     for word, family in _WORDS:
         if word in base:
             dtype = mangled_dtype(text.args) if text.mangled else first_dtype(text.args, 2)

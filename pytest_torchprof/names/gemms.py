@@ -83,6 +83,27 @@ _WORDS: Final = (
     "int8_mm",
     "Gemm_",
 )
+# One of these is in every word above and in every name below.
+_GATE: Final = (
+    "gemm",
+    "Gemm",
+    "gemv",
+    "arlin",
+    "achete",
+    "magma",
+    "exllama",
+    "plitK",
+    "MM1",
+    "mm1",
+    "moe_",
+    "intB",
+    "mm_",
+    "_mm",
+    "matmul",
+    "gmv_",
+    "lora_",
+    "mul_mat",
+)
 _NOT: Final = (
     "fbgemm",
     "quantize",
@@ -124,6 +145,8 @@ def decode(text: Text) -> KernelName | None:
     base = text.base
     if base.startswith(("bmm_", "gemm_", "gemmGatedAct_", "batchedGemm_")) and (found := _TRTLLM.match(base)):
         return _decode_trtllm(found)
+    if not contains(base, _GATE):
+        return None
     named = contains(base, _WORDS) or text.last in _FUNCTIONS or _WORD.search(text.last)
     if named and not contains(base, _NOT):
         pair = _NAMED.search(base)

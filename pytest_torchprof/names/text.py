@@ -9,7 +9,7 @@ from pytest_torchprof.names.expression import Expression
 
 # What a kernel is stands in front: names reach 5,000 characters of template arguments, and no decoder needs more.
 _HEAD: Final = 1600
-_BASE: Final = 240
+_BASE: Final = 160
 
 _ANONYMOUS: Final = ("(anonymous namespace)::", "<unnamed>::", "_GLOBAL__N__::", "{anonymous}::")
 _RETURN_TYPES: Final = ("__global__ ", "static ", "void ")
