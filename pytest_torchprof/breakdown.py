@@ -63,7 +63,7 @@ def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> lis
         return _by_operator(launching, chosen)
     gpu, ops = trace.gpu, trace.ops
     kernels = [i for part in chosen for i in part.gpu_ops if gpu.kind[i] == KERNEL]
-    launched_by = [launching.op_of(i) for i in kernels]
+    launched_by = [launching.op_of[i] for i in kernels]
     # One variant is one name, launched by one operator with one set of operands.
     variants = [
         (gpu.name[i], ops.name[op], ops.inputs[op]) if op >= 0 else (gpu.name[i], ABSENT, ABSENT)
@@ -89,7 +89,7 @@ def _kernel_row(
         operators[operator] += count
     most = max(operators, key=lambda operator: (operators[operator], operator))
     in_turn = sorted((variant for variant in several if variant[1] == most), key=lambda variant: -variant[0])
-    op = launching.op_of(in_turn[0][2])
+    op = launching.op_of[in_turn[0][2]]
     # Operands of size 1 say nothing about a layout: the next frequent ones may.
     told = [launching.decoded(kernel) for _, _, kernel in in_turn[:3]]
     return KernelRow(

@@ -32,8 +32,6 @@ class Launching:
     def __init__(self, trace: Trace) -> None:
         """Prepare to answer; the work is done when asked."""
         self._trace = trace
-        self._op_of: dict[int, int] = {}
-        self._op_of_call: dict[int, int] = {ABSENT: ABSENT}
         self._chains: dict[int, tuple[str, ...]] = {ABSENT: ()}
         self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._inputs: dict[int, Inputs] = {}
@@ -44,17 +42,14 @@ class Launching:
         """The recording's steps."""
         return parts.steps(self._trace)
 
-    def op_of(self, gpu_op: int) -> int:
-        """Return the innermost operator around the launch, ABSENT without one."""
-        found = self._op_of.get(gpu_op)
-        if found is None:
-            calls, call = self._trace.calls, self._trace.links.call_of[gpu_op]
-            found = self._op_of_call.get(call)
-            if found is None:
-                found = self._trace.nesting.around(calls.thread[call], calls.start[call], calls.end[call])
-                self._op_of_call[call] = found
-            self._op_of[gpu_op] = found
-        return found
+    @cached_property
+    def op_of(self) -> Sequence[int]:
+        """For each GPU operation the innermost operator around its launch, ABSENT without one."""
+        trace = self._trace
+        call_of = trace.links.call_of
+        found = trace.nesting.around_each(trace.calls, set(call_of) - {ABSENT})
+        found[ABSENT] = ABSENT
+        return [found[call] for call in call_of]
 
     def chain(self, op: int) -> tuple[str, ...]:
         """Return the names of the ranges around and including the operator, outermost first."""
@@ -88,7 +83,7 @@ class Launching:
 
     def decoded(self, gpu_op: int) -> KernelName:
         """Return what the kernel's name says, completed by its launch."""
-        trace, op = self._trace, self.op_of(gpu_op)
+        trace, op = self._trace, self.op_of[gpu_op]
         call = trace.links.call_of[gpu_op]
         called = trace.calls.name[call] if call >= 0 else ABSENT
         inputs = trace.ops.inputs[op] if op >= 0 else ABSENT
@@ -130,7 +125,7 @@ class Launching:
         return sorted(gpu_ops, key=moment)
 
     def _kernel(self, gpu_op: int) -> Kernel:
-        trace, gpu, op = self._trace, self._trace.gpu, self.op_of(gpu_op)
+        trace, gpu, op = self._trace, self._trace.gpu, self.op_of[gpu_op]
         call = trace.links.call_of[gpu_op]
         dtypes, shapes, strides = self.inputs(op)
         decoded = self.decoded(gpu_op)
@@ -186,9 +181,8 @@ class Launching:
         """
         trace = self._trace
         named, parent = trace.ops.name, trace.nesting.parent
-        members = (
-            part.operators if trace.on_cpu else {self.op_of(i) for i in part.gpu_ops if trace.gpu.kind[i] == KERNEL}
-        )
+        launched = [i for i in part.gpu_ops if trace.gpu.kind[i] == KERNEL]
+        members = part.operators if trace.on_cpu else {self.op_of[i] for i in launched}
         seen: set[int] = set()
         for member in members:
             for op in trace.nesting.chain(member):
@@ -196,7 +190,7 @@ class Launching:
                     break
                 seen.add(op)
         calls = (op for op in seen if parent[op] < 0 or named[parent[op]] != named[op])
-        return _counted(trace.names[named[op]] for op in sorted(calls, key=lambda op: (trace.ops.start[op], op)))
+        return _counted(trace.names[named[op]] for op in sorted(sorted(calls), key=trace.ops.start.__getitem__))
 
 
 def _counted(names: Iterable[str]) -> dict[str, int]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from itertools import islice
-from operator import and_, eq, lt
+from operator import le
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.columns import ABSENT
+from pytest_torchprof.columns import ABSENT, Calls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.columns import Ranges
 
@@ -28,20 +28,24 @@ class Nesting:
         self._ranges = ranges
         self.parent = [ABSENT] * len(ranges)
         """For each range the innermost one around it, ABSENT for the outermost."""
-        self._order: dict[int, list[int]] = {}
-        self._starts: dict[int, list[int]] = {}
+        self._order: dict[int, Sequence[int]] = {}
+        self._starts: dict[int, Sequence[int]] = {}
         for thread, members in _by_thread(ranges).items():
-            order = _in_order(ranges, members)
-            self._order[thread] = order
-            self._starts[thread] = [ranges.start[i] for i in order]
-            self._adopt(order, self._starts[thread])
+            order, starts = _by_start(ranges, members)
+            if not self._adopt(order, starts):
+                order = sorted(order, key=lambda i: (ranges.start[i], -ranges.end[i]))
+                self._adopt(order, starts)
+            self._order[thread], self._starts[thread] = order, starts
 
-    def _adopt(self, order: Sequence[int], starts: Sequence[int]) -> None:
+    def _adopt(self, order: Sequence[int], starts: Sequence[int]) -> bool:
+        """Find the parents; False if of ranges that start together a longer one comes later."""
         ends, parent = self._ranges.end, self.parent
         # The open ranges and, as the quickest thing to look at, when the innermost of them ends.
-        stack, holder, until = [ABSENT], ABSENT, _NEVER
+        stack, holder, until, began = [ABSENT], ABSENT, _NEVER, -_NEVER
         for i, start in zip(order, starts, strict=True):
             end = ends[i]
+            if end > until and start == began:
+                return False
             # One that has no length may lie on the border of its holder; others must end before it does.
             while until < start or (until <= start and end > until):
                 stack.pop()
@@ -49,17 +53,26 @@ class Nesting:
                 until = ends[holder] if holder >= 0 else _NEVER
             parent[i] = holder
             stack.append(i)
-            holder, until = i, end
+            holder, until, began = i, end, start
+        return True
 
     def around(self, thread: int, start: int, end: int) -> int:
         """Return the innermost range of the thread that holds [start, end] in ns, ABSENT without one."""
-        place = bisect_right(self._starts.get(thread, ()), start) - 1
-        if place < 0:
-            return ABSENT
-        ends, parent = self._ranges.end, self.parent
-        found = self._order[thread][place]
-        while found >= 0 and (ends[found] < start or ends[found] + _CUT_NS < end):
-            found = parent[found]
+        one = Calls(name=[0], start=[start], end=[end], thread=[thread])
+        return self.around_each(one, (0,))[0]
+
+    def around_each(self, calls: Calls, members: Iterable[int]) -> dict[int, int]:
+        """Return the innermost range around each of the calls, ABSENT without one."""
+        found, ends, parent = {}, self._ranges.end, self.parent
+        threads, starts, until = calls.thread, calls.start, calls.end
+        for call in members:
+            thread, start = threads[call], starts[call]
+            place = bisect_right(self._starts.get(thread, ()), start) - 1
+            holder = self._order[thread][place] if place >= 0 else ABSENT
+            last = until[call] - _CUT_NS
+            while holder >= 0 and (ends[holder] < start or ends[holder] < last):
+                holder = parent[holder]
+            found[call] = holder
         return found
 
     def chain(self, member: int) -> Iterator[int]:
@@ -79,12 +92,10 @@ def _by_thread(ranges: Ranges) -> dict[int, Sequence[int]]:
     return dict(found)
 
 
-def _in_order(ranges: Ranges, members: Sequence[int]) -> list[int]:
-    """Return the members by start; of those that start together the longest first, as it holds the others."""
-    start, end = ranges.start, ranges.end
-    order = sorted(members, key=start.__getitem__)
-    starts = [start[i] for i in order]
-    # Few start together, so that sorting by both keys is seldom worth its price.
-    ends = [end[i] for i in order]
-    together = any(map(and_, map(eq, starts, islice(starts, 1, None)), map(lt, ends, islice(ends, 1, None))))
-    return sorted(order, key=lambda i: (start[i], -end[i])) if together else order
+def _by_start(ranges: Ranges, members: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the members by start, and the starts; as they are where the file has them in order."""
+    starts = ranges.start if isinstance(members, range) else [ranges.start[i] for i in members]
+    if not all(map(le, starts, islice(starts, 1, None))):
+        members = sorted(members, key=ranges.start.__getitem__)
+        starts = [ranges.start[i] for i in members]
+    return members, starts

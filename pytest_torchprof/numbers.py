@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, fields, replace
+from operator import sub
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import occupation
@@ -100,32 +101,37 @@ def of_window(trace: Trace) -> Numbers:
     peak_memory = peak if isinstance(peak, int) else None
     if trace.on_cpu:
         return Numbers()
+    filled = occupation.Occupation(trace)
     return Numbers(
-        gpu_utilization=occupation.utilization(trace),
-        sm_efficiency=occupation.sm_efficiency(trace),
-        achieved_occupancy=occupation.achieved_occupancy(trace),
+        gpu_utilization=filled.utilization,
+        sm_efficiency=filled.sm_efficiency,
+        achieved_occupancy=filled.achieved_occupancy,
         peak_memory_bytes=peak_memory,
     )
 
 
 def _of_gpu_ops(trace: Trace, gpu_ops: Sequence[int]) -> dict[str, Any]:
-    gpu, kinds, start, end = trace.gpu, trace.gpu.kind, trace.gpu.start, trace.gpu.end
-    kernels = [i for i in gpu_ops if kinds[i] == KERNEL]
-    copies = [i for i in gpu_ops if kinds[i] == MEMCPY]
-    # A copy is called "Memcpy HtoD (Pageable -> Device)".
-    directions = [trace.names[gpu.name[i]].removeprefix("Memcpy ")[:4] for i in copies]
+    gpu = trace.gpu
+    kinds = [gpu.kind[i] for i in gpu_ops]
+    start, end = [gpu.start[i] for i in gpu_ops], [gpu.end[i] for i in gpu_ops]
+    spent = list(map(sub, end, start))
+    copies = Counter([gpu.name[i] for i, kind in zip(gpu_ops, kinds, strict=True) if kind == MEMCPY])
+    directions: Counter[str] = Counter()
+    for name, count in copies.items():
+        # A copy is called "Memcpy HtoD (Pageable -> Device)".
+        directions[trace.names[name].removeprefix("Memcpy ")[:4]] += count
     return {
-        "kernels": len(kernels),
-        "memcpys": len(copies),
-        "memsets": sum(kinds[i] == MEMSET for i in gpu_ops),
-        "memcpys_h2d": directions.count("HtoD"),
-        "memcpys_d2h": directions.count("DtoH"),
-        "memcpys_d2d": directions.count("DtoD"),
-        "memcpy_bytes": sum(max(gpu.size[i], 0) for i in copies),
-        "kernel_time_us": sum([end[i] - start[i] for i in kernels]) / 1000,
-        "gpu_time_us": sum([end[i] - start[i] for i in gpu_ops]) / 1000,
+        "kernels": kinds.count(KERNEL),
+        "memcpys": kinds.count(MEMCPY),
+        "memsets": kinds.count(MEMSET),
+        "memcpys_h2d": directions["HtoD"],
+        "memcpys_d2h": directions["DtoH"],
+        "memcpys_d2d": directions["DtoD"],
+        "memcpy_bytes": sum(max(gpu.size[i], 0) for i, kind in zip(gpu_ops, kinds, strict=True) if kind == MEMCPY),
+        "kernel_time_us": sum([took for took, kind in zip(spent, kinds, strict=True) if kind == KERNEL]) / 1000,
+        "gpu_time_us": sum(spent) / 1000,
         "gpu_busy_us": occupation.busy_ns(trace, gpu_ops) / 1000,
-        "gpu_span_us": (max([end[i] for i in gpu_ops]) - min([start[i] for i in gpu_ops])) / 1000 if gpu_ops else 0.0,
+        "gpu_span_us": (max(end) - min(start)) / 1000 if gpu_ops else 0.0,
     }
 
 
@@ -148,7 +154,7 @@ def _of_operators(trace: Trace, operators: Sequence[int], cpu_us: float) -> Numb
         kernels=len(operators),
         kernel_time_us=spent,
         gpu_time_us=spent,
-        gpu_busy_us=occupation.union_ns([(start[i], end[i]) for i in operators]) / 1000,
+        gpu_busy_us=occupation.union_ns(sorted((start[i], end[i]) for i in operators)) / 1000,
         gpu_span_us=span,
         cpu_time_us=cpu_us,
     )
@@ -156,15 +162,14 @@ def _of_operators(trace: Trace, operators: Sequence[int], cpu_us: float) -> Numb
 
 def _cpu_time_ns(trace: Trace, place: StepRange) -> int:
     """Return the range's length without what its own thread spent inside blocking calls and the flush."""
-    calls = trace.calls
+    calls, start, end = trace.calls, trace.calls.start, trace.calls.end
+    threads = {i for i, label in enumerate(trace.threads) if label == place.tid}
     waits = [
-        (max(calls.start[i], place.start_ns), min(calls.end[i], place.end_ns))
+        (max(start[i], place.start_ns), min(end[i], place.end_ns))
         for i in trace.blocking
-        if calls.start[i] < place.end_ns
-        and calls.end[i] > place.start_ns
-        and trace.threads[calls.thread[i]] == place.tid
+        if calls.thread[i] in threads and start[i] < place.end_ns and end[i] > place.start_ns
     ]
-    return place.end_ns - place.start_ns - occupation.union_ns(waits)
+    return place.end_ns - place.start_ns - occupation.union_ns(sorted(waits))
 
 
 def _ratio(cpu_us: float, busy_us: float) -> float | None:

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 
 def union_ns(intervals: Iterable[tuple[int, int]]) -> int:
-    """Return the length that the intervals cover together."""
+    """Return the length that the intervals, in start order, cover together."""
     covered, reached = 0, -(2**63)
-    for start, end in sorted(intervals):
-        if end > reached:
-            covered += end - max(start, reached)
+    for start, end in intervals:
+        if start >= reached:
+            covered += end - start
+            reached = end
+        elif end > reached:
+            covered += end - reached
             reached = end
     return covered
 
@@ -36,9 +39,12 @@ def by_device(trace: Trace, gpu_ops: Iterable[int]) -> dict[int, list[int]]:
 
 
 def busy_ns(trace: Trace, gpu_ops: Iterable[int]) -> int:
-    """Return the length of the union of the operations' intervals, per device, summed over devices."""
+    """Return the length of the union of the intervals of operations in start order, per device, then summed."""
     start, end = trace.gpu.start, trace.gpu.end
-    return sum(union_ns([(start[i], end[i]) for i in ops]) for ops in by_device(trace, gpu_ops).values())
+    return sum(
+        union_ns(zip([start[i] for i in ops], [end[i] for i in ops], strict=True))
+        for ops in by_device(trace, gpu_ops).values()
+    )
 
 
 def window(trace: Trace) -> tuple[int, int]:
@@ -47,82 +53,71 @@ def window(trace: Trace) -> tuple[int, int]:
     return start, max([step.end_ns for step in trace.steps] + ([max(trace.gpu.end)] if len(trace.gpu) else []))
 
 
-def utilization(trace: Trace) -> float | None:
-    """Return the share of the window in which a kernel ran, orphans included, the mean over devices that ran any.
+class Occupation:
+    """How the kernels of the whole window filled the GPUs: all of them, orphans too; kineto's formulas."""
 
-    kineto's formula for "GPU Utilization" on this window.
-    """
-    begin, until = window(trace)
-    start, end = trace.gpu.start, trace.gpu.end
-    shares = [
-        union_ns([(max(start[i], begin), min(end[i], until)) for i in ops if end[i] > begin]) / (until - begin)
-        for ops in by_device(trace, _kernels(trace)).values()
-        if until > begin
-    ]
-    return sum(shares) / len(shares) if shares else None
+    def __init__(self, trace: Trace) -> None:
+        """Collect the kernels, clipped to the window."""
+        begin, until = window(trace)
+        self._window_ns = until - begin
+        gpu, kinds = trace.gpu, trace.gpu.kind
+        kernels = [i for i in trace.gpu_order if kinds[i] == KERNEL]
+        devices = by_device(trace, kernels).values()
+        columns = gpu.start, gpu.end, gpu.blocks_per_sm, gpu.occupancy
+        self._devices = [list(zip(*[[column[i] for i in ops] for column in columns], strict=True)) for ops in devices]
+        for running in self._devices:
+            if running[0][0] < begin:
+                # Nothing ends after the window, as it lasts until the last end.
+                running[:] = [(max(one[0], begin), *one[1:]) for one in running if one[1] > begin]
+
+    @property
+    def utilization(self) -> float | None:
+        """The share of the window in which a kernel ran, the mean over devices; kineto's "GPU Utilization"."""
+        if not self._devices or self._window_ns <= 0:
+            return None
+        covered = [union_ns((start, end) for start, end, _, _ in running) for running in self._devices]
+        return sum(covered) / len(covered) / self._window_ns
+
+    @property
+    def sm_efficiency(self) -> float | None:
+        """The integral of min(1, blocks per SM of what runs) over the window; kineto's "Est. SM Efficiency"."""
+        if self._window_ns <= 0 or not any(one[2] >= 0 for running in self._devices for one in running):
+            return None
+        filled = [_filled_ns(running) for running in self._devices]
+        return sum(filled) / len(filled) / self._window_ns
+
+    @property
+    def achieved_occupancy(self) -> float | None:
+        """The mean of the launches' estimates weighted by kernel time, 0..1; kineto's "Est. Achieved Occupancy"."""
+        known = [one for running in self._devices for one in running if one[3] >= 0]
+        spent = sum([end - start for start, end, _, _ in known])
+        weighted = sum([share * (end - start) for start, end, _, share in known])
+        return weighted / spent / 100 if spent else None
 
 
-def sm_efficiency(trace: Trace) -> float | None:
-    """Return the share of the window times SMs that had a block, by the launch's blocks per SM; None if unrecorded.
-
-    kineto's formula for "Est. SM Efficiency" on this window: the integral of min(1, blocks per SM of what runs).
-    """
-    begin, until = window(trace)
-    kernels = _kernels(trace)
-    if until <= begin or not any(trace.gpu.blocks_per_sm[i] >= 0 for i in kernels):
-        return None
-    filled = [_filled_ns(trace, ops, begin, until) for ops in by_device(trace, kernels).values()]
-    return sum(filled) / len(filled) / (until - begin)
-
-
-def _filled_ns(trace: Trace, kernels: Sequence[int], begin: int, until: int) -> float:
-    gpu = trace.gpu
-    filled, reached = 0.0, begin
-    together: list[int] = []
-    for i in sorted(kernels, key=gpu.start.__getitem__):
-        start, end, blocks = max(gpu.start[i], begin), min(gpu.end[i], until), gpu.blocks_per_sm[i]
-        if start >= end or blocks <= 0:
+def _filled_ns(running: Iterable[tuple[int, int, float, float]]) -> float:
+    filled, reached = 0.0, -(2**63)
+    together: list[tuple[int, int, float]] = []
+    for start, end, blocks, _ in running:
+        if blocks <= 0 or end <= start:
             continue
         if start >= reached:
-            filled += _together_ns(trace, together, begin, until)
+            filled += _together_ns(together)
             together = []
-        together.append(i)
+        together.append((start, end, blocks))
         reached = max(reached, end)
-    return filled + _together_ns(trace, together, begin, until)
+    return filled + _together_ns(together)
 
 
-def _together_ns(trace: Trace, kernels: Sequence[int], begin: int, until: int) -> float:
-    """Return the integral of min(1, blocks per SM) over kernels that overlap; most often it is one alone."""
-    gpu = trace.gpu
-    edges = []
-    for i in kernels:
-        start, end, blocks = max(gpu.start[i], begin), min(gpu.end[i], until), gpu.blocks_per_sm[i]
-        if len(kernels) == 1:
-            return (end - start) * min(1.0, blocks)
-        edges += [(start, blocks), (end, -blocks)]
-    filled, running, since = 0.0, 0.0, begin
-    for moment, change in sorted(edges):
-        filled += (moment - since) * min(1.0, running)
-        running += change
+def _together_ns(running: Sequence[tuple[int, int, float]]) -> float:
+    """Return the integral over kernels that overlap; most often it is one alone."""
+    if len(running) == 1:
+        start, end, blocks = running[0]
+        return (end - start) * min(1.0, blocks)
+    edges = sorted([(start, blocks) for start, _, blocks in running] + [(end, -blocks) for _, end, blocks in running])
+    filled, filling, since = 0.0, 0.0, 0
+    for moment, change in edges:
+        filled += (moment - since) * min(1.0, filling)
+        filling += change
         since = moment
     return filled
-
-
-def achieved_occupancy(trace: Trace) -> float | None:
-    """Return the mean of the launches' estimated occupancy, 0..1, weighted by kernel time in the window, or None.
-
-    kineto's formula for "Est. Achieved Occupancy" on this window.
-    """
-    begin, until = window(trace)
-    gpu = trace.gpu
-    known = [
-        (gpu.occupancy[i], min(gpu.end[i], until) - max(gpu.start[i], begin))
-        for i in _kernels(trace)
-        if gpu.occupancy[i] >= 0 and gpu.end[i] > begin
-    ]
-    spent = sum(inside for _, inside in known)
-    return sum(share * inside for share, inside in known) / spent / 100 if spent else None
-
-
-def _kernels(trace: Trace) -> list[int]:
-    return [i for i, kind in enumerate(trace.gpu.kind) if kind == KERNEL]

@@ -23,6 +23,7 @@ class Part:
     ranges: tuple[StepRange, ...]
     """The part on the CPU's side, disjoint per thread."""
     gpu_ops: Sequence[int]
+    """In start order."""
     calls: Sequence[int]
     """Launches and blocking calls."""
     operators: Sequence[int]
@@ -41,9 +42,10 @@ def steps(trace: Trace) -> tuple[Part, ...]:
             if step >= 0:
                 operators[step].append(i)
     else:
-        for i, step in enumerate(trace.step_of_gpu_op):
-            if step >= 0:
-                gpu_ops[step].append(i)
+        step_of = trace.step_of_gpu_op
+        for i in trace.gpu_order:
+            if step_of[i] >= 0:
+                gpu_ops[step_of[i]].append(i)
         of_call = trace.step_of_call
         for i in trace.counted_calls:
             if of_call[i] >= 0:

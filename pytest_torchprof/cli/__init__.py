@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 # Name -> what it is for. Looking for modules at run time would import them all.
@@ -39,6 +40,9 @@ def _run(command: str, words: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    # The process is short and makes no cycles worth looking for in its million objects: 6 % of the time.
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         status: int = import_module(f"{__name__}.{command}").run(words)
         sys.stdout.flush()
@@ -50,6 +54,9 @@ def _run(command: str, words: list[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    finally:
+        if collecting:
+            gc.enable()
     return status
 
 
