@@ -18,8 +18,8 @@ from pytest_torchprof.names import decode
 
 WORDS = """
 void at::native:: |vectorized_elementwise_kernel<4, |gemm_|nvjet_tst_|128x64_|triton_poi_fused_|add_|_0
-|(anonymous namespace)::|cutlass::Kernel2<|cutlass_80_tensorop_s1688gemm_|Cijk_Alik_Bljk_|lambda(float)#1}|> >(int, |cudnn::|sm90_xmma_|fprop_
-|implicit_gemm_|float, |c10::BFloat16|_ZN2ck|ILi128E|flash_fwd_kernel<|1x|___
+|(anonymous namespace)::|cutlass::Kernel2<|cutlass_80_tensorop_s1688gemm_|Cijk_Alik_Bljk_|lambda(float)#1}|> >(int,
+|cudnn::|sm90_xmma_|fprop_|implicit_gemm_|float, |c10::BFloat16|_ZN2ck|ILi128E|flash_fwd_kernel<|1x|___
 """.replace("\n", "").split("|")
 
 
