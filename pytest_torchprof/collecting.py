@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.report import Reporter
 
 OPTIONS = pytest.StashKey[MeasureOptions]()
+REFUSED = pytest.StashKey[str]()
+"""Why a test cannot run as it asks to."""
 
 
 def state_of(config: pytest.Config) -> RunState:
@@ -53,31 +55,31 @@ def prepare(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Read every torchprof test's options; one usage error names all that cannot be used."""
     state = state_of(config)
     ours = [item for item in items if is_ours(item)]
-    problems = []
+    needs_gpu = state.settings.require_gpu and state.settings.replay is None and state.settings.enabled
     for item in ours:
         try:
             item.stash[OPTIONS] = options_of(item, state.settings, state.limits)
         except UnknownLimit as problem:
-            problems.append(f"{item.nodeid}: torchprof marker: {problem}")
-    if problems:
-        raise pytest.UsageError("\n".join(problems))
-    if state.settings.require_gpu and state.settings.replay is None and state.settings.enabled:
-        _require_gpu([(item.nodeid, item.stash[OPTIONS].device) for item in ours])
+            item.stash[REFUSED] = f"{item.nodeid}: torchprof marker: {problem}"
+        else:
+            if needs_gpu and (lack := _lacks_gpu(item.stash[OPTIONS].device)):
+                item.stash[REFUSED] = f"--torchprof-require-gpu: {item.nodeid} {lack}"
+    refused = [item.stash[REFUSED] for item in ours if REFUSED in item.stash]
+    # A worker of xdist cannot end the run at collection; there each refused test is an error of its own.
+    if refused and not is_worker(config):
+        raise pytest.UsageError("\n".join(refused))
 
 
-def _require_gpu(wanted: Sequence[tuple[str, str]]) -> None:
+def _lacks_gpu(device: str) -> str | None:
     from pytest_torchprof import capture  # noqa: PLC0415  (imports torch)
 
-    for nodeid, device in wanted:
-        try:
-            picked = capture.pick_device(device)
-        except TorchprofError as problem:
-            raise pytest.UsageError(f"--torchprof-require-gpu: {nodeid}: {problem}") from None
-        if picked == "cpu":
-            raise pytest.UsageError(
-                f"--torchprof-require-gpu: {nodeid} would be measured on the cpu "
-                f"({'torch sees no GPU' if device == 'auto' else f'its device is {device!r}'})"
-            )
+    try:
+        picked = capture.pick_device(device)
+    except TorchprofError as problem:
+        return f"cannot be measured: {problem}"
+    if picked != "cpu":
+        return None
+    return f"would be measured on the cpu ({'torch sees no GPU' if device == 'auto' else f'its device is {device!r}'})"
 
 
 def arm(state: RunState, session: pytest.Session) -> None:
@@ -99,6 +101,8 @@ def arm(state: RunState, session: pytest.Session) -> None:
 
 def start_run(state: RunState, item: pytest.Item) -> TestRun:
     """Return a fresh run of a test; what an earlier run of it left is dropped."""
+    if REFUSED in item.stash:
+        pytest.fail(item.stash[REFUSED], pytrace=False)
     state.forget(item.nodeid)
     return TestRun(
         state=state,

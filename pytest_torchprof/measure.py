@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -213,6 +214,11 @@ class TestRun:
         if not self.body_is_step:
             yield
             return
+        if inspect.iscoroutinefunction(item.obj):  # type: ignore[attr-defined]
+            raise NotMeasured(
+                f"not measured: {self.nodeid} is async, and its body cannot be called again and again as the measured step; "
+                "measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
+            )
         original = item.obj  # type: ignore[attr-defined]  (every item that a marker measures has one)
 
         def repeated(*args: Any, **kwargs: Any) -> Any:

@@ -276,3 +276,51 @@ def test_broken(torchprof):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*max_graph_breaks=0*1 graph break*"])
+
+
+def test_the_body_of_an_async_test_is_not_measured_and_says_what_to_do(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.xfail
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+async def test_async():
+    torch.sin(x)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured: test_it.py::test_async is async*torchprof.measure*"])
+
+
+def test_a_device_that_is_not_there_is_not_measured(run_tests):
+    if __import__("torch").cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    result = run_tests(
+        """
+@pytest.mark.xfail
+@pytest.mark.torchprof(device="cuda", max_kernels=1)
+def test_cuda():
+    torch.sin(x)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_cpu():
+    torch.sin(x)
+"""
+    )
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*not measured: device 'cuda' was asked for, but torch * sees no*"])
+
+
+def test_a_refused_marker_is_an_error_of_its_test_under_xdist(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", max_kernel=1)
+def test_typo(): torch.sin(x)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_fine(): torch.sin(x)
+""",
+        "-n",
+        "1",
+    )
+    result.assert_outcomes(errors=1, passed=1)
+    result.stdout.fnmatch_lines(["*unknown keyword 'max_kernel'; did you mean 'max_kernels'?*"])
