@@ -17,8 +17,13 @@ def run_examples(tmp_path: Path, *args: str) -> tuple[subprocess.CompletedProces
     shutil.copytree(ROOT / "examples", tmp_path / "examples", dirs_exist_ok=True)
     shutil.copytree(RECORDINGS, tmp_path / "tests" / "recordings", dirs_exist_ok=True)
     command = [sys.executable, "-m", "pytest", "examples", "--torchprof-report=report.json", "-W", "error"]
-    ignored = "ignore:`torch.jit.script_method` is:DeprecationWarning"
-    done = subprocess.run([*command, "-W", ignored, *args], cwd=tmp_path, capture_output=True, text=True, check=False)
+    # torch's own warnings, as in pyproject.toml.
+    ignored = (
+        "ignore:`torch.jit.script_method` is:DeprecationWarning",
+        "ignore:Failed to initialize NumPy:UserWarning",
+    )
+    options = [word for filters in ignored for word in ("-W", filters)]
+    done = subprocess.run([*command, *options, *args], cwd=tmp_path, capture_output=True, text=True, check=False)
     report = json.loads((tmp_path / "report.json").read_text())
     return done, {f"{entry['nodeid']} {entry['label']}": entry["outcome"] for entry in report["results"]}
 
