@@ -42,7 +42,7 @@ def summary(state: RunState, terminalreporter: Any) -> None:
         return
     terminalreporter.write_sep("-", terminal.title(run))
     if run.results:
-        terminalreporter.write_line(terminal.render(run))
+        terminalreporter.write_line(terminal.render(run, width=terminalreporter.config.get_terminal_writer().fullwidth))
     if left:
         terminalreporter.write_line(f"recordings that no test judged: {', '.join(left)}")
     for problem in state.problems:

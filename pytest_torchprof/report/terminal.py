@@ -10,8 +10,9 @@ from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, 
 if TYPE_CHECKING:
     from pytest_torchprof.report.results import RunResults
 
-MAX_TEST_WIDTH = 48
-"""A test id longer than this is wrapped, so that the numbers stay on the screen."""
+NUMBERS_WIDTH = 66
+"""What the columns beside the test's name take; the name has the rest of the screen."""
+MIN_NAME_WIDTH = 30
 
 
 def title(run: RunResults) -> str:
@@ -19,13 +20,17 @@ def title(run: RunResults) -> str:
     return f"torchprof: {where(run.environment)}"
 
 
-def render(run: RunResults) -> str:
-    """Return one row per measurement, then what changed and the kernels of those that failed."""
+def render(run: RunResults, *, width: int) -> str:
+    """Return one row per measurement, then what changed and the kernels of those that failed.
+
+    ``width`` is the terminal's, in columns; a test's name too long for it loses its beginning.
+    """
+    room = max(width - NUMBERS_WIDTH, MIN_NAME_WIDTH)
     parts = [
         _table(
-            [HEADERS, *map(row, run.results)],
+            [HEADERS, *((_elided(name, room), *numbers) for name, *numbers in map(row, run.results))],
             ("left", *("right",) * 5, "left", "left"),
-            (MAX_TEST_WIDTH, *(None,) * 7),
+            (None,) * 8,
         )
     ]
     for result in run.results:
@@ -38,6 +43,13 @@ def render(run: RunResults) -> str:
             )
             parts.append(f"{name}: kernels of the step with most\n{kernels}")
     return "\n\n".join([*parts, closing(run)])
+
+
+def _elided(name: str, room: int) -> str:
+    # The folder is the same for most tests, and the end of a name is what tells parameters and labels apart.
+    file, colons, test = name.partition("::")
+    short = f"{file.rpartition('/')[2]}{colons}{test}"
+    return short if len(short) <= room else "..." + short[-(room - 3) :]
 
 
 def _table(rows: list[tuple[str, ...]], align: tuple[str, ...], widths: tuple[int | None, ...]) -> str:
