@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.decoding import Family
 
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+# Time stamps may have more digits than a double holds.
+_ANYTHING = msgspec.json.Decoder(float_hook=Decimal)
 _CATEGORIES = {category.lower(): category for category in sorted(ROLES)}
 _ARGS = {RANGE: RangeArgs, CALL: CallArgs, **dict.fromkeys(GPU, GpuArgs)}
 _LOWER = {"input dims": "Input Dims"}
@@ -26,8 +29,13 @@ def events_of(text: bytes | msgspec.Raw, kinds: Family, before: int) -> list[Any
 
     A range, call or GPU operation without a usable name or time is an error, everything else odd is left out.
     """
-    listed = msgspec.json.Decoder(list[Any], float_hook=Decimal).decode(text)
-    return [_event(item, kinds, number) for number, item in enumerate(listed, before)]
+    found = []
+    for number, item in enumerate(_LIST.decode(text), before):
+        try:
+            found.append(kinds.one.decode(item))
+        except msgspec.ValidationError:
+            found.append(_event(_ANYTHING.decode(item), kinds, number))
+    return found
 
 
 def _event(item: Any, kinds: Family, number: int) -> Any:

@@ -58,11 +58,11 @@ class GpuArgs(
 
 
 class Family(NamedTuple):
-    """The event types for one way of reading time stamps, and the decoder of a list of them."""
+    """The event types for one way of reading time stamps, and the decoders of a list of them and of one."""
 
-    stamps: str
     by_category: dict[str, type[Struct]]
     decoder: msgspec.json.Decoder[list[Any]]
+    one: msgspec.json.Decoder[Any]
 
 
 RANGE, NOTE, FRAME, CALL, OWN, NOTHING = "range", "note", "frame", "call", "own", "nothing"
@@ -125,4 +125,4 @@ def family(stamps: str = WHOLE) -> Family:
         for category, role in ROLES.items()
     }
     union: Any = Union[tuple(types.values())]  # noqa: UP007 - the members are only known here
-    return Family(stamps, types, msgspec.json.Decoder(list[union]))
+    return Family(types, msgspec.json.Decoder(list[union]), msgspec.json.Decoder(union))

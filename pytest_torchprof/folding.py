@@ -75,7 +75,7 @@ class Columns:
         """Whether no event so far has a place in a column."""
         return not any(len(part) for part in self._parts.values())
 
-    def fold(self, events: list[Any], kinds: Family) -> None:
+    def fold(self, events: list[Any], kinds: Family, stamps: str) -> None:
         """Append the events' columns; TooFineError if their time stamps need the exact types."""
         roles: dict[str, list[Any]] = {role: [] for role in ROLES.values()}
         put = {kinds.by_category[category]: roles[role].append for category, role in ROLES.items()}
@@ -83,7 +83,7 @@ class Columns:
             put[type(event)](event)
         del roles[NOTHING]
         # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
-        times = {role: _times(found, kinds.stamps) for role, found in roles.items() if found}
+        times = {role: _times(found, stamps) for role, found in roles.items() if found}
         self.events += len(events)
         for role, (start, end) in times.items():
             part = self._parts[role]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.decoding import EXACT, STAMPS, family
+from pytest_torchprof.decoding import EXACT, STAMPS, WHOLE, family
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.folding import Columns, TooFineError
 from pytest_torchprof.trace import Trace
@@ -158,19 +158,22 @@ def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
 
 
 def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
-    """Read the events' time stamps as those before were; where that fails, ever more carefully."""
+    """Read the events' time stamps as those before were, or more finely; one by one where an event is odd."""
     for stamps in STAMPS[STAMPS.index(columns.stamps) :]:
         kinds = family(stamps)
         try:
-            columns.fold(kinds.decoder.decode(text), kinds)
-        except (TooFineError, msgspec.ValidationError):
+            columns.fold(kinds.decoder.decode(text), kinds, stamps)
+        except TooFineError:
             continue
+        except msgspec.ValidationError as odd:
+            if stamps == WHOLE and "`float`" in str(odd):
+                continue
+            break
         columns.stamps = stamps
         return
     from pytest_torchprof.careful import events_of  # noqa: PLC0415 - only what is odd needs it
 
-    kinds = family(EXACT)
-    columns.fold(events_of(text, kinds, columns.events), kinds)
+    columns.fold(events_of(text, kinds, columns.events), kinds, EXACT)
 
 
 def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
