@@ -64,12 +64,13 @@ class TestRun:
 
     @property
     def device(self) -> torch.device:
-        """The device that this test is measured on."""
+        """The device that this test is measured on; in a replay, what this machine has."""
         import torch  # noqa: PLC0415  (a run without torchprof tests never pays for torch)
 
         from pytest_torchprof import capture  # noqa: PLC0415
 
-        return torch.device(capture.pick_device(self.options.device))
+        replay = self.state.settings.replay is not None
+        return torch.device(capture.pick_device("auto" if replay else self.options.device))
 
     @property
     def body_is_step(self) -> bool:

@@ -160,3 +160,16 @@ def test_id(n):
     assert len(files) == 11
     assert {path.parent for path in files} == {pytester.path / "deep" / "kept"}
     run_tests(source, "--torchprof-replay=deep/kept").assert_outcomes(passed=11)
+
+
+def test_in_a_replay_the_device_is_what_this_machine_has(run_tests, pytester):
+    source = """
+@pytest.mark.torchprof(device={!r})
+def test_device(torchprof):
+    torchprof(torch.mm, x.to(torchprof.device), x)
+"""
+    run_tests(source.format("cpu"), "--torchprof-save=kept").assert_outcomes(passed=1)
+    run_tests(source.format("auto"), "--torchprof-replay=kept").assert_outcomes(passed=1)
+    result = run_tests(source.format("cuda"), "--torchprof-replay=kept")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured: *was recorded on the cpu, and the test asks for cuda*"])
