@@ -1,0 +1,276 @@
+"""What a recording alone says about torch.compile: regions, compilations, graph launches; foreign ones too."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
+from pytest_torchprof.profile import load
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Return the Profile of a recording with these events; `x` makes one, in us."""
+
+    def build(*events, compiled=None, device="cuda:0"):
+        key = {} if compiled is None else {"torchprof": {"schema": 1, "device": device, "compile": compiled}}
+        path = tmp_path / "recording.json"
+        # Our own recordings begin with a kernel that must be in them.
+        first = [x("torchprof::sentinel", -20, 5, cat="user_annotation"), *launch("sentinel", "aten::add_", -19, 99)]
+        path.write_text(json.dumps({"traceEvents": [*(first if key else ()), *events], **key}))
+        return load(path)
+
+    return build
+
+
+def x(name, start, dur, *, cat="cpu_op", tid=1, **args):
+    return {"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": tid, "ts": start, "dur": dur, "args": args}
+
+
+def region(identity, start, dur, tid=1):
+    name = f"Torch-Compiled Region: {identity}" if identity else "Torch-Compiled Region"
+    return x(name, start, dur, tid=tid)
+
+
+def lookup(start, tid=1):
+    return x("TorchDynamo Cache Lookup", start, 1, tid=tid)
+
+
+def kernel(name, start, correlation, dur=2):
+    return {
+        "ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": start, "dur": dur,
+        "args": {"device": 0, "stream": 7, "correlation": correlation},
+    }  # fmt: skip
+
+
+def call(name, start, correlation):
+    return x(name, start, 1, cat="cuda_runtime", correlation=correlation)
+
+
+def launch(name, op, start, correlation):
+    """Return an operator, its launch and its kernel."""
+    return [x(op, start, 3), call("cudaLaunchKernel", start + 1, correlation), kernel(name, start + 5, correlation)]
+
+
+def replay(start, correlation, kernels):
+    """Return a graph launch and its kernels."""
+    ran = [kernel(f"k{i}", start + 3 + 2 * i, correlation) for i in range(kernels)]
+    return [call("cudaGraphLaunch", start, correlation), *ran]
+
+
+def test_siblings_are_no_break_but_prove_nothing(recorded):
+    profile = recorded(region("0/0", 0, 10), region("1/0", 20, 10))
+    assert (profile.compile.regions, profile.compile.nested_regions) == (2, 0)
+    assert profile.graph_breaks is None
+    with pytest.raises(NotMeasured, match="no compile evidence"):
+        profile.expect(max_graph_breaks=0)
+
+
+@pytest.mark.parametrize("ids", [("0/0", "1/0"), (None, None), ("Unknown", "Unknown")])
+def test_a_region_in_another_is_a_break_whatever_torch_calls_it(recorded, ids):
+    profile = recorded(region(ids[0], 0, 100), region(ids[1], 20, 10))
+    assert profile.graph_breaks == 1
+    with pytest.raises(LimitsMissed, match="1 graph break"):
+        profile.expect(max_graph_breaks=0)
+
+
+def test_as_many_breaks_as_are_allowed_may_not_be_all_there_are(recorded):
+    profile = recorded(region("0/0", 0, 100), region("1/0", 20, 10))
+    with pytest.raises(NotMeasured):
+        profile.expect(max_graph_breaks=1)
+
+
+def test_regions_on_two_threads_are_not_nested(recorded):
+    assert recorded(region("0/0", 0, 100), region("1/0", 20, 10, tid=2)).compile.nested_regions == 0
+
+
+def test_breaks_are_those_of_the_worst_step_and_regions_those_of_all(recorded):
+    steps = [x(f"ProfilerStep#{i}", 100 * i, 90, cat="user_annotation") for i in range(3)]
+    ran = [region("0/0", 100 * i, 80) for i in range(3)]
+    inner = [region("1/0", 110, 5), region("2/0", 120, 5), region("1/0", 210, 5)]
+    profile = recorded(*steps, *ran, *inner, region("9/0", 500, 5))
+    assert (profile.compile.regions, profile.compile.nested_regions, profile.graph_breaks) == (6, 3, 2)
+
+
+def test_a_look_up_without_a_region_after_it_is_counted(recorded):
+    found = recorded(lookup(0), region("0/0", 1, 5), lookup(10), lookup(20), region("0/0", 21, 5), lookup(30))
+    assert found.compile.lookups_without_region == 2
+
+
+def test_a_look_up_that_a_compilation_follows_found_what_it_needs(recorded):
+    timed = x("_compile.compile_inner (dynamo_timed)", 2, 50)
+    found = recorded(lookup(0), timed, region("0/1", 60, 5)).compile
+    assert (found.lookups_without_region, found.compiled_in_window) == (0, True)
+
+
+def test_a_second_attempt_inside_the_window_is_a_recompile_if_the_first_ran_there(recorded):
+    data = x("entire_frame_compile_data: fn_name=_compile.compile_inner, compile_id=0/1", 20, 0, cat="user_annotation")
+    timed = x("_compile.compile_inner (dynamo_timed)", 12, 50)
+    profile = recorded(region("0/0", 0, 5), timed, data, region("0/1", 70, 5))
+    assert profile.recompiles == 1
+    with pytest.raises(LimitsMissed, match="1 recompile"):
+        profile.expect(max_recompiles=0)
+    assert recorded(timed, data, region("0/1", 70, 5)).recompiles is None
+
+
+EVIDENCE = {"dynamo": True, "unknown": {}, "compiled": True, "entries": {"0/0": [], "1/0": []}}
+
+
+def _found(line, *, file="/user/model.py", at=None, inferred=False):
+    return {
+        "reason": "why", "file": file, "line": line, "function": "f", "at": at or f"{file}:{line}", "inferred": inferred,
+    }  # fmt: skip
+
+
+def test_a_nested_region_whose_code_is_known_is_no_further_break(recorded):
+    evidence = {**EVIDENCE, "entries": {"0/0": [_found(3)], "1/0": []}}
+    profile = recorded(region("0/0", 0, 100), region("1/0", 20, 10), compiled=evidence)
+    assert [one.line for one in profile.compile.graph_breaks] == [3]
+
+
+def test_a_nested_region_in_unknown_code_is_a_break_without_a_line(recorded):
+    (one,) = recorded(region("5/0", 0, 100), region("1/0", 20, 10), compiled=EVIDENCE).compile.graph_breaks
+    assert (one.line, one.reason) == (None, "Torch-Compiled Region: 1/0 ran inside Torch-Compiled Region: 5/0")
+
+
+def test_breaks_of_code_that_did_not_run_do_not_count(recorded):
+    evidence = {**EVIDENCE, "entries": {"0/0": [], "7/0": [_found(3)]}}
+    recorded(region("0/0", 0, 10), compiled=evidence).expect(max_graph_breaks=0)
+
+
+def test_one_line_is_one_break_and_counts_the_graphs_that_end_there(recorded):
+    evidence = {**EVIDENCE, "breaks": [_found(3), _found(3)], "entries": {"0/0": [_found(3)]}}
+    (one,) = recorded(region("0/0", 0, 10), compiled=evidence).compile.graph_breaks
+    assert one.count == 2
+
+
+def test_a_break_inside_torch_goes_to_the_users_line_that_is_known_for_it(recorded):
+    inside = "/torch/optim.py:79"
+    evidence = {
+        **EVIDENCE,
+        "breaks": [_found(132, at=inside), _found(134, at=inside, inferred=True), _found(79, file="/torch/optim.py")],
+    }
+    (one,) = recorded(region("0/0", 0, 10), compiled=evidence).compile.graph_breaks
+    assert (one.line, one.count) == (132, 3)
+
+
+def test_what_cannot_be_known_is_not_measured_unless_more_is_known_than_allowed(recorded):
+    evidence = {**EVIDENCE, "unknown": {"graph_breaks": "not available", "recompiles": "not available"}}
+    profile = recorded(region("0/0", 0, 10), compiled=evidence)
+    assert (profile.graph_breaks, profile.recompiles) == (None, None)
+    for limit in ("max_graph_breaks", "max_recompiles"):
+        with pytest.raises(NotMeasured, match="not available"):
+            profile.expect(**{limit: 3})
+    with pytest.raises(LimitsMissed):
+        recorded(region("0/0", 0, 10), compiled={**evidence, "breaks": [_found(3)]}).expect(max_graph_breaks=0)
+
+
+GRAPH = [region("0/0", 0, 60), x("CompiledFunction", 1, 58)]
+
+
+def test_a_step_whose_compiled_kernels_all_run_in_a_graph_holds(recorded):
+    profile = recorded(
+        *GRAPH, *launch("fill", "aten::fill_", 2, 1), *replay(20, 2, 9), *launch("sum", "aten::sum", 100, 3)
+    )
+    profile.expect(cuda_graph=True)
+    profile.expect(cuda_graph=0.8)
+    assert (profile.compile.cuda_graphs.launches, profile.compile.cuda_graphs.owned) == (1, 1)
+    with pytest.raises(
+        LimitsMissed, match=r"(?s)9 of 11 kernels ran in 1 graph launches \(82%\).*launched by aten::sum"
+    ):
+        profile.expect(cuda_graph="all")
+    with pytest.raises(LimitsMissed, match="82%"):
+        profile.expect(cuda_graph=0.9)
+
+
+def test_a_compiled_kernel_outside_the_graph_is_named(recorded):
+    profile = recorded(*GRAPH, *launch("gemm", "aten::mm", 2, 1), *replay(20, 2, 3))
+    with pytest.raises(LimitsMissed, match=r"(?s)1 kernels of compiled code.*gemm  launched by aten::mm"):
+        profile.expect(cuda_graph=True)
+
+
+def test_a_step_without_a_graph_launch_misses(recorded):
+    with pytest.raises(LimitsMissed, match="no graph was launched"):
+        recorded(*launch("gemm", "aten::mm", 2, 1)).expect(cuda_graph=True)
+
+
+def test_a_graph_that_inductor_skipped_misses_and_says_why(recorded):
+    evidence = {**EVIDENCE, "cudagraph_skips": {"count": 1, "reasons": ["skipping cudagraphs due to cpu device"]}}
+    profile = recorded(*GRAPH, *replay(20, 2, 3), compiled=evidence)
+    assert profile.compile.cuda_graphs.skips == ("skipping cudagraphs due to cpu device",)
+    with pytest.raises(LimitsMissed, match="due to cpu device"):
+        profile.expect(cuda_graph=True)
+    quiet = {**EVIDENCE, "cudagraph_skips": {"count": 1, "reasons": []}}
+    assert recorded(*GRAPH, compiled=quiet).compile.cuda_graphs.skips == ("Inductor gives no reason",)
+
+
+def test_a_graph_of_the_users_own_needs_no_torch_compile(recorded):
+    recorded(x("aten::zeros", 0, 1), *replay(20, 2, 3)).expect(cuda_graph="all")
+
+
+def test_the_cpu_has_no_cuda_graphs(recorded):
+    with pytest.raises(NotMeasured, match="no CUDA graphs"):
+        recorded(x("aten::add", 0, 1), compiled=EVIDENCE, device="cpu").expect(cuda_graph=True)
+
+
+@pytest.mark.parametrize("value", [False, "most", 2, -1, None])
+def test_other_values_of_cuda_graph_are_refused(recorded, value):
+    with pytest.raises(UnknownLimit, match='expected True, "all" or a share'):
+        recorded().expect(cuda_graph=value)
+
+
+FX = [x("## Call CompiledFxGraph fabc ##", 2, 56)]
+
+
+def test_aten_kernels_inside_a_graph_of_inductors_are_fallbacks_and_what_they_call_is_not(recorded):
+    ops = [x("aten::sort", 5, 20), x("aten::copy_", 8, 5), x("aten::empty", 30, 1), x("aten::as_strided", 32, 1)]
+    profile = recorded(*GRAPH, *FX, *ops, *launch("k", "triton_poi_fused_add_0", 40, 1), x("aten::mm", 100, 5))
+    assert [(one.op, one.count) for one in profile.compile.fallbacks] == [("aten::sort", 1)]
+    with pytest.raises(LimitsMissed, match="1 aten kernel called by Inductor"):
+        profile.expect(max_fallbacks=0)
+
+
+def test_under_a_graph_replay_the_generated_code_tells_the_fallbacks(recorded):
+    ran = (*GRAPH, *FX, *replay(20, 2, 3))
+    with pytest.raises(NotMeasured, match="replays the kernels"):
+        recorded(*ran).expect(max_fallbacks=5)
+    graph = {"hash": "fabc", "code_path": "/cache/code.py", "aten_calls": {"aten::mm": 2}}
+    profile = recorded(*ran, compiled={**EVIDENCE, "fx_graphs": [graph]})
+    assert [(one.op, one.count) for one in profile.compile.fallbacks] == [("aten::mm", 2)]
+    assert [(one.hash, one.code_path, one.calls) for one in profile.compile.fx_graphs] == [
+        ("fabc", "/cache/code.py", 1)
+    ]
+    profile.expect(max_fallbacks=2)
+
+
+def test_evidence_of_a_wrong_shape_is_no_crash(recorded):
+    wrong = {
+        "dynamo": True,
+        "entries": [1],
+        "breaks": "x",
+        "recompiles": {},
+        "fx_graphs": [3],
+        "time_us": 4,
+        "unknown": 5,
+    }
+    found = recorded(region("0/0", 0, 10), compiled=wrong).compile
+    assert (found.graph_breaks, found.recompiles, found.time_us) == ((), (), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "regions", "launches"),
+    [("rtx3060_cudagraph_steps", 5, 10), ("rtx3060_compile_steps", 5, 0), ("a100_megatron_tp8_rank0", 120, 0)],
+)
+def test_real_recordings_show_their_regions_and_graph_launches(shared_trace, name, regions, launches):
+    found = load(shared_trace(name)).compile
+    assert (found.regions, found.nested_regions, found.cuda_graphs.launches) == (regions, 0, launches)
+
+
+def test_a_real_training_step_with_graphs_holds_and_one_without_misses(shared_trace):
+    load(shared_trace("rtx3060_cudagraph_steps")).expect(cuda_graph=True)
+    with pytest.raises(LimitsMissed):
+        load(shared_trace("rtx3060_cudagraph_steps")).expect(cuda_graph="all")
+    with pytest.raises(LimitsMissed):
+        load(shared_trace("rtx3060_compile_steps")).expect(cuda_graph=True)
