@@ -54,12 +54,15 @@ _efficientzerotensor _empty_affine_quantized _empty_per_channel_affine_quantized
 empty_like empty_permuted empty_quantized empty_strided new_empty new_empty_strided resize resize_ resize_as
 resize_as_
 """
-# Without a random mask to draw (eval mode) these return their input; with one they hold operators that compute.
-_WRAPPERS = "alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_dropout feature_dropout_"
+# These return their input where there is nothing to do (no mask to draw in eval mode, the right type or layout already);
+# where there is, they hold the operator that does it.
+_WRAPPERS = """
+alpha_dropout alpha_dropout_ contiguous cpu cuda dropout dropout_ feature_alpha_dropout feature_dropout
+feature_dropout_ pin_memory to type_as
+"""
 _MOVING = """
-_copy_from _copy_from_and_resize _foreach_copy_ _foreach_zero_ _pin_memory _to_copy as_tensor clone contiguous copy
-copy_ cpu cuda fill fill_ full full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like pin_memory
-scalar_tensor to type_as zero zero_ zeros zeros_like
+_copy_from _copy_from_and_resize _foreach_copy_ _foreach_zero_ _pin_memory _to_copy clone copy copy_ fill fill_ full
+full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like scalar_tensor zero zero_ zeros zeros_like
 """
 _ATEN = {
     **dict.fromkeys((_VIEWS + _METADATA + _ALLOCATION + _WRAPPERS).split(), Work.NOTHING),
