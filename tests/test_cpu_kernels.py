@@ -19,7 +19,7 @@ CASES = {
     "a conversion": (lambda: x.to(torch.float64), ["aten::copy_"]),
     "a conversion before an operator": (lambda: x + x.half(), ["aten::copy_", "aten::add"]),
     "a copy": (lambda: x.clone(), ["aten::copy_"]),
-    "a view": (lambda: x.t().view(16).reshape(4, 4).expand(2, 4, 4)[0].detach(), []),
+    "a view": (lambda: x.view(16).reshape(4, 4).t().expand(2, 4, 4)[0].detach(), []),
     "a change of layout": (lambda: x.t().contiguous(), ["aten::copy_"]),
     "a layout that it has": (lambda: x.contiguous(), []),
     "an allocation": (lambda: torch.empty(3), []),
