@@ -21,6 +21,8 @@ class GraphBreak:
     file: str | None
     line: int | None
     function: str | None
+    explanation: str | None = None
+    """What Dynamo says behind its reason."""
     count: int = 1
     """How many graphs end there."""
     skipped_frame: bool = False
@@ -65,5 +67,9 @@ def _names_users_line(item: Mapping[str, Any]) -> bool:
 
 def _break(item: Mapping[str, Any]) -> GraphBreak:
     return GraphBreak(
-        reason=str(item.get("reason")), file=item.get("file"), line=item.get("line"), function=item.get("function")
+        reason=str(item.get("reason")),
+        file=item.get("file"),
+        line=item.get("line"),
+        function=item.get("function"),
+        explanation=item.get("explanation"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ class Finding:
     """Why, and where in the user's code."""
 
     reason: str
+    explanation: str | None
     file: str | None
     line: int | None
     function: str | None
@@ -35,7 +37,7 @@ class Finding:
 
 def of_reason(reason: Reason, caller: Iterable[Place] = ()) -> Finding:
     """Return a graph break; one with no code of the user's around it is placed on the last line of `caller` that is."""
-    text = first_line(reason.text)
+    text = reason.text
     if text.startswith("generic_jump"):
         text = f"Data-dependent branching: {text}"
     innermost = reason.stack[-1] if reason.stack else None
@@ -55,7 +57,7 @@ def of_failure(attempt: Attempt, code: CodeType | None) -> Finding:
         place = torch_private.Place(file, line, _function_at(file, line) or (frame.function if frame else "?"))
     # The failure may lie in torch's code that was traced from the user's frame.
     user = _user_place(one for one in (frame, place) if one)
-    return _finding(first_line(attempt.failure or ""), user or place, place, inferred=False)
+    return _finding(attempt.failure or "", user or place, place, inferred=False)
 
 
 def of_code(reason: str, code: CodeType) -> Finding:
@@ -72,13 +74,20 @@ def first_line(text: str) -> str:
     return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
 
 
-def _finding(reason: str, place: Place | None, at: Place | None, *, inferred: bool) -> Finding:
+def _explanation(text: str) -> str | None:
+    """Return what Dynamo says behind its reason, which alone often does not name the culprit."""
+    match = re.search(r"\bExplanation: (.*?)(?:\n\s*(?:Hint|Developer debug context):|\n\s*\n|\Z)", text, re.DOTALL)
+    return " ".join(match[1].split()) if match else None
+
+
+def _finding(text: str, place: Place | None, at: Place | None, *, inferred: bool) -> Finding:
     return Finding(
-        reason=reason,
+        reason=first_line(text),
+        explanation=_explanation(text),
         file=place.file if place else None,
         line=place.line if place else None,
         function=torch_private.name_in_source(place.function) if place else None,
-        at=f"{at.file}:{at.line}" if at else reason,
+        at=f"{at.file}:{at.line}" if at else first_line(text),
         inferred=inferred,
     )
 

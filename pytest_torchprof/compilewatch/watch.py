@@ -210,7 +210,7 @@ class CompileWatch:
         if before.given_up and self._running.blind:
             first = before.given_up[0].finding
             return (
-                f"torch.compile gave up {len(before.given_up)} frames earlier in this process (the first at "
+                f"torch.compile gave up frames earlier in this process ({len(before.given_up)}, the first at "
                 f"{first.file}:{first.line}), and whether one of them runs here is not known: {self._running.blind}"
             )
         ran = next((code for code in before.suspects if self._running.ran(code)), None)

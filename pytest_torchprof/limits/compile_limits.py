@@ -29,50 +29,55 @@ _USUAL_CAUSES = (
 
 def _max_graph_breaks(profile: Profile, bound: int) -> Verdict:
     compiled = profile.compile
-    lines = tuple(_break_line(one) for one in compiled.graph_breaks or ())
-    counted = _Counted("max_graph_breaks", "graph break", lines, compiled.graph_breaks_unknown)
+    found = compiled.graph_breaks or ()
+    lines = tuple(line for one in found for line in _break_lines(one))
+    counted = _Counted("max_graph_breaks", "graph break", len(found), lines, compiled.graph_breaks_unknown)
     return counted.verdict(bound, compiled)
 
 
 def _max_recompiles(profile: Profile, bound: int) -> Verdict:
     compiled = profile.compile
     lines = tuple(_recompile_line(one) for one in compiled.recompiles or ())
-    return _Counted("max_recompiles", "recompile", lines, compiled.recompiles_unknown).verdict(bound, compiled)
+    counted = _Counted("max_recompiles", "recompile", len(lines), lines, compiled.recompiles_unknown)
+    return counted.verdict(bound, compiled)
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Things of which there may be so many, a line for each, and why there may be more."""
+    """Things of which there may be so many, lines about them, and why there may be more."""
 
     limit: str
     noun: str
+    found: int
     lines: tuple[str, ...]
     unknown: str | None
 
     def verdict(self, bound: int, compiled: Compile) -> Verdict:
-        found = len(self.lines)
-        if found > bound:
+        if self.found > bound:
             return self._say(MISSED, self._found(), self.lines)
         if compiled.nothing is not None:
-            skipped = tuple(_break_line(one) for one in compiled.skipped_frames)
+            skipped = tuple(line for one in compiled.skipped_frames for line in _break_lines(one))
             return self._say(MISSED, "nothing was compiled", (*skipped, *compiled.nothing) or (_USUAL_CAUSES,))
         if self.unknown:
             return self._say(NOT_MEASURED, self.unknown, self.lines)
         return self._say(HOLDS, self._found(), ())
 
     def _found(self) -> str:
-        return f"{len(self.lines)} {self.noun}{'s' * (len(self.lines) != 1)}"
+        return f"{self.found} {self.noun}{'s' * (self.found != 1)}"
 
     def _say(self, status: str, measured: str, details: tuple[str, ...]) -> Verdict:
-        number = None if status == NOT_MEASURED else len(self.lines)
+        number = None if status == NOT_MEASURED else self.found
         return Verdict(limit=self.limit, expected="", measured=measured, number=number, status=status, details=details)
 
 
-def _break_line(one: GraphBreak) -> str:
+def _break_lines(one: GraphBreak) -> Iterator[str]:
     if one.file is None:
-        return one.reason
+        yield one.reason
+        return
     what = "the whole frame runs uncompiled" if one.skipped_frame else f"{one.count + 1} graphs instead of 1"
-    return f"{_place(one)}: {one.reason} ({what})"
+    yield f"{_place(one)}: {one.reason} ({what})"
+    if one.explanation:
+        yield f"    {one.explanation}"
 
 
 def _recompile_line(one: Recompile) -> str:
