@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MODULE = "nn.Module: "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class KernelRow:
     """All kernels of one name; ``op`` is the operator that launched most of them."""
 
@@ -32,7 +32,7 @@ class KernelRow:
     time_us: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class FamilyRow:
     """All kernels of one family and library."""
 
@@ -42,7 +42,7 @@ class FamilyRow:
     time_us: float
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RangeRow:
     """All ranges of one name; times in microseconds, on the GPU those of what was launched inside."""
 

@@ -1,4 +1,4 @@
-"""Events that the typed decoder refuses: other categories, other phases, numbers as text, missing arguments."""
+"""Events that the typed decoder refuses: numbers as text, other phases, missing or odd arguments."""
 
 from __future__ import annotations
 
@@ -8,64 +8,57 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.decoding import CALL, FRAME, GPU, NOTE, NOTHING, OWN, RANGE, ROLES, CallArgs, GpuArgs, RangeArgs
+from pytest_torchprof.decoding import ROLES, Args
 from pytest_torchprof.errors import UnreadableRecording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_torchprof.decoding import Family
+    from pytest_torchprof.decoding import Kinds
 
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 # Time stamps may have more digits than a double holds.
 _ANYTHING = msgspec.json.Decoder(float_hook=Decimal)
-_CATEGORIES = {category.lower(): category for category in sorted(ROLES)}
-_ARGS = {RANGE: RangeArgs, CALL: CallArgs, **dict.fromkeys(GPU, GpuArgs)}
 _LOWER = {"input dims": "Input Dims"}
 
 
-def events_of(text: bytes | msgspec.Raw, kinds: Family, before: int) -> list[Any]:
-    """Return the listed events as the family's types; ``before`` events came earlier in the file.
+def events_of(text: bytes | msgspec.Raw, types: Kinds, before: int) -> list[Any]:
+    """Return the listed events as these types; ``before`` events came earlier in the file.
 
     A range, call or GPU operation without a usable name or time is an error, everything else odd is left out.
     """
     found = []
     for number, item in enumerate(_LIST.decode(text), before):
         try:
-            found.append(kinds.one.decode(item))
+            found.append(types.one.decode(item))
         except msgspec.ValidationError:
-            found.append(_event(_ANYTHING.decode(item), kinds, number))
+            found.append(_event(_ANYTHING.decode(item), types, number))
     return found
 
 
-def _event(item: Any, kinds: Family, number: int) -> Any:
+def _event(item: Any, types: Kinds, number: int) -> Any:
     if not isinstance(item, dict):
         raise UnreadableRecording(f"event {number} is no object but {_shown(item)}")
-    category = _CATEGORIES.get(str(item.get("cat")).lower(), "Trace")
-    role = ROLES[category]
-    kind = kinds.by_category[category]
-    if role == NOTHING or item.get("ph", "X") != "X":
-        return kinds.by_category["Trace"]()
-    name = item.get("name")
-    found: dict[str, Any] = {
-        "name": name if isinstance(name, str) else "" if name is None else str(name),
-        "ts": _number(item.get("ts"), "ts", number),
-        "dur": _number(item.get("dur", 0), "dur", number),
-        "tid": _identity(item.get("tid"), "tid", number),
-    }
-    if role in GPU:
-        found["pid"] = _identity(item.get("pid"), "pid", number)
-    if role not in (NOTE, FRAME, OWN):
-        args = item.get("args")
-        found["args"] = _args(role, args if isinstance(args, dict) else {})
-    return kind(**found)
+    category = str(item.get("cat"))
+    if category.lower() not in ROLES or item.get("ph", "X") != "X":
+        return types.other()
+    kind: Any = types.event
+    name, args = item.get("name"), item.get("args")
+    return kind(
+        cat=category,
+        name=name if isinstance(name, str) else "" if name is None else str(name),
+        ts=_number(item.get("ts"), "ts", number),
+        dur=_number(item.get("dur", 0), "dur", number),
+        tid=_identity(item.get("tid"), "tid", number),
+        pid=_identity(item.get("pid"), "pid", number),
+        args=_args(args if isinstance(args, dict) else {}),
+    )
 
 
-def _args(role: str, given: Mapping[str, Any]) -> Any:
+def _args(given: Mapping[str, Any]) -> Args:
     named = {_LOWER.get(key, key): value for key, value in given.items()}
     found: dict[str, Any] = {}
-    kind, fields = _fields(role)
-    for field in fields:
+    for field in _fields():
         value = named.get(field.encode_name)
         if field.name in ("dims", "types", "strides"):
             if isinstance(value, list):
@@ -78,13 +71,12 @@ def _args(role: str, given: Mapping[str, Any]) -> Any:
                 found[field.name] = value
         elif (read := _quantity(value)) is not None:
             found[field.name] = float(read) if field.type is float else int(read)
-    return kind(**found)
+    return Args(**found)
 
 
 @cache
-def _fields(role: str) -> tuple[Any, tuple[msgspec.structs.FieldInfo, ...]]:
-    kind: Any = _ARGS[role]
-    return kind, msgspec.structs.fields(kind)
+def _fields() -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(Args)
 
 
 def _quantity(value: Any) -> int | Decimal | None:

@@ -1,7 +1,6 @@
 """The events of a recording as columns, because a recording may hold a million events.
 
-Lists rather than arrays: they fill and read twice as fast, and an event still takes no more than 180 bytes.
-"""
+Lists rather than arrays: they fill and read twice as fast, and an event still takes no more than 180 bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ def _real() -> array[float]:
     return array("d")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Ranges:
     """Ranges on the CPU side: operators, user annotations or Python frames. Times in ns."""
 
@@ -32,7 +31,7 @@ class Ranges:
         return len(self.start)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Calls:
     """Calls of the runtime or the driver. Times in ns."""
 
@@ -46,7 +45,7 @@ class Calls:
         return len(self.start)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GpuOps:
     """Kernels, copies and fills as the GPU ran them. Times in ns."""
 

@@ -54,8 +54,8 @@ _efficientzerotensor _empty_affine_quantized _empty_per_channel_affine_quantized
 empty_like empty_permuted empty_quantized empty_strided new_empty new_empty_strided resize resize_ resize_as
 resize_as_
 """
-# These return their input where there is nothing to do (no mask to draw in eval mode, the right type or layout already);
-# where there is, they hold the operator that does it.
+# These return their input where there is nothing to do (no mask to draw in eval mode, the right type or layout
+# already); where there is, they hold the operator that does it.
 _WRAPPERS = """
 alpha_dropout alpha_dropout_ contiguous cpu cuda dropout dropout_ feature_alpha_dropout feature_dropout
 feature_dropout_ pin_memory to type_as

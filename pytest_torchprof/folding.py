@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import count
 from operator import add
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import decoding
 from pytest_torchprof.columns import KERNEL, MEMCPY, MEMSET, Calls, GpuOps, Ranges
-from pytest_torchprof.decoding import CALL, FRACTIONAL, FRAME, GPU, NOTE, NOTHING, OWN, RANGE, ROLES, WHOLE, Family
+from pytest_torchprof.decoding import CALL, FRACTIONAL, FRAME, GPU, NOTE, OWN, RANGE, ROLES, WHOLE, Kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _KINDS = {decoding.KERNEL: KERNEL, decoding.MEMCPY: MEMCPY, decoding.MEMSET: MEMSET}
 _NO_INPUTS = b"\0\0"
@@ -46,6 +49,24 @@ class _Threads(defaultdict[Any, int]):
         return number
 
 
+class _Roles(dict[str, Any]):
+    """Takes an event by its category, ``roles[category](event)``, and keeps it under what it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: dict[str, list[Any]] = {role: [] for role in ROLES.values()}
+
+    def __missing__(self, category: str) -> Callable[[Any], None]:
+        role = ROLES.get(category.lower())
+        put: Callable[[Any], None] = _nowhere if role is None else self.events[role].append
+        self[category] = put
+        return put
+
+
+def _nowhere(_: Any) -> None:
+    """Take an event that nobody asks for."""
+
+
 class Columns:
     """Collects events, one call of :meth:`fold` per piece of the file."""
 
@@ -75,21 +96,21 @@ class Columns:
         """Whether no event so far has a place in a column."""
         return not any(len(part) for part in self._parts.values())
 
-    def fold(self, events: list[Any], kinds: Family, stamps: str) -> None:
+    def fold(self, events: list[Any], types: Kinds, stamps: str) -> None:
         """Append the events' columns; TooFineError if their time stamps need the exact types."""
-        roles: dict[str, list[Any]] = {role: [] for role in ROLES.values()}
-        put = {kinds.by_category[category]: roles[role].append for category, role in ROLES.items()}
+        complete: Any = types.event
+        roles = _Roles()
         for event in events:
-            put[type(event)](event)
-        del roles[NOTHING]
+            if type(event) is complete:
+                roles[event.cat](event)
         # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
-        times = {role: _times(found, stamps) for role, found in roles.items() if found}
+        times = {role: _times(found, stamps) for role, found in roles.events.items() if found}
         self.events += len(events)
         for role, (start, end) in times.items():
             part = self._parts[role]
             part.start.extend(start)
             part.end.extend(end)
-            names, threads, found = self.names, self.threads, roles[role]
+            names, threads, found = self.names, self.threads, roles.events[role]
             part.name.extend([names[event.name] for event in found])
             if isinstance(part, GpuOps):
                 self._gpu(part, role, found)

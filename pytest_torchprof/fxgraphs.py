@@ -71,8 +71,8 @@ def cuda_graphs(trace: Trace, evidence: Mapping[str, Any] | None) -> CudaGraphs:
 
 
 def _graph_launches(trace: Trace) -> list[int]:
-    kinds, steps = trace.call_kinds, trace.step_of_call
-    return [i for i, name in enumerate(trace.calls.name) if kinds[name] is CallKind.GRAPH_LAUNCH and steps[i] >= 0]
+    names, steps = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH})), trace.step_of_call
+    return [i for i in trace.links.launches if trace.calls.name[i] in names and steps[i] >= 0]
 
 
 def _around(trace: Trace, call: int) -> Iterator[int]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.columns import Calls, GpuOps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Links:
     """How the CPU and the GPU side of a recording belong together."""
 

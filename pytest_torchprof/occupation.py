@@ -96,24 +96,25 @@ class Occupation:
 
 
 def _filled_ns(running: Iterable[tuple[int, int, float, float]]) -> float:
-    filled, reached = 0.0, -(2**63)
+    """Return the integral over kernels in start order; those that overlap are taken together."""
+    filled, reached, alone = 0.0, -(2**63), 0.0
     together: list[tuple[int, int, float]] = []
     for start, end, blocks, _ in running:
         if blocks <= 0 or end <= start:
             continue
         if start >= reached:
-            filled += _together_ns(together)
-            together = []
-        together.append((start, end, blocks))
-        reached = max(reached, end)
-    return filled + _together_ns(together)
+            filled += _together_ns(together) if len(together) > 1 else alone
+            # Most kernels run alone.
+            alone = (end - start) * (blocks if blocks < 1 else 1.0)
+            together, reached = [(start, end, blocks)], end
+        else:
+            together.append((start, end, blocks))
+            reached = max(reached, end)
+    return filled + (_together_ns(together) if len(together) > 1 else alone)
 
 
 def _together_ns(running: Sequence[tuple[int, int, float]]) -> float:
-    """Return the integral over kernels that overlap; most often it is one alone."""
-    if len(running) == 1:
-        start, end, blocks = running[0]
-        return (end - start) * min(1.0, blocks)
+    """Return the integral over kernels that overlap."""
     edges = sorted([(start, blocks) for start, _, blocks in running] + [(end, -blocks) for _, end, blocks in running])
     filled, filling, since = 0.0, 0.0, 0
     for moment, change in edges:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Part:
     """What belongs to a step or to a range of one."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.decoding import EXACT, STAMPS, WHOLE, family
+from pytest_torchprof.decoding import EXACT, STAMPS, WHOLE, kinds
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.folding import Columns, TooFineError
 from pytest_torchprof.trace import Trace
@@ -94,19 +94,20 @@ def _in_pieces(path: str) -> Trace:
     opening = _OPENING.match(rest)
     if opening is None:
         raise _UncuttableError
-    columns, mark, parts, size = Columns(), opening[1], [b"[", rest], len(rest)
+    columns, mark, size = Columns(), opening[1], len(rest)
+    parts: list[bytes | memoryview] = [b"[", rest]
     for part in source:
         parts.append(part)
         size += len(part)
         if size >= _PIECE and (cut := _border(part, mark)):
-            parts[-1] = part[: cut[0]]
+            parts[-1] = memoryview(part)[: cut[0]]
             parts.append(b"]")
             try:
                 _fold(columns, b"".join(parts))
             except msgspec.DecodeError:
                 raise _UncuttableError from None
             parts = [b"[", part[cut[1] :]]
-            size = len(parts[1])
+            size = len(part) - cut[1]
     try:
         metadata = _finish(columns, head, b"".join(parts))
     except (msgspec.DecodeError, _NoTraceError):
@@ -160,9 +161,9 @@ def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
 def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
     """Read the events' time stamps as those before were, or more finely; one by one where an event is odd."""
     for stamps in STAMPS[STAMPS.index(columns.stamps) :]:
-        kinds = family(stamps)
+        types = kinds(stamps)
         try:
-            columns.fold(kinds.decoder.decode(text), kinds, stamps)
+            columns.fold(types.events.decode(text), types, stamps)
         except TooFineError:
             continue
         except msgspec.ValidationError as odd:
@@ -173,7 +174,7 @@ def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
         return
     from pytest_torchprof.careful import events_of  # noqa: PLC0415 - only what is odd needs it
 
-    columns.fold(events_of(text, kinds, columns.events), kinds, EXACT)
+    columns.fold(events_of(text, types, columns.events), types, EXACT)
 
 
 def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:

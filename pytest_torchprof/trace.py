@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -57,7 +57,7 @@ class Device:
     pid: int | str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Trace:
     """One recording, read; nothing in it changes. Times in ns; columns index ``names``, ``threads``, ``streams``."""
 
@@ -71,14 +71,14 @@ class Trace:
     processes: Sequence[int | str]
     inputs: Sequence[bytes]
     """Dims, types and strides of operands as JSON texts with a zero byte between, each distinct set once."""
-    ops: Ranges = field(repr=False)
-    annotations: Ranges = field(repr=False)
-    frames: Ranges = field(repr=False)
-    overheads: Ranges = field(default_factory=Ranges, repr=False)
+    ops: Ranges
+    annotations: Ranges
+    frames: Ranges
+    overheads: Ranges
     """What the profiler and the driver did for themselves: buffers, flushes, loading of code."""
-    calls: Calls = field(repr=False)
-    gpu: GpuOps = field(repr=False)
-    collectives: Mapping[int, tuple[str, str | None]] = field(repr=False)
+    calls: Calls
+    gpu: GpuOps
+    collectives: Mapping[int, tuple[str, str | None]]
     """Collective and its dtype by index of the GPU operation, where the file says one."""
 
     @cached_property

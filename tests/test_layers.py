@@ -37,12 +37,14 @@ rename
 baseline
 diff
 breakdown
+analysis
 report
 torch_private
 compilewatch
 capture
+tolerance
 settings
-session
+session, comparing
 measure
 fixture, judging
 hookspecs, stash
@@ -61,7 +63,7 @@ OUTSIDE = {
         "collecting", "closing", "headline", "progress",
     },
     "tabulate": {"report"},
-    "filelock": {"baseline"},
+    "filelock": {"baseline", "capture"},
 }  # fmt: skip
 
 # What a lower layer offers for convenience from a higher one, at the call only: ``profile.expect(...)``.

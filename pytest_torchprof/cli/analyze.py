@@ -95,7 +95,7 @@ def _text(found: Profile | list[Profile], asked: _Asked) -> str:
 
 
 def _json(found: Profile | list[Profile], asked: _Asked) -> str:
-    from pytest_torchprof.report.analysis_json import as_dict, encoded  # noqa: PLC0415
+    from pytest_torchprof.analysis import as_dict, encoded  # noqa: PLC0415
 
     objects = [
         as_dict(profile, by=asked.by, step=asked.step, top=asked.top, findings=asked.findings)

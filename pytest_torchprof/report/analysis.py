@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tabulate import tabulate
 
 from pytest_torchprof import breakdown, units
+from pytest_torchprof.analysis import chosen_steps
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.report.analysis_json import chosen_steps
 from pytest_torchprof.report.table import printable
 
 if TYPE_CHECKING:
