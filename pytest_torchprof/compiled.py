@@ -109,8 +109,10 @@ def unprofiled(trace: Trace) -> str | None:
     if evidence is None or not trace.on_cpu:
         return None
     ran = {graph.hash for graph in fx_graphs(trace, evidence)}
+    # Where the calls of graphs leave no range, any of them may have run in a region.
+    any_may = evidence.get("graphs_are_marked") is False and bool(regions.read(trace).regions)
     for graph in dicts(evidence, "fx_graphs"):
-        if graph.get("unprofiled") and graph_key(graph) in ran:
+        if graph.get("unprofiled") and (any_may or graph_key(graph) in ran):
             return (
                 "compiled before the measurement: a graph of Inductor's was compiled without kernel profiling, so that "
                 f"its C++ kernels leave no event ({graph.get('code_path') or graph.get('hash')}). Compile it in the "

@@ -219,7 +219,7 @@ def precision_flags() -> dict[str, object]:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Dynamo (torch.compile); run with torch 2.13 on Python 3.11 and 3.13.
+# Dynamo (torch.compile); run with torch 2.13 on Python 3.11 and 3.13, and with torch 2.6 on Python 3.11.
 # None from a reader means that this torch does not have the source; the evidence then says "not available".
 
 
@@ -248,6 +248,8 @@ class Attempt:
     failed_at: tuple[str, int] | None
     guard: str | None
     forward: bool
+    skipped: bool
+    """It ended without code and without a failure; before torch 2.13 a break in a loop may be behind it."""
     graph_ops: int
     """Calls in the graph that was made; 0 where none was."""
     times_us: dict[str, int]
@@ -306,12 +308,24 @@ def read_attempt(metrics: Any) -> Attempt:
         frame=frame or None,
         failure=None if not field("fail_type") else str(field("fail_reason") or field("fail_type")),
         failed_at=(str(file), int(line)) if file and line is not None else None,
-        guard=field("recompile_reason"),
+        guard=field("recompile_reason") if hasattr(metrics, "recompile_reason") else _guard_that_failed(metrics),
         forward=field("is_forward") is not False,
+        skipped=field("has_guarded_code") is False and not field("fail_type"),
         graph_ops=int(field("graph_op_count") or 0),
         times_us={phase: int(field(name)) for phase, name in _PHASES.items() if field(name)},
         cudagraph_skip=field("cudagraph_skip_reason"),
     )
+
+
+def _guard_that_failed(metrics: Any) -> str | None:
+    """Return why a frame was compiled again from the list of failed guards; the metrics of torch 2.6 do not say."""
+    frame, _, attempt = str(getattr(metrics, "compile_id", None)).partition("/")
+    if not getattr(metrics, "cache_size", None) or not attempt.isdecimal():
+        return None
+    failures = getattr(import_module("torch._dynamo.utils"), "guard_failures", {})
+    told = [str(reason) for reasons in failures.values() for reason in reasons]
+    last = [reason for reason in told if reason.startswith(f"{frame}/{int(attempt) - 1}:")]
+    return last[-1] if last else "torch no longer has the guard that failed"
 
 
 def break_reasons() -> list[Any] | None:
@@ -526,7 +540,7 @@ def _is_method_of(code: CodeType, holder: object) -> bool:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Inductor; run with torch 2.13
+# Inductor; run with torch 2.13, and with torch 2.6, which leaves no range around the call of a graph
 
 _CPU_KERNEL_PROFILING = "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"
 
@@ -569,6 +583,13 @@ def inductor_graphs() -> list[InductorGraph]:
         return []
     # An object refers to its type; to ask for that is three times as fast as to look at all objects.
     return [_read_graph(found) for found in gc.get_referrers(kind) if type(found) is kind]
+
+
+def calls_of_graphs_are_marked() -> bool:
+    """Whether this torch puts a range with the graph's key around each call of a graph (2.13 does, 2.6 does not)."""
+    kind = getattr(sys.modules.get("torch._inductor.output_code"), "CompiledFxGraph", None)
+    code = getattr(vars(kind).get("__call__"), "__code__", None) if kind else None
+    return code is None or any("CompiledFxGraph" in str(constant) for constant in code.co_consts)
 
 
 def _read_graph(graph: Any) -> InductorGraph:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pytest_torchprof.compiled import unprofiled
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
 from pytest_torchprof.profile import load
 
@@ -243,6 +244,19 @@ def test_under_a_graph_replay_the_generated_code_tells_the_fallbacks(recorded):
         ("fabc", "/cache/code.py", 1)
     ]
     profile.expect(max_fallbacks=2)
+
+
+def test_where_calls_of_graphs_leave_no_range_any_hidden_graph_may_have_run(recorded):
+    hidden = {"hash": "fabc", "code_path": "/cache/code.py", "unprofiled": True}
+    for marked, ran, reason in [
+        (False, GRAPH, True),
+        (False, [], False),
+        (True, GRAPH, False),
+        (True, [*GRAPH, *FX], True),
+    ]:
+        evidence = {**EVIDENCE, "fx_graphs": [hidden], "graphs_are_marked": marked}
+        found = unprofiled(recorded(*ran, compiled=evidence, device="cpu").trace)
+        assert (found is not None) == reason
 
 
 def test_evidence_of_a_wrong_shape_is_no_crash(recorded):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ class Memory:
         self._last_reason: Any = None
         self._compiled: dict[int, Compiled] = {}
         self._given_up: list[GivenUp] = []
+        self._unimplemented: Counter[str] = Counter()
         self._failures = 0
         self.lost = False
         """Some compilations were forgotten by Dynamo before they could be read."""
@@ -60,7 +62,7 @@ class Memory:
         if place < 0 and torch_private.metrics_are_full(len(kept)):
             self.lost = True
         self._last_metrics = kept[-1] if kept else self._last_metrics
-        attempts = [torch_private.read_attempt(one) for one in kept[place + 1 :]]
+        attempts = self._with_silent_failures([torch_private.read_attempt(one) for one in kept[place + 1 :]])
         failed = [attempt for attempt in attempts if attempt.failure]
         self._failures += len(failed)
         if failed:
@@ -69,6 +71,20 @@ class Memory:
             again = {id(one.living_code()) for one in new}
             self._given_up = [one for one in self._given_up if id(one.living_code()) not in again] + new
         return attempts
+
+    def _with_silent_failures(self, attempts: list[Attempt]) -> list[Attempt]:
+        """Return the attempts, those that were skipped for what torch cannot do as failed.
+
+        torch 2.6 skips a frame with a break in a loop without a word, as it does one without anything to compile; only
+        its count of what it cannot do has grown.
+        """
+        now = Counter(torch_private.counted("unimplemented"))
+        new = list((now - self._unimplemented).elements())
+        self._unimplemented = now
+        failures = sum(attempt.failure is not None for attempt in attempts)
+        if len(new) <= failures:
+            return attempts
+        return [replace(attempt, failure=new[-1]) if attempt.skipped else attempt for attempt in attempts]
 
     def note(self, code: CodeType, generated: CodeType) -> list[Finding]:
         """Remember a compilation that has just ended; return the graph breaks that were found since the last one."""

@@ -103,6 +103,7 @@ class CompileWatch:
             "seen_instead": self._seen_instead(before),
             "cudagraph_skips": self._cudagraph_skips(before),
             "fx_graphs": graphs(cpu=self._device == "cpu"),
+            "graphs_are_marked": torch_private.calls_of_graphs_are_marked(),
             "time_us": self._time_us(),
         }
 
