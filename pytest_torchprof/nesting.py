@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import islice
 from operator import le
@@ -74,6 +74,12 @@ class Nesting:
                 holder = parent[holder]
             found[call] = holder
         return found
+
+    def next_start(self, thread: int, instant: int) -> int | None:
+        """Return when the thread's next range starts, at the instant or later; None if there is none."""
+        starts = self._starts.get(thread, ())
+        place = bisect_left(starts, instant)
+        return starts[place] if place < len(starts) else None
 
     def chain(self, member: int) -> Iterator[int]:
         """Yield the range and those around it, innermost first."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Finding, Rule
     from pytest_torchprof.kernels import Kernels
     from pytest_torchprof.parts import Part
+    from pytest_torchprof.scene import Scene
     from pytest_torchprof.trace import Trace
 
 _ABSENT: Any = object()
@@ -138,7 +139,7 @@ class Profile(_HasNumbers):
     def _changed(self, **changes: Any) -> Self:
         settings = {"result": self._result, "gate": self._gate, "rules": self._rules, **changes}
         other = type(self)(self._given_trace, **settings)
-        for name in ("launching", "_steps", "_whole", "_compile"):
+        for name in ("launching", "scene", "_steps", "_whole", "_compile"):
             # What was computed already belongs to the trace, not to the view on it.
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
@@ -164,6 +165,13 @@ class Profile(_HasNumbers):
     def launching(self) -> Launching:
         """Who launched what, for reports."""
         return Launching(self.trace)
+
+    @cached_property
+    def scene(self) -> Scene:
+        """The GPU work grouped and put in order, for findings."""
+        from pytest_torchprof.scene import Scene  # noqa: PLC0415 - only who asks pays
+
+        return Scene(self.trace, self.launching)
 
     @cached_property
     def _steps(self) -> tuple[StepProfile, ...]:

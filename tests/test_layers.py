@@ -21,6 +21,7 @@ careful, repair
 folding
 linking, regions
 trace
+idle, spans
 recording
 breaks, cpukernels, evidence
 fxgraphs
@@ -30,6 +31,8 @@ numbers
 patterns
 kernels
 launching
+scene
+efficiency
 profile
 findings
 limits

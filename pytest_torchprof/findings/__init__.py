@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings.finding import Finding, Rule
-from pytest_torchprof.findings.gpu_work import IN_FLIGHT_KERNELS, LOST_KERNELS, NO_GPU_WORK
-from pytest_torchprof.findings.host import IMPLICIT_SYNC, OVERHEAD_BOUND
+from pytest_torchprof.findings import bound, compiling, filling, frequent, fusible, missing, products, uneven, waiting
+from pytest_torchprof.findings.finding import Finding, Rule, ranked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,9 +14,45 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "Finding", "Rule", "find"]
 
-RULES: tuple[Rule, ...] = (NO_GPU_WORK, LOST_KERNELS, IN_FLIGHT_KERNELS, IMPLICIT_SYNC, OVERHEAD_BOUND)
+RULES: tuple[Rule, ...] = (
+    missing.NO_GPU_WORK,
+    missing.LOST_KERNELS,
+    missing.IN_FLIGHT_KERNELS,
+    missing.PROFILER_GAP,
+    bound.OVERHEAD_BOUND,
+    bound.COMPUTE_BOUND_RULE,
+    bound.LAUNCH_GAPS,
+    bound.LAUNCH_DELAY,
+    waiting.SYNC_OVER_LITTLE_WORK,
+    waiting.IMPLICIT_SYNC,
+    waiting.EXPOSED_COMMUNICATION,
+    frequent.HOTSPOT_RULE,
+    frequent.MANY_SMALL_CALLS,
+    frequent.COSTLY_CHILDREN,
+    uneven.COLD_START,
+    uneven.KERNEL_TIME_VARIES,
+    products.FP32_GEMM,
+    products.TF32_GEMM,
+    products.MISALIGNED_GEMM,
+    products.HIDDEN_COPY,
+    fusible.UNFUSED_POINTWISE,
+    fusible.UNFUSED_ATTENTION,
+    fusible.LAYOUT_CONVERSION,
+    fusible.SINGLE_TENSOR_OPTIMIZER,
+    filling.SMALL_GRID,
+    filling.LOW_OCCUPANCY_RULE,
+    compiling.GRAPH_BREAK,
+    compiling.RECOMPILE,
+    compiling.COMPILE_IN_WINDOW,
+    compiling.NOT_COMPILED,
+    compiling.CUDA_GRAPH_SKIPPED,
+    compiling.BACKWARD_NOT_COMPILED,
+    compiling.GRAPH_HASH_CHANGES,
+    compiling.GUARD_OVERHEAD,
+    compiling.CUDAGRAPH_INPUT_COPY,
+)
 
 
 def find(profile: Profile, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
-    """Return what the rules find, in the order of the rules."""
-    return tuple(finding for rule in rules for finding in rule.find(profile))
+    """Return what the rules find: about the recording first, then by the time that could be saved."""
+    return ranked(finding for rule in rules for finding in rule.find(profile))

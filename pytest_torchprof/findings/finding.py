@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pytest_torchprof.profile import Profile
+
+Severity = Literal["recording", "warning", "information"]
+"""About the recording itself; about time that is lost; good to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +22,12 @@ class Finding:
     title: str
     message: str
     evidence: Mapping[str, object] = field(default_factory=dict)
-    """Plain data: counts, times in microseconds (``_us``), kernel and operator names, steps."""
+    """Plain data: counts, times over all steps in microseconds (``_us``), ``share`` of the window, kernel and operator
+    names, steps, ``source`` (file and line) where stacks were recorded."""
     remedy: str = ""
+    severity: Severity = "warning"
+    saves_us: float = 0.0
+    """The most that could be saved over all steps, in microseconds; findings are ranked by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +36,9 @@ class Rule:
 
     code: str
     find: Callable[[Profile], Iterable[Finding]]
+
+
+def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings about the recording first, then warnings by the time that could be saved, then the rest."""
+    order = {"recording": 0, "warning": 1, "information": 2}
+    return tuple(sorted(found, key=lambda finding: (order[finding.severity], -finding.saves_us)))

@@ -1,0 +1,151 @@
+"""What a GPU can compute at most, by type of operand: dense matrix products, from the makers' data sheets.
+
+Tables that count structured sparsity are halved here: products of ordinary matrices do not have it. A device or a type
+that is not in the table has no known peak, and nothing that needs one is measured on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_torchprof.trace import Trace
+
+TF32_FROM = 8
+"""The compute capability (Ampere) from which on fp32 operands may be multiplied as TF32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """A device's peaks in TFLOP/s (TOP/s for int8), and where they are published."""
+
+    names: tuple[tuple[str, ...], ...]
+    """Words that are all in the device's name, in one of these ways."""
+    tflops: Mapping[str, float]
+    source: str
+
+
+_H100_SXM: Mapping[str, float] = {
+    "fp64": 66.9,
+    "fp32": 66.9,
+    "tf32": 494.7,
+    "bf16": 989.4,
+    "fp16": 989.4,
+    "fp8": 1978.9,
+    "int8": 1978.9,
+}
+_A100: Mapping[str, float] = {"fp64": 19.5, "fp32": 19.5, "tf32": 156.0, "bf16": 312.0, "fp16": 312.0, "int8": 624.0}
+
+# The first entry whose words are all in the name holds, so that the special stands before the general.
+PEAKS: tuple[Peak, ...] = (
+    Peak(
+        names=(("H100", "PCIE"),),
+        tflops={"fp64": 51.2, "fp32": 51.2, "tf32": 378.0, "bf16": 756.0, "fp16": 756.0, "fp8": 1513.0, "int8": 1513.0},
+        source="NVIDIA H100 Tensor Core GPU Architecture, white paper, table 2 (H100 PCIe)",
+    ),
+    Peak(
+        names=(("H100", "HBM3"), ("H100", "SXM")),
+        tflops=_H100_SXM,
+        source="NVIDIA H100 Tensor Core GPU Architecture, white paper, table 2 (H100 SXM5)",
+    ),
+    Peak(
+        names=(("H100", "NVL"), ("H200", "NVL")),
+        tflops={"fp64": 60.0, "fp32": 60.0, "tf32": 417.7, "bf16": 835.5, "fp16": 835.5, "fp8": 1670.5, "int8": 1670.5},
+        source="NVIDIA H200 Tensor Core GPU data sheet (H200 NVL) and H100 data sheet (H100 NVL)",
+    ),
+    Peak(
+        names=(("H200",),),
+        tflops=_H100_SXM,
+        source="NVIDIA H200 Tensor Core GPU data sheet (H200 SXM; the same processor as H100 SXM5)",
+    ),
+    Peak(
+        names=(("B200",),),
+        tflops={"tf32": 1100.0, "bf16": 2250.0, "fp16": 2250.0, "fp8": 4500.0, "int8": 4500.0, "fp4": 9000.0},
+        source="NVIDIA HGX B200 data sheet (per GPU)",
+    ),
+    Peak(names=(("A100",),), tflops=_A100, source="NVIDIA A100 Tensor Core GPU data sheet"),
+    Peak(
+        names=(("V100", "SXM"),),
+        tflops={"fp64": 7.8, "fp32": 15.7, "fp16": 125.0},
+        source="NVIDIA V100 data sheet (V100 for NVLink)",
+    ),
+    Peak(
+        names=(("V100", "PCIE"),),
+        tflops={"fp64": 7.0, "fp32": 14.0, "fp16": 112.0},
+        source="NVIDIA V100 data sheet (V100 for PCIe)",
+    ),
+    Peak(names=(("T4",),), tflops={"fp32": 8.1, "fp16": 65.0, "int8": 130.0}, source="NVIDIA T4 data sheet"),
+    Peak(
+        names=(("L40S",),),
+        tflops={"fp32": 91.6, "tf32": 183.0, "bf16": 362.05, "fp16": 362.05, "fp8": 733.0, "int8": 733.0},
+        source="NVIDIA L40S data sheet",
+    ),
+    Peak(
+        names=(("RTX 4090",),),
+        tflops={"fp32": 82.6, "tf32": 82.6, "bf16": 165.2, "fp16": 165.2, "int8": 660.6},
+        source="NVIDIA Ada GPU Architecture, white paper, appendix A (16-bit products with fp32 accumulation)",
+    ),
+    Peak(
+        names=(("RTX 3090",),),
+        tflops={"fp32": 35.6, "tf32": 35.6, "bf16": 71.0, "fp16": 71.0, "int8": 284.0},
+        source="NVIDIA Ampere GA102 GPU Architecture, white paper, table 2 (16-bit products with fp32 accumulation)",
+    ),
+    Peak(
+        names=(("MI300X",),),
+        tflops={
+            "fp64": 163.4,
+            "fp32": 163.4,
+            "tf32": 653.7,
+            "bf16": 1307.4,
+            "fp16": 1307.4,
+            "fp8": 2614.9,
+            "int8": 2614.9,
+        },
+        source="AMD Instinct MI300X data sheet",
+    ),
+    Peak(
+        names=(("MI210",),),
+        tflops={"fp64": 45.3, "fp32": 45.3, "bf16": 181.0, "fp16": 181.0, "int8": 181.0},
+        source="AMD Instinct MI210 data sheet",
+    ),
+)
+
+
+def of_device(name: str | None) -> Peak | None:
+    """Return the peaks of a device by its name, None for one that is not known."""
+    words = (name or "").upper()
+    return next((peak for peak in PEAKS if any(_all_in(words, way) for way in peak.names)), None)
+
+
+def _all_in(words: str, way: tuple[str, ...]) -> bool:
+    # "T4" is a word of its own: it is in "RTX T400" too.
+    return all(one in words if len(one) > 2 else one in words.replace("-", " ").split() for one in way)
+
+
+def of_trace(trace: Trace) -> Peak | None:
+    """Return the peaks of the device that the recording was made on, None where it is not known or they differ."""
+    names = {device.name for device in trace.devices}
+    environment = (trace.torchprof or {}).get("environment")
+    if names <= {None} and isinstance(environment, dict) and isinstance(environment.get("gpu"), str):
+        names = {environment["gpu"]}
+    found = {peak.source: peak for name in names if (peak := of_device(name)) is not None}
+    return next(iter(found.values())) if len(found) == 1 and len(names) == 1 else None
+
+
+def ratio(trace: Trace, faster: str, slower: str) -> float | None:
+    """Return how many times as fast one type is at its peak as another, None where one of them is not known."""
+    peak = of_trace(trace)
+    if peak is None or faster not in peak.tflops or slower not in peak.tflops:
+        return None
+    return peak.tflops[faster] / peak.tflops[slower]
+
+
+def has_tf32(trace: Trace) -> bool:
+    """Whether the recording's device can multiply fp32 operands as TF32; True where it is not recorded."""
+    listed: Any = trace.metadata.get("deviceProperties")
+    majors = [item.get("computeMajor") for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    known = [major for major in majors if isinstance(major, int)]
+    return not known or max(known) >= TF32_FROM

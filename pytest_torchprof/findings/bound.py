@@ -1,0 +1,169 @@
+"""Findings about who waits for whom: the GPU for the host, or the host for the GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof import idle, spans, units
+from pytest_torchprof.columns import KERNEL
+from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.names import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.scene import Scene
+
+LATE_LAUNCHES = 0.5
+"""Where half of the operations were launched only after the GPU had run dry, it is the host that sets the pace."""
+
+MOSTLY_IDLE = 0.5
+"""Below half of the window busy, the GPU waits more than it works; TensorBoard's plugin warns there too."""
+
+COMPUTE_BOUND = 0.9
+"""A GPU that computes nine tenths of the time cannot be fed much better."""
+
+HOST_GAPS = 0.1
+"""A tenth of the window lost between kernels is worth a look; below that other things pay first."""
+
+DATA_LOADING = 0.05
+"""TensorBoard's plugin advises more workers from 5 % of the step on."""
+
+FIRST_DELAY_US = 1000.0
+"""A launch reaches an idle GPU in about 10 us; what takes a hundred times as long was not the launch."""
+FIRST_AGAINST_MEDIAN = 10.0
+IDLE_DELAY_US = 50.0
+"""Five times what a launch takes to reach an idle GPU."""
+
+_LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
+
+
+def _late(scene: Scene) -> float:
+    """Return the share of GPU operations that the device had to wait for."""
+    return len([1 for _, _, cause, _ in scene.gaps if cause == "host"]) / max(len(scene.gpu_ops), 1)
+
+
+def _overhead_bound(profile: Profile) -> Iterator[Finding]:
+    """Find that most operations were launched too late while the GPU was mostly idle and the CPU was not waiting."""
+    scene = profile.scene
+    busy_us = sum(step.gpu_busy_us or 0.0 for step in profile.steps)
+    # What is done once is the cold start's: it would not be there in a second recording.
+    cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps) - scene.setup_us
+    warm = scene.window_us - scene.setup_us
+    if not busy_us or cpu_us <= busy_us or scene.busy_share * scene.window_us > MOSTLY_IDLE * warm:
+        return
+    late, ratio, busy_share = _late(scene), cpu_us / busy_us, scene.busy_share * scene.window_us / warm
+    if late < LATE_LAUNCHES:
+        return
+    waited = idle.summed(scene.gaps).host_us
+    yield Finding(
+        code="overhead-bound",
+        title="Bound by overhead",
+        message=f"the CPU takes {units.show_ratio(ratio)} times as long to launch the work as the GPU to do it; "
+        f"{late:.0%} of the GPU operations came late, the GPU was busy {busy_share:.0%} of the time",
+        evidence={
+            "time_us": waited,
+            "share": scene.share(waited),
+            "cpu_gpu_ratio": ratio,
+            "busy_share": busy_share,
+            "late_launches": late,
+        },
+        remedy="more work per launch (larger batches), fewer launches (torch.compile, foreach or fused variants), or "
+        'one launch for all (mode="reduce-overhead")',
+        saves_us=waited,
+    )
+
+
+def _compute_bound(profile: Profile) -> Iterator[Finding]:
+    scene = profile.scene
+    kind = profile.trace.gpu.kind
+    computing = [
+        spans.length(scene.covered(i for i in ops if kind[i] == KERNEL and i not in scene.communication))
+        for ops in scene.by_device.values()
+    ]
+    share = scene.share(sum(computing) / len(computing) / 1000) if computing else 0.0
+    if share >= COMPUTE_BOUND:
+        yield Finding(
+            code="compute-bound",
+            title="Bound by the GPU",
+            message=f"the GPU computes {share:.0%} of the time: faster kernels make it faster, a faster host does not",
+            evidence={"time_us": sum(computing) / 1000, "share": share},
+            remedy="look at the longest kernels: their types, their sizes, and what could be fused",
+            severity="information",
+        )
+
+
+def _launch_gaps(profile: Profile) -> Iterator[Finding]:
+    """Find idle time between GPU operations of which the next one was not yet launched; classes as in HTA."""
+    scene = profile.scene
+    found = idle.summed(scene.gaps)
+    if scene.share(found.host_us) < HOST_GAPS:
+        return
+    late = [(end - start, before) for start, end, cause, before in scene.gaps if cause == "host"]
+    longest_ns, before = max(late)
+    loading = _loading_us(profile)
+    launched_by = profile.launching.op_name(profile.launching.op_of[before])
+    awaited = launched_by or decode(profile.trace.names[profile.trace.gpu.name[before]]).short
+    evidence: dict[str, object] = {
+        "time_us": found.host_us,
+        "share": scene.share(found.host_us),
+        "host_wait_us": found.host_us,
+        "kernel_wait_us": found.kernel_us,
+        "other_us": found.other_us,
+        "gaps": len(late),
+        "longest_us": longest_ns / 1000,
+        "longest_before": awaited,
+        "data_loading_us": loading,
+        "source": scene.source_of(before),
+    }
+    remedy = "launch earlier: fewer and larger launches, no synchronization in between, CUDA graphs"
+    if scene.share(loading) >= DATA_LOADING:
+        remedy = f"the loading of data takes {units.show_us(loading)}: num_workers, pin_memory and prefetching"
+    yield Finding(
+        code="launch-gaps",
+        title="The GPU waits for launches",
+        message=f"{units.show_us(found.host_us)} ({scene.share(found.host_us):.0%} of the time) the GPU idled because "
+        f"the next operation was not launched yet, in {units.counted(len(late), 'gap')}, the longest "
+        f"{units.show_us(longest_ns / 1000)} before {awaited}",
+        evidence=evidence,
+        remedy=remedy,
+        saves_us=found.host_us,
+    )
+
+
+def _loading_us(profile: Profile) -> float:
+    trace = profile.trace
+    found = [span for prefix in _LOADING for span in trace.spans(prefix) if trace.step_at(span.start_ns) >= 0]
+    return spans.length(spans.merged((span.start_ns, span.end_ns) for span in found)) / 1000
+
+
+def _launch_delay(profile: Profile) -> Iterator[Finding]:
+    """Find that the way from a launch to its kernel is long although the GPU has nothing else to do."""
+    trace, scene = profile.trace, profile.scene
+    call_of, launched = trace.links.call_of, trace.calls.start
+    linked = [i for i in scene.kernels if call_of[i] >= 0]
+    if not linked:
+        return
+    delays = [(trace.gpu.start[i] - launched[call_of[i]]) / 1000 for i in linked]
+    first_launched = min(range(len(linked)), key=lambda at: launched[call_of[linked[at]]])
+    first, middle = delays[first_launched], sorted(delays)[len(delays) // 2]
+    started_idle = not any(trace.gpu.end[i] > launched[call_of[linked[first_launched]]] for i in trace.links.orphans)
+    slow_start = first >= FIRST_DELAY_US and first >= FIRST_AGAINST_MEDIAN * middle and started_idle
+    if not slow_start and not (middle >= IDLE_DELAY_US and _late(scene) >= LATE_LAUNCHES):
+        return
+    yield Finding(
+        code="launch-delay",
+        title="Launches arrive late",
+        message=f"the first kernel ran {units.show_us(first)} after its launch, the median is {units.show_us(middle)}",
+        evidence={"first_us": first, "median_us": middle, "time_us": first - middle},
+        remedy="a late first kernel is start-up (the profiler's buffers, loading of code): warm up longer; "
+        "a late median on an idle GPU is the driver or a throttled CPU",
+        severity="information",
+    )
+
+
+OVERHEAD_BOUND = Rule(code="overhead-bound", find=_overhead_bound)
+COMPUTE_BOUND_RULE = Rule(code="compute-bound", find=_compute_bound)
+LAUNCH_GAPS = Rule(code="launch-gaps", find=_launch_gaps)
+LAUNCH_DELAY = Rule(code="launch-delay", find=_launch_delay)

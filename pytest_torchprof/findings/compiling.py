@@ -1,0 +1,237 @@
+"""Findings about torch.compile: what it did not compile, compiled again, or what its calls cost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pytest_torchprof import spans, units
+from pytest_torchprof.calls import CallKind
+from pytest_torchprof.columns import KERNEL, MEMCPY
+from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.regions import FX_GRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.profile import Profile
+
+GUARDS = 0.1
+"""A tenth of the CPU's time spent on finding out which code to run."""
+_GUARDING = ("TorchDynamo Cache Lookup", "AOTDispatcher Runtime Wrapper Prologue", "Pregraph bytecode")
+_REGION = "Torch-Compiled Region"
+_COPIES = ("aten::copy_", "aten::_foreach_copy_")
+
+
+def _graph_break(profile: Profile) -> Iterator[Finding]:
+    found = profile.compile.graph_breaks
+    if not found:
+        return
+    shown = [
+        {"reason": one.reason, "file": one.file, "line": one.line, "function": one.function, "count": one.count}
+        for one in found
+    ]
+    first = found[0]
+    where = f"{first.file}:{first.line}" if first.file else None
+    yield Finding(
+        code="graph-break",
+        title="Graph breaks",
+        message=f"{units.counted(len(found), 'graph break')}, the first: {first.reason}"
+        + (f" ({where})" if where else ""),
+        evidence={"breaks": shown, "source": where, "nested_regions": profile.compile.nested_regions},
+        remedy="move what Dynamo cannot trace out of the compiled function; fullgraph=True raises at the place",
+    )
+
+
+def _recompile(profile: Profile) -> Iterator[Finding]:
+    found = profile.compile.recompiles
+    if not found:
+        return
+    first = found[0]
+    where = f"{first.file}:{first.line}" if first.file else None
+    yield Finding(
+        code="recompile",
+        title="Recompiles",
+        message=f"{units.counted(len(found), 'recompile')}, the first: {first.reason}"
+        + (f" ({where})" if where else ""),
+        evidence={
+            "recompiles": [{"reason": one.reason, "function": one.function} for one in found],
+            "source": where,
+        },
+        remedy="keep what guards look at the same (sizes, types, Python values), or mark sizes as dynamic: "
+        "torch._dynamo.mark_dynamic, torch.compile(dynamic=True)",
+    )
+
+
+def _compile_in_window(profile: Profile) -> Iterator[Finding]:
+    """Find compilation inside the steps: their times are those of the compiler."""
+    trace, scene = profile.trace, profile.scene
+    inside = [(start, end) for _, start, end in trace.compiling.ranges() if trace.step_at(start) >= 0]
+    if not inside:
+        return
+    spent = spans.length(spans.merged(inside)) / 1000
+    yield Finding(
+        code="compile-in-window",
+        title="Compiled while measured",
+        message=f"{units.show_us(spent)} ({scene.share(spent):.0%} of the time) went into compiling inside the steps",
+        evidence={"time_us": spent, "share": scene.share(spent), "count": len(inside)},
+        remedy="more warm-up calls (warmup=); if it compiles at each call, see its recompiles",
+        saves_us=spent,
+    )
+
+
+def _not_compiled(profile: Profile) -> Iterator[Finding]:
+    """Find that torch.compile was used and nothing compiled ran, or that some calls found no compiled code."""
+    compiled = profile.compile
+    evidence = (profile.trace.torchprof or {}).get("compile")
+    asked = isinstance(evidence, dict) and bool(evidence.get("dynamo"))
+    calls = compiled.lookups_without_region
+    if compiled.nothing is not None and asked:
+        message = "torch.compile was used, but nothing compiled ran" + "".join(f"; {one}" for one in compiled.nothing)
+    elif calls:
+        message = f"{units.counted(calls, 'call')} looked for compiled code, found none that fits, and ran as written"
+    else:
+        return
+    yield Finding(
+        code="not-compiled",
+        title="Not compiled",
+        message=message,
+        evidence={"lookups_without_region": calls, "seen": list(compiled.nothing or ())},
+        remedy="torch.compile(module) instead of module.compile() for modules of torch.nn; look for disable(), stances "
+        "and the recompile limit",
+    )
+
+
+def _cuda_graph_skipped(profile: Profile) -> Iterator[Finding]:
+    skips = profile.compile.cuda_graphs.skips
+    if skips:
+        yield Finding(
+            code="cuda-graph-skipped",
+            title="CUDA graph skipped",
+            message=f"Inductor skipped CUDA graphs {units.counted(len(skips), 'time')}, first because: {skips[0]}",
+            evidence={"reasons": list(skips)},
+            remedy="remove the cause (inputs on the CPU, mutated inputs, dynamic sizes), or do without the mode",
+        )
+
+
+def _backward_not_compiled(profile: Profile) -> Iterator[Finding]:
+    """Find compiled forward code whose backward ran as single autograd nodes."""
+    trace = profile.trace
+    if not profile.compile.regions or any(trace.spans("CompiledFunctionBackward")):
+        return
+    nodes = [span for span in trace.spans("autograd::engine::evaluate_function: ") if trace.step_at(span.start_ns) >= 0]
+    own = [span for span in nodes if not span.name.endswith(("AccumulateGrad", "torch::autograd::GraphRoot"))]
+    if not own:
+        return
+    spent = spans.length(spans.merged((span.start_ns, span.end_ns) for span in own)) / 1000
+    names = list(dict.fromkeys(span.name.rpartition(": ")[2] for span in own))
+    yield Finding(
+        code="backward-not-compiled",
+        title="Backward not compiled",
+        message=f"the forward is compiled, the backward ran as {units.counted(len(own), 'autograd node')} "
+        f"({', '.join(names[:3])}), {units.show_us(spent)} on the CPU",
+        evidence={"time_us": spent, "share": profile.scene.share(spent), "nodes": names[:10], "count": len(own)},
+        remedy='a backend with AOTAutograd (the default "inductor" has it, "eager" has not), no graph breaks in the '
+        "forward, gradients required when it is compiled",
+        saves_us=0.0,
+    )
+
+
+def _graph_hash_changes(profile: Profile) -> Iterator[Finding]:
+    """Find steps that run another graph of Inductor's than the others do."""
+    trace = profile.trace
+    by_step: dict[int, set[str]] = defaultdict(set)
+    for span in trace.spans(FX_GRAPH):
+        step = trace.step_at(span.start_ns)
+        if step >= 0:
+            by_step[step].add(span.name.removeprefix(FX_GRAPH).strip(" #"))
+    kinds = list(dict.fromkeys(frozenset(keys) for _, keys in sorted(by_step.items())))
+    if len(kinds) < 2:
+        return
+    usual = max(kinds, key=lambda kind: sum(keys == kind for keys in by_step.values()))
+    others = [trace.steps[step].name for step, keys in sorted(by_step.items()) if keys != usual]
+    changed = sorted(set().union(*kinds) - frozenset.intersection(*kinds))
+    yield Finding(
+        code="graph-hash-changes",
+        title="Other graphs in other steps",
+        message=f"{len(others)} of {len(profile.steps)} steps run other compiled graphs than the rest: "
+        f"{', '.join(str(name) for name in others[:5])}",
+        evidence={"steps": others, "graphs": changed},
+        remedy="the inputs differ between steps (sizes, types, a Python value): each combination has code of its own",
+    )
+
+
+def _guard_overhead(profile: Profile) -> Iterator[Finding]:
+    """Find the time that each call of compiled code spends before the code: guards, prologues."""
+    trace, scene = profile.trace, profile.scene
+    found = [
+        span
+        for name in _GUARDING
+        for span in trace.spans(name)
+        if span.category == "cpu_op" and trace.step_at(span.start_ns) >= 0
+    ]
+    thread_of = {label: index for index, label in enumerate(trace.threads)}
+    found = [span for span in found if not trace.compiling.cover(thread_of[span.tid], span.start_ns)]
+    cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps)
+    spent = spans.length(spans.merged((span.start_ns, span.end_ns) for span in found)) / 1000
+    if not found or spent < GUARDS * cpu_us:
+        return
+    calls = sum(span.name.startswith(_GUARDING[0]) for span in found) or len(found)
+    yield Finding(
+        code="guard-overhead",
+        title="Guards cost much",
+        message=f"{units.show_us(spent / calls)} per call of compiled code go into look-ups and prologues, "
+        f"{spent / cpu_us:.0%} of the CPU's time",
+        evidence={"time_us": spent, "share": scene.share(spent), "per_call_us": spent / calls, "calls": calls},
+        remedy="compile larger pieces, so that fewer calls check more work; "
+        "torch.compiler.set_stance(skip_guard_eval_unsafe=True) where nothing changes",
+        # On a GPU that never waits it costs nothing.
+        saves_us=spent * (1 - scene.busy_share),
+    )
+
+
+def _cudagraph_input_copy(profile: Profile) -> Iterator[Finding]:
+    """Find copies that compiled code makes before it launches a graph: into the graph's own inputs."""
+    trace, scene = profile.trace, profile.scene
+    calls, kinds, call_of, parent = trace.calls, trace.call_kinds, trace.links.call_of, trace.nesting.parent
+    graphs = {name for name, kind in enumerate(kinds) if kind is CallKind.GRAPH_LAUNCH}
+    launches = [i for i, name in enumerate(calls.name) if name in graphs and trace.step_of_call[i] >= 0]
+    if not launches:
+        return
+    owners = {op: calls.start[i] for i, op in trace.nesting.around_each(calls, launches).items() if op >= 0}
+    copies = {i for i, name in enumerate(trace.names) if name in _COPIES}
+    op_of = profile.launching.op_of
+    by_copy = [i for i in scene.gpu_ops if op_of[i] >= 0 and trace.ops.name[op_of[i]] in copies]
+    found = [
+        i
+        for i in by_copy
+        if trace.gpu.kind[i] in (KERNEL, MEMCPY)
+        and calls.name[call_of[i]] not in graphs
+        and calls.start[call_of[i]] < owners.get(parent[op_of[i]], -1)
+    ]
+    if not found:
+        return
+    gpu = trace.gpu
+    spent = sum(gpu.end[i] - gpu.start[i] for i in found) / 1000
+    size = sum(max(gpu.size[i], 0) for i in found)
+    yield Finding(
+        code="cudagraph-input-copy",
+        title="Copies into a graph's inputs",
+        message=f"{units.counted(len(found), 'copy')} ({units.show_us(spent)}) filled the static inputs of CUDA graphs "
+        "before they were launched",
+        evidence={"time_us": spent, "share": scene.share(spent), "count": len(found), "bytes": size},
+        remedy="inputs at the same address each time: mark them with torch._dynamo.mark_static_address, or write new "
+        "data into the same tensor",
+        saves_us=spent,
+    )
+
+
+GRAPH_BREAK = Rule(code="graph-break", find=_graph_break)
+RECOMPILE = Rule(code="recompile", find=_recompile)
+COMPILE_IN_WINDOW = Rule(code="compile-in-window", find=_compile_in_window)
+NOT_COMPILED = Rule(code="not-compiled", find=_not_compiled)
+CUDA_GRAPH_SKIPPED = Rule(code="cuda-graph-skipped", find=_cuda_graph_skipped)
+BACKWARD_NOT_COMPILED = Rule(code="backward-not-compiled", find=_backward_not_compiled)
+GRAPH_HASH_CHANGES = Rule(code="graph-hash-changes", find=_graph_hash_changes)
+GUARD_OVERHEAD = Rule(code="guard-overhead", find=_guard_overhead)
+CUDAGRAPH_INPUT_COPY = Rule(code="cudagraph-input-copy", find=_cudagraph_input_copy)

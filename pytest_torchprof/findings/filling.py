@@ -1,0 +1,97 @@
+"""Findings about kernels that leave most of the GPU unused while they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof import units
+from pytest_torchprof.findings.finding import Finding, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.profile import Profile
+
+FEW_BLOCKS = 0.2
+"""A fifth of the kernel time in grids that leave multiprocessors without a block."""
+LOW_OCCUPANCY = 25.0
+"""Percent of the warps that fit: below a quarter, latency of memory is no longer hidden."""
+ENOUGH_BLOCKS = 16.0
+"""So many blocks of one warp each make a quarter of the warps that fit: then it is not the grid that is too small."""
+LOW_SHARE = 0.1
+"""A tenth of the kernel time at such an occupancy."""
+
+# These keep their data in registers and shared memory and run well with few warps; communication needs few.
+_FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
+
+
+def _small_grid(profile: Profile) -> Iterator[Finding]:
+    """Find kernels with fewer blocks than the GPU has multiprocessors."""
+    scene, gpu = profile.scene, profile.trace.gpu
+    small = [i for i in scene.kernels if 0 <= gpu.blocks_per_sm[i] < 1 and i not in scene.communication]
+    spent = sum(gpu.end[i] - gpu.start[i] for i in small) / 1000
+    if not small or spent < FEW_BLOCKS * scene.kernel_time_us:
+        return
+    unused = sum((gpu.end[i] - gpu.start[i]) * (1 - gpu.blocks_per_sm[i]) for i in small) / 1000
+    names = _longest_names(profile, small)
+    yield Finding(
+        code="small-grid",
+        title="Grids smaller than the GPU",
+        message=f"{units.counted(len(small), 'kernel')} with fewer blocks than the GPU has multiprocessors took "
+        f"{units.show_us(spent)} ({spent / scene.kernel_time_us:.0%} of the kernel time), most {names[0]}",
+        evidence={
+            "time_us": spent,
+            "share": scene.share(spent),
+            "kernels": names,
+            "count": len(small),
+            "unused_us": unused,
+            "source": scene.source_of(max(small, key=lambda i: gpu.end[i] - gpu.start[i])),
+        },
+        remedy="larger batches or sequences; several small products as one batched one; streams side by side",
+        saves_us=unused,
+    )
+
+
+def _low_occupancy(profile: Profile) -> Iterator[Finding]:
+    """Find kernels that fill all multiprocessors with few warps each, products and attention aside."""
+    scene, gpu = profile.scene, profile.trace.gpu
+    low = [
+        i
+        for i in scene.kernels
+        if 0 <= gpu.occupancy[i] < LOW_OCCUPANCY
+        and gpu.blocks_per_sm[i] >= ENOUGH_BLOCKS
+        and scene.named[gpu.name[i]].family not in _FEW_WARPS
+    ]
+    spent = sum(gpu.end[i] - gpu.start[i] for i in low) / 1000
+    if not low or spent < LOW_SHARE * scene.kernel_time_us:
+        return
+    mean = sum(gpu.occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
+    names = _longest_names(profile, low)
+    yield Finding(
+        code="low-occupancy",
+        title="Low occupancy",
+        message=f"{units.counted(len(low), 'kernel')} ran with {mean:.0f}% of the warps that fit, "
+        f"{units.show_us(spent)} ({spent / scene.kernel_time_us:.0%} of the kernel time), most {names[0]}",
+        evidence={
+            "time_us": spent,
+            "share": scene.share(spent),
+            "kernels": names,
+            "count": len(low),
+            "occupancy": mean / 100,
+            "source": scene.source_of(max(low, key=lambda i: gpu.end[i] - gpu.start[i])),
+        },
+        remedy="fewer registers or less shared memory per block, larger blocks; in Triton block sizes and num_warps",
+        saves_us=spent * (1 - mean / LOW_OCCUPANCY),
+    )
+
+
+def _longest_names(profile: Profile, kernels: list[int]) -> list[str]:
+    gpu = profile.trace.gpu
+    spent: dict[int, int] = {}
+    for i in kernels:
+        spent[gpu.name[i]] = spent.get(gpu.name[i], 0) + gpu.end[i] - gpu.start[i]
+    return [profile.scene.named[name].short for name in sorted(spent, key=lambda name: -spent[name])[:5]]
+
+
+SMALL_GRID = Rule(code="small-grid", find=_small_grid)
+LOW_OCCUPANCY_RULE = Rule(code="low-occupancy", find=_low_occupancy)

@@ -1,0 +1,173 @@
+"""Findings about what takes most of the time, or comes most often."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from pytest_torchprof import units
+from pytest_torchprof.findings.finding import Finding, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.profile import Profile
+
+HOTSPOT = 0.4
+"""Two fifths of the kernel time in one place: made twice as fast, it saves more than anything else can."""
+LEAST_NAMES = 3
+"""Of two kernels one always dominates."""
+
+MANY_CALLS = 100
+"""Calls per step: at some 5 to 10 us of host time each, about a millisecond."""
+SMALL_US = 10.0
+"""Mean GPU time per call: about what the host needs to launch one from Python."""
+OF_ALL_CALLS = 0.1
+"""Less than a tenth of the step's GPU operations is not what its launches are spent on."""
+
+# Their number follows from the model; where they are small, their grids are.
+_NOT_TO_BE_BATCHED = frozenset({"gemm", "conv", "attention", "communication"})
+
+MOST_INSIDE = 0.9
+"""Share of an operator's time that its children take."""
+OF_CPU_TIME = 0.25
+"""Share of the time of all operators from which on it is worth to look inside."""
+
+
+def _hotspot(profile: Profile) -> Iterator[Finding]:
+    """Find a kernel name, or else an operator with all that it launches, that takes most of the kernel time."""
+    trace, scene = profile.trace, profile.scene
+    total = scene.kernel_time_us
+    if len(scene.by_name) < LEAST_NAMES or not total:
+        return
+    by_op: dict[str, int] = defaultdict(int)
+    for group in scene.groups:
+        if group.op >= 0:
+            by_op[trace.names[group.op]] += group.time_ns
+    spent = {name: sum(group.time_ns for group in groups) for name, groups in scene.by_name.items()}
+    name = max(spent, key=lambda one: spent[one])
+    op = max(by_op, key=lambda one: by_op[one], default=None)
+    if spent[name] / 1000 >= HOTSPOT * total:
+        groups = scene.by_name[name]
+        what, spent_us = scene.decoded(groups[0]).short, spent[name] / 1000
+        count, launched = sum(len(group.members) for group in groups), scene.op_name(groups[0])
+        longest = groups[0].members[0]
+    elif op is not None and by_op[op] / 1000 >= HOTSPOT * total and not op.startswith("CompiledFunction"):
+        members = [group for group in scene.groups if group.op >= 0 and trace.names[group.op] == op]
+        what, spent_us, launched = op, by_op[op] / 1000, op
+        count, longest = sum(len(group.members) for group in members), members[0].members[0]
+    else:
+        return
+    yield Finding(
+        code="hotspot",
+        title="Hotspot",
+        message=f"{what} takes {spent_us / total:.0%} of the kernel time "
+        f"({units.show_us(spent_us)}, {units.counted(count, 'kernel')})",
+        evidence={
+            "time_us": spent_us,
+            "share": scene.share(spent_us),
+            "kernel_share": spent_us / total,
+            "kernels": [trace.names[name]] if launched is None or what != launched else [],
+            "ops": [launched] if launched else [],
+            "count": count,
+            "source": scene.source_of(longest),
+        },
+        remedy="start here: what it does not take cannot be won",
+        severity="information",
+    )
+
+
+def _many_small_calls(profile: Profile) -> Iterator[Finding]:
+    """Find the operators that launch very often, each time for a few microseconds, on a GPU with time to spare."""
+    trace, scene = profile.trace, profile.scene
+    steps = max(len(trace.steps), 1)
+    count: Counter[int] = Counter()
+    spent: Counter[int] = Counter()
+    example: dict[int, int] = {}
+    for group in scene.groups:
+        if scene.named[group.name].family in _NOT_TO_BE_BATCHED:
+            continue
+        count[group.op] += len(group.members)
+        spent[group.op] += group.time_ns
+        example.setdefault(group.op, group.members[0])
+    busy = {
+        op: calls
+        for op, calls in count.most_common()
+        if op >= 0
+        and calls >= MANY_CALLS * steps
+        and calls >= OF_ALL_CALLS * len(scene.gpu_ops)
+        and spent[op] / calls <= SMALL_US * 1000
+        and profile.launching.op_name(profile.launching.op_of[example[op]]) is not None
+    }
+    if not busy or scene.busy_share >= 0.9 or profile.graph_launches:
+        return
+    launch_us = _launch_us(profile)
+    total = sum(busy.values())
+    shown = ", ".join(
+        f"{trace.names[op]} launches {calls // steps:,} kernels of {units.show_us(spent[op] / calls / 1000)} each"
+        for op, calls in list(busy.items())[:3]
+    )
+    yield Finding(
+        code="many-small-calls",
+        title="Many small calls",
+        message=f"in a step {shown}: to launch them costs more than what they do",
+        evidence={
+            "time_us": total * launch_us,
+            "share": scene.share(total * launch_us),
+            "ops": {trace.names[op]: calls // steps for op, calls in busy.items()},
+            "launch_us": launch_us,
+            "source": scene.source_of(example[next(iter(busy))]),
+        },
+        remedy="batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them",
+        saves_us=total * launch_us,
+    )
+
+
+def _launch_us(profile: Profile) -> float:
+    """Return the median length of a launch call."""
+    calls = profile.trace.calls
+    lengths = sorted(calls.end[i] - calls.start[i] for i in profile.trace.links.launches)
+    return lengths[len(lengths) // 2] / 1000 if lengths else 0.0
+
+
+def _costly_children(profile: Profile) -> Iterator[Finding]:
+    """Find the operator with the most time inside, nearly all of it in its children, and name the costliest of them."""
+    trace, scene = profile.trace, profile.scene
+    ops, parent, names = trace.ops, trace.nesting.parent, trace.names
+    roots = [i for i, holder in enumerate(parent) if holder < 0]
+    if trace.has_step_ranges:
+        roots = [i for i in roots if trace.step_at(ops.start[i]) >= 0]
+    whole = sum([ops.end[i] - ops.start[i] for i in roots])
+    spent: dict[int, int] = defaultdict(int)
+    for i in roots:
+        spent[ops.name[i]] += ops.end[i] - ops.start[i]
+    name = max(spent, key=lambda one: spent[one], default=None)
+    if name is None or spent[name] < OF_CPU_TIME * whole or not names[name].startswith("aten::"):
+        return
+    members = {i for i in roots if ops.name[i] == name}
+    inside: dict[int, int] = defaultdict(int)
+    for i in [i for i, holder in enumerate(parent) if holder in members]:
+        inside[ops.name[i]] += ops.end[i] - ops.start[i]
+    share = sum(inside.values()) / spent[name] if spent[name] else 0.0
+    if share < MOST_INSIDE:
+        return
+    costliest = max(inside, key=lambda one: inside[one])
+    yield Finding(
+        code="costly-children",
+        title="Costly children",
+        message=f"{names[name]} takes {units.show_us(spent[name] / 1000)} of CPU time, {share:.0%} of it in what it "
+        f"calls, most in {names[costliest]} ({units.show_us(inside[costliest] / 1000)})",
+        evidence={
+            "time_us": spent[name] / 1000,
+            "share": scene.share(spent[name] / 1000),
+            "self_us": (spent[name] - sum(inside.values())) / 1000,
+            "ops": [names[name], names[costliest]],
+        },
+        remedy="look at the children, not at the operator itself",
+        severity="information",
+    )
+
+
+HOTSPOT_RULE = Rule(code="hotspot", find=_hotspot)
+MANY_SMALL_CALLS = Rule(code="many-small-calls", find=_many_small_calls)
+COSTLY_CHILDREN = Rule(code="costly-children", find=_costly_children)

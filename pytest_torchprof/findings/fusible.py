@@ -1,0 +1,280 @@
+"""Findings about kernels that others could be fused into: pointwise chains, attention, layouts, optimizers."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof import units
+from pytest_torchprof.columns import KERNEL
+from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.linking import Intervals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_torchprof.names import KernelName
+    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.scene import Scene
+
+CHAIN = 3
+"""Two pointwise kernels in a row are common and cheap; from three on a compiler saves most of the memory traffic."""
+POINTWISE_SHARE = 0.02
+"""A fiftieth of the kernel time that fusing could save."""
+
+CONVERSION = 0.02
+"""A fiftieth of the kernel time spent on changing layouts."""
+
+PARAMETERS = 20
+"""An optimizer that launches so many kernels in a step takes its parameters one by one."""
+
+_SDPA_MATH = "aten::_scaled_dot_product_attention_math"
+_BATCHED = {"aten::bmm": 0, "aten::baddbmm": 1}
+"""Where the first matrix stands among the operands."""
+_BETWEEN = 8
+"""Scale, mask, softmax, its cast and dropout lie between the two products of attention."""
+_LAYOUTS = ("nchwToNhwc", "nhwcToNchw", "nchwAddPadding", "nhwcAddPadding", "nchwToFold", "tensorTransform")
+_SINGLE = ("_single_tensor_adam", "_single_tensor_adamw", "_single_tensor_sgd")
+_STEP = "Optimizer.step#"
+
+
+def _unfused_pointwise(profile: Profile) -> Iterator[Finding]:
+    """Find runs of pointwise kernels of ATen, launched one after the other on as many elements each."""
+    scene, gpu = profile.scene, profile.trace.gpu
+    chains = list(_pointwise_chains(profile))
+    # Of a fused chain one kernel's time remains: it reads the inputs and writes the result once.
+    saved = sum(
+        sum(gpu.end[i] - gpu.start[i] for i in chain) - max(gpu.end[i] - gpu.start[i] for i in chain)
+        for chain in chains
+    )
+    if not chains or saved / 1000 < POINTWISE_SHARE * scene.kernel_time_us:
+        return
+    longest = max(chains, key=lambda chain: sum(gpu.end[i] - gpu.start[i] for i in chain))
+    names = [_stem(scene, i) for i in longest]
+    spent = sum(gpu.end[i] - gpu.start[i] for chain in chains for i in chain) / 1000
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    yield Finding(
+        code="unfused-pointwise",
+        title="Unfused pointwise kernels",
+        message=f"{units.counted(len(chains), 'chain')} of pointwise kernels on the same sizes took "
+        f"{units.show_us(spent)}, of which fusing could save {units.show_us(saved / 1000)}; the costliest is {shown}",
+        evidence={
+            "time_us": spent,
+            "share": scene.share(spent),
+            "saved_us": saved / 1000,
+            "chains": len(chains),
+            "kernels": names,
+            "count": sum(map(len, chains)),
+            "source": scene.source_of(longest[0]),
+        },
+        remedy="torch.compile around this code writes one kernel for each chain",
+        saves_us=saved / 1000,
+    )
+
+
+def _stem(scene: Scene, gpu_op: int) -> str:
+    decoded = scene.named[scene.trace.gpu.name[gpu_op]]
+    return decoded.stem or decoded.short
+
+
+def _pointwise_chains(profile: Profile) -> Iterator[list[int]]:
+    scene, trace = profile.scene, profile.trace
+    fusible = {name for name, decoded in scene.named.items() if _fusible(decoded)}
+    elements: dict[int, int | None] = {}
+
+    def size(gpu_op: int) -> int | None:
+        """Return how many elements the launching operator's largest operand has, None where it is not recorded."""
+        op = profile.launching.op_of[gpu_op]
+        inputs = trace.ops.inputs[op] if op >= 0 else -1
+        if inputs not in elements:
+            elements[inputs] = _elements(profile.launching.operands(inputs)[1]) if inputs >= 0 else None
+        return elements[inputs]
+
+    name, kind, stream = trace.gpu.name, trace.gpu.kind, trace.gpu.stream
+    for ops in scene.launched_together:
+        for in_question, run in groupby(ops, key=lambda i: name[i] in fusible and kind[i] == KERNEL):
+            members = list(run)
+            if not in_question or len(members) < CHAIN:
+                continue
+            for found, chain in groupby(members, key=lambda i: (size(i), stream[i])):
+                if found[0] and len(alike := list(chain)) >= CHAIN:
+                    yield alike
+
+
+def _fusible(decoded: KernelName) -> bool:
+    return decoded.family == "pointwise" and decoded.library == "aten" and not decoded.stem.startswith("multi_tensor")
+
+
+def _elements(shapes: Sequence[Any] | None) -> int | None:
+    sizes = [
+        prod(shape) for shape in shapes or () if isinstance(shape, list) and all(isinstance(n, int) for n in shape)
+    ]
+    return max(sizes, default=0) or None
+
+
+def _unfused_attention(profile: Profile) -> Iterator[Finding]:
+    """Find attention as a product, a softmax and a product, which fused kernels compute without the matrix between."""
+    scene, gpu = profile.scene, profile.trace.gpu
+    found: list[list[int]] = []
+    softmax = {name for name, decoded in scene.named.items() if _is_softmax(decoded)}
+    for ops in scene.launched_together if softmax else ():
+        found += _attentions(profile, [i for i in ops if gpu.kind[i] == KERNEL], softmax)
+    if not found:
+        return
+    # The two products remain in a fused kernel; what lies between them does not.
+    between = sum(gpu.end[i] - gpu.start[i] for members in found for i in members[1:-1]) / 1000
+    spent = sum(gpu.end[i] - gpu.start[i] for members in found for i in members) / 1000
+    math = any(_SDPA_MATH in profile.launching.chain(profile.launching.op_of[members[0]]) for members in found)
+    how = f" ({_SDPA_MATH}: no fused kernel takes these operands)" if math else ""
+    yield Finding(
+        code="unfused-attention",
+        title="Unfused attention",
+        message=f"attention runs {units.counted(len(found), 'time')} as product, softmax and product{how}: "
+        f"{units.show_us(spent)}, {units.show_us(between)} of it between the products",
+        evidence={
+            "time_us": spent,
+            "share": scene.share(spent),
+            "count": len(found),
+            "kernels": [profile.launching.decoded(i).short for i in found[0]],
+            "ops": list(dict.fromkeys(_called(profile, members[0]) for members in found))[:3],
+            "source": scene.source_of(found[0][0]),
+        },
+        remedy="torch.nn.functional.scaled_dot_product_attention in bf16 or fp16, without weights asked for "
+        "(need_weights=False) and with masks that a fused kernel takes",
+        saves_us=between,
+    )
+
+
+def _called(profile: Profile, gpu_op: int) -> str:
+    chain = profile.launching.chain(profile.launching.op_of[gpu_op])
+    return next((name for name in chain if name.startswith("aten::")), chain[-1] if chain else "?")
+
+
+def _attentions(profile: Profile, kernels: Sequence[int], softmax: set[int]) -> Iterator[list[int]]:
+    """Yield the kernels from a batched product over a softmax to the next batched product."""
+    name = profile.trace.gpu.name
+    at = 0
+    for place in [place for place, i in enumerate(kernels) if name[i] in softmax]:
+        before = range(place - 1, max(at, place - _BETWEEN) - 1, -1)
+        after = range(place + 1, min(len(kernels), place + _BETWEEN))
+        first = next((j for j in before if _batched(profile, kernels[j])), None)
+        last = next((j for j in after if _batched(profile, kernels[j])), None)
+        if first is not None and last is not None and _fits(profile, kernels[first], kernels[last]):
+            yield list(kernels[first : last + 1])
+            at = last + 1
+
+
+def _is_softmax(decoded: KernelName) -> bool:
+    return (decoded.family == "softmax" or any("softmax" in op for op in decoded.triton_ops)) and "log" not in (
+        decoded.stem + " ".join(decoded.triton_ops)
+    )
+
+
+def _batched(profile: Profile, gpu_op: int) -> bool:
+    op = profile.launching.op_name(profile.launching.op_of[gpu_op])
+    return op in _BATCHED and profile.scene.named[profile.trace.gpu.name[gpu_op]].family == "gemm"
+
+
+def _fits(profile: Profile, first: int, last: int) -> bool:
+    """Whether the second product takes a matrix of the size the first one makes; True where sizes are not recorded."""
+    made, taken = _result(profile, first), _operands(profile, last)
+    return made is None or taken is None or made in taken
+
+
+def _operands(profile: Profile, gpu_op: int) -> list[tuple[int, ...]] | None:
+    op = profile.launching.op_of[gpu_op]
+    shapes, first = profile.launching.inputs(op)[1], _BATCHED[profile.launching.op_name(op) or ""]
+    found = [tuple(shape) for shape in (shapes or ())[first : first + 2] if isinstance(shape, list) and len(shape) == 3]
+    return found if len(found) == 2 else None
+
+
+def _result(profile: Profile, gpu_op: int) -> tuple[int, ...] | None:
+    operands = _operands(profile, gpu_op)
+    if operands is None:
+        return None
+    (batch, rows, _), (_, _, columns) = operands
+    return batch, rows, columns
+
+
+def _layout_conversion(profile: Profile) -> Iterator[Finding]:
+    """Find kernels that only change the layout of images for convolutions."""
+    scene, names = profile.scene, profile.trace.names
+    found = [
+        group
+        for group in scene.groups
+        if scene.named[group.name].helper == "layout conversion" or any(word in names[group.name] for word in _LAYOUTS)
+    ]
+    spent = sum(group.time_ns for group in found) / 1000
+    if not found or spent < CONVERSION * scene.kernel_time_us:
+        return
+    count = sum(len(group.members) for group in found)
+    yield Finding(
+        code="layout-conversion",
+        title="Layout conversions",
+        message=f"{units.counted(count, 'kernel')} that only change a layout took {units.show_us(spent)} "
+        f"({spent / scene.kernel_time_us:.0%} of the kernel time)",
+        evidence={
+            "time_us": spent,
+            "share": scene.share(spent),
+            "count": count,
+            "kernels": list(dict.fromkeys(scene.named[group.name].short for group in found))[:5],
+            "ops": list(dict.fromkeys(op for group in found if (op := scene.op_name(group))))[:3],
+            "source": scene.source_of(found[0].members[0]),
+        },
+        remedy="model and images in channels_last (.to(memory_format=torch.channels_last)), which tensor cores want",
+        saves_us=spent,
+    )
+
+
+def _single_tensor_optimizer(profile: Profile) -> Iterator[Finding]:
+    """Find an optimizer's step that launches pointwise kernels for one parameter after the other."""
+    trace, scene = profile.trace, profile.scene
+    ranges = [span for span in trace.spans(_STEP) if trace.step_at(span.start_ns) >= 0]
+    if not ranges:
+        return
+    inside = _launched_inside(profile, ranges)
+    single = [i for i in inside if _fusible(scene.named[trace.gpu.name[i]])]
+    steps = max(len({(span.tid, span.start_ns) for span in ranges}), 1)
+    if len(single) < PARAMETERS * steps or len(single) < len(inside) / 2:
+        return
+    gpu = trace.gpu
+    spent = sum(gpu.end[i] - gpu.start[i] for i in single) / 1000
+    host = sum(span.end_ns - span.start_ns for span in ranges) / 1000
+    name = ranges[0].name.removeprefix(_STEP).removesuffix(".step")
+    yield Finding(
+        code="single-tensor-optimizer",
+        title="Optimizer takes tensors one by one",
+        message=f"{name} launches {len(single) // steps} pointwise kernels per step "
+        f"({units.show_us(spent / steps)} on the GPU, {units.show_us(host / steps)} on the CPU)",
+        evidence={
+            "time_us": spent,
+            "share": scene.share(spent),
+            "cpu_us": host,
+            "kernels_per_step": len(single) // steps,
+            "ops": list(dict.fromkeys(profile.launching.op_name(profile.launching.op_of[i]) or "?" for i in single))[
+                :6
+            ],
+            "source": scene.source_of(single[0]),
+        },
+        remedy="foreach=True or, where it exists, fused=True for the optimizer",
+        saves_us=max(host, spent) * (1 - 1 / PARAMETERS),
+    )
+
+
+def _launched_inside(profile: Profile, ranges: Sequence[Any]) -> list[int]:
+    trace = profile.trace
+    thread_of = {label: index for index, label in enumerate(trace.threads)}
+    inside = Intervals((thread_of[span.tid], span.start_ns, span.end_ns) for span in ranges)
+    calls, call_of = trace.calls, trace.links.call_of
+    return [
+        i
+        for i in profile.scene.kernels
+        if call_of[i] >= 0 and inside.cover(calls.thread[call_of[i]], calls.start[call_of[i]])
+    ]
+
+
+UNFUSED_POINTWISE = Rule(code="unfused-pointwise", find=_unfused_pointwise)
+UNFUSED_ATTENTION = Rule(code="unfused-attention", find=_unfused_attention)
+LAYOUT_CONVERSION = Rule(code="layout-conversion", find=_layout_conversion)
+SINGLE_TENSOR_OPTIMIZER = Rule(code="single-tensor-optimizer", find=_single_tensor_optimizer)

@@ -1,0 +1,90 @@
+"""Findings about GPU work that is missing from the recording, does not belong to it, or was made by the profiler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof import spans, units
+from pytest_torchprof.findings.finding import Finding, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.profile import Profile
+
+
+def _no_gpu_work(profile: Profile) -> Iterator[Finding]:
+    """Find steps in which nothing was launched and nothing ran; launches without GPU work are lost kernels."""
+    if profile.trace.on_cpu:
+        return
+    empty = [step for step in profile.steps if not step.part.gpu_ops and not step.launches]
+    if not empty:
+        return
+    everywhere = len(empty) == len(profile.steps)
+    where = "" if everywhere else f" in {len(empty)} of {len(profile.steps)} steps"
+    yield Finding(
+        code="no-gpu-work",
+        title="No GPU work",
+        message=f"nothing was launched{where}: the code ran on another device, or a compiler removed results that "
+        "nobody uses",
+        evidence={"steps": [step.name for step in empty]},
+        remedy="check that model and inputs are on the GPU, and return what the code computes",
+        severity="recording",
+    )
+
+
+def _lost_kernels(profile: Profile) -> Iterator[Finding]:
+    trace = profile.trace
+    launches = len(trace.links.launches)
+    lost = trace.lost_kernels if len(trace.gpu) else launches
+    if lost:
+        all_of_them = "the GPU side of the recording is missing" if lost == launches else "the profiler lost events"
+        yield Finding(
+            code="lost-kernels",
+            title="Lost kernels",
+            message=f"{lost} of {units.counted(launches, 'launch')} have no kernel in the recording: {all_of_them}",
+            evidence={"lost_kernels": lost, "launches": launches},
+            remedy="synchronize every device before the profiler stops; look for a second profiler (nsys, ncu, DCGM)",
+            severity="recording",
+        )
+
+
+def _in_flight_kernels(profile: Profile) -> Iterator[Finding]:
+    trace = profile.trace
+    if trace.orphans:
+        spent = sum(trace.gpu.end[i] - trace.gpu.start[i] for i in trace.links.orphans) / 1000
+        yield Finding(
+            code="in-flight-kernels",
+            title="Kernels in flight",
+            message=f"{units.counted(trace.orphans, 'GPU operation')} ({units.show_us(spent)}) launched before the "
+            "recording began; they belong to no step",
+            evidence={"orphans": trace.orphans, "time_us": spent},
+            remedy="synchronize every device before the profiler starts",
+            severity="information",
+        )
+
+
+def _profiler_gap(profile: Profile) -> Iterator[Finding]:
+    """Find time in which a device idled while the profiler asked for or emptied its own buffers."""
+    scene = profile.scene
+    if not scene.profilers_own:
+        return
+    own = spans.within(scene.profilers_own, [scene.window])
+    idle = [spans.without(own, busy) for busy in scene.busy.values()]
+    lost = max(map(spans.length, idle), default=0) / 1000
+    if lost > 0:
+        yield Finding(
+            code="profiler-gap",
+            title="The profiler's own gap",
+            message=f"for {units.show_us(lost)} the GPU idled while the profiler handled its own buffers; this is "
+            "taken out of idle times, and not there without the profiler",
+            evidence={"time_us": lost, "share": scene.share(lost)},
+            remedy="none needed; record more steps to see that it does not come back in each",
+            severity="information",
+        )
+
+
+NO_GPU_WORK = Rule(code="no-gpu-work", find=_no_gpu_work)
+LOST_KERNELS = Rule(code="lost-kernels", find=_lost_kernels)
+IN_FLIGHT_KERNELS = Rule(code="in-flight-kernels", find=_in_flight_kernels)
+PROFILER_GAP = Rule(code="profiler-gap", find=_profiler_gap)

@@ -1,0 +1,204 @@
+"""Findings about matrix products and convolutions: their types, their sizes, and copies that belong to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof import units
+from pytest_torchprof.columns import MEMCPY
+from pytest_torchprof.efficiency import peaks
+from pytest_torchprof.findings.finding import Finding, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.scene import Group, Scene
+
+SLOW_TYPE = 0.05
+"""From a twentieth of the kernel time on, the type of the products decides about it."""
+
+MISALIGNED = 0.05
+"""Share of the time of all products."""
+TO_BE_WON = 0.5
+"""Kernels for unaligned operands read 2 or 4 bytes where 16 fit; half of their time is the most seen in practice."""
+_UNIT = {"bf16": 8, "fp16": 8, "tf32": 4, "fp8": 16, "int8": 16}
+"""Elements in 16 bytes, the widest access to memory."""
+
+COPYING = 0.01
+"""A hundredth of the kernel time spent on copies that nobody wrote."""
+
+_PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_addmm_activation": 1}
+"""Where the first matrix stands among the operands."""
+_ADDING = ("aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "aten::_addmm_activation")
+
+
+def _of_type(profile: Profile, dtype: str) -> tuple[list[Group], float]:
+    """Return the products and convolutions that compute in a type, and their time, if it is worth a finding."""
+    scene = profile.scene
+    found = [group for group in scene.of_family("gemm", "conv") if scene.decoded(group).dtype == dtype]
+    spent = sum(group.time_ns for group in found) / 1000
+    return (found, spent) if found and spent >= SLOW_TYPE * scene.kernel_time_us else ([], 0.0)
+
+
+def _slow_products(profile: Profile, code: str, dtype: str, faster: Sequence[str], remedy: str) -> Iterator[Finding]:
+    scene, (found, spent) = profile.scene, _of_type(profile, dtype)
+    if not found:
+        return
+    known = [gain for other in faster if (gain := peaks.ratio(profile.trace, other, dtype)) is not None]
+    gain = max(known, default=2.0)
+    environment = (profile.trace.torchprof or {}).get("environment")
+    flags = environment if isinstance(environment, dict) else {}
+    kinds = " and ".join(
+        word
+        for family, word in (("gemm", "matrix products"), ("conv", "convolutions"))
+        if any(scene.named[group.name].family == family for group in found)
+    )
+    yield Finding(
+        code=code,
+        title=f"Products in {dtype}",
+        message=f"{kinds} in {dtype} took {units.show_us(spent)}, "
+        f"{spent / scene.kernel_time_us:.0%} of the kernel time",
+        evidence={
+            "time_us": spent,
+            "share": scene.share(spent),
+            "kernels": list(dict.fromkeys(scene.decoded(group).short for group in found))[:5],
+            "ops": list(dict.fromkeys(op for group in found if (op := scene.op_name(group))))[:5],
+            "count": sum(len(group.members) for group in found),
+            "peak_ratio": gain,
+            "flags": {name: flags[name] for name in ("tf32_matmul", "tf32_cudnn", "matmul_precision") if name in flags},
+            "source": scene.source_of(found[0].members[0]),
+        },
+        remedy=remedy,
+        saves_us=spent * (1 - 1 / gain),
+    )
+
+
+def _fp32_gemm(profile: Profile) -> Iterator[Finding]:
+    half = "autocast or a model in bf16 (fp16 before Ampere)"
+    tf32 = (
+        'or, where fp32 operands must stay, TF32: torch.set_float32_matmul_precision("high") for products, '
+        "torch.backends.cudnn.allow_tf32 for convolutions"
+    )
+    remedy = f"{half}, {tf32}" if peaks.has_tf32(profile.trace) else half
+    yield from _slow_products(profile, "fp32-gemm", "fp32", ("bf16", "fp16"), remedy)
+
+
+def _tf32_gemm(profile: Profile) -> Iterator[Finding]:
+    remedy = (
+        "fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): autocast or "
+        "a model in bf16 moves half of the bytes and computes twice as fast"
+    )
+    yield from _slow_products(profile, "tf32-gemm", "tf32", ("bf16",), remedy)
+
+
+def _misaligned_gemm(profile: Profile) -> Iterator[Finding]:
+    """Find products on tensor cores whose rows do not start at multiples of 16 bytes."""
+    scene = profile.scene
+    products = scene.of_family("gemm")
+    whole = sum(group.time_ns for group in products) / 1000
+    odd = [(group, sizes) for group in products if (sizes := _odd_sizes(profile, group))]
+    spent = sum(group.time_ns for group, _ in odd) / 1000
+    if not odd or spent < MISALIGNED * whole:
+        return
+    shown = ", ".join(dict.fromkeys(f"{scene.op_name(group)} with {sizes}" for group, sizes in odd[:3]))
+    yield Finding(
+        code="misaligned-gemm",
+        title="Misaligned products",
+        message=f"{shown}: rows that do not start at multiples of 16 bytes make slower kernels, "
+        f"{units.show_us(spent)} ({spent / whole:.0%} of the time of products)",
+        evidence={
+            "time_us": spent,
+            "share": scene.share(spent),
+            "sizes": [sizes for _, sizes in odd[:5]],
+            "kernels": list(dict.fromkeys(scene.decoded(group).short for group, _ in odd))[:5],
+            "ops": list(dict.fromkeys(scene.op_name(group) for group, _ in odd))[:5],
+            "source": scene.source_of(odd[0][0].members[0]),
+        },
+        remedy="pad the size to a multiple of 8 for 16-bit types (4 for TF32, 16 for 8-bit types), the vocabulary "
+        "of a language model to a multiple of 64",
+        saves_us=spent * TO_BE_WON,
+    )
+
+
+def _odd_sizes(profile: Profile, group: Group) -> str | None:
+    """Return the sizes that are no multiple, such as "N=30522"; None where they fit or are not recorded."""
+    scene = profile.scene
+    if group.op < 0 or scene.trace.names[group.op] not in _PRODUCTS:
+        return None
+    unit = _UNIT.get(scene.decoded(group).dtype or "")
+    first = _PRODUCTS[scene.trace.names[group.op]]
+    _, shapes, strides = profile.launching.operands(group.inputs)
+    if unit is None or not shapes or len(shapes) < first + 2:
+        return None
+    mat1, mat2 = shapes[first], shapes[first + 1]
+    if not (_matrix(mat1) and _matrix(mat2)):
+        return None
+    # A size is in the way only where it is the distance between rows. Rows of the first operand and of the result may
+    # be as many as they like; a column-major operand has its other size there.
+    sizes = {"M": mat1[-2], "K": mat1[-1], "N": mat2[-1]}
+    if 1 in sizes.values():
+        return None
+    apart = {"N"}
+    for shape, stride, names in ((mat1, _at(strides, first), "MK"), (mat2, _at(strides, first + 1), "KN")):
+        column_major = stride is not None and len(stride) == len(shape) and stride[-2] == 1 != stride[-1]
+        apart.add(names[0] if column_major else names[1])
+    return ", ".join(f"{name}={sizes[name]}" for name in "MKN" if name in apart and sizes[name] % unit) or None
+
+
+def _matrix(shape: Any) -> bool:
+    return isinstance(shape, list) and len(shape) >= 2 and all(isinstance(size, int) for size in shape)
+
+
+def _at(values: Sequence[Any] | None, place: int) -> Any:
+    return values[place] if values is not None and place < len(values) and isinstance(values[place], list) else None
+
+
+def _hidden_copy(profile: Profile) -> Iterator[Finding]:
+    """Find copies on the device that fill a product's result with the bias before the product adds to it."""
+    trace, scene, launching = profile.trace, profile.scene, profile.launching
+    copies = [i for i in scene.copies if "DtoD" in trace.names[trace.gpu.name[i]] and _product_around(profile, i)]
+    for group in scene.of_family("copy"):
+        copies += (
+            [i for i in group.members if launching.decoded(i).helper == "bias copy"] if _adding(scene, group) else []
+        )
+    spent = sum(trace.gpu.end[i] - trace.gpu.start[i] for i in copies) / 1000
+    if not copies or spent < COPYING * scene.kernel_time_us:
+        return
+    size = sum(max(trace.gpu.size[i], 0) for i in copies if trace.gpu.kind[i] == MEMCPY)
+    ops = list(dict.fromkeys(name for i in copies if (name := _product_around(profile, i))))
+    moved = f", {units.show_bytes(size)}" if size else ""
+    yield Finding(
+        code="hidden-copy",
+        title="Hidden copies",
+        message=f"{units.counted(len(copies), 'copy')} on the device put the bias into the result of {', '.join(ops)} "
+        f"before the product ({units.show_us(spent)}{moved}): the addition is not fused into the product",
+        evidence={
+            "time_us": spent,
+            "share": scene.share(spent),
+            "copies": len(copies),
+            "bytes": size,
+            "ops": ops,
+            "source": scene.source_of(copies[0]),
+        },
+        remedy="a bias of one dimension, which the product adds by itself (nn.Linear), or a Triton product with the "
+        'addition as epilogue (torch.compile(mode="max-autotune"))',
+        saves_us=spent,
+    )
+
+
+def _adding(scene: Scene, group: Group) -> bool:
+    return any(name in _ADDING for name in scene.chain(group)[-2:])
+
+
+def _product_around(profile: Profile, gpu_op: int) -> str | None:
+    """Return the product's operator if it, or a copy directly inside it, launched this."""
+    chain = profile.launching.chain(profile.launching.op_of[gpu_op])
+    inner = chain[:-1] if chain and chain[-1] == "aten::copy_" else chain
+    return inner[-1] if inner and inner[-1] in _ADDING else None
+
+
+FP32_GEMM = Rule(code="fp32-gemm", find=_fp32_gemm)
+TF32_GEMM = Rule(code="tf32-gemm", find=_tf32_gemm)
+MISALIGNED_GEMM = Rule(code="misaligned-gemm", find=_misaligned_gemm)
+HIDDEN_COPY = Rule(code="hidden-copy", find=_hidden_copy)

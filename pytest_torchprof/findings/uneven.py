@@ -1,0 +1,211 @@
+"""Findings about time that is not the same each time: the first step, and kernels that vary."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_torchprof import spans, units
+from pytest_torchprof.findings.finding import Finding, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_torchprof.profile import Profile, StepProfile
+    from pytest_torchprof.scene import Scene
+
+COLD_STEP = 2.0
+"""A first step twice as long as the others was not warm; steady ones differ by far less."""
+LEAST_STEPS = 3
+"""Of two steps nobody knows which one is the odd one."""
+COLD_GAP_US = 100.0
+"""Entering a range and calling an operator takes about 5 us, some 10 with Python between them."""
+COLD_GAP_TIMES = 10.0
+SETUP_SHARE = 0.02
+"""Loading code, allocating memory, recording graphs happen once; a fiftieth of the time is no accident."""
+
+SLOWER = 1.5
+"""One and a half times its own median: beyond what clocks do from one step to the next."""
+LONG_ENOUGH_NS = 20_000
+"""Shorter kernels vary by a microsecond or two, which is much of them and little time."""
+EXCESS = 0.02
+"""A fiftieth of all kernel time lost to slow runs moves a benchmark."""
+LEAST_RUNS = 5
+"""Fewer runs of a kernel within one step make no median."""
+
+# Families whose time depends on the data, or on other GPUs, and not on sizes alone.
+_ITS_OWN_TIME = frozenset({"index", "sort", "communication", "other", "rng"})
+
+
+def _cold_start(profile: Profile) -> Iterator[Finding]:
+    """Find a long first step, code being loaded and memory allocated, or a long way from a range to its first call."""
+    reasons = [*_long_first_step(profile), *_setup(profile), *_late_first_call(profile)]
+    if not reasons:
+        return
+    spent = max(reason.us for reason in reasons)
+    yield Finding(
+        code="cold-start",
+        title="Cold start",
+        message="; ".join(reason.words for reason in reasons),
+        evidence={
+            "time_us": spent,
+            "share": profile.scene.share(spent),
+            **{reason.key: reason.us for reason in reasons},
+            "steps": [profile.steps[0].name],
+        },
+        remedy="more warm-up calls before the recorded ones (warmup=), or the schedule's warmup",
+        saves_us=spent,
+    )
+
+
+class _Reason(NamedTuple):
+    key: str
+    us: float
+    words: str
+
+
+def _length_us(step: StepProfile) -> float:
+    on_cpu = sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000
+    return max(on_cpu, step.gpu_span_us or 0.0)
+
+
+def _long_first_step(profile: Profile) -> Iterator[_Reason]:
+    lengths = [_length_us(step) for step in profile.steps]
+    if len(lengths) < LEAST_STEPS:
+        return
+    rest = sorted(lengths[1:])
+    usual = rest[len(rest) // 2]
+    if lengths[0] > COLD_STEP * usual:
+        yield _Reason(
+            "first_step_us",
+            lengths[0] - usual,
+            f"the first step takes {units.show_us(lengths[0])}, the others {units.show_us(usual)}",
+        )
+
+
+def _setup(profile: Profile) -> Iterator[_Reason]:
+    scene = profile.scene
+    if not scene.setup or scene.share(scene.setup_us) < SETUP_SHARE:
+        return
+    order = sorted(scene.setup, key=lambda name: -spans.length(scene.setup[name]))
+    shown = ", ".join(f"{name} x{len(scene.setup[name])}" for name in order[:3])
+    yield _Reason("setup_us", scene.setup_us, f"{shown} inside the recording took {units.show_us(scene.setup_us)}")
+
+
+def _late_first_call(profile: Profile) -> Iterator[_Reason]:
+    """Yield how long the first operator of a user's range took to come, where it comes at once the other times."""
+    trace = profile.trace
+    notes = trace.annotations
+    often = {
+        name
+        for name, count in Counter(notes.name).items()
+        if count >= LEAST_STEPS and not trace.names[name].startswith(("ProfilerStep#", "##", "torchprof::"))
+    }
+    entered = sorted((notes.start[i], i) for i, name in enumerate(notes.name) if name in often)
+    gaps: dict[str, list[int]] = defaultdict(list)
+    for start, i in entered:
+        first = trace.nesting.next_start(notes.thread[i], start)
+        if first is not None and first < notes.end[i] and trace.step_at(start) >= 0:
+            gaps[trace.names[notes.name[i]]].append(first - start)
+    for name, found in gaps.items():
+        usual = sorted(found[1:])[len(found[1:]) // 2] if len(found) >= LEAST_STEPS else None
+        if usual is not None and found[0] > max(COLD_GAP_US * 1000, COLD_GAP_TIMES * usual):
+            yield _Reason(
+                "first_call_us",
+                (found[0] - usual) / 1000,
+                f"{units.show_us(found[0] / 1000)} pass from entering {name} to its first operator, later "
+                f"{units.show_us(usual / 1000)}",
+            )
+            return
+
+
+class _Slow(NamedTuple):
+    """A kernel that took longer than its like, in ns."""
+
+    gpu_op: int
+    step: int
+    took: int
+    usual: int
+
+
+def _kernel_time_varies(profile: Profile) -> Iterator[Finding]:
+    """Find kernels that run half as long again as the same kernel on the same sizes elsewhere in the recording."""
+    scene = profile.scene
+    slow = list(_slow_across_steps(profile) if len(profile.steps) >= LEAST_STEPS else _slow_within_a_step(scene))
+    excess = sum(one.took - one.usual for one in slow) / 1000
+    if not slow or excess < EXCESS * scene.kernel_time_us:
+        return
+    by_step = Counter(dict.fromkeys(range(len(profile.steps)), 0))
+    for one in slow:
+        by_step[one.step] += one.took - one.usual
+    worst_step, in_it = by_step.most_common(1)[0]
+    one_step = len(profile.steps) > 1 and in_it / 1000 >= 0.8 * excess
+    worst = max(slow, key=lambda one: one.took - one.usual)
+    name = profile.launching.decoded(worst.gpu_op).short
+    kind = (
+        f"nearly all of it in {profile.steps[worst_step].name}"
+        if one_step
+        else f"in {sum(spent > 0 for spent in by_step.values())} of {len(profile.steps)} steps"
+    )
+    yield Finding(
+        code="kernel-time-varies",
+        title="Kernel times vary",
+        message=f"{len(slow)} kernels took {units.show_us(excess)} longer than the same kernels did elsewhere, {kind}; "
+        f"{name} took {units.show_us(worst.took / 1000)} instead of {units.show_us(worst.usual / 1000)}",
+        evidence={
+            "time_us": excess,
+            "share": scene.share(excess),
+            "kernels": [name],
+            "count": len(slow),
+            "kind": "outlier" if one_step else "drift",
+            "steps": [profile.steps[step].name for step, spent in by_step.items() if spent > 0],
+        },
+        remedy="clocks, heat, or another program on the GPU: compare medians, not means; lock the clocks to be sure",
+        saves_us=excess,
+    )
+
+
+def _slow_across_steps(profile: Profile) -> Iterator[_Slow]:
+    """Yield by place: the n-th run of a kernel on the same operands in each step, where each step has as many."""
+    trace, scene = profile.trace, profile.scene
+    gpu, step_of = trace.gpu, trace.step_of_gpu_op
+    steps = len(profile.steps)
+    for group in scene.groups:
+        if scene.named[group.name].family in _ITS_OWN_TIME or len(group.members) % steps:
+            continue
+        runs: list[list[int]] = [[] for _ in range(steps)]
+        for i in sorted(group.members, key=gpu.start.__getitem__):
+            runs[step_of[i]].append(i)
+        if len({len(found) for found in runs}) == 1:
+            for same in zip(*runs, strict=True):
+                yield from _slower(trace.step_of_gpu_op, gpu.start, gpu.end, same)
+
+
+def _slow_within_a_step(scene: Scene) -> Iterator[_Slow]:
+    """Yield among the runs of a kernel on recorded operands; without their sizes nobody knows what is the same."""
+    trace, gpu = scene.trace, scene.trace.gpu
+    for group in scene.groups:
+        if len(group.members) < LEAST_RUNS or group.time_ns < LEAST_RUNS * LONG_ENOUGH_NS // 2:
+            continue
+        if scene.named[group.name].family in _ITS_OWN_TIME or not scene.shapes(group):
+            continue
+        alike: dict[tuple[int, float], list[int]] = defaultdict(list)
+        for i in group.members:
+            alike[trace.step_of_gpu_op[i], gpu.blocks_per_sm[i]].append(i)
+        for same in alike.values():
+            if len(same) >= LEAST_RUNS:
+                yield from _slower(trace.step_of_gpu_op, gpu.start, gpu.end, same)
+
+
+def _slower(step_of: Sequence[int], start: Sequence[int], end: Sequence[int], same: Sequence[int]) -> Iterator[_Slow]:
+    lengths = sorted(end[i] - start[i] for i in same)
+    usual = lengths[len(lengths) // 2]
+    if lengths[-1] < LONG_ENOUGH_NS or lengths[-1] <= SLOWER * usual:
+        return
+    for i in same:
+        if end[i] - start[i] > SLOWER * usual and end[i] - start[i] >= LONG_ENOUGH_NS:
+            yield _Slow(i, step_of[i], end[i] - start[i], usual)
+
+
+COLD_START = Rule(code="cold-start", find=_cold_start)
+KERNEL_TIME_VARIES = Rule(code="kernel-time-varies", find=_kernel_time_varies)

@@ -1,0 +1,151 @@
+"""Findings about calls that block: the host that waits for the GPU, and the GPU that waits for other GPUs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from pytest_torchprof import spans, units
+from pytest_torchprof.columns import KERNEL
+from pytest_torchprof.findings.finding import Finding, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.scene import Scene
+
+LITTLE_WORK = 0.1
+"""A call that waits ten times as long as the GPU works waits for something else."""
+LONG_WAIT_NS = 50_000
+"""A blocking call itself takes some 10 us; what is shorter than five of them is not worth a word."""
+
+EXPOSED = 0.05
+"""From a twentieth of the time on, hiding communication behind computation pays; TensorBoard's plugin warns at 10 %."""
+
+
+def _blocking(profile: Profile) -> list[int]:
+    """Return the blocking calls of the steps, the profiler's own aside."""
+    trace = profile.trace
+    return [i for i in trace.blocking if i != trace.flush and trace.step_of_call[i] >= 0]
+
+
+def _sync_over_little_work(profile: Profile) -> Iterator[Finding]:
+    """Find blocking calls of more than 50 us during which the GPU was hardly busy."""
+    trace, scene, calls = profile.trace, profile.scene, profile.trace.calls
+    idle_ns: dict[int, int] = {}
+    for i in _blocking(profile):
+        spent = calls.end[i] - calls.start[i]
+        if spent > LONG_WAIT_NS:
+            worked = scene.worked_ns(calls.start[i], calls.end[i])
+            if worked < LITTLE_WORK * spent:
+                idle_ns[i] = spent - worked
+    if not idle_ns:
+        return
+    wasted, longest = sum(idle_ns.values()) / 1000, max(idle_ns, key=idle_ns.__getitem__)
+    names = Counter(trace.names[calls.name[i]] for i in idle_ns)
+    yield Finding(
+        code="sync-over-little-work",
+        title="Waiting for little",
+        message=f"{units.counted(len(idle_ns), 'blocking call')} ({', '.join(names)}) took {units.show_us(wasted)} "
+        "in which the GPU was nearly idle: the work they wait for was launched too late, or is not on this GPU",
+        evidence={
+            "time_us": wasted,
+            "share": scene.share(wasted),
+            "calls": dict(names),
+            "source": scene.source_of_call(longest),
+        },
+        remedy="leave the synchronization out, or do it once at the end; queue the work before waiting for it",
+        saves_us=wasted,
+    )
+
+
+def _implicit_sync(profile: Profile) -> Iterator[Finding]:
+    """Find blocking calls that an operator made: the program did not ask for a synchronization."""
+    trace, scene, calls = profile.trace, profile.scene, profile.trace.calls
+    waits = _blocking(profile)
+    around = trace.nesting.around_each(calls, waits)
+    found: dict[str, list[int]] = defaultdict(list)
+    outermost: dict[int, str | None] = {}
+    for i in waits:
+        op = around[i]
+        if op not in outermost:
+            outermost[op] = _operator(profile, op)
+        name = outermost[op]
+        if name is not None:
+            found[name].append(i)
+    if not found:
+        return
+    spent = {name: sum(calls.end[i] - calls.start[i] for i in members) / 1000 for name, members in found.items()}
+    order = sorted(found, key=lambda name: (-spent[name], name))
+    total, count = sum(spent.values()), sum(map(len, found.values()))
+    shown = ", ".join(f"{name} x{len(found[name])}" for name in order[:4]) + (" and others" if len(order) > 4 else "")
+    idle_us = max((scene.window_us - spans.length(busy) / 1000 for busy in scene.busy.values()), default=0.0)
+    longest = max(found[order[0]], key=lambda i: calls.end[i] - calls.start[i])
+    yield Finding(
+        code="implicit-sync",
+        title="Hidden synchronization",
+        message=f"{shown} made the CPU wait for the GPU: {units.counted(count, 'time')}, {units.show_us(total)} in all",
+        evidence={
+            "time_us": total,
+            "share": scene.share(total),
+            "ops": {name: len(found[name]) for name in order},
+            "syncs": count,
+            "source": scene.source_of_call(longest),
+        },
+        remedy="keep the value on the GPU or read it once after the loop; masks by torch.where instead of indexing; "
+        "copies with non_blocking=True from pinned memory",
+        # While the CPU waits for a busy GPU nothing is lost: no more than the idle time can be won.
+        saves_us=min(total, idle_us),
+    )
+
+
+def _operator(profile: Profile, op: int) -> str | None:
+    """Return the outermost aten operator around, which is what the program called, else the innermost operator."""
+    if op < 0:
+        return None
+    names, named = profile.trace.names, profile.trace.ops.name
+    aten = [name for one in profile.trace.nesting.chain(op) if (name := names[named[one]]).startswith("aten::")]
+    return aten[-1] if aten else profile.launching.op_name(op)
+
+
+def _exposed_communication(profile: Profile) -> Iterator[Finding]:
+    """Find time in which a device ran a collective and computed nothing."""
+    scene = profile.scene
+    if not scene.communication:
+        return
+    exposed = [_exposed_ns(scene, ops) / 1000 for ops in scene.by_device.values()]
+    lost = max(exposed)
+    if scene.share(lost) < EXPOSED:
+        return
+    gpu = profile.trace.gpu
+    spent: Counter[str] = Counter()
+    for i in scene.communication:
+        spent[profile.launching.decoded(i).collective or "other"] += gpu.end[i] - gpu.start[i]
+    ordered = [name for name, _ in spent.most_common()]
+    yield Finding(
+        code="exposed-communication",
+        title="Exposed communication",
+        message=f"{units.show_us(lost)} ({scene.share(lost):.0%} of the time) the GPU only communicates "
+        f"({', '.join(ordered[:3])}), with nothing to compute meanwhile",
+        evidence={
+            "time_us": lost,
+            "share": scene.share(lost),
+            "collectives_us": {name: spent[name] / 1000 for name in ordered},
+        },
+        remedy="overlap it with computation (DDP buckets, prefetch in FSDP, async_op=True); a collective that only "
+        "waits shows that another rank is late: compare the ranks",
+        saves_us=lost,
+    )
+
+
+def _exposed_ns(scene: Scene, ops: list[int]) -> int:
+    kind = scene.trace.gpu.kind
+    talking = scene.covered(i for i in ops if i in scene.communication)
+    computing = scene.covered(i for i in ops if kind[i] == KERNEL and i not in scene.communication)
+    return spans.length(spans.without(talking, computing))
+
+
+SYNC_OVER_LITTLE_WORK = Rule(code="sync-over-little-work", find=_sync_over_little_work)
+IMPLICIT_SYNC = Rule(code="implicit-sync", find=_implicit_sync)
+EXPOSED_COMMUNICATION = Rule(code="exposed-communication", find=_exposed_communication)

@@ -1,0 +1,294 @@
+"""What findings look at: the recording's GPU work grouped and put in order, each view made once, when asked for."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_torchprof import idle, occupation, spans
+from pytest_torchprof.calls import CallKind
+from pytest_torchprof.columns import ABSENT, KERNEL, MEMCPY
+from pytest_torchprof.linking import captures
+from pytest_torchprof.names import decode
+from pytest_torchprof.nesting import Nesting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_torchprof.idle import Gap
+    from pytest_torchprof.launching import Launching
+    from pytest_torchprof.names import KernelName
+    from pytest_torchprof.spans import Spans
+    from pytest_torchprof.trace import Trace
+
+_OWN_BUFFERS = ("Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full")
+_LOADING = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
+_SETUP = re.compile(
+    r"(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostMalloc|FreeHost|HostFree|GraphInstantiate|LibraryLoad)|(?:cu|hip)ModuleLoad"
+)
+_LOADING_LAUNCH_NS = 1_000_000
+"""A launch takes some 5 us; one that takes a millisecond while the GPU idles loads the kernel's code first."""
+# Frames as the profiler names them: "train.py(12): step".
+_FRAME = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): ")
+_LIBRARY = re.compile(r"(?:^|/)(?:torch|torchvision|triton|site-packages|dist-packages|lib/python3[^/]*)/|^<")
+
+
+class Group(NamedTuple):
+    """Kernels of one name that one operator launched with one set of operands, in the order of the file."""
+
+    name: int
+    op: int
+    """The operator's name by its place in ``Trace.names``, ABSENT for none."""
+    inputs: int
+    members: list[int]
+    time_ns: int
+
+
+class Scene:
+    """The GPU work of the steps, seen from several sides."""
+
+    def __init__(self, trace: Trace, launching: Launching) -> None:
+        """Prepare to look; the work is done when asked."""
+        self.trace = trace
+        self.launching = launching
+
+    @cached_property
+    def window(self) -> tuple[int, int]:
+        """From the first step's start to the later of the last step's and the last GPU operation's end, in ns."""
+        return occupation.window(self.trace)
+
+    @property
+    def window_us(self) -> float:
+        """The window's length."""
+        return (self.window[1] - self.window[0]) / 1000
+
+    def share(self, us: float) -> float:
+        """Return a time's share of the window."""
+        return us / self.window_us if self.window_us > 0 else 0.0
+
+    @cached_property
+    def gpu_ops(self) -> list[int]:
+        """GPU operations that belong to a step, step after step."""
+        return [i for part in self.launching.parts for i in part.gpu_ops]
+
+    @cached_property
+    def kernels(self) -> list[int]:
+        """The kernels among them."""
+        kind = self.trace.gpu.kind
+        return [i for i in self.gpu_ops if kind[i] == KERNEL]
+
+    @cached_property
+    def copies(self) -> list[int]:
+        """The copies among them."""
+        kind = self.trace.gpu.kind
+        return [i for i in self.gpu_ops if kind[i] == MEMCPY]
+
+    @cached_property
+    def kernel_time_us(self) -> float:
+        """The kernels' durations together."""
+        return sum([group.time_ns for group in self.groups]) / 1000
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The kernels by name, launching operator and operands, the longest time first."""
+        trace, op_of = self.trace, self.launching.op_of
+        name, start, end = trace.gpu.name, trace.gpu.start, trace.gpu.end
+        op_name, op_inputs = trace.ops.name, trace.ops.inputs
+        found: dict[tuple[int, int, int], list[int]] = {}
+        for i in self.kernels:
+            op = op_of[i]
+            key = (name[i], op_name[op], op_inputs[op]) if op >= 0 else (name[i], ABSENT, ABSENT)
+            members = found.get(key)
+            if members is None:
+                found[key] = [i]
+            else:
+                members.append(i)
+        groups = [Group(*key, members, sum([end[i] - start[i] for i in members])) for key, members in found.items()]
+        return sorted(groups, key=lambda group: -group.time_ns)
+
+    @cached_property
+    def by_name(self) -> dict[int, list[Group]]:
+        """The groups of each kernel name, the longest time first."""
+        found: dict[int, list[Group]] = defaultdict(list)
+        for group in self.groups:
+            found[group.name].append(group)
+        return dict(found)
+
+    @cached_property
+    def named(self) -> dict[int, KernelName]:
+        """What each kernel name says by itself."""
+        return {name: decode(self.trace.names[name]) for name in self.by_name}
+
+    def of_family(self, *families: str) -> list[Group]:
+        """Return the groups whose kernel's name is of one of the families, the longest time first."""
+        names = {name for name, decoded in self.named.items() if decoded.family in families}
+        return [group for group in self.groups if group.name in names]
+
+    def decoded(self, group: Group) -> KernelName:
+        """Return what name and launch say together."""
+        return self.launching.decoded(group.members[0])
+
+    def op_name(self, group: Group) -> str | None:
+        """Return the launching operator's name."""
+        return self.launching.op_name(self.launching.op_of[group.members[0]])
+
+    def chain(self, group: Group) -> tuple[str, ...]:
+        """Return the ranges around the launch of one of them, outermost first."""
+        return self.launching.chain(self.launching.op_of[group.members[0]])
+
+    def shapes(self, group: Group) -> tuple[Any, ...] | None:
+        """Return the shapes of the launching operator's operands."""
+        return self.launching.operands(group.inputs)[1] if group.inputs >= 0 else None
+
+    @cached_property
+    def by_device(self) -> dict[int, list[int]]:
+        """All GPU operations by device, orphans too, in the order of their start."""
+        start = self.trace.gpu.start
+        devices = occupation.by_device(self.trace, range(len(start)))
+        return {device: sorted(ops, key=start.__getitem__) for device, ops in devices.items()}
+
+    @cached_property
+    def by_stream(self) -> dict[tuple[int, int], list[int]]:
+        """Likewise by device and stream."""
+        found: dict[tuple[int, int], list[int]] = defaultdict(list)
+        stream = self.trace.gpu.stream
+        for device, ops in self.by_device.items():
+            for i in ops:
+                found[device, stream[i]].append(i)
+        return dict(found)
+
+    @cached_property
+    def communication(self) -> frozenset[int]:
+        """The kernels that carry out a collective."""
+        kind, name, names = self.trace.gpu.kind, self.trace.gpu.name, self.trace.names
+        meant = {one for one in set(name) if decode(names[one]).family == "communication"}
+        return frozenset(i for i, one in enumerate(name) if one in meant and kind[i] == KERNEL)
+
+    def covered(self, gpu_ops: Iterable[int]) -> Spans:
+        """Return when one of these ran, inside the window."""
+        start, end = self.trace.gpu.start, self.trace.gpu.end
+        begin, until = self.window
+        found = spans.merged([(start[i], end[i]) for i in gpu_ops])
+        # Nothing ends after the window; what began before it is an orphan.
+        return found if not found or found[0][0] >= begin else spans.within(found, [(begin, until)])
+
+    @cached_property
+    def busy(self) -> dict[int, Spans]:
+        """When each device ran something, inside the window."""
+        return {device: self.covered(ops) for device, ops in self.by_device.items()}
+
+    @cached_property
+    def busy_share(self) -> float:
+        """The share of the window in which a device ran something, the mean over devices."""
+        shares = [self.share(spans.length(busy) / 1000) for busy in self.busy.values()]
+        return sum(shares) / len(shares) if shares else 0.0
+
+    @cached_property
+    def profilers_own(self) -> Spans:
+        """When the profiler was busy with its own buffers."""
+        own = self.trace.overheads
+        named = {i for i, name in enumerate(self.trace.names) if name in _OWN_BUFFERS}
+        return spans.merged((own.start[i], own.end[i]) for i, name in enumerate(own.name) if name in named)
+
+    @cached_property
+    def setup(self) -> dict[str, Spans]:
+        """Inside the steps, what is done once: by its name, when. Code is loaded, memory allocated, graphs recorded."""
+        trace, calls, own = self.trace, self.trace.calls, self.trace.overheads
+        names = {i for i, name in enumerate(trace.names) if name in _LOADING or _SETUP.match(name)}
+        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for part in (own, calls):
+            for i in [i for i, name in enumerate(part.name) if name in names]:
+                found[trace.names[part.name[i]]].append((part.start[i], part.end[i]))
+        for i in self._loading_launches():
+            found[f"{trace.names[calls.name[i]]} that loads code"].append((calls.start[i], calls.end[i]))
+        found["graph capture"] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
+        inside = [(max(start, self.window[0]), min(end, self.window[1])) for start, end in found["graph capture"]]
+        found["graph capture"] = [one for one in inside if one[0] < one[1]]
+        kept = {name: [one for one in ranges if trace.step_at(one[0]) >= 0] for name, ranges in found.items()}
+        return {name: spans.merged(ranges) for name, ranges in kept.items() if ranges}
+
+    def _loading_launches(self) -> Iterator[int]:
+        calls = self.trace.calls
+        long = [i for i in self.trace.links.launches if calls.end[i] - calls.start[i] >= _LOADING_LAUNCH_NS]
+        if not long:
+            return
+        launched = {call: self.trace.gpu.start[i] for i, call in enumerate(self.trace.links.call_of)}
+        for i in long:
+            # Behind a full queue a launch takes long too; there its kernel has to wait.
+            soon = i in launched and launched[i] - calls.end[i] < _LOADING_LAUNCH_NS
+            if soon and self.worked_ns(calls.start[i], calls.end[i]) < (calls.end[i] - calls.start[i]) / 10:
+                yield i
+
+    @cached_property
+    def setup_us(self) -> float:
+        """How long that took."""
+        return spans.length(spans.merged(one for ranges in self.setup.values() for one in ranges)) / 1000
+
+    def worked_ns(self, start: int, end: int) -> int:
+        """Return how long a device, the busiest one, ran something between two instants."""
+        return max((_covered_ns(busy, start, end) for busy in self.busy.values()), default=0)
+
+    @cached_property
+    def gaps(self) -> list[Gap]:
+        """When a device idled between two operations before one of a step, without what the profiler itself took."""
+        of_step = self.trace.step_of_gpu_op
+        every = (gap for ops in self.by_device.values() for gap in idle.gaps(self.trace, ops))
+        found = [gap for gap in every if of_step[gap[3]] >= 0]
+        own = self.profilers_own
+        if not own:
+            return found
+        return [
+            (start, end, cause, before)
+            for begin, until, cause, before in found
+            for start, end in spans.without([(begin, until)], own)
+        ]
+
+    def source(self, thread: int, start_ns: int, end_ns: int) -> str | None:
+        """Return ``file.py:12``, the innermost line outside of libraries around it; None without recorded stacks."""
+        if not len(self.trace.frames):
+            return None
+        for frame in self._frames.chain(self._frames.around(thread, start_ns, end_ns)):
+            name = self.trace.names[self.trace.frames.name[frame]]
+            match = _FRAME.match(name)
+            if match and not _LIBRARY.search(match["file"]):
+                return f"{match['file']}:{match['line']}"
+        return None
+
+    def source_of(self, gpu_op: int) -> str | None:
+        """Return the line that launched a GPU operation, likewise."""
+        return self.source_of_call(self.trace.links.call_of[gpu_op])
+
+    def source_of_call(self, call: int) -> str | None:
+        """Return the line that made a call, likewise."""
+        calls = self.trace.calls
+        return self.source(calls.thread[call], calls.start[call], calls.end[call]) if call >= 0 else None
+
+    @cached_property
+    def _frames(self) -> Nesting:
+        return Nesting(self.trace.frames)
+
+    @cached_property
+    def launched_together(self) -> list[list[int]]:
+        """Each step's GPU operations by the thread that launched them, in launch order; graphs left out."""
+        trace = self.trace
+        call_of, calls = trace.links.call_of, trace.calls
+        graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
+        launched = [calls.start[call] if call >= 0 else 0 for call in call_of]
+        found: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for step, part in enumerate(self.launching.parts):
+            for i in part.gpu_ops:
+                call = call_of[i]
+                if call >= 0 and calls.name[call] not in graphs:
+                    found[step, calls.thread[call]].append(i)
+        return [sorted(ops, key=launched.__getitem__) for ops in found.values()]
+
+
+def _covered_ns(busy: Spans, start: int, end: int) -> int:
+    place, covered = max(bisect_right(busy, (start, 0)) - 1, 0), 0
+    while place < len(busy) and busy[place][0] < end:
+        covered += max(0, min(end, busy[place][1]) - max(start, busy[place][0]))
+        place += 1
+    return covered

@@ -1,0 +1,63 @@
+"""Arithmetic with ranges of time: sorted, disjoint lists of (start, end) in ns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Spans = list[tuple[int, int]]
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> Spans:
+    """Return what the ranges cover together."""
+    found: Spans = []
+    since, reached = 0, None
+    for start, end in sorted(ranges):
+        if reached is None or start > reached:
+            if reached is not None:
+                found.append((since, reached))
+            since, reached = start, end
+        elif end > reached:
+            reached = end
+    if reached is not None:
+        found.append((since, reached))
+    return found
+
+
+def without(these: Spans, those: Spans) -> Spans:
+    """Return what of these ranges those do not cover."""
+    found: Spans = []
+    at = 0
+    for start, end in these:
+        while at < len(those) and those[at][1] <= start:
+            at += 1
+        place, since = at, start
+        while place < len(those) and those[place][0] < end:
+            if those[place][0] > since:
+                found.append((since, those[place][0]))
+            since = max(since, those[place][1])
+            place += 1
+        if since < end:
+            found.append((since, end))
+    return found
+
+
+def within(these: Spans, those: Spans) -> Spans:
+    """Return what both cover."""
+    found: Spans = []
+    at = 0
+    for start, end in these:
+        while at < len(those) and those[at][1] <= start:
+            at += 1
+        place = at
+        while place < len(those) and those[place][0] < end:
+            found.append((max(start, those[place][0]), min(end, those[place][1])))
+            place += 1
+    return found
+
+
+def length(these: Spans) -> int:
+    """Return how long they are together."""
+    return sum([end - start for start, end in these])
