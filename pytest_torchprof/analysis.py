@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import breakdown, numbers
@@ -55,8 +56,17 @@ def as_dict(
         "recompiles": median.recompiles,
         "compiled_in_window": seen.compiled_in_window,
     }
+    if findings:
+        found["efficiency"] = asdict(profile.efficiency)
     found["findings"] = [
-        {"code": one.code, "title": one.title, "message": one.message, "evidence": dict(one.evidence)}
+        {
+            "code": one.code,
+            "title": one.title,
+            "message": one.message,
+            "evidence": dict(one.evidence),
+            "remedy": one.remedy,
+            "severity": one.severity,
+        }
         for one in (profile.findings if findings else ())
     ]
     return found

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Compile", "CudaGraphs", "Fallback", "FxGraph", "GraphBreak", "Recompile", "graph_break_count", "read"]
 
+NOT_USED = "torch.compile was not used"
 _NO_EVIDENCE = "the recording holds no compile evidence (its key `torchprof` is missing)"
 
 
@@ -178,7 +179,7 @@ def _nothing(evidence: Mapping[str, Any] | None, seen: Regions) -> tuple[str, ..
     if evidence is None or seen.regions or evidence.get("compiled"):
         return None
     if not evidence.get("dynamo"):
-        return ("torch.compile was not used",)
+        return (NOT_USED,)
     hints = evidence.get("seen_instead")
     hints = [str(hint) for hint in hints] if isinstance(hints, list) else []
     if seen.lookups_without_region:

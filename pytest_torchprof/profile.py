@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_torchprof.compiled import Compile
+    from pytest_torchprof.efficiency import Efficiency
     from pytest_torchprof.findings import Finding, Rule
     from pytest_torchprof.kernels import Kernels
     from pytest_torchprof.parts import Part
@@ -139,7 +140,7 @@ class Profile(_HasNumbers):
     def _changed(self, **changes: Any) -> Self:
         settings = {"result": self._result, "gate": self._gate, "rules": self._rules, **changes}
         other = type(self)(self._given_trace, **settings)
-        for name in ("launching", "scene", "_steps", "_whole", "_compile"):
+        for name in ("launching", "scene", "_steps", "_whole", "_compile", "_efficiency"):
             # What was computed already belongs to the trace, not to the view on it.
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
@@ -250,6 +251,24 @@ class Profile(_HasNumbers):
         from pytest_torchprof import compiled  # noqa: PLC0415 - only who asks pays
 
         return compiled.read(self.trace)
+
+    @cached_property
+    def _efficiency(self) -> Efficiency:
+        from pytest_torchprof import efficiency  # noqa: PLC0415 - only who asks pays
+
+        return efficiency.read(self.scene)
+
+    @property
+    def efficiency(self) -> Efficiency:
+        """How well the GPU was used: where the steps' time went, tensor cores, FLOP/s, copies."""
+        self._look("efficiency")
+        return self._efficiency
+
+    @property
+    def mfu(self) -> float | None:
+        """The share of the GPU's peak that the slowest step reached, 0..1; None where FLOPs or peak are not known."""
+        self._look("mfu")
+        return self._efficiency.throughput.mfu
 
     @property
     def findings(self) -> tuple[Finding, ...]:

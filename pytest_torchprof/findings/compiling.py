@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import spans, units
 from pytest_torchprof.calls import CallKind
 from pytest_torchprof.columns import KERNEL, MEMCPY
+from pytest_torchprof.compiled import NOT_USED
 from pytest_torchprof.findings.finding import Finding, Rule
 from pytest_torchprof.regions import FX_GRAPH
 
@@ -81,13 +82,13 @@ def _compile_in_window(profile: Profile) -> Iterator[Finding]:
 
 
 def _not_compiled(profile: Profile) -> Iterator[Finding]:
-    """Find that torch.compile was used and nothing compiled ran, or that some calls found no compiled code."""
+    """Find that torch.compile was asked for and left the code alone, or that calls found no compiled code that fits."""
     compiled = profile.compile
-    evidence = (profile.trace.torchprof or {}).get("compile")
-    asked = isinstance(evidence, dict) and bool(evidence.get("dynamo"))
     calls = compiled.lookups_without_region
-    if compiled.nothing is not None and asked:
-        message = "torch.compile was used, but nothing compiled ran" + "".join(f"; {one}" for one in compiled.nothing)
+    # That Dynamo is loaded means little: any earlier test may have done that.
+    seen = [one for one in compiled.nothing or () if one != NOT_USED]
+    if seen:
+        message = f"torch.compile left everything as it is: {'; '.join(seen)}"
     elif calls:
         message = f"{units.counted(calls, 'call')} looked for compiled code, found none that fits, and ran as written"
     else:
@@ -96,7 +97,7 @@ def _not_compiled(profile: Profile) -> Iterator[Finding]:
         code="not-compiled",
         title="Not compiled",
         message=message,
-        evidence={"lookups_without_region": calls, "seen": list(compiled.nothing or ())},
+        evidence={"lookups_without_region": calls, "seen": seen},
         remedy="torch.compile(module) instead of module.compile() for modules of torch.nn; look for disable(), stances "
         "and the recompile limit",
     )

@@ -137,12 +137,18 @@ _READERS: dict[str, Callable[[object], Any]] = {
 _ON_TIME = {"max_cpu_gpu_ratio", "min_gpu_utilization", "min_sm_efficiency", "max_gpu_time"}
 
 
-def _mfu(_profile: Profile, _bound: float) -> Verdict:
+def _mfu(profile: Profile, bound: float) -> Verdict:
+    found = profile.efficiency.throughput
+    if found.mfu is None:
+        on_cpu = profile.trace.on_cpu
+        reason = _why_unknown(profile, "mfu") if on_cpu else found.why_not or "the share of the peak is not known"
+        return Verdict(limit="min_mfu", expected="", measured=reason, status=NOT_MEASURED)
     return Verdict(
         limit="min_mfu",
         expected="",
-        measured="the recording does not hold the floating-point operations of a step",
-        status=NOT_MEASURED,
+        number=found.mfu,
+        measured=f"{units.show_ratio(found.mfu)} of {found.peak_tflops:.4g} TFLOP/s ({found.dtype})",
+        status=HOLDS if found.mfu >= bound else MISSED,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
@@ -39,7 +40,7 @@ def text(profile: Profile, *, by: str = "kernel", step: int | None = None, top: 
     steps = chosen_steps(profile, step)
     parts = [_title(profile), _where(profile, steps), _rows(profile, steps, by=by, sort_by=None, top=top)]
     if findings:
-        parts.append(_findings(profile))
+        parts += [_efficiency(profile), _findings(profile)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -202,6 +203,27 @@ def _drawn(rows: Sequence[tuple[Any, ...]], headers: tuple[str, ...], title: str
     align = tuple("left" if header in left else "right" for header in headers)
     drawn = tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
     return f"{title}\n{drawn}" + (f"\n... and {more} more (--top {more + len(rows)})" if more > 0 else "")
+
+
+def _efficiency(profile: Profile) -> str:
+    """Return where the time of a step goes, by kineto's priority, and how fast products and copies are."""
+    if profile.trace.on_cpu or not len(profile.trace.gpu):
+        return ""
+    found = profile.efficiency
+    total = found.step_time.total or 1.0
+    spent = [(name.replace("_", " "), us) for name, us in asdict(found.step_time).items() if us >= 0.0005 * total]
+    lines = [
+        f"time of a step, {units.show_us(total)}: {', '.join(f'{name} {_share(us / total)}' for name, us in spent)}"
+    ]
+    if found.tensor_core_share is not None:
+        lines.append(f"on tensor cores: {_share(found.tensor_core_share)} of the time of products and convolutions")
+    if found.throughput.mfu is not None:
+        speed = found.throughput
+        lines.append(f"{speed.tflops:.3g} TFLOP/s, {_share(speed.mfu or 0.0)} of the peak in {speed.dtype}")
+    known = [f"{row.direction} {row.gb_per_s:.3g} GB/s" for row in found.copies if row.gb_per_s is not None]
+    if known:
+        lines.append(f"copies: {', '.join(known)}")
+    return "\n".join(line for one in lines for line in _wrapped(one, "  "))
 
 
 def _findings(profile: Profile) -> str:
