@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         LimitsMissed,
         NotMeasured,
         TorchprofError,
+        TorchprofWarning,
         UnknownLimit,
         UnreadableBaseline,
         UnreadableRecording,
@@ -29,6 +30,7 @@ __all__ = [
     "Profile",
     "StepProfile",
     "TorchprofError",
+    "TorchprofWarning",
     "Trace",
     "UnknownLimit",
     "UnreadableBaseline",
@@ -45,7 +47,15 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(
-        ["LimitsMissed", "NotMeasured", "TorchprofError", "UnknownLimit", "UnreadableBaseline", "UnreadableRecording"],
+        [
+            "LimitsMissed",
+            "NotMeasured",
+            "TorchprofError",
+            "TorchprofWarning",
+            "UnknownLimit",
+            "UnreadableBaseline",
+            "UnreadableRecording",
+        ],
         "errors",
     ),
     **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "patterns"),

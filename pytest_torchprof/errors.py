@@ -40,3 +40,9 @@ class UnknownLimit(TorchprofError):
     """A keyword that is no limit or option, or a value of the wrong type."""
 
     __module__ = "pytest_torchprof"
+
+
+class TorchprofWarning(UserWarning):
+    """Something that does not fail a test by itself and should not be overlooked."""
+
+    __module__ = "pytest_torchprof"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError
+from pytest_torchprof.comparing import environment_of
+from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.measure import Measured, TestRun
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pytest_torchprof.baseline import Comparison
@@ -60,11 +64,20 @@ def _judge_one(run: TestRun, measured: Measured) -> _Judgement:
     stands_in = run.stands_in(profile)
     asked = [one for one in measured.limits if one.limit.needs == COMPILE or not stands_in]
     open_profile = profile.with_context(rules=run.state.rules, gate=None)
-    verdicts = judge_limits(open_profile, asked)
+    verdicts = (*judge_limits(open_profile, asked), *(() if stands_in else _of_times(run, open_profile)))
     kept = all(verdict.status == HOLDS for verdict in verdicts)
     unanswerable = tuple(run.unanswerable()) if stands_in else ()
     comparison = _compared(run, measured, open_profile, kept=kept and not unanswerable)
     return _concluded(run, measured, open_profile, verdicts, comparison, unanswerable)
+
+
+def _of_times(run: TestRun, profile: Profile) -> Iterator[Verdict]:
+    """Say where times were to be compared and cannot be; how they compare is the baseline's to say."""
+    from pytest_torchprof.limits import NOT_MEASURED, Verdict  # noqa: PLC0415
+
+    if run.comparing.of_times and (reason := run.comparing.why_no_times(profile)):
+        share = run.options.tolerance.allowed["time"]
+        yield Verdict(limit="tolerance", expected=f'{{"time": {share}}}', measured=reason, status=NOT_MEASURED)
 
 
 def _concluded(
@@ -104,7 +117,7 @@ def _concluded(
         changes=comparison.changes if comparison else (),
         limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
         summary={**asdict(profile.median), "worst": asdict(profile.worst)},
-        environment=dict(_environment(profile)),
+        environment=dict(environment_of(profile)),
         findings=tuple(_plain_finding(finding) for finding in profile.findings),
         kernels=_kernel_rows(profile) if failure else (),
         recording=_shown(run, recording),
@@ -160,21 +173,24 @@ class _Compared:
 def _compared(run: TestRun, measured: Measured, profile: Profile, *, kept: bool) -> _Compared | None:
     """Compare with the baseline, or note what to write; None where no baseline is asked for or it cannot be."""
     settings = run.state.settings
-    if settings.baseline == "off" or not run.options.compared or profile.why_not is not None:
+    if not run.comparing.wanted or profile.why_not is not None:
         return None
     from pytest_torchprof import baseline  # noqa: PLC0415
 
-    file = baseline.place(
-        run.path, settings.rootdir, baseline.device_slug(_environment(profile)), settings.baseline_dir
-    )
-    key = baseline.key_of(run.nodeid, measured.label)
-    new = baseline.entry_of(profile, source_hash=baseline.source_hash(run.source))
-    old = baseline.read_or_empty(file).entries.get(key)
-    comparison = baseline.compare(old, new, names=run.options.names)
+    file, key = run.comparing.place(measured.label, profile)
+    old, new = run.comparing.entries(measured.label, profile)
+    allowed = run.options.tolerance.allowed
+    comparison = baseline.compare(old, new, names=run.options.names, tolerance=allowed)
     if kept and (settings.baseline == "update" or (settings.baseline == "add" and old is None)):
+        if old is not None and "time" in allowed:
+            new = replace(new, time=baseline.settled(old.time, new.time, allowed["time"]))
         run.baseline_entries.append((str(file), key, baseline.plain(new)))
         return _Compared("written" if old is None else f"written ({comparison.summary})")
     failure = tuple(_failure_lines(run, comparison, file))
+    if comparison.verdict == "ambiguous" and not failure:
+        # Where warnings are errors this one is none: only strict fails what the samples do not tell.
+        with suppress(TorchprofWarning):
+            warnings.warn(f"{run.nodeid}: {comparison.summary} against the baseline", TorchprofWarning, stacklevel=2)
     return _Compared(comparison.summary, failure, () if failure else comparison.lines)
 
 
@@ -184,14 +200,12 @@ def _failure_lines(run: TestRun, comparison: Comparison, file: Path) -> list[str
     if comparison.verdict == "worse" and mode != "update":
         return [f"worse than the baseline {_shown(run, file)}:", *(f"  {line}" for line in comparison.lines), accept]
     if comparison.fails(strict=mode == "strict") and mode != "update":
+        if comparison.verdict == "ambiguous":
+            said = f"ambiguous against the baseline {_shown(run, file)} (strict):"
+            return [said, *(f"  {line}" for line in comparison.lines), accept]
         write = f'  do: pytest "{run.nodeid}" --torchprof-baseline=add'
         return [f"no baseline for this test and device in {_shown(run, file)} (strict)", write]
     return []
-
-
-def _environment(profile: Profile) -> dict[str, Any]:
-    environment = (profile.trace.torchprof or {}).get("environment")
-    return environment if isinstance(environment, dict) else {}
 
 
 def _plain_verdict(verdict: Verdict) -> dict[str, Any]:

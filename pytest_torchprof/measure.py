@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_torchprof.comparing import Comparing
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 
 if TYPE_CHECKING:
@@ -71,6 +72,17 @@ class TestRun:
 
         replay = self.state.settings.replay is not None
         return torch.device(capture.pick_device("auto" if replay else self.options.device))
+
+    @property
+    def comparing(self) -> Comparing:
+        """What its measurements are held against."""
+        return Comparing(
+            settings=self.state.settings,
+            options=self.options,
+            nodeid=self.nodeid,
+            path=self.path,
+            source=self.source,
+        )
 
     @property
     def body_is_step(self) -> bool:
@@ -147,13 +159,18 @@ class TestRun:
         if (reason := self.state.unarmed.get(options.device)) is not None:
             measured.why_not = reason
             raise NotMeasured(f"not measured: {reason}")
+        device = capture.pick_device(options.device)
         plan = capture.Plan(
-            device=capture.pick_device(options.device),
+            device=device,
             warmup=options.warmup,
             steps=options.steps,
             record=options.record,
             nodeid=self.nodeid,
             label=measured.label,
+            count_flops=any(one.limit.name == "min_mfu" for one in measured.limits),
+            times=self.options.tolerance.cache
+            if self.comparing.times_are_to_be_had and not (self.options.device == "auto" and device == "cpu")
+            else None,
         )
         path = self.state.scratch / recording_name(self.nodeid, measured.label).removesuffix(".gz")
 
@@ -162,15 +179,22 @@ class TestRun:
             measured.profile = Profile.from_trace(read(recording))
             return measured.profile.why_not
 
+        def unsure() -> bool:
+            return measured.profile is not None and self.comparing.unsure(measured.label, measured.profile)
+
         name = self.nodeid + (f" ({measured.label})" if measured.label else "")
         total = options.warmup + options.steps
-        with closing(capture.iterations(plan, path, check)) as calls:
+        with closing(capture.iterations(plan, path, check, unsure)) as calls:
             try:
                 for done, _ in enumerate(calls):
                     self.progress(name, min(done, total - 1), total)
                     yield
             except NotMeasured as problem:
                 measured.profile, measured.why_not = None, str(problem)
+                raise
+            except GeneratorExit:
+                # Left during the calls for times, when there is a profile already.
+                measured.profile = None
                 raise
             finally:
                 self.progress(name, total, total)
@@ -207,7 +231,7 @@ class TestRun:
         names = (
             asked.limit.name for measured in self.measured for asked in measured.limits if asked.limit.needs == GPU
         )
-        return list(dict.fromkeys(names))
+        return [*dict.fromkeys(names), *(["tolerance of time"] if self.comparing.of_times else [])]
 
     @contextmanager
     def body(self, item: pytest.Item) -> Iterator[None]:

@@ -56,6 +56,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--torchprof-report", dest="torchprof_report", action="append", metavar="FILE", default=None,
         help="write the results to FILE, by its suffix: .json or .md (repeatable)",
     )  # fmt: skip
+    parser.addini(
+        "torchprof_tolerance", "tolerance of tests that have none of their own, e.g. time=0.10 memory=0.05", default=""
+    )
     parser.addini("torchprof_report", "as --torchprof-report", type="linelist", default=[])
 
 

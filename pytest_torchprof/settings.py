@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.tolerance import Tolerance, from_text, tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -43,6 +44,9 @@ class Settings:
     replay: Path | None
     reports: tuple[Path, ...]
     rootdir: Path
+    tolerance: Tolerance | None
+    workers: int
+    """How many processes of pytest-xdist run tests at the same time; 1 without it."""
 
     @classmethod
     def from_pytest(cls, config: pytest.Config) -> Settings:
@@ -71,6 +75,8 @@ class Settings:
             replay=replay,
             reports=option.paths("report"),
             rootdir=config.rootpath,
+            tolerance=option.tolerance(),
+            workers=getattr(config, "workerinput", {}).get("workercount", 1),
         )
 
 
@@ -118,6 +124,15 @@ class _Options:
         value = self._config.getini(_dest(name))
         return Path(self._config.rootpath / value) if value else None
 
+    def tolerance(self) -> Tolerance | None:
+        text = self._config.getini("torchprof_tolerance")
+        try:
+            return from_text(text)
+        except UnknownLimit as problem:
+            raise pytest.UsageError(
+                f"torchprof_tolerance = {text}: {problem}; write e.g. time=0.10 kernels=1"
+            ) from None
+
     def paths(self, name: str) -> tuple[Path, ...]:
         if given := self._config.getoption(_dest(name)):
             return tuple(self._config.invocation_params.dir / path for path in given)
@@ -143,6 +158,7 @@ class MeasureOptions:
     limits: tuple[Asked, ...]
     names: Literal["normal", "exact"]
     compared: bool
+    tolerance: Tolerance
     marked: bool
     given: Mapping[str, object] = field(repr=False)
     """The limits as they were written, for a measurement that adds its own."""
@@ -180,6 +196,7 @@ def options_of(item: pytest.Item, settings: Settings, known: Iterable[Limit]) ->
         limits=read_limits(given, known=catalogue),
         names=options.get("names", "normal"),
         compared=options.get("baseline", True),
+        tolerance=options.get("tolerance") or settings.tolerance or Tolerance(),
         marked=marker is not None,
         given=given,
     )
@@ -234,16 +251,12 @@ def _names(value: object) -> str:
     raise UnknownLimit('expected "exact"')
 
 
-def _tolerance(_value: object) -> None:
-    raise UnknownLimit("times and memory are not gated by this version; counts and kernels are, without a tolerance")
-
-
 _READERS: dict[str, Callable[[object], Any]] = {
     "warmup": _at_least(0),
     "steps": _at_least(1),
     "device": _device,
     "record": _record,
     "baseline": _flag,
-    "tolerance": _tolerance,
+    "tolerance": tolerance,
     "names": _names,
 }

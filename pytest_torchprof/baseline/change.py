@@ -8,6 +8,8 @@ from typing import Final, Literal
 BETTER: Final = "better"
 WORSE: Final = "worse"
 NEUTRAL: Final = "neutral"
+AMBIGUOUS: Final = "ambiguous"
+"""It may be worse; the samples do not tell."""
 
 Kind = Literal["added", "removed", "changed", "count", "reordered", "number"]
 

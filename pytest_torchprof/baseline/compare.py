@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_torchprof.baseline.change import BETTER, WORSE, Change
+from pytest_torchprof.baseline.change import AMBIGUOUS, BETTER, WORSE, Change
 from pytest_torchprof.baseline.environment import SIDES, other_device, other_software
 from pytest_torchprof.baseline.model import COUNTS, Entry
 from pytest_torchprof.baseline.numbers import number_changes
 from pytest_torchprof.baseline.structure import kernel_changes
+from pytest_torchprof.baseline.timing import time_changes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["Change", "Comparison", "compare", "contrast"]
 
-Verdict = Literal["same", "better", "changed", "worse", "new"]
+Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new"]
 
 _MARKS: Final = {BETTER: "-", WORSE: "+"}
 _NOUNS: Final = {
@@ -27,7 +28,9 @@ _NOUNS: Final = {
     "syncs": ("sync", "syncs"),
     "graph_breaks": ("graph break", "graph breaks"),
     "peak_memory_bytes": ("peak memory", "peak memory"),
+    "time": ("time", "time"),
 }
+_SHARES: Final = frozenset({"peak_memory_bytes", "time"})
 # These move with gpu_busy_us; a line each would bury what matters.
 _TOLD_BY_BUSY_TIME: Final = frozenset({"kernel_time_us", "gpu_time_us", "gpu_span_us"})
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
@@ -45,8 +48,8 @@ class Comparison:
     """What to say before the verdict: another device, or other software."""
 
     def fails(self, *, strict: bool = False) -> bool:
-        """Whether the test fails for it; ``strict`` fails where there is no baseline too."""
-        return self.verdict == WORSE or (strict and self.verdict == "new")
+        """Whether the test fails for it; ``strict`` fails where there is no baseline, or no telling, too."""
+        return self.verdict == WORSE or (strict and self.verdict in ("new", AMBIGUOUS))
 
     @property
     def summary(self) -> str:
@@ -81,7 +84,7 @@ def compare(
     """Compare a measurement with its baseline's entry, None where there is none.
 
     ``names="exact"`` takes another raw name for another kernel, but only under the same software. ``tolerance`` allows
-    so much more of a count (an int is added, a float is a share), and makes ``"memory"`` gated.
+    so much more of a count (an int is added, a float is a share), and makes ``"memory"`` and ``"time"`` gated.
     """
     if old is None:
         return Comparison(verdict="new")
@@ -105,6 +108,7 @@ def contrast(
     changes = (
         *kernel_changes(old, new, "structure" if environment else names, allowed=tolerance.get("kernels", 0)),
         *number_changes((old.numbers, old.varying), (new.numbers, new.varying), tolerance),
+        *time_changes(old.time, new.time, tolerance.get("time")),
     )
     return Comparison(
         verdict=_verdict(changes),
@@ -117,6 +121,8 @@ def contrast(
 def _verdict(changes: tuple[Change, ...]) -> Verdict:
     if any(change.fails for change in changes):
         return "worse"
+    if any(change.direction == AMBIGUOUS for change in changes):
+        return "ambiguous"
     if any(change.gated and change.direction == BETTER for change in changes):
         return "better"
     return "changed" if any(not _number(change) or change.what in COUNTS for change in changes) else "same"
@@ -144,6 +150,8 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     ]
     if details or verdict == "same":
         return details
+    if verdict == AMBIGUOUS:
+        return ["time not compared"]
     deciding = [change for change in changes if change.fails == (verdict == "worse") and not _number(change)]
     launches = sum(change.times for change in deciding if change.kind != "reordered")
     if launches:
@@ -163,6 +171,6 @@ def _moved(change: Change) -> float:
 
 def _delta(name: str, change: Change) -> str:
     moved = _moved(change)
-    if name == "peak_memory_bytes":
+    if name in _SHARES:
         return f"{moved / float(change.old or 1):+.1%} {_NOUNS[name][0]}"
     return f"{moved:+.0f} {_NOUNS[name][abs(moved) != 1]}"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import filelock
 
 from pytest_torchprof.baseline import form
 from pytest_torchprof.baseline.form import from_plain, plain
-from pytest_torchprof.baseline.model import VARYING, Entry
+from pytest_torchprof.baseline.model import VARYING
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from pytest_torchprof.baseline.model import Entry
 
 __all__ = ["BaselineFile", "from_plain", "plain", "read", "read_or_empty", "update"]
 
@@ -104,14 +106,7 @@ def _settled(old: Entry | None, new: Entry, share: float) -> Entry:
         # A tiny allowance for the rounding of the product itself.
         and abs(new.varying[name] - old.varying[name]) <= abs(old.varying[name]) * share * (1 + 1e-9)
     }
-    return Entry(
-        source=new.source,
-        environment=new.environment,
-        kernels=new.kernels,
-        steps=new.steps,
-        numbers=new.numbers,
-        varying={**new.varying, **kept},
-    )
+    return replace(new, varying={**new.varying, **kept})
 
 
 @contextlib.contextmanager

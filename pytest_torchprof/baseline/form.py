@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import msgspec
 
 from pytest_torchprof.baseline.model import Entry, Row
+from pytest_torchprof.baseline.timing import Times
 from pytest_torchprof.errors import UnreadableBaseline
 
 if TYPE_CHECKING:
@@ -37,6 +38,16 @@ class RowForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     count: Count
 
 
+class TimeForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """The value of "time"."""
+
+    conditions: dict[str, str | int]
+    samples: Count
+    median_us: float
+    quantiles_us: Annotated[list[float], msgspec.Meta(min_length=1)]
+    disturbed: list[str] = []
+
+
 class EntryForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """One value of "entries"."""
 
@@ -46,6 +57,7 @@ class EntryForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     steps: list[list[Index]]
     numbers: dict[str, int]
     varying: dict[str, float]
+    time: TimeForm | None = None
 
 
 class FileForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -73,6 +85,7 @@ def plain(entry: Entry) -> dict[str, Any]:
         "steps": [list(order) for order in entry.steps],
         "numbers": dict(entry.numbers),
         "varying": dict(entry.varying),
+        **({"time": _plain_time(entry.time)} if entry.time else {}),
     }
 
 
@@ -159,10 +172,31 @@ def _entry(form: EntryForm) -> Entry:
         steps=steps,
         numbers=form.numbers,
         varying=form.varying,
+        time=_time(form.time) if form.time else None,
     )
     if list(entry.counts()) != [row.count for row in form.kernels]:
         raise ValueError('the counts of "kernels" and the orders of "steps" differ (merged by hand?)')
     return entry
+
+
+def _time(form: TimeForm) -> Times:
+    return Times(
+        conditions=form.conditions,
+        samples=form.samples,
+        median_us=form.median_us,
+        quantiles_us=tuple(form.quantiles_us),
+        disturbed=tuple(form.disturbed),
+    )
+
+
+def _plain_time(times: Times) -> dict[str, Any]:
+    told = {
+        "conditions": dict(sorted(times.conditions.items())),
+        "samples": times.samples,
+        "median_us": times.median_us,
+        "quantiles_us": list(times.quantiles_us),
+    }
+    return {**told, "disturbed": list(times.disturbed)} if times.disturbed else told
 
 
 def _plain_row(row: Row, count: int) -> dict[str, Any]:
@@ -180,6 +214,7 @@ def _entry_text(entry: Entry) -> str:
         f'"steps": {_list(_order(order) for order in value["steps"])}',
         f'"numbers": {_block(value["numbers"])}',
         f'"varying": {_block(value["varying"])}',
+        *([f'"time": {_time_text(value["time"])}'] if "time" in value else []),
     ]
     return "{\n" + ",\n".join(f"      {field}" for field in fields) + "\n    }"
 
@@ -192,6 +227,14 @@ def _list(lines: Iterable[str]) -> str:
 def _block(numbers: Mapping[str, float]) -> str:
     made = ",\n".join(f"        {_string(name)}: {_value(numbers[name])}" for name in sorted(numbers))
     return f"{{\n{made}\n      }}" if made else "{}"
+
+
+def _time_text(value: Mapping[str, Any]) -> str:
+    lines = [
+        f"        {_string(name)}: {_line(told) if isinstance(told, dict) else json.dumps(told)}"
+        for name, told in value.items()
+    ]
+    return "{\n" + ",\n".join(lines) + "\n      }"
 
 
 def _order(order: list[int]) -> str:

@@ -11,10 +11,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof import names
+from pytest_torchprof.baseline.timing import times_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_torchprof.baseline.timing import Times
     from pytest_torchprof.kernels import Kernel
     from pytest_torchprof.profile import Profile
 
@@ -110,6 +112,8 @@ class Entry:
     """The distinct launch orders that steps had, as indices into ``kernels``."""
     numbers: Mapping[str, int]
     varying: Mapping[str, float]
+    time: Times | None = None
+    """Untraced times, where a test asked for them."""
 
     def counts(self) -> tuple[int, ...]:
         """Return how often each of ``kernels`` is launched in the step that launches it most."""
@@ -140,6 +144,7 @@ def entry_of(profile: Profile, *, source_hash: str) -> Entry:
         steps=tuple(orders),
         numbers={name: int(value) for name, value in counts.items() if value is not None},
         varying={name: _rounded(value) for name, value in varying.items() if value is not None},
+        time=times_of(profile),
     )
 
 

@@ -18,6 +18,8 @@ _HIGHER_IS_BETTER: Final = frozenset({"gpu_utilization", "sm_efficiency", "achie
 # More graph launches are as often the aim as fewer.
 _NO_DIRECTION: Final = frozenset({"graph_launches"})
 _TOLERANCE_OF: Final = {"peak_memory_bytes": "memory"}
+# A kernel more that is allowed has a launch more, unless that is given by itself.
+_ALLOWED_WITH: Final = {"launches": "kernels"}
 # A number that varies from run to run is worth a line only where it moved by more than noise does.
 _WORTH_A_LINE: Final = 0.10
 
@@ -30,7 +32,7 @@ def number_changes(
     """Return what changed in the counts, then in the varying numbers (of which only memory can be gated)."""
     for count in COUNTS:
         if old[0].get(count) != new[0].get(count):
-            allowed = tolerance.get(count, 0)
+            allowed = tolerance.get(count, tolerance.get(_ALLOWED_WITH.get(count, ""), 0))
             yield _change(count, old[0].get(count), new[0].get(count), gated=count in GATED, allowed=allowed)
     for name in VARYING:
         was, now = old[1].get(name), new[1].get(name)

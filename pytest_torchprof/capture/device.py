@@ -63,6 +63,16 @@ def activities() -> list[ProfilerActivity]:
     return [ProfilerActivity.CPU, ProfilerActivity.CUDA] if has_gpu() else [ProfilerActivity.CPU]
 
 
+def gpu_uuid(device: str) -> str:  # pragma: needs gpu
+    """Return the name that this GPU has in every process: "GPU-..." as NVML has it, else its place on the bus."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(device)
+    uuid = getattr(properties, "uuid", None)
+    place = (getattr(properties, f"pci_{part}_id", 0) for part in ("domain", "bus", "device"))
+    return f"GPU-{uuid}" if uuid else "PCI-{:04x}-{:02x}-{:02x}".format(*place)
+
+
 def devices_in_use(device: str) -> tuple[int, ...]:
     """Return the indices of the GPUs that this process holds a context on, and of `device` if it is one.
 

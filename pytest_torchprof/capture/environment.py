@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pytest_torchprof import torch_private
 from pytest_torchprof.capture import nvml
+from pytest_torchprof.capture.device import gpu_uuid
 
 
 def environment(device: str) -> dict[str, object]:
@@ -36,13 +37,12 @@ def _gpu(device: str) -> dict[str, object]:
     import torch  # pragma: needs gpu
 
     properties = torch.cuda.get_device_properties(device)  # pragma: needs gpu
-    uuid = getattr(properties, "uuid", None)  # pragma: needs gpu
     return {  # pragma: needs gpu
         "gpu": properties.name,
         "compute_capability": f"{properties.major}.{properties.minor}",
         "driver": nvml.driver_version(),
         "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
-        "clocks_mhz": nvml.clocks_mhz(f"GPU-{uuid}") if uuid else None,
+        "clocks_mhz": nvml.clocks_mhz(gpu_uuid(device)),
     }
 
 

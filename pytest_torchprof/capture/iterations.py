@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -10,41 +10,53 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.capture.arming import arm
 from pytest_torchprof.capture.device import devices_in_use, synchronize
 from pytest_torchprof.capture.environment import environment
+from pytest_torchprof.capture.flops import LEAST_WARMUP, FlopCount
+from pytest_torchprof.capture.gpulock import only_measurement
+from pytest_torchprof.capture.samples import Samples
 from pytest_torchprof.capture.session import SENTINEL, Session, another_profiler_runs, refuse_second_profiler
-from pytest_torchprof.capture.writing import write_recording
+from pytest_torchprof.capture.writing import replace_metadata, write_recording
 from pytest_torchprof.compilewatch import CompileWatch
 from pytest_torchprof.errors import NotMeasured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
     from pytest_torchprof.capture.plan import Plan
 
 # Once, and twice more after an invalid measurement.
 _ATTEMPTS = 3
+# Times once, and once more where the first ones leave a doubt.
+_BATCHES = 2
 
 
-def iterations(plan: Plan, path: Path, check: Callable[[Path], str | None]) -> Iterator[None]:
+def iterations(
+    plan: Plan, path: Path, check: Callable[[Path], str | None], unsure: Callable[[], bool] = lambda: False
+) -> Generator[None, None, None]:
     """Yield once per call of the measured code; after the last one the recording lies at `path`.
 
     `plan.warmup` calls run unprofiled, `plan.steps` under the profiler. Then `check(path)` says why the recording
     cannot be believed, or None; after a reason `plan.steps` more calls are profiled, twice at most, then NotMeasured is
-    raised with it and the last recording stays for inspection. Whoever runs the code must close this generator when
-    the code raises or is left early (`contextlib.closing`): the profiler is then stopped and no recording is left.
+    raised with it and the last recording stays for inspection. With `plan.times` the code is called further for
+    untraced times, which are added to the recording: one batch, and another if `unsure()` after the first.
+    Whoever runs the code must close this generator when the code raises or is left early (`contextlib.closing`): the
+    profiler is then stopped and no recording is left.
     """
     measurement = _Measurement(plan=plan, path=path)
     with measurement.removing_what_is_unfinished():
         refuse_second_profiler()
-        arm(plan.device)
-        with CompileWatch(device=plan.device) as watch:
-            yield from measurement.warm_up(watch)
-            reason: str | None = None
-            for _ in range(_ATTEMPTS):
-                yield from measurement.attempt(watch)
-                reason = measurement.problem or check(path)
-                if reason is None or another_profiler_runs():
-                    break
+        with only_measurement(plan.device):
+            arm(plan.device)
+            with CompileWatch(device=plan.device) as watch:
+                yield from measurement.warm_up(watch)
+                reason: str | None = None
+                for _ in range(_ATTEMPTS):
+                    yield from measurement.attempt(watch)
+                    reason = measurement.problem or check(path)
+                    if reason is None or another_profiler_runs():
+                        break
+            if reason is None and plan.times is not None:
+                yield from measurement.sample(Samples(plan.device, plan.times), check, unsure)
         measurement.over = True
         if reason:
             raise NotMeasured(reason)
@@ -57,7 +69,9 @@ class _Measurement:
     calls: int = 0
     attempts: int = 0
     untraced_step_times_us: list[float] = field(default_factory=list)
+    flops: FlopCount = field(default_factory=FlopCount)
     problem: str | None = None
+    metadata: dict[str, object] = field(default_factory=dict)
     over: bool = False
     written: bool = False
 
@@ -67,7 +81,9 @@ class _Measurement:
             synchronize(devices_in_use(self.plan.device))
             began = perf_counter_ns()
             self.calls += 1
-            yield
+            counting = self.plan.count_flops and done == 0 and self.plan.warmup >= LEAST_WARMUP
+            with self.flops.counting() if counting else nullcontext():
+                yield
             synchronize(devices_in_use(self.plan.device))
             self.untraced_step_times_us.append((perf_counter_ns() - began) / 1000)
 
@@ -82,8 +98,20 @@ class _Measurement:
             session.finish()
             self.problem = session.problem
             if session.exportable:
-                write_recording(session, self.path, self._metadata(session, watch))
+                self.metadata = self._metadata(session, watch)
+                write_recording(session, self.path, self.metadata)
                 self.written = True
+
+    def sample(
+        self, samples: Samples, check: Callable[[Path], str | None], unsure: Callable[[], bool]
+    ) -> Iterator[None]:
+        for _ in range(_BATCHES):
+            yield from samples.batch()
+            ours = {**self.metadata, "calls": self.calls + samples.calls, "timing": samples.evidence}
+            replace_metadata(self.path, ours)
+            check(self.path)
+            if not unsure():
+                break
 
     def _metadata(self, session: Session, watch: CompileWatch) -> dict[str, object]:
         plan = self.plan
@@ -102,6 +130,7 @@ class _Measurement:
             "problems": [session.problem] if session.problem else [],
             "peak_memory_bytes": session.peak_memory_bytes,
             "untraced_step_times_us": self.untraced_step_times_us or None,
+            "flops_per_step": self.flops.flops,
             "compile": watch.evidence(),
         }
 

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 _LIBRARY = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 # nvmlClockType_t
 _CLOCKS = {"graphics": 0, "sm": 1, "memory": 2}
+# nvmlClocksThrottleReasons: those that take speed away, not the idle state or clocks that someone set.
+_SLOWED = {
+    0x04: "its power limit",
+    0x08: "a hardware slowdown",
+    0x20: "its temperature",
+    0x40: "its temperature (hardware)",
+    0x80: "the power supply",
+}
 _OK = 0
+_INSUFFICIENT_SIZE = 7
 
 
 def driver_version() -> str | None:
@@ -35,6 +44,33 @@ def clocks_mhz(uuid: str) -> dict[str, int] | None:
         if nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)) != _OK:  # pragma: needs gpu
             return None
         return _clocks_of(nvml, handle) or None  # pragma: needs gpu
+
+
+def disturbances(uuid: str) -> list[str]:
+    """Return what spoils times on the GPU with this UUID right now, in words: slowed down, used by others."""
+    with _opened() as nvml:
+        if nvml is None:
+            return []
+        handle = ctypes.c_void_p()  # pragma: needs gpu
+        if nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)) != _OK:  # pragma: needs gpu
+            return []
+        return [*_slowed(nvml, handle), *_others(nvml, handle)]  # pragma: needs gpu
+
+
+def _slowed(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> list[str]:  # pragma: needs gpu
+    reasons = ctypes.c_ulonglong()
+    if nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(reasons)) != _OK:
+        return []
+    return [f"the GPU was slowed down by {why}" for bit, why in _SLOWED.items() if reasons.value & bit]
+
+
+def _others(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> list[str]:  # pragma: needs gpu
+    # Asked with room for none, it tells how many there are; this process is one of them.
+    count = ctypes.c_uint(0)
+    if nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None) not in (_OK, _INSUFFICIENT_SIZE):
+        return []
+    others = count.value - 1
+    return [f"{others} other process{'es' * (others > 1)} used the GPU"] if others > 0 else []
 
 
 def _clocks_of(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> dict[str, int]:  # pragma: needs gpu

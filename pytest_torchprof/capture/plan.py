@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,3 +20,7 @@ class Plan:
     """Any of "stacks", "modules", "memory"; shapes and dtypes are always recorded."""
     nodeid: str
     label: str | None
+    count_flops: bool = False
+    """Whether the first warm-up call, of two at least, is made uncompiled and its floating-point operations counted."""
+    times: Literal["hot", "cold"] | None = None
+    """Whether untraced times are sampled after the steps, and with what in the caches."""

@@ -1,0 +1,131 @@
+"""How often a time tolerance is wrong: false alarms on unchanged code, and slowdowns that it does not find.
+
+Processes that run one after the other sample the same workloads with the plugin's own clock, as written and with 10 %
+and 20 % more work. Each process's samples are then the baseline of the next one's, and the plugin's own rules say how
+they compare: slower only if a second batch of samples says so too. No sample is dropped.
+
+    python benchmarks/false_alarms.py [--processes 32] [--rounds 4] [--tolerance 0.10] [--keep FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_torchprof.baseline.timing import times, verdict
+from pytest_torchprof.capture.samples import Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNCHANGED, *SLOWER = REPEATS = (10, 11, 12)
+CLOCK = {"clock": "perf_counter"}
+
+
+def workloads() -> dict[str, Callable[[], object]]:
+    """Return what one repeat of each workload does."""
+    torch.set_num_threads(1)
+    small, square, large = torch.ones(256), torch.ones(128, 128), torch.ones(1 << 19)
+    return {
+        "small operators": lambda: small.add(1).mul(2).relu().sum(),
+        "matrix product": lambda: square @ square,
+        "memory": lambda: large.add(1),
+        "Python": lambda: sum(i * i for i in range(2000)),
+    }
+
+
+def sample(rounds: int) -> None:
+    """Print, as one line of JSON, two batches of samples per workload, amount of work and round."""
+    found: list[list[Any]] = []
+    for number in range(rounds):
+        for name, once in workloads().items():
+            for repeats in REPEATS:
+                samples = Samples("cpu", "hot")
+                for _ in range(2):
+                    for _ in samples.batch():
+                        for _ in range(repeats):
+                            once()
+                batches = [batch["samples_us"] for batch in samples.evidence["batches"]]
+                found.append([name, number, repeats, batches])
+    print(json.dumps(found))
+
+
+def measured(processes: int, rounds: int) -> list[dict[tuple[str, int, int], list[list[float]]]]:
+    """Return the batches of each process by workload, round and repeats."""
+    runs = []
+    for index in range(processes):
+        command = [sys.executable, __file__, "--sample", str(rounds)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        runs.append({(name, number, repeats): batches for name, number, repeats, batches in json.loads(done.stdout)})
+        print(f"\r{index + 1} of {processes} processes", end="", file=sys.stderr)
+    print(file=sys.stderr)
+    return runs
+
+
+def judged(baseline: list[list[float]], run: list[list[float]], tolerance: float) -> tuple[str, str]:
+    """Return the verdict after the first batch, and the one that counts."""
+    old = times(CLOCK, baseline[0])
+
+    def held(batch: list[float], *, confirmed: bool) -> str:
+        return verdict(old, times(CLOCK, batch, confirmed=confirmed), tolerance)
+
+    first = held(run[0], confirmed=False)
+    return first, held(run[1], confirmed=True) if first == "ambiguous" else first
+
+
+def machine() -> str:
+    """Return what this was run on, and how busy that was."""
+    model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
+    load = " ".join(f"{value:.1f}" for value in os.getloadavg())
+    return (
+        f"{model.partition(':')[2].strip() or platform.processor()}, {os.cpu_count()} CPUs, load {load}, "
+        f"Python {platform.python_version()}, torch {torch.__version__}, {datetime.now().astimezone():%Y-%m-%d}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--tolerance", type=float, default=0.10)
+    parser.add_argument("--keep", type=Path, help="write the samples to this file as JSON")
+    parser.add_argument("--sample", type=int, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.sample:
+        sample(asked.sample)
+        return
+    began = time.monotonic()
+    runs = measured(asked.processes, asked.rounds)
+    if asked.keep:
+        asked.keep.write_text(json.dumps([[[*key, batches] for key, batches in run.items()] for run in runs]))
+    print(f"{machine()}; {time.monotonic() - began:.0f} s, tolerance {asked.tolerance:.0%}")
+    print(f"{'work':>6} {'workload':<16} {'pairs':>5} {'worse':>7} {'ambiguous':>10} {'measured again':>15}")
+    for repeats in REPEATS:
+        pairs = [
+            (key[0], *judged(baseline[key[0], key[1], UNCHANGED], run[key], asked.tolerance))
+            for baseline, run in zip(runs, [*runs[1:], runs[0]], strict=True)
+            for key in run
+            if key[2] == repeats
+        ]
+        for name in [*dict.fromkeys(pair[0] for pair in pairs), "all"]:
+            of_name = [pair for pair in pairs if name in (pair[0], "all")]
+            counts = Counter(final for _, _, final in of_name)
+            worse, ambiguous = (counts[said] / len(of_name) for said in ("worse", "ambiguous"))
+            doubted = sum(first == "ambiguous" for _, first, _ in of_name) / len(of_name)
+            work = f"{repeats / UNCHANGED - 1:+.0%}" if repeats != UNCHANGED else "same"
+            print(f"{work:>6} {name:<16} {len(of_name):>5} {worse:>7.1%} {ambiguous:>10.1%} {doubted:>15.1%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Untraced times of a measurement against those of its baseline: slower, faster, the same, or not to be told."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pytest_torchprof import units
+from pytest_torchprof.baseline.change import AMBIGUOUS, BETTER, NEUTRAL, WORSE, Change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_torchprof.profile import Profile
+
+KEPT: Final = 20
+"""How many quantiles are kept: as many as the fewest samples that are taken."""
+PROBABILITY: Final = 0.002
+"""Samples differ where chance alone would rank them so less often than this; many tests are judged in one run."""
+FLOOR_US: Final = {"events": 2.0, "perf_counter": 10.0}
+"""What a clock tells less than is no difference, whatever share of a short step it is."""
+_BEST: Final = 2
+"""Which quantile stands for the undisturbed calls: an eighth of them are faster."""
+_WORTH_A_LINE: Final = 0.10
+
+Verdict = Literal["same", "better", "worse", "ambiguous"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """The samples of one measurement, as a baseline keeps them."""
+
+    conditions: Mapping[str, str | int]
+    """Machine, clock, cache, threads: where one differs, times cannot be compared."""
+    samples: int
+    median_us: float
+    quantiles_us: tuple[float, ...]
+    """The middles of as many equal parts of the sorted samples."""
+    disturbed: tuple[str, ...] = ()
+    """What was wrong with the machine meanwhile."""
+    confirmed: bool = True
+    """Whether they were taken again after first ones that looked different from the baseline's; not kept in a file."""
+
+
+def times_of(profile: Profile) -> Times | None:
+    """Return the untraced times in a recording, None where it has none; the last batch counts."""
+    recorded = profile.trace.torchprof or {}
+    timing, environment = recorded.get("timing"), recorded.get("environment")
+    batches = timing.get("batches") if isinstance(timing, dict) else None
+    if not batches or not isinstance(timing, dict) or not isinstance(environment, dict):
+        return None
+    told = {
+        "machine": environment.get("gpu") or environment.get("cpu"),
+        **{name: timing.get(name) for name in ("clock", "cache", "threads")},
+    }
+    return times(
+        {name: value for name, value in told.items() if value is not None},
+        batches[-1]["samples_us"],
+        disturbed=tuple(batches[-1]["disturbed"]),
+        confirmed=len(batches) > 1,
+    )
+
+
+def times(conditions: Mapping[str, str | int], samples: Sequence[float], **told: Any) -> Times:
+    """Return what is kept of samples, in microseconds, taken under these conditions."""
+    ordered = sorted(samples)
+    return Times(
+        conditions=conditions,
+        samples=len(ordered),
+        median_us=_four_digits(statistics.median(ordered)),
+        quantiles_us=tuple(_four_digits(_at(ordered, (i + 0.5) / KEPT * len(ordered) - 0.5)) for i in range(KEPT)),
+        **told,
+    )
+
+
+def verdict(old: Times, new: Times, share: float) -> Verdict:
+    """Return which way the times went: beyond ``share`` and a floor, and by rank; slower only where confirmed."""
+    slower = new.median_us > old.median_us
+    before, after = (old, new) if slower else (new, old)
+    gap = after.median_us - before.median_us
+    if gap <= max(before.median_us * share, FLOOR_US.get(str(new.conditions.get("clock")), 0.0)):
+        return "same"
+    # Slower code is slower in its best moments too; a busy machine moves the others.
+    best = before.quantiles_us[_BEST] * (1 + share) < after.quantiles_us[_BEST]
+    told_apart = best and chance(before.quantiles_us, after.quantiles_us) < PROBABILITY
+    if not slower:
+        return "better" if told_apart else "same"
+    return "worse" if told_apart and new.confirmed else "ambiguous"
+
+
+def unsure(old: Times | None, new: Times | None, share: float) -> bool:
+    """Whether to measure once more before anything is said."""
+    return old is not None and new is not None and not differs(old, new) and verdict(old, new, share) == "ambiguous"
+
+
+def differs(old: Times, new: Times) -> str | None:
+    """Return in what conditions the samples of two measurements differ, None where they can be compared."""
+    names = sorted(old.conditions.keys() | new.conditions.keys())
+    other = [name for name in names if old.conditions.get(name) != new.conditions.get(name)]
+    if not other:
+        return None
+    sides = (
+        ", ".join(f"{name} {side.get(name, 'unknown')}" for name in other) for side in (old.conditions, new.conditions)
+    )
+    return "its samples were taken with {}, this run's with {}".format(*sides)
+
+
+def chance(fewer: Sequence[float], more: Sequence[float]) -> float:
+    """Return how probable it is that ``more`` ranks so high above ``fewer`` by chance, 0..1.
+
+    Mann and Whitney, "On a test of whether one of two random variables is stochastically larger than the other" (1947):
+    one-sided, normal approximation with corrections for continuity and ties; good from 8 values a side on.
+    """
+    pooled = sorted([(value, 0) for value in fewer] + [(value, 1) for value in more])
+    ranks, ties, below = 0.0, 0, 0
+    for _, group in groupby(pooled, key=lambda pair: pair[0]):
+        sides = [side for _, side in group]
+        ranks += sum(sides) * (below + (len(sides) + 1) / 2)
+        ties += len(sides) ** 3 - len(sides)
+        below += len(sides)
+    above = ranks - len(more) * (len(more) + 1) / 2
+    pairs, total = len(fewer) * len(more), len(pooled)
+    spread = math.sqrt(pairs / 12 * (total + 1 - ties / (total * (total - 1))))
+    return 0.5 * math.erfc((above - pairs / 2 - 0.5) / spread / math.sqrt(2)) if spread else 1.0
+
+
+def time_changes(old: Times | None, new: Times | None, share: float | None) -> Iterator[Change]:
+    """Return what there is to say about the times; ``share`` is the tolerance, None where times are not gated."""
+    if new is None:
+        return
+    other = differs(old, new) if old is not None else "it has none; --torchprof-baseline=update keeps them"
+    if old is None or other:
+        if share is not None:
+            yield _change(old, new, AMBIGUOUS, f"time {units.show_us(new.median_us)}, not compared: {other}")
+        return
+    moved = new.median_us / old.median_us - 1 if old.median_us else 0.0
+    words = f"time {units.show_us(old.median_us)} -> {units.show_us(new.median_us)} ({moved:+.1%})"
+    found = verdict(old, new, _WORTH_A_LINE if share is None else share)
+    if found == "ambiguous" and share is not None:
+        why = "measured once, not confirmed" if not new.confirmed else "the samples overlap too much to tell"
+        yield _change(old, new, AMBIGUOUS, f"{words}: {why}", gated=True)
+    elif found != "same":
+        slower = new.median_us > old.median_us
+        yield _change(old, new, WORSE if slower else BETTER, words, gated=share is not None)
+    for whose, side in (("the baseline's samples", old), ("the samples", new)):
+        for disturbance in side.disturbed:
+            yield _change(old, new, NEUTRAL, f"during {whose} {disturbance}")
+
+
+def settled(old: Times | None, new: Times | None, share: float) -> Times | None:
+    """Return the old times where the new ones moved by no more than a third of their tolerance, else the new ones."""
+    if old is None or new is None or differs(old, new):
+        return new
+    return old if abs(new.median_us - old.median_us) <= old.median_us * share / 3 else new
+
+
+def _change(old: Times | None, new: Times, direction: str, words: str, *, gated: bool = False) -> Change:
+    return Change(
+        kind="number",
+        what="time",
+        old=old.median_us if old else None,
+        new=new.median_us,
+        direction=direction,
+        gated=gated,
+        words=words,
+    )
+
+
+def _at(samples: Sequence[float], place: float) -> float:
+    place = min(max(place, 0.0), len(samples) - 1.0)
+    below = int(place)
+    above = min(below + 1, len(samples) - 1)
+    return samples[below] + (samples[above] - samples[below]) * (place - below)
+
+
+def _four_digits(value: float) -> float:
+    return float(f"{value:.4g}")

@@ -1,0 +1,60 @@
+"""One measurement at a time on each GPU, over all processes of this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import filelock
+
+from pytest_torchprof.capture.device import gpu_uuid
+from pytest_torchprof.errors import NotMeasured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Long enough for many workers' turns, each with its compilation.
+_WAIT_S = 3600.0
+
+
+@contextmanager
+def only_measurement(device: str) -> Iterator[None]:
+    """Hold the lock of the GPU that `device` is, if it is one; NotMeasured where it cannot be had.
+
+    The operating system frees it when its holder ends, however that ends.
+    """
+    if device == "cpu":
+        yield
+        return
+    with holding(gpu_uuid(device)):  # pragma: needs gpu
+        yield
+
+
+@contextmanager
+def holding(uuid: str, *, wait_s: float = _WAIT_S) -> Iterator[None]:
+    """Hold the lock of the GPU with this UUID; a second time in the same thread at once."""
+    lock = _lock(tempfile.gettempdir(), uuid)
+    try:
+        lock.acquire(timeout=wait_s)
+    except filelock.Timeout:
+        raise NotMeasured(
+            f"another process has measured on this GPU for {wait_s:.0f} s and holds {lock.lock_file}: "
+            "end it, then try again"
+        ) from None
+    except OSError as error:
+        raise NotMeasured(
+            f"the lock of this GPU, {lock.lock_file}, cannot be opened: {error.strerror or error}"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@cache
+def _lock(folder: str, uuid: str) -> filelock.FileLock:
+    # Every user of the machine meets at it, so every user must be able to open it.
+    return filelock.FileLock(Path(folder, f"torchprof-{uuid}.lock"), mode=0o666)

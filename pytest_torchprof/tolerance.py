@@ -1,0 +1,68 @@
+"""How much worse than its baseline a measurement may be: ``tolerance=`` of the marker and of the ini file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pytest_torchprof.errors import UnknownLimit
+
+SHARES = ("time", "memory")
+"""Tolerances that are a share of what was, and without which nothing is compared; the others are of counts."""
+EXAMPLE = '{"time": 0.10, "memory": 0.05, "kernels": 1}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """What a baseline may be exceeded by."""
+
+    allowed: Mapping[str, float] = field(default_factory=dict)
+    """By name a share (float), or of counts so many more (int)."""
+    cache: Literal["hot", "cold"] = "hot"
+    """What is in the caches when a time sample begins: what the last call left, or nothing of it."""
+
+
+def tolerance(value: object) -> Tolerance:
+    """Return the tolerance that a dict asks for; UnknownLimit says what cannot be used in it."""
+    from pytest_torchprof.baseline import GATED  # noqa: PLC0415  (only runs with a tolerance pay for it)
+    from pytest_torchprof.limits import nearest  # noqa: PLC0415
+
+    if not isinstance(value, Mapping):
+        raise UnknownLimit(f"expected a dict such as {EXAMPLE}")
+    known = {*SHARES, *GATED, "cache"}
+    given = dict(value)
+    if unknown := next((str(name) for name in given if name not in known), None):
+        raise UnknownLimit(f"unknown tolerance {unknown!r}{nearest(unknown, known)}")
+    cache = given.pop("cache", "hot")
+    if cache not in ("hot", "cold"):
+        raise UnknownLimit(f'"cache": expected "hot" or "cold", got {cache!r}')
+    return Tolerance(allowed={name: _allowed(name, amount) for name, amount in given.items()}, cache=cache)
+
+
+def from_text(text: str) -> Tolerance | None:
+    """Return the tolerance in the ini file's form, "time=0.10 kernels=1"; None where there is none."""
+    pairs = [word.partition("=") for word in text.replace(",", " ").split()]
+    return tolerance({name: _number(amount) for name, _, amount in pairs}) if pairs else None
+
+
+def _allowed(name: str, amount: object) -> float:
+    is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
+    if name in SHARES:
+        if is_number and 0 < amount < math.inf:  # type: ignore[operator]
+            return float(amount)  # type: ignore[arg-type]
+        raise UnknownLimit(f'"{name}": expected a share above 0, such as 0.10, got {amount!r}')
+    if is_number and 0 <= amount < math.inf:  # type: ignore[operator]
+        return amount  # type: ignore[return-value]
+    raise UnknownLimit(f'"{name}": expected so many more (1) or a share (0.5), got {amount!r}')
+
+
+def _number(text: str) -> object:
+    """Return a number as it would stand in a marker, or the text itself."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
