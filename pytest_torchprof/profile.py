@@ -112,8 +112,11 @@ class Profile(_HasNumbers):
         result: Any = _ABSENT,
         gate: Callable[[str], None] | None = None,
         rules: Iterable[Rule] | None = None,
+        beside: tuple[Profile, ...] = (),
     ) -> None:
         """Use :func:`load`, or :meth:`from_trace`."""
+        self.beside = beside
+        """What the same test measured beside this, for findings that compare."""
         self._given_trace = trace
         self._result = result
         self._gate = gate
@@ -133,12 +136,16 @@ class Profile(_HasNumbers):
         """Return the same profile with other rules for findings and another gate."""
         return self._changed(rules=rules, gate=gate)
 
+    def with_others(self, beside: Iterable[Profile]) -> Self:
+        """Return the same profile with what the same test measured beside it."""
+        return self._changed(beside=tuple(beside))
+
     def with_result(self, result: Any) -> Self:
         """Return the same profile with what the last measured call returned."""
         return self._changed(result=result)
 
     def _changed(self, **changes: Any) -> Self:
-        settings = {"result": self._result, "gate": self._gate, "rules": self._rules, **changes}
+        settings = {"result": self._result, "gate": self._gate, "rules": self._rules, "beside": self.beside, **changes}
         other = type(self)(self._given_trace, **settings)
         for name in ("launching", "scene", "_steps", "_whole", "_compile", "_efficiency"):
             # What was computed already belongs to the trace, not to the view on it.

@@ -50,6 +50,7 @@ RULES: tuple[Rule, ...] = (
     compiling.GRAPH_HASH_CHANGES,
     compiling.GUARD_OVERHEAD,
     compiling.CUDAGRAPH_INPUT_COPY,
+    compiling.COMPILE_OVERHEAD,
 )
 
 

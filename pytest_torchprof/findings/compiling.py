@@ -23,6 +23,9 @@ _GUARDING = ("TorchDynamo Cache Lookup", "AOTDispatcher Runtime Wrapper Prologue
 _REGION = "Torch-Compiled Region"
 _COPIES = ("aten::copy_", "aten::_foreach_copy_")
 
+GRAPH_COPIES = 0.005
+"""Of copies below a two-hundredth of the kernel time nothing is to be won."""
+
 
 def _graph_break(profile: Profile) -> Iterator[Finding]:
     found = profile.compile.graph_breaks
@@ -210,10 +213,10 @@ def _cudagraph_input_copy(profile: Profile) -> Iterator[Finding]:
         and calls.name[call_of[i]] not in graphs
         and calls.start[call_of[i]] < owners.get(parent[op_of[i]], -1)
     ]
-    if not found:
-        return
     gpu = trace.gpu
     spent = sum(gpu.end[i] - gpu.start[i] for i in found) / 1000
+    if not found or spent < GRAPH_COPIES * scene.kernel_time_us:
+        return
     size = sum(max(gpu.size[i], 0) for i in found)
     yield Finding(
         code="cudagraph-input-copy",
@@ -227,6 +230,38 @@ def _cudagraph_input_copy(profile: Profile) -> Iterator[Finding]:
     )
 
 
+def _compile_overhead(profile: Profile) -> Iterator[Finding]:
+    """Find that a compiled step takes the CPU longer, by more than the GPU gains, than the one measured beside it."""
+    compiled = profile.median
+    if not profile.compile.regions or compiled.cpu_time_us is None:
+        return
+    for other in profile.beside:
+        eager = other.median
+        if other.compile.regions or eager.cpu_time_us is None or other.trace.on_cpu != profile.trace.on_cpu:
+            continue
+        more = compiled.cpu_time_us - eager.cpu_time_us
+        # On the CPU as device the time of the kernels is part of the CPU's.
+        gained = 0.0 if profile.trace.on_cpu else (eager.gpu_busy_us or 0.0) - (compiled.gpu_busy_us or 0.0)
+        if more > max(gained, 0.0):
+            yield Finding(
+                code="compile-overhead",
+                title="Compiling does not pay",
+                message=f"a compiled step takes the CPU {units.show_us(compiled.cpu_time_us)}, the same uncompiled "
+                f"{units.show_us(eager.cpu_time_us)}; on the GPU it gains {units.show_us(max(gained, 0.0))}",
+                evidence={
+                    "time_us": more * len(profile.steps),
+                    "share": profile.scene.share(more * len(profile.steps)),
+                    "cpu_us": compiled.cpu_time_us,
+                    "cpu_us_uncompiled": eager.cpu_time_us,
+                    "gained_us": gained,
+                },
+                remedy="compile more at once, so that one look-up pays for many operators, or leave it uncompiled; "
+                'mode="reduce-overhead" on a GPU',
+                saves_us=(more - max(gained, 0.0)) * len(profile.steps),
+            )
+            return
+
+
 GRAPH_BREAK = Rule(code="graph-break", find=_graph_break)
 RECOMPILE = Rule(code="recompile", find=_recompile)
 COMPILE_IN_WINDOW = Rule(code="compile-in-window", find=_compile_in_window)
@@ -236,3 +271,4 @@ BACKWARD_NOT_COMPILED = Rule(code="backward-not-compiled", find=_backward_not_co
 GRAPH_HASH_CHANGES = Rule(code="graph-hash-changes", find=_graph_hash_changes)
 GUARD_OVERHEAD = Rule(code="guard-overhead", find=_guard_overhead)
 CUDAGRAPH_INPUT_COPY = Rule(code="cudagraph-input-copy", find=_cudagraph_input_copy)
+COMPILE_OVERHEAD = Rule(code="compile-overhead", find=_compile_overhead)
