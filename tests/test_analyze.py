@@ -1,0 +1,231 @@
+"""``torchprof analyze``: the JSON object that scripts read, and the text that people read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from builder import TraceBuilder, own_recording
+
+from pytest_torchprof.cli import COMMANDS, main
+from pytest_torchprof.numbers import NAMES, OF_STEP
+
+OPTIONS = [
+    *([], ["--by", "family"], ["--by=op"], ["--by", "range"], ["--by", "module"]),
+    *(["--top", "1"], ["--no-findings"], ["--step", "1"]),
+]
+
+
+@pytest.fixture
+def trace(tmp_path):
+    builder = own_recording({"ampere_sgemm_128x64_tn": 2, "triton_poi_fused_add_0": 1}, steps=3)
+    builder.launched("void at::native::vectorized_elementwise_kernel<4, A very long name>(" + "int, " * 100, 1700)
+    builder.module("Linear_0", 1000, 500)
+    builder.region("0/0", 1800, 50)
+    return builder.write(tmp_path / "t.json.gz")
+
+
+@pytest.fixture
+def analyze(capsys):
+    def run(*argv):
+        status = main(["analyze", *map(str, argv)])
+        out, err = capsys.readouterr()
+        assert (status, err) == (0, "")
+        return out
+
+    return run
+
+
+@pytest.fixture
+def analyze_json(analyze):
+    return lambda *argv: json.loads(analyze(*argv, "--json"))
+
+
+def test_the_object_has_the_documented_keys(analyze_json, trace):
+    found = analyze_json(trace)
+    assert list(found) == ["schema", "trace", "summary", "steps", "kernels", "compile", "findings"]
+    assert found["schema"] == 1
+    assert found["trace"] == {
+        "path": str(trace),
+        "steps": 3,
+        "orphans": 0,
+        "lost_kernels": 0,
+        "unrecorded_launches": 0,
+        "measured": True,
+        "why_not": None,
+        "attribution": "launch",
+        "devices": [{"index": 0, "name": "Test GPU"}],
+        "events": found["trace"]["events"],
+    }
+    assert list(found["summary"]) == [*NAMES, "worst"]
+    assert list(found["summary"]["worst"]) == list(NAMES)
+    assert [step["name"] for step in found["steps"]] == [f"ProfilerStep#{number}" for number in range(3)]
+    assert all(list(step) == ["name", *OF_STEP] for step in found["steps"])
+    assert list(found["compile"]) == ["regions", "nested_regions", "graph_breaks", "recompiles", "compiled_in_window"]
+    assert found["compile"]["regions"] == 1
+
+
+def test_the_numbers_of_section_3_are_all_there():
+    assert set(NAMES) >= {
+        *("kernels", "launches", "graph_launches", "memcpys", "memsets", "memcpys_h2d", "memcpys_d2h", "memcpys_d2d"),
+        *("memcpy_bytes", "syncs", "kernel_time_us", "gpu_time_us", "gpu_busy_us", "gpu_span_us", "cpu_time_us"),
+        *("cpu_gpu_ratio", "gpu_utilization", "sm_efficiency", "achieved_occupancy", "graph_breaks", "recompiles"),
+        "peak_memory_bytes",
+    }
+
+
+def test_kernels_are_one_row_per_name_over_all_steps_the_longest_first(analyze_json, trace):
+    kernels = analyze_json(trace)["kernels"]
+    assert [(row["count"], row["time_us"]) for row in kernels] == [(6, 60), (3, 30), (1, 10)]
+    first = kernels[0]
+    assert list(first) == [
+        *("name", "family", "library", "dtype", "layout", "tensor_core", "triton", "op", "op_chain", "count", "time_us")
+    ]
+    assert (first["name"], first["family"], first["layout"]) == ("ampere_sgemm_128x64_tn", "gemm", "tn")
+    assert (first["op"], first["op_chain"]) == ("aten::mul", ["aten::mul"])
+
+
+def test_top_limits_the_rows(analyze_json, trace):
+    assert len(analyze_json(trace, "--top", 1)["kernels"]) == 1
+    assert len(analyze_json(trace, "--top=2")["kernels"]) == 2
+
+
+def test_one_step_is_looked_at_alone(analyze_json, trace):
+    found = analyze_json(trace, "--step", 1)
+    assert [step["name"] for step in found["steps"]] == ["ProfilerStep#1"]
+    assert sum(row["count"] for row in found["kernels"]) == found["summary"]["kernels"] == 4
+    assert found["trace"]["steps"] == 3
+
+
+def test_operators_come_with_times_and_shapes(analyze_json, tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 100)
+    builder.op("aten::linear", 5, 40)
+    builder.launched("k", 10, op="aten::mm", inputs=[([4, 8], [8, 1], "float")], dur=30)
+    rows = analyze_json(builder.write(tmp_path / "t.json"), "--by", "op")["ops"]
+    assert rows == [
+        {
+            "name": "aten::linear",
+            "calls": 1,
+            "self_cpu_us": 32,
+            "cpu_us": 40,
+            "self_gpu_us": 0,
+            "gpu_us": 30,
+            "shapes": None,
+        },
+        {
+            "name": "aten::mm",
+            "calls": 1,
+            "self_cpu_us": 8,
+            "cpu_us": 8,
+            "self_gpu_us": 30,
+            "gpu_us": 30,
+            "shapes": [[4, 8]],
+        },
+    ]
+
+
+@pytest.mark.parametrize(("by", "key"), [("family", "families"), ("range", "ranges"), ("module", "modules")])
+def test_other_ways_add_rows_of_their_own(analyze_json, trace, by, key):
+    assert analyze_json(trace, "--by", by)[key]
+
+
+def test_findings_can_be_left_out(analyze_json, tmp_path):
+    builder = TraceBuilder()
+    builder.kernel("from before", 5, 1, 1)
+    builder.launched("k", 10)
+    path = builder.write(tmp_path / "t.json")
+    assert [finding["code"] for finding in analyze_json(path)["findings"]]
+    assert analyze_json(path, "--no-findings")["findings"] == []
+
+
+def test_a_folder_gives_a_list(analyze, analyze_json, trace):
+    found = analyze_json(trace.parent)
+    assert [one["trace"]["path"] for one in found] == [str(trace)]
+    assert str(trace) in analyze(trace.parent)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_text_fits_into_100_columns(analyze, trace, options):
+    lines = analyze(trace, *options).splitlines()
+    # The path stands in a line of its own.
+    assert max(map(len, lines[1:])) <= 100
+    assert lines[-1] == lines[-1].rstrip() != ""
+
+
+def test_the_text_says_what_stands_in_the_file(analyze, trace):
+    text = analyze(trace)
+    assert text.splitlines()[:2] == [
+        str(trace)[:97] + "..." if len(str(trace)) > 100 else str(trace),
+        text.splitlines()[1],
+    ]
+    assert "Test GPU" in text
+    assert "3 steps" in text
+    assert "gemm" in text
+    assert "aten::mul" in text
+
+
+def test_the_text_says_first_that_a_recording_is_not_to_be_believed(analyze, tmp_path):
+    builder = own_recording({"k": 1})
+    builder.launch(500)
+    lines = analyze(builder.write(tmp_path / "t.json")).splitlines()
+    assert lines[2].startswith("NOT MEASURED: 1 of 3 launches have no kernel")
+
+
+def test_the_text_of_an_empty_trace_is_no_error(analyze, tmp_path):
+    assert "no kernels" in analyze(TraceBuilder().write(tmp_path / "t.json"))
+
+
+def test_orphans_and_attribution_by_time_are_said(analyze, tmp_path):
+    builder = TraceBuilder()
+    builder.kernel("from before", 5, 1, 1)
+    builder.launched("k", 10)
+    assert "1 GPU operation launched before the recording began" in analyze(builder.write(tmp_path / "a.json"))
+    builder = TraceBuilder()
+    builder.kernel("k", 5, 1, None)
+    assert "kernels count where they ran" in analyze(builder.write(tmp_path / "b.json"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["analyze"], "expected one trace file or folder, got 0"),
+        (["analyze", "a", "b"], "expected one trace file or folder, got 2"),
+        (["analyze", "a", "--colour"], "no option '--colour'"),
+        (["analyze", "a", "--by", "colour"], "--by takes one of kernel, family, op, range, module"),
+        (["analyze", "a", "--top", "0"], "--top takes a whole number from 1 on; got '0'"),
+        (["analyze", "a", "--top"], "--top takes a whole number"),
+        (["analyze", "a", "--step=x"], "--step takes a whole number from 0 on; got 'x'"),
+        (["colour"], "no command 'colour'"),
+    ],
+)
+def test_bad_usage_ends_with_2_and_says_why(capsys, argv, words):
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert words in err
+    assert (out, "Traceback" in err) == ("", False)
+
+
+def test_a_step_that_is_not_there_is_named_with_those_that_are(capsys, trace, tmp_path):
+    assert main(["analyze", str(trace), "--step", "7"]) == 2
+    assert "no ProfilerStep#7" in (err := capsys.readouterr().err)
+    assert "ProfilerStep#0, ProfilerStep#1, ProfilerStep#2" in err
+    path = TraceBuilder().write(tmp_path / "none.json")
+    assert main(["analyze", str(path), "--json", "--step", "0"]) == 2
+    assert "the whole trace is one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], *([command, "--help"] for command in COMMANDS)])
+def test_help_is_no_error(capsys, argv):
+    assert main(argv) == 0
+    assert capsys.readouterr().out.startswith("usage: torchprof")
+
+
+def test_without_a_command_the_usage_is_an_error(capsys):
+    assert main([]) == 2
+    assert "analyze" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("torchprof 0")
