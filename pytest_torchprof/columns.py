@@ -1,6 +1,7 @@
 """The events of a recording as columns, because a recording may hold a million events.
 
-Lists rather than arrays: they fill and read twice as fast, and an event still takes no more than 180 bytes."""
+Lists rather than arrays: they fill and read twice as fast, and an event still takes no more than 180 bytes.
+"""
 
 from __future__ import annotations
 

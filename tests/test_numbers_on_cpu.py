@@ -74,7 +74,7 @@ def test_views_metadata_and_allocation_are_no_kernels(kernels):
         ("clone", lambda x: x.clone(), ["aten::copy_"]),
         ("conversion", lambda x: x.to(torch.float64), ["aten::copy_"]),
         ("contiguous", lambda x: x.t().contiguous(), ["aten::copy_"]),
-        ("zeros", lambda x: torch.zeros(4, 4), ["aten::fill_"]),
+        ("zeros", lambda _: torch.zeros(4, 4), ["aten::fill_"]),
         ("fill", lambda x: x.fill_(1), ["aten::fill_"]),
         ("reshape that copies", lambda x: x.t().reshape(16), ["aten::copy_"]),
         ("conversion that has nothing to do", lambda x: x.to(torch.float32), []),

@@ -139,10 +139,10 @@ def test_an_unknown_range_is_an_error_that_names_those_there_are(profile):
 
 
 class TestGate:
-    LOOKS = {
-        **{name: name for name in ("steps", "kernels", "ops", "findings", "compile", "worst", "median", "result")},
-        **{name: name for name in ("launches", "gpu_busy_us", "gpu_utilization", "graph_breaks", "peak_memory_bytes")},
-    }
+    LOOKS = (
+        *("steps", "kernels", "ops", "findings", "compile", "worst", "median", "result"),
+        *("launches", "gpu_busy_us", "gpu_utilization", "graph_breaks", "peak_memory_bytes"),
+    )
 
     @pytest.fixture
     def looked(self):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from builder import AUTOGRAD, MAIN, TraceBuilder
 from hypothesis import given, settings
@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 
 from pytest_torchprof import load
 from pytest_torchprof.analysis import as_dict
+
+if TYPE_CHECKING:
+    import random
 
 NAMES = ["k", "void gemm<float>(int, }, {)", 'name "quoted"', "ünïcode \U0001f600", "triton_poi_fused_add_0", "Memcpy"]
 moments = st.integers(0, 3000)
@@ -85,7 +88,7 @@ def test_the_numbers_add_up(builder):
         assert 0 <= step["gpu_busy_us"] <= step["gpu_time_us"]
         assert step["gpu_busy_us"] <= 2 * step["gpu_span_us"]
         assert step["graph_launches"] <= step["launches"]
-        assert 0 <= step["cpu_time_us"]
+        assert step["cpu_time_us"] >= 0
     for name in ("gpu_utilization", "sm_efficiency", "achieved_occupancy"):
         share = found["summary"][name]
         assert share is None or 0 <= share <= 1 + 1e-9
