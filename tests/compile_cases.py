@@ -418,6 +418,19 @@ class Scaled(nn.Module):
         super().__init__()
         self.scale = scale
 
+
+# A class for each case: the code of `forward` holds eight compilations, whatever test they come from.
+class Replaced(Scaled):
+    def forward(self, a):
+        return a * len(self.scale)
+
+
+class BesideOthers(Scaled):
+    def forward(self, a):
+        return a * len(self.scale)
+
+
+class ForOneCall(Scaled):
     def forward(self, a):
         return a * len(self.scale)
 
@@ -428,15 +441,24 @@ def a_model_built_anew_for_each_call_with_another_attribute():
 
     def run():
         made[0] += 1
-        compiled(Scaled("x" * made[0]))(X)
+        compiled(Replaced("x" * made[0]))(X)
 
     return run
 
 
 @case()
 def models_side_by_side_with_other_attributes():
-    models = [compiled(Scaled("y" * n)) for n in range(3)]
+    models = [compiled(BesideOthers("y" * n)) for n in range(3)]
     return lambda: [model(X) for model in models]
+
+
+@case()
+def models_side_by_side_that_live_for_one_call_only():
+    def run():
+        for model in [compiled(ForOneCall("z" * n)) for n in (7, 8)]:
+            model(X)
+
+    return run
 
 
 @case(breaks="missed", says="recompile limit", recompiles="missed", guard="size mismatch")

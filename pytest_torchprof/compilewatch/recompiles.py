@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ class Compilation:
     """Equal for compilations of the same code object."""
     place: Place | None
     module: weakref.ref[Any] | None
-    """Whose forward it is, or which module torch's wrapper is around."""
+    """Whose forward it is, or which module torch's wrapper is around; one module has one and the same reference."""
     call: int
     """During which call of the measured code, from 1."""
     known_before: bool
@@ -53,7 +54,8 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompiled]:
     """Return those that came because a guard failed, of a frame that was compiled before in this measurement.
 
     Two modules of one class, and all modules under torch's wrapper, share a code object: the first compilation for a
-    module is none, unless it takes the place of a module that is gone, as with a model built anew for each call.
+    module is none, unless it comes in a later call and takes the place of a module that is gone, as with a model that
+    is built anew for each call.
     """
     earlier: dict[int, list[Compilation]] = {}
     found = []
@@ -67,12 +69,19 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompiled]:
 
 def _again(one: Compilation, before: list[Compilation]) -> bool:
     if one.module is not None and before:
-        modules = [other.module() for other in before if other.module is not None]
-        return one.module() in modules or None in modules
+        return any(other.module is one.module for other in before) or _replaces(one, before)
     if before:
         return not torch_private.is_module_wrapper(one.place)
     # Compiled by an earlier test, it ran from the cache in the first call.
     return one.known_before and one.call > 1 and not torch_private.is_module_wrapper(one.place)
+
+
+def _replaces(one: Compilation, before: list[Compilation]) -> bool:
+    others = [other.module for other in before if other.module is not None and other.call < one.call]
+    if others and all(module() is not None for module in others):
+        # Compiled modules are part of cycles: the ones that nobody has any more may still be there.
+        gc.collect()
+    return any(module() is None for module in others)
 
 
 def _recompiled(one: Compilation) -> Recompiled:
