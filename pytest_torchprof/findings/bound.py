@@ -119,7 +119,7 @@ def _launch_gaps(profile: Profile) -> Iterator[Finding]:
     }
     remedy = "launch earlier: fewer and larger launches, no synchronization in between, CUDA graphs"
     if scene.share(loading) >= DATA_LOADING:
-        remedy = f"the loading of data takes {units.show_us(loading)}: num_workers, pin_memory and prefetching"
+        remedy = f"load data meanwhile (num_workers, pin_memory), which takes {units.show_us(loading)}; {remedy}"
     yield Finding(
         code="launch-gaps",
         title="The GPU waits for launches",
