@@ -12,6 +12,7 @@ import pytest
 from pytest_torchprof.comparing import environment_of
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.measure import Measured, TestRun
+from pytest_torchprof.report.junit import properties
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
 
 if TYPE_CHECKING:
@@ -39,11 +40,7 @@ def judge(run: TestRun) -> None:
     if not run.measured and run.options.marked:
         reason = "the test is marked torchprof and requests the fixture, but measured nothing"
         run.measured.append(Measured(label=None, limits=(), why_not=f"{reason}; call torchprof(...) in it"))
-    judgements = [_judge_one(run, measured) for measured in run.measured]
-    # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
-    run.measured.clear()
-    for judgement in judgements:
-        run.state.add(judgement.result)
+    judgements = _judged(run)
     failures = [judgement.failure for judgement in judgements if judgement.failure is not None]
     if failures:
         # An expected failure hides what was missed, never what was not measured.
@@ -52,6 +49,21 @@ def judge(run: TestRun) -> None:
     unanswerable = dict.fromkeys(name for judgement in judgements for name in judgement.unanswerable)
     if unanswerable:
         pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}")
+
+
+def note(run: TestRun) -> None:
+    """Record the measurements of a test that ended because one of them could not be made."""
+    _judged(run)
+
+
+def _judged(run: TestRun) -> list[_Judgement]:
+    judgements = [_judge_one(run, measured) for measured in run.measured]
+    # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
+    run.measured.clear()
+    for judgement in judgements:
+        run.state.add(judgement.result)
+        run.properties.extend(properties(judgement.result))
+    return judgements
 
 
 def _judge_one(run: TestRun, measured: Measured) -> _Judgement:
@@ -64,7 +76,11 @@ def _judge_one(run: TestRun, measured: Measured) -> _Judgement:
     stands_in = run.stands_in(profile)
     asked = [one for one in measured.limits if one.limit.needs == COMPILE or not stands_in]
     open_profile = profile.with_context(rules=run.state.rules, gate=None)
-    verdicts = (*judge_limits(open_profile, asked), *(() if stands_in else _of_times(run, open_profile)))
+    verdicts = (
+        *judge_limits(open_profile, asked),
+        *(() if stands_in else _of_times(run, open_profile)),
+        *_of_hidden_kernels(run, measured, open_profile),
+    )
     kept = all(verdict.status == HOLDS for verdict in verdicts)
     unanswerable = tuple(run.unanswerable()) if stands_in else ()
     comparison = _compared(run, measured, open_profile, kept=kept and not unanswerable)
@@ -78,6 +94,17 @@ def _of_times(run: TestRun, profile: Profile) -> Iterator[Verdict]:
     if run.comparing.of_times and (reason := run.comparing.why_no_times(profile)):
         share = run.options.tolerance.allowed["time"]
         yield Verdict(limit="tolerance", expected=f'{{"time": {share}}}', measured=reason, status=NOT_MEASURED)
+
+
+def _of_hidden_kernels(run: TestRun, measured: Measured, profile: Profile) -> Iterator[Verdict]:
+    """Say where there is a baseline to compare with, and kernels that are not to be seen."""
+    from pytest_torchprof import baseline  # noqa: PLC0415
+    from pytest_torchprof.limits import NOT_MEASURED, Verdict  # noqa: PLC0415
+
+    if run.comparing.wanted and (reason := profile.kernels_unknown) is not None:
+        file, key = run.comparing.place(measured.label, profile)
+        if key in baseline.read_or_empty(file).entries:
+            yield Verdict(limit="baseline", expected=run.state.settings.baseline, measured=reason, status=NOT_MEASURED)
 
 
 def _concluded(
@@ -119,8 +146,9 @@ def _concluded(
         summary={**asdict(profile.median), "worst": asdict(profile.worst)},
         environment=dict(environment_of(profile)),
         findings=tuple(_plain_finding(finding) for finding in profile.findings),
-        kernels=_kernel_rows(profile) if failure else (),
-        recording=_shown(run, recording),
+        kernels=_kernel_rows(profile) if failure and profile.kernels_unknown is None else (),
+        recording=run.state.shown(recording) if recording else None,
+        location=run.location,
     )
     return _Judgement(result=result, failure=failure, unanswerable=unanswerable)
 
@@ -133,14 +161,15 @@ def _not_measured(run: TestRun, measured: Measured, reason: str) -> _Judgement:
         label=measured.label,
         outcome=NOT_MEASURED,
         message=str(failure),
-        recording=_shown(run, recording),
+        recording=run.state.shown(recording) if recording else None,
+        location=run.location,
     )
     return _Judgement(result=result, failure=failure)
 
 
 def _with_context(failure: TorchprofError, run: TestRun, measured: Measured, recording: Path | None) -> TorchprofError:
     head = f"{measured.label}: " if measured.label else ""
-    tail = f"\n  recording: {_shown(run, recording)}   (opens in ui.perfetto.dev)" if recording else ""
+    tail = f"\n  recording: {run.state.shown(recording)}   (opens in ui.perfetto.dev)" if recording else ""
     return type(failure)(f"{head}{failure}{tail}")
 
 
@@ -151,13 +180,6 @@ def _keep(run: TestRun, measured: Measured, *, failed: bool) -> Path | None:
     if run.state.settings.replay is not None:
         return recording
     return run.state.keep(recording, run.nodeid, measured.label, failed=failed)
-
-
-def _shown(run: TestRun, recording: Path | None) -> str | None:
-    if recording is None:
-        return None
-    root = run.state.settings.rootdir
-    return str(recording.relative_to(root)) if recording.is_relative_to(root) else str(recording)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +195,13 @@ class _Compared:
 def _compared(run: TestRun, measured: Measured, profile: Profile, *, kept: bool) -> _Compared | None:
     """Compare with the baseline, or note what to write; None where no baseline is asked for or it cannot be."""
     settings = run.state.settings
-    if not run.comparing.wanted or profile.why_not is not None:
+    if not run.comparing.wanted or profile.why_not is not None or profile.kernels_unknown is not None:
         return None
     from pytest_torchprof import baseline  # noqa: PLC0415
 
     file, key = run.comparing.place(measured.label, profile)
     old, new = run.comparing.entries(measured.label, profile)
+    run.state.compared[str(file)] = run.path
     allowed = run.options.tolerance.allowed
     comparison = baseline.compare(old, new, names=run.options.names, tolerance=allowed)
     if kept and (settings.baseline == "update" or (settings.baseline == "add" and old is None)):
@@ -198,14 +221,25 @@ def _failure_lines(run: TestRun, comparison: Comparison, file: Path) -> list[str
     mode = run.state.settings.baseline
     accept = f'  do: mend it, or accept it: pytest "{run.nodeid}" --torchprof-baseline=update'
     if comparison.verdict == "worse" and mode != "update":
-        return [f"worse than the baseline {_shown(run, file)}:", *(f"  {line}" for line in comparison.lines), accept]
+        return [
+            f"worse than the baseline {run.state.shown(file)}:",
+            *(f"  {line}" for line in comparison.lines),
+            accept,
+        ]
     if comparison.fails(strict=mode == "strict") and mode != "update":
         if comparison.verdict == "ambiguous":
-            said = f"ambiguous against the baseline {_shown(run, file)} (strict):"
+            said = f"ambiguous against the baseline {run.state.shown(file)} (strict):"
             return [said, *(f"  {line}" for line in comparison.lines), accept]
         write = f'  do: pytest "{run.nodeid}" --torchprof-baseline=add'
-        return [f"no baseline for this test and device in {_shown(run, file)} (strict)", write]
+        return [f"no baseline for this test and device in {run.state.shown(file)} (strict)", write]
     return []
+
+
+def _plain_time(profile: Profile) -> dict[str, Any]:
+    from pytest_torchprof.baseline import times_of  # noqa: PLC0415
+
+    times = times_of(profile)
+    return asdict(times) if times else {}
 
 
 def _plain_verdict(verdict: Verdict) -> dict[str, Any]:

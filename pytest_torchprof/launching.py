@@ -10,6 +10,8 @@ import msgspec
 from pytest_torchprof import parts
 from pytest_torchprof.calls import CallKind
 from pytest_torchprof.columns import ABSENT, KERNEL
+from pytest_torchprof.compiled import unprofiled
+from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.evidence import Launch, complete
 from pytest_torchprof.kernels import Kernel, Kernels
 
@@ -36,6 +38,16 @@ class Launching:
         self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._inputs: dict[int, Inputs] = {}
         self._decoded: dict[object, KernelName] = {}
+
+    @cached_property
+    def hidden(self) -> str | None:
+        """Why kernels of the recording are not to be seen in it, None where all are."""
+        return unprofiled(self._trace)
+
+    def refuse_hidden(self) -> None:
+        """Raise NotMeasured where kernels ran that are not to be seen: never a smaller number."""
+        if self.hidden is not None:
+            raise NotMeasured(f"not measured: {self.hidden}")
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:

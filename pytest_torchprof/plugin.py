@@ -6,6 +6,7 @@ Loaded in every pytest run of every user: neither torch nor msgspec is imported 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("torchprof_require_gpu", "as --torchprof-require-gpu", default="")
     group.addoption(
         "--torchprof-report", dest="torchprof_report", action="append", metavar="FILE", default=None,
-        help="write the results to FILE, by its suffix: .json or .md (repeatable)",
+        help="write the results to FILE, by its suffix: .json, .md, .benchmark.json or .bmf.json (repeatable)",
     )  # fmt: skip
     parser.addini(
         "torchprof_tolerance", "tolerance of tests that have none of their own, e.g. time=0.10 memory=0.05", default=""
@@ -92,8 +93,10 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
     return Torchprof(run)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
+    collected = list(items)
+    result = yield
     if (
         any(is_ours(item) for item in items)
         or config.getoption("torchprof_replay")
@@ -101,7 +104,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ):
         from pytest_torchprof.collecting import prepare  # noqa: PLC0415
 
-        prepare(config, items)
+        prepare(config, items, collected)
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -127,7 +131,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     run = item.stash.get(RUN, None)
     if run is None:
         return (yield)
-    from pytest_torchprof.judging import judge  # noqa: PLC0415
+    from pytest_torchprof.judging import judge, note  # noqa: PLC0415
 
     try:
         with run.body(item):
@@ -137,8 +141,20 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             # The test looked at what is not to be had here; what the CPU can answer may still fail it.
             judge(run)
         raise
+    except NotMeasured:
+        note(run)
+        raise
     judge(run)
     return result
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    if item.config.stash.get(STATE, None) is not None and "torch._dynamo" in sys.modules:
+        from pytest_torchprof.compilewatch import this_process  # noqa: PLC0415
+
+        # Dynamo keeps its last 64 compilations: a test that compiles more would push out what a later one needs.
+        this_process().catch_up()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -159,6 +175,8 @@ def pytest_runtest_makereport(
             sections = ((title, _TRACE_RECORD.sub("", text)) for title, text in report.sections)
             report.sections = [(title, text) for title, text in sections if text.strip()]
     passed = report.passed and not hasattr(report, "wasxfail")
+    if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
+        run.state.expect_failure(item.nodeid)
     item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
     if report.when == "teardown" and item.stash[PASSED]:
         run.commit_baselines()

@@ -59,6 +59,9 @@ class _HasNumbers:
     cpu_gpu_ratio = _Number()
 
 
+_OF_KERNELS = ("kernels", "kernel_time_us", "gpu_time_us", "gpu_busy_us", "gpu_span_us")
+
+
 class StepProfile(_HasNumbers):
     """One step: its name, its numbers, its kernels and operators."""
 
@@ -76,16 +79,19 @@ class StepProfile(_HasNumbers):
     @cached_property
     def numbers(self) -> Numbers:
         """The step's numbers; those of the whole window are None."""
-        return numbers.of_part(self._trace, self.part)
+        found = numbers.of_part(self._trace, self.part)
+        return found if self._launching.hidden is None else replace(found, **dict.fromkeys(_OF_KERNELS))
 
     @cached_property
     def kernels(self) -> Kernels:
-        """The step's kernels in launch order."""
+        """The step's kernels in launch order; NotMeasured where some of them left no event."""
+        self._launching.refuse_hidden()
         return self._launching.kernels(self.part)
 
     @cached_property
     def ops(self) -> Mapping[str, int]:
         """The operators that launch a kernel of the step or enclose one that does, with counts, in start order."""
+        self._launching.refuse_hidden()
         return self._launching.ops(self.part)
 
     def _number(self, name: str) -> Any:
@@ -200,6 +206,11 @@ class Profile(_HasNumbers):
         return self.why_not is None
 
     @property
+    def kernels_unknown(self) -> str | None:
+        """Why the kernels of a recording that may be believed are not all in it, None where they are."""
+        return self.launching.hidden
+
+    @property
     def steps(self) -> tuple[StepProfile, ...]:
         """The recorded steps, each with its own numbers and kernels; without step ranges the whole trace is one."""
         self._look("steps")
@@ -283,6 +294,8 @@ class Profile(_HasNumbers):
         self._look("findings")
         from pytest_torchprof import findings  # noqa: PLC0415 - above this layer
 
+        if self.kernels_unknown is not None:
+            return ()
         open_profile = self.with_context(rules=self._rules, gate=None)
         return findings.find(open_profile) if self._rules is None else findings.find(open_profile, self._rules)
 

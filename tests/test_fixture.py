@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+
 import pytest
 
 
@@ -257,3 +261,33 @@ def test_skips_itself(torchprof):
     )
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*SKIPPED*mine*"])
+
+
+def test_kernels_that_are_not_to_be_seen_are_not_measured_never_a_smaller_number(run_tests, pytester):
+    if not shutil.which(os.environ.get("CXX", "g++")):
+        pytest.skip("Inductor needs a C++ compiler")
+    source = """
+@torch.compile
+def fused(a):
+    return (a @ a).sin() + 1
+
+def test_compiles_before(): fused(x)
+
+@pytest.mark.torchprof(device="cpu", max_graph_breaks=0)
+def test_breaks(torchprof):
+    torchprof(fused, x)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=9)
+def test_limit(torchprof):
+    torchprof(fused, x)
+
+@cpu
+def test_look(torchprof):
+    torchprof(fused, x).kernels
+"""
+    result = run_tests(source, "--torchprof-report=report.json")
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(["*max_kernels=9*not measured: compiled before the measurement*"])
+    result.stdout.fnmatch_lines(["*NotMeasured: not measured: compiled before the measurement*"])
+    results = json.loads((pytester.path / "report.json").read_text())["results"]
+    assert {entry["summary"]["kernels"] for entry in results} == {None}
