@@ -1,0 +1,372 @@
+"""Each finding on a trace built for it: there where it should be, and not where it should not."""
+
+from __future__ import annotations
+
+import pytest
+from builder import TraceBuilder
+
+from pytest_torchprof import load
+from pytest_torchprof.findings import RULES
+from pytest_torchprof.findings.finding import Finding, ranked
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
+SGEMM = "ampere_sgemm_128x64_tn"
+MUL = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, float, "
+    "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int, ...)"
+)
+SOFTMAX = (
+    "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*, float const*)"
+)
+NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def operand(*shape, dtype="c10::BFloat16"):
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.insert(0, strides[0] * size)
+    return list(shape), strides, dtype
+
+
+@pytest.fixture
+def findings(tmp_path):
+    """Return a function that gives a built trace's findings by code."""
+
+    def look(builder):
+        return {finding.code: finding for finding in load(builder.write(tmp_path / "trace.json")).findings}
+
+    return look
+
+
+def steps(count=1, length=1000):
+    builder = TraceBuilder()
+    for number in range(count):
+        builder.step(number, number * length, length)
+    return builder
+
+
+def test_small_work_launched_late_is_overhead(findings):
+    builder = steps()
+    for at in range(0, 900, 100):
+        builder.launched(MUL, at, dur=5)
+    found = findings(builder)
+    assert found["overhead-bound"].evidence["late_launches"] == pytest.approx(8 / 9)
+    assert found["launch-gaps"].evidence["host_wait_us"] == 8 * 95
+    assert "compute-bound" not in found
+
+
+def test_work_queued_ahead_is_compute(findings):
+    builder = steps()
+    for number in range(9):
+        builder.kernel(GEMM, 10 + number * 110, 110, builder.launch(number * 10))
+    found = findings(builder)
+    assert found["compute-bound"].severity == "information"
+    assert not {"overhead-bound", "launch-gaps"} & set(found)
+
+
+def test_a_gpu_that_only_communicates_is_not_computing(findings):
+    builder = steps()
+    builder.kernel(NCCL, 10, 990, builder.launch(0))
+    found = findings(builder)
+    assert "compute-bound" not in found
+    assert found["exposed-communication"].evidence["time_us"] == 990
+
+
+def test_communication_under_computation_is_not_exposed(findings):
+    builder = steps()
+    builder.kernel(NCCL, 10, 500, builder.launch(0), stream=20)
+    builder.kernel(GEMM, 10, 900, builder.launch(5))
+    assert "exposed-communication" not in findings(builder)
+
+
+def test_idle_time_of_the_profiler_itself_is_no_gap_of_the_program(findings):
+    builder = steps()
+    builder.kernel(MUL, 10, 10, builder.launch(0))
+    builder.kernel(MUL, 500, 10, builder.launch(490))
+    assert findings(builder)["launch-gaps"].evidence["host_wait_us"] == 480
+    builder.event("overhead", "Activity Buffer Request", 25, 470, pid=-1, tid=0)
+    found = findings(builder)
+    assert found["profiler-gap"].evidence["time_us"] == 470
+    assert "launch-gaps" not in found
+
+
+def test_a_first_kernel_that_comes_late_is_a_delay(findings):
+    builder = steps(length=10_000)
+    builder.kernel(MUL, 3000, 10, builder.launch(0))
+    for at in range(4000, 9000, 500):
+        builder.kernel(MUL, at + 10, 10, builder.launch(at))
+    assert findings(builder)["launch-delay"].evidence["first_us"] == 3000
+
+
+def test_a_wait_for_little_work_is_told_from_one_for_much(findings):
+    builder = steps()
+    builder.kernel(MUL, 10, 5, builder.launch(0))
+    builder.sync(20, 500)
+    builder.op("aten::add", 900, 10)
+    assert findings(builder)["sync-over-little-work"].evidence["time_us"] == 500
+    builder.kernel(GEMM, 20, 490, builder.launch(15))
+    assert "sync-over-little-work" not in findings(builder)
+
+
+def test_a_synchronization_inside_an_operator_is_hidden(findings):
+    builder = steps()
+    builder.launched(MUL, 0)
+    builder.sync(100, 20)
+    assert "implicit-sync" not in findings(builder)
+    builder.op("aten::item", 200, 50)
+    builder.op("aten::_local_scalar_dense", 201, 48)
+    builder.memcpy("DtoH", 210, 2, builder.call("copy", 202))
+    builder.sync(210, 30, what="stream sync")
+    builder.op("aten::add", 900, 10)
+    assert findings(builder)["implicit-sync"].evidence["ops"] == {"aten::item": 1}
+
+
+def test_the_profilers_own_wait_is_no_finding(findings):
+    builder = steps()
+    builder.launched(MUL, 0)
+    builder.sync(1100, 900)
+    assert not {"implicit-sync", "sync-over-little-work"} & set(findings(builder))
+
+
+def test_one_kernel_of_many_can_be_a_hotspot(findings):
+    builder = steps()
+    for at, (name, dur) in enumerate([(GEMM, 400), (MUL, 20), (SOFTMAX, 30)]):
+        builder.launched(name, at * 10, dur=dur, wait=10 + at * 400)
+    assert findings(builder)["hotspot"].evidence["kernel_share"] == pytest.approx(400 / 450)
+
+
+def test_many_small_kernels_of_one_operator_are_found(findings):
+    builder = steps(length=10_000)
+    for number in range(100):
+        builder.launched(MUL, number * 50, dur=3)
+    assert findings(builder)["many-small-calls"].evidence["ops"] == {"aten::mul": 100}
+    large = steps(length=10_000)
+    for number in range(100):
+        large.launched(MUL, number * 50, dur=30)
+    assert "many-small-calls" not in findings(large)
+
+
+def test_an_operator_that_only_calls_others_is_named_with_them(findings):
+    builder = steps()
+    builder.op("aten::linear", 0, 500)
+    builder.op("aten::addmm", 10, 480)
+    assert findings(builder)["costly-children"].evidence["ops"] == ["aten::linear", "aten::addmm"]
+    builder.op("aten::sort", 600, 390)
+    builder.op("aten::sort", 1000, 390)
+    assert "costly-children" not in findings(builder)
+
+
+def test_a_first_step_that_is_much_longer_is_cold(findings):
+    builder = TraceBuilder()
+    builder.step(0, 0, 5000)
+    for number in range(1, 4):
+        builder.step(number, 4000 + number * 1000, 900)
+    assert findings(builder)["cold-start"].evidence["first_step_us"] == 4100
+    assert "cold-start" not in findings(steps(4))
+
+
+def test_a_late_first_operator_in_a_users_range_is_cold(findings):
+    builder = steps(4)
+    for number, gap in enumerate([228, 6, 5, 5]):
+        builder.annotation("matmul_add", number * 1000, 500)
+        builder.op("aten::matmul", number * 1000 + gap, 20)
+    found = findings(builder)["cold-start"]
+    assert found.evidence["first_call_us"] == 223
+    assert "matmul_add" in found.message
+
+
+def test_a_launch_that_loads_code_is_cold_and_one_behind_a_full_queue_is_not(findings):
+    builder = steps(length=20_000)
+    builder.kernel(MUL, 5010, 10, builder.launch(0, 5000))
+    assert findings(builder)["cold-start"].evidence["setup_us"] == 5000
+    queued = steps(length=20_000)
+    queued.kernel(MUL, 15_000, 10, queued.launch(0, 5000))
+    assert "cold-start" not in findings(queued)
+
+
+def test_kernels_that_are_slow_in_one_step_are_an_outlier(findings):
+    def builder(durations):
+        made = steps(len(durations))
+        for number, dur in enumerate(durations):
+            made.launched(GEMM, number * 1000, op="aten::mm", dur=dur)
+        return made
+
+    found = findings(builder([100, 100, 300, 100, 100]))["kernel-time-varies"]
+    assert (found.evidence["kind"], found.evidence["steps"]) == ("outlier", ["ProfilerStep#2"])
+    assert found.evidence["time_us"] == 200
+    assert "kernel-time-varies" not in findings(builder([100, 102, 110, 100, 98]))
+
+
+def test_communication_that_varies_waits_for_others(findings):
+    builder = steps(5)
+    for number, dur in enumerate([100, 100, 300, 100, 100]):
+        builder.launched(NCCL, number * 1000, op="record_param_comms", dur=dur)
+    assert "kernel-time-varies" not in findings(builder)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "code"),
+    [
+        (SGEMM, "fp32-gemm"),
+        ("cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4>(Params)", "tf32-gemm"),
+        (GEMM, None),
+    ],
+)
+def test_products_are_told_by_their_type(kernel, code, findings):
+    dtype = "c10::BFloat16" if kernel is GEMM else "float"
+    builder = steps()
+    operands = [operand(256, 256, dtype=dtype), operand(256, 256, dtype=dtype)]
+    builder.launched(kernel, 0, op="aten::mm", inputs=operands)
+    assert {"fp32-gemm", "tf32-gemm"} & set(findings(builder)) == ({code} if code else set())
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns", "sizes"),
+    [(63, 64, 64, None), (64, 63, 64, ["K=63"]), (64, 64, 30522, ["N=30522"]), (1, 64, 63, None)],
+)
+def test_only_sizes_that_are_distances_between_rows_are_misaligned(rows, inner, columns, sizes, findings):
+    builder = steps()
+    builder.launched(GEMM, 0, op="aten::mm", inputs=[operand(rows, inner), operand(inner, columns)])
+    found = findings(builder).get("misaligned-gemm")
+    assert (found.evidence["sizes"] if found else None) == sizes
+
+
+def test_a_copy_that_puts_the_bias_into_a_products_result_is_hidden(findings):
+    builder = steps()
+    builder.op("aten::addmm", 0, 100)
+    builder.memcpy("DtoD", 20, 30, builder.call("copy", 5), size=2**20)
+    builder.kernel(GEMM, 60, 500, builder.launch(10))
+    found = findings(builder)["hidden-copy"]
+    assert (found.evidence["copies"], found.evidence["bytes"]) == (1, 2**20)
+    plain = steps()
+    plain.op("aten::copy_", 0, 9)
+    plain.memcpy("DtoD", 20, 30, plain.call("copy", 5))
+    plain.launched(GEMM, 50, op="aten::addmm")
+    assert "hidden-copy" not in findings(plain)
+
+
+def test_pointwise_kernels_in_a_row_on_one_size_could_be_one(findings):
+    def builder(sizes):
+        made = steps()
+        for number, size in enumerate(sizes):
+            made.launched(MUL, number * 20, inputs=[operand(size, 64)])
+        return made
+
+    found = findings(builder([64, 64, 64]))["unfused-pointwise"]
+    assert (found.evidence["count"], found.evidence["saved_us"]) == (3, 20)
+    assert "unfused-pointwise" not in findings(builder([64, 128, 64]))
+
+
+def test_attention_in_three_kernels_is_unfused_if_the_sizes_fit(findings):
+    def builder(taken):
+        made = steps()
+        made.launched(GEMM, 0, op="aten::bmm", inputs=[operand(8, 128, 64), operand(8, 64, 128)])
+        made.launched(SOFTMAX, 20, op="aten::_softmax", inputs=[operand(8, 128, 128)])
+        made.launched(GEMM, 40, op="aten::bmm", inputs=[operand(*taken), operand(8, 128, 64)])
+        return made
+
+    assert findings(builder((8, 128, 128)))["unfused-attention"].evidence["count"] == 1
+    assert "unfused-attention" not in findings(builder((8, 32, 128)))
+
+
+def test_an_optimizer_that_takes_tensors_one_by_one_is_found(findings):
+    builder = steps()
+    builder.annotation("Optimizer.step#SGD.step", 0, 900)
+    for number in range(40):
+        builder.launched(MUL, number * 20, op="aten::mul_", dur=2)
+    assert findings(builder)["single-tensor-optimizer"].evidence["kernels_per_step"] == 40
+    foreach = steps()
+    foreach.annotation("Optimizer.step#SGD.step", 0, 900)
+    foreach.launched("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<...>()", 0)
+    assert "single-tensor-optimizer" not in findings(foreach)
+
+
+def test_grids_that_leave_multiprocessors_empty_are_small(findings):
+    builder = steps()
+    builder.launched(GEMM, 0, dur=100, blocks_per_sm=0.25)
+    assert findings(builder)["small-grid"].evidence["unused_us"] == 75
+    filled = steps()
+    filled.launched(GEMM, 0, dur=100, blocks_per_sm=1.0)
+    assert "small-grid" not in findings(filled)
+
+
+def test_low_occupancy_is_not_the_grids_fault_and_not_a_products(findings):
+    builder = steps()
+    builder.launched(MUL, 0, blocks_per_sm=64.0, occupancy=12)
+    assert findings(builder)["low-occupancy"].evidence["occupancy"] == pytest.approx(0.12)
+    others = steps()
+    others.launched(MUL, 0, blocks_per_sm=2.0, occupancy=6)
+    others.launched(GEMM, 20, blocks_per_sm=64.0, occupancy=12)
+    assert "low-occupancy" not in findings(others)
+
+
+def test_a_layout_conversion_around_convolutions_is_found(findings):
+    builder = steps()
+    builder.launched("void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>(...)", 0, op="aten::conv2d")
+    assert "layout-conversion" in findings(builder)
+    plain = steps()
+    plain.launched(MUL, 0)
+    assert "layout-conversion" not in findings(plain)
+
+
+def test_copies_before_a_graph_launch_fill_its_inputs(findings):
+    def builder(copied_at):
+        made = steps()
+        made.op("CompiledFunction", 0, 200)
+        made.op("aten::copy_", copied_at, 10)
+        made.memcpy("DtoD", 300, 20, made.call("copy", copied_at + 2))
+        graph = made.graph_launch(100)
+        made.kernel(GEMM, 330, 100, graph)
+        return made
+
+    assert findings(builder(20))["cudagraph-input-copy"].evidence["count"] == 1
+    assert "cudagraph-input-copy" not in findings(builder(150))
+
+
+def test_skipped_cuda_graphs_are_told_with_their_reason(findings):
+    builder = steps()
+    builder.own(
+        steps=1, compile={"dynamo": True, "compiled": True, "cudagraph_skips": ["mutated inputs (1 instances)"]}
+    )
+    assert "mutated inputs" in findings(builder)["cuda-graph-skipped"].message
+    builder.torchprof["compile"]["cudagraph_skips"] = []
+    assert "cuda-graph-skipped" not in findings(builder)
+
+
+def test_nothing_lost_and_nothing_at_all_are_told_apart(findings):
+    nothing = steps()
+    nothing.op("aten::mul", 0, 10)
+    assert set(findings(nothing)) & {"no-gpu-work", "lost-kernels"} == {"no-gpu-work"}
+    lost = steps()
+    lost.launched(MUL, 0)
+    lost.launch(50)
+    assert set(findings(lost)) & {"no-gpu-work", "lost-kernels"} == {"lost-kernels"}
+    in_flight = steps()
+    in_flight.launched(MUL, 0)
+    in_flight.kernel(MUL, 1, 2, 7)
+    found = findings(in_flight)
+    assert found["in-flight-kernels"].evidence["orphans"] == 1
+    assert not {"no-gpu-work", "lost-kernels"} & set(found)
+
+
+def test_findings_stand_in_the_order_of_what_they_could_save():
+    def finding(code, severity, saves_us):
+        return Finding(code=code, title="", message="", severity=severity, saves_us=saves_us)
+
+    given = [finding("a", "information", 9), finding("b", "warning", 1), finding("c", "warning", 5)]
+    assert [one.code for one in ranked([*given, finding("d", "recording", 0)])] == ["d", "c", "b", "a"]
+
+
+def test_each_code_has_one_rule():
+    codes = [rule.code for rule in RULES]
+    assert len(codes) == len(set(codes))
+
+
+def test_the_line_is_that_of_the_users_code(findings):
+    builder = steps()
+    builder.event("python_function", "train.py(12): step", 0, 900)
+    builder.event("python_function", "torch/nn/modules/linear.py(130): forward", 1, 800)
+    builder.op("aten::item", 200, 50)
+    builder.sync(210, 30, what="stream sync")
+    builder.launched(MUL, 400)
+    assert findings(builder)["implicit-sync"].evidence["source"] == "train.py:12"
