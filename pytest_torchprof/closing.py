@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.report import terminal
+from pytest_torchprof.gone import gone
+from pytest_torchprof.report import FAILED, NOT_MEASURED, github, terminal
+from pytest_torchprof.session import SUFFIX
 from pytest_torchprof.stash import WORKER_KEY, is_worker
 
 if TYPE_CHECKING:
     from pytest_torchprof.session import RunState
 
+RECORDINGS = "torchprof-recordings"
+"""The folder next to a report; not hidden, since uploads of artifacts leave hidden ones out."""
+
 
 def finish(state: RunState, session: pytest.Session) -> None:
     """Write what the run leaves behind; on a worker, hand it to the controller, which alone writes."""
     try:
+        state.gone.update(gone(state.compared, state.collected))
         if is_worker(session.config):
             session.config.workeroutput[WORKER_KEY] = state.to_plain()  # type: ignore[attr-defined]
             return
-        problems = [*_write_baselines(state), *_write_reports(state)]
+        problems = [*_write_baselines(state), *_write_reports(state), *_write_step_summary(state)]
         if state.settings.replay is not None and not state.replayed:
             problems.append(f"--torchprof-replay={state.settings.replay}: no test judged a recording")
         state.problems.extend(problems)
@@ -47,6 +55,9 @@ def summary(state: RunState, terminalreporter: Any) -> None:
         terminalreporter.write_line(f"recordings that no test judged: {', '.join(left)}")
     for problem in state.problems:
         terminalreporter.write_line(f"torchprof: {problem}", red=True)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for command in github.commands(run, state.settings.rootdir, os.environ.get("GITHUB_WORKSPACE")):
+            terminalreporter.write_line(command)
 
 
 def _write_baselines(state: RunState) -> list[str]:
@@ -65,14 +76,42 @@ def _write_baselines(state: RunState) -> list[str]:
 
 def _write_reports(state: RunState) -> list[str]:
     problems = []
+    run = state.run_results
     for path in state.settings.reports:
+        reporter = state.reporter_of(path)
         part = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(
-                state.reporters[path.suffix](state.run_results), encoding="utf-8", errors="backslashreplace"
-            )
-            part.replace(path)
+            if reporter is not None:
+                part.write_text(reporter(run), encoding="utf-8", errors="backslashreplace")
+                part.replace(path)
+            _keep_beside(state, path.parent / RECORDINGS)
         except OSError as error:
             problems.append(f"--torchprof-report={path}: cannot be written: {error.strerror or error}")
     return problems
+
+
+def _keep_beside(state: RunState, folder: Path) -> None:
+    """Put the recordings of what failed next to a report, where CI picks both up; those of the last run go."""
+    for old in folder.glob(f"*{SUFFIX}"):
+        old.unlink()
+    failed = [result for result in state.results.values() if result.outcome in (FAILED, NOT_MEASURED)]
+    recordings = [state.settings.rootdir / result.recording for result in failed if result.recording]
+    if recordings:
+        folder.mkdir(exist_ok=True)
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    for recording in recordings:
+        shutil.copyfile(recording, folder / recording.name)
+
+
+def _write_step_summary(state: RunState) -> list[str]:
+    """Add to the page that GitHub Actions shows of the job; other tools of the job write to it too."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path or not state.results:
+        return []
+    try:
+        with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(github.step_summary(state.run_results) + "\n")
+    except OSError as error:
+        return [f"the step summary {path} cannot be written: {error.strerror or error}"]
+    return []

@@ -10,10 +10,12 @@ import pytest
 
 from pytest_torchprof.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.findings import RULES
+from pytest_torchprof.gone import whole_files
 from pytest_torchprof.limits import catalogue
 from pytest_torchprof.measure import TestRun
 from pytest_torchprof.progress import progress_of
-from pytest_torchprof.report import json_report, markdown
+from pytest_torchprof.report import exports, json_report, markdown
+from pytest_torchprof.report.junit import PREFIX
 from pytest_torchprof.session import RunState
 from pytest_torchprof.settings import MeasureOptions, Settings, options_of
 from pytest_torchprof.stash import STATE, is_ours, is_worker
@@ -33,7 +35,12 @@ def state_of(config: pytest.Config) -> RunState:
     state = config.stash.get(STATE, None)
     if state is None:
         rules = (*RULES, *itertools.chain(*_given(config.hook.pytest_torchprof_findings())))
-        reporters: dict[str, Reporter] = {".json": json_report.render, ".md": markdown.render}
+        reporters: dict[str, Reporter] = {
+            ".json": json_report.render,
+            ".md": markdown.render,
+            ".benchmark.json": exports.benchmark,
+            ".bmf.json": exports.bmf,
+        }
         for more in _given(config.hook.pytest_torchprof_reporters()):
             reporters.update(more)
         state = RunState(
@@ -43,7 +50,7 @@ def state_of(config: pytest.Config) -> RunState:
             reporters=reporters,
         )
         for path in state.settings.reports:
-            if path.suffix not in reporters:
+            if state.reporter_of(path) is None:
                 raise pytest.UsageError(
                     f"--torchprof-report={path}: no report has the suffix {path.suffix!r}; known are: {', '.join(sorted(reporters))}"
                 )
@@ -51,9 +58,14 @@ def state_of(config: pytest.Config) -> RunState:
     return state
 
 
-def prepare(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Read every torchprof test's options; one usage error names all that cannot be used."""
+def prepare(config: pytest.Config, items: Sequence[pytest.Item], collected: Sequence[pytest.Item]) -> None:
+    """Read every torchprof test's options; one usage error names all that cannot be used.
+
+    ``collected`` are all tests, ``items`` those of them that are left to run.
+    """
     state = state_of(config)
+    if collected:
+        state.collected = whole_files(collected[0].session, collected)
     ours = [item for item in items if is_ours(item)]
     needs_gpu = state.settings.require_gpu and state.settings.replay is None and state.settings.enabled
     for item in ours:
@@ -104,6 +116,7 @@ def start_run(state: RunState, item: pytest.Item) -> TestRun:
     if REFUSED in item.stash:
         pytest.fail(item.stash[REFUSED], pytrace=False)
     state.forget(item.nodeid)
+    item.user_properties[:] = [told for told in item.user_properties if not told[0].startswith(PREFIX)]
     return TestRun(
         state=state,
         options=item.stash[OPTIONS],
@@ -112,6 +125,8 @@ def start_run(state: RunState, item: pytest.Item) -> TestRun:
         source=_source(item),
         progress=progress_of(item.config),
         uses_fixture="torchprof" in getattr(item, "fixturenames", ()),
+        location=(item.location[0], (item.location[1] or 0) + 1),
+        properties=item.user_properties,
     )
 
 

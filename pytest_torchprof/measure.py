@@ -52,6 +52,10 @@ class TestRun:
     """The text of the test function."""
     progress: Callable[[str, int, int], None]
     uses_fixture: bool
+    location: tuple[str, int]
+    """The test's file, relative to the root directory, and line."""
+    properties: list[tuple[str, Any]]
+    """Where JUnit looks for what a test has to tell."""
     measured: list[Measured] = field(default_factory=list)
     gated: bool = False
     """The test looked at a number that this run does not have, and its rest was skipped."""

@@ -8,14 +8,16 @@ import json
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.report.results import Result, RunResults
+from pytest_torchprof.report.results import FAILED, XFAILED, Result, RunResults
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.limits import Limit
     from pytest_torchprof.report import Reporter
@@ -38,6 +40,12 @@ class RunState:
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
     baseline_updates: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Baseline file -> key -> entry as plain data, of tests that passed altogether."""
+    collected: Mapping[Path, list[str]] = field(default_factory=dict)
+    """Test file -> its test ids, of files that were collected as a whole."""
+    compared: dict[str, Path] = field(default_factory=dict)
+    """Baseline file -> the test file that was compared with it."""
+    gone: dict[str, list[str]] = field(default_factory=dict)
+    """Baseline file -> its entries whose tests no longer exist."""
     replayed: set[str] = field(default_factory=set)
     """Names of the recordings that a test judged."""
     problems: list[str] = field(default_factory=list)
@@ -56,11 +64,28 @@ class RunState:
     @property
     def run_results(self) -> RunResults:
         """Return the results so far, in the order in which they came."""
-        return RunResults(results=tuple(self.results.values()))
+        gone = {self.shown(Path(file)): tuple(keys) for file, keys in sorted(self.gone.items())}
+        return RunResults(results=tuple(self.results.values()), gone=gone)
 
     def add(self, result: Result) -> None:
         """Record a result; a test that is run again replaces its former ones."""
         self.results[result.nodeid, result.label] = result
+
+    def expect_failure(self, nodeid: str) -> None:
+        """Take note that a test which failed is marked as one that does."""
+        for key, result in self.results.items():
+            if result.nodeid == nodeid and result.outcome == FAILED:
+                self.results[key] = replace(result, outcome=XFAILED)
+
+    def shown(self, path: Path) -> str:
+        """Return a path as messages name it: relative to the root directory where it lies below."""
+        root = self.settings.rootdir
+        return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+    def reporter_of(self, path: Path) -> Reporter | None:
+        """Return what writes a report of this name: by its suffix, the longest that is known."""
+        known = [suffix for suffix in self.reporters if path.name.endswith(suffix)]
+        return self.reporters[max(known, key=len)] if known else None
 
     def forget(self, nodeid: str) -> None:
         """Drop what an earlier run of the same test left."""
@@ -122,6 +147,7 @@ class RunState:
                 "results": self.run_results.to_plain(),
                 "baseline_updates": self.baseline_updates,
                 "replayed": sorted(self.replayed),
+                "gone": self.gone,
             }
         )
 
@@ -133,6 +159,7 @@ class RunState:
         for path, entries in other["baseline_updates"].items():
             self.baseline_updates.setdefault(path, {}).update(entries)
         self.replayed.update(other["replayed"])
+        self.gone.update(other["gone"])
 
     def close(self) -> None:
         """Remove the scratch folder."""

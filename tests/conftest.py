@@ -48,7 +48,8 @@ def shared_trace() -> Callable[[str], Path]:
 @pytest.fixture
 def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Run a test module of the given source under the plugin, in this process, with torch at hand."""
-    monkeypatch.delenv("CI", raising=False)
+    for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+        monkeypatch.delenv(name, raising=False)
 
     def run(source: str, *args: str) -> pytest.RunResult:
         pytester.makepyfile(test_it=PREAMBLE + source)

@@ -47,7 +47,7 @@ compilewatch
 capture
 tolerance
 settings
-session, comparing
+session, comparing, gone
 measure
 fixture, judging
 hookspecs, stash

@@ -126,7 +126,7 @@ def test_result(torchprof):
         (["--torchprof-steps=0"], "--torchprof-steps: expected a whole number from 1, got '0'"),
         (["--torchprof-device=gpu"], "--torchprof-device: expected auto, cpu, cuda, cuda:N or xpu, got 'gpu'"),
         (["--torchprof=maybe"], "--torchprof: expected on or off"),
-        (["--torchprof-report=report.pdf"], "no report has the suffix '.pdf'; known are: .json, .md"),
+        (["--torchprof-report=report.pdf"], "no report has the suffix '.pdf'; known are: .benchmark.json, .bmf.json, .json, .md"),
     ],
 )
 def test_options_that_cannot_be_meant_are_usage_errors(run_tests, args, words):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result, RunResults
+from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, XFAILED, Result, RunResults
 
-__all__ = ["FAILED", "NOT_MEASURED", "PASSED", "SKIPPED", "Reporter", "Result", "RunResults"]
+__all__ = ["FAILED", "NOT_MEASURED", "PASSED", "SKIPPED", "XFAILED", "Reporter", "Result", "RunResults"]
 
 Reporter = Callable[[RunResults], str]
 """Turns a run's results into the text of one file."""

@@ -25,8 +25,10 @@ def render(run: RunResults) -> str:
             "summary": dict(result.summary),
             "findings": list(result.findings),
             "recording": result.recording,
+            "time": dict(result.time) or None,
         }
         for result in run.results
     ]
-    report = {"schema": SCHEMA, "environment": dict(run.environment), "results": results}
+    gone = {file: list(keys) for file, keys in run.gone.items()}
+    report = {"schema": SCHEMA, "environment": dict(run.environment), "results": results, "gone": gone}
     return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

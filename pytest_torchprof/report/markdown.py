@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def render(run: RunResults) -> str:
     """Return what failed first, with its kernels, then one row per measurement."""
-    lines = [f"## torchprof: {_escaped(where(run.environment))}", ""]
+    lines = [f"## torchprof: {escaped(where(run.environment))}", ""]
     for result in run.results:
         if result.outcome in (FAILED, NOT_MEASURED):
-            lines += [f"### {_escaped(result.name)}: {result.outcome}", "", _fenced(result.message), ""]
+            lines += [f"### {escaped(result.name)}: {result.outcome}", "", fenced(result.message), ""]
             if result.kernels:
                 lines += [*_table(KERNEL_HEADERS, kernel_rows(result)), ""]
     return "\n".join([*lines, *_table(HEADERS, [row(result) for result in run.results]), ""])
@@ -26,16 +26,17 @@ def render(run: RunResults) -> str:
 
 def _table(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
     head = tuple(headers)
-    cells = [head, ("---",) * len(head), *(tuple(_escaped(cell) for cell in line) for line in rows)]
+    cells = [head, ("---",) * len(head), *(tuple(escaped(cell) for cell in line) for line in rows)]
     return ["| " + " | ".join(line) + " |" for line in cells]
 
 
-def _escaped(text: str) -> str:
-    """Names out of traces and test ids are data, never markup."""
+def escaped(text: str) -> str:
+    """Return text with nothing left of markup: names out of traces and test ids are data."""
     return "".join(f"\\{char}" if char in "\\`*_{}[]()<>#+!|~&@" else " " if char.isspace() else char for char in text)
 
 
-def _fenced(text: str) -> str:
+def fenced(text: str) -> str:
+    """Return text as it is, in a fence that it cannot end."""
     fence = "```"
     while fence in text:
         fence += "`"

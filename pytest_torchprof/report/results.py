@@ -12,6 +12,8 @@ PASSED = "passed"
 FAILED = "failed"
 SKIPPED = "skipped"
 NOT_MEASURED = "not measured"
+XFAILED = "xfailed"
+"""Failed, and the test is marked as one that does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,10 @@ class Result:
     kernels: tuple[dict[str, Any], ...] = ()
     """The kernels of the step shown: short name, calls, time, operators; for a failed measurement only."""
     recording: str | None = None
+    time: Mapping[str, Any] = field(default_factory=dict)
+    """Untraced times where the test asks for them: median, quantiles, conditions."""
+    location: tuple[str, int] | None = None
+    """The test's file, relative to the root directory, and line."""
 
     @property
     def name(self) -> str:
@@ -46,6 +52,8 @@ class RunResults:
     """All results of a run, in the order in which the tests ran."""
 
     results: tuple[Result, ...]
+    gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Baseline file -> its entries whose tests no longer exist."""
 
     @property
     def environment(self) -> Mapping[str, Any]:
@@ -59,9 +67,9 @@ class RunResults:
     @classmethod
     def from_plain(cls, plain: list[dict[str, Any]]) -> RunResults:
         """Return the results that ``to_plain`` gave."""
-        return cls(
-            results=tuple(
-                Result(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
-                for entry in plain
-            )
-        )
+        return cls(results=tuple(_result(entry) for entry in plain))
+
+
+def _result(plain: dict[str, Any]) -> Result:
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+    return Result(**fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED
+from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, XFAILED
 from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, printable, row, where
 
 if TYPE_CHECKING:
@@ -42,6 +42,11 @@ def render(run: RunResults, *, width: int) -> str:
                 [KERNEL_HEADERS, *kernel_rows(result)], ("left", "right", "right", "left"), (60, None, None, 30)
             )
             parts.append(f"{name}: kernels of the step with most\n{kernels}")
+    parts += [
+        f"{printable(file)}: entries of tests that are gone: {', '.join(map(printable, keys))}\n"
+        "  do: torchprof baseline prune"
+        for file, keys in run.gone.items()
+    ]
     return "\n\n".join([*parts, closing(run)])
 
 
@@ -70,6 +75,7 @@ def closing(run: RunResults) -> str:
             (FAILED, "failed"),
             (NOT_MEASURED, "not measured"),
             (SKIPPED, "not judged"),
+            (XFAILED, "failed as expected"),
         )
         if any(result.outcome == outcome for result in run.results)
     ]

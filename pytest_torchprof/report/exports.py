@@ -1,0 +1,85 @@
+"""The run's numbers in the forms of tools that draw their history, with nothing of ours on their side.
+
+Only what was measured on the device that was asked for: a chart must not jump because a runner had no GPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.report.results import FAILED, PASSED, XFAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.report.results import Result, RunResults
+
+# All of them are better the smaller they are. "worst": counts of the worst step, as they are gated; else medians.
+_WORST: Final = {
+    "kernels": "kernels",
+    "launches": "launches",
+    "memcpys": "copies",
+    "syncs": "syncs",
+    "graph_breaks": "graph breaks",
+    "peak_memory_bytes": "bytes",
+}
+_MEDIAN: Final = {"gpu_busy_us": "us"}
+_LONGEST_NAME: Final = 1024
+
+
+def benchmark(run: RunResults) -> str:
+    """Return what github-action-benchmark reads as ``customSmallerIsBetter``: name, unit, value, range."""
+    rows = []
+    for result in _measured(run):
+        rows += [
+            {"name": f"{result.name}: {name}", "unit": unit, "value": value} for name, unit, value in _numbers(result)
+        ]
+        if result.time:
+            low, high = _quartiles(result)
+            spread = f"± {max(high - result.time['median_us'], result.time['median_us'] - low):.4g}"
+            rows.append(
+                {"name": f"{result.name}: time", "unit": "us", "value": result.time["median_us"], "range": spread}
+            )
+    return json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def bmf(run: RunResults) -> str:
+    """Return Bencher Metric Format: benchmark -> measure -> value; untraced times as its ``latency``, in ns."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for result in _measured(run):
+        measures = {name.replace("_", "-"): {"value": value} for name, _, value in _numbers(result)}
+        if result.time:
+            low, high = _quartiles(result)
+            measures["latency"] = {
+                "value": result.time["median_us"] * 1000,
+                "lower_value": low * 1000,
+                "upper_value": high * 1000,
+            }
+        found[_short(result.name)] = measures
+    return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _measured(run: RunResults) -> Iterator[Result]:
+    return (result for result in run.results if result.outcome in (PASSED, FAILED, XFAILED) and result.summary)
+
+
+def _numbers(result: Result) -> Iterator[tuple[str, str, float]]:
+    for units, numbers in ((_WORST, result.summary["worst"]), (_MEDIAN, result.summary)):
+        for name, unit in units.items():
+            if numbers.get(name) is not None:
+                yield name, unit, numbers[name]
+
+
+def _quartiles(result: Result) -> tuple[float, float]:
+    quantiles = result.time["quantiles_us"]
+    return quantiles[len(quantiles) // 4], quantiles[-1 - len(quantiles) // 4]
+
+
+def _short(name: str) -> str:
+    """Return a name no longer than Bencher takes, and still unlike any other."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{name[: _LONGEST_NAME - len(digest) - 1]}-{digest}"

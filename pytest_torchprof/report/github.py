@@ -1,0 +1,85 @@
+"""What GitHub Actions shows of a run: annotations at the tests' lines, and a short step summary."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.report.markdown import escaped, fenced
+from pytest_torchprof.report.results import FAILED, NOT_MEASURED
+from pytest_torchprof.report.table import printable, where
+from pytest_torchprof.report.terminal import closing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pytest_torchprof.report.results import Result, RunResults
+
+# An annotation shows so much before it is folded, and a summary is for reading: the report has the rest.
+_LONGEST_MESSAGE = 4000
+_MOST_FAILURES = 20
+_MOST_LINES = 40
+
+
+def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[str]:
+    """Yield one workflow command per failed, unmeasured or doubtful measurement, and per file with entries gone.
+
+    ``workspace`` is the checkout's folder, to which GitHub takes paths as relative; unknown: the root directory is it.
+    """
+    for result in run.results:
+        if result.outcome in (FAILED, NOT_MEASURED):
+            yield _command("error", result, result.message, rootdir, workspace)
+        elif (result.baseline or "").startswith("ambiguous"):
+            said = "\n".join([f"{result.baseline} against the baseline", *result.changes])
+            yield _command("warning", result, said, rootdir, workspace)
+    for file, keys in run.gone.items():
+        message = f"entries of tests that are gone: {', '.join(keys)}; torchprof baseline prune removes them"
+        place = {"file": _in_checkout(rootdir / file, workspace, rootdir), "title": "torchprof: gone"}
+        yield _written("warning", place, message)
+
+
+def step_summary(run: RunResults) -> str:
+    """Return Markdown: one line, and below it what failed with the kernels that differ and how to accept them."""
+    failed = [result for result in run.results if result.outcome in (FAILED, NOT_MEASURED)]
+    lines = [f"**torchprof**: {escaped(closing(run))} on {escaped(where(run.environment))}", ""]
+    for result in failed[:_MOST_FAILURES]:
+        lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut(result.message)), ""]
+    if len(failed) > _MOST_FAILURES:
+        lines += [f"and {len(failed) - _MOST_FAILURES} more: see the report", ""]
+    for file, keys in run.gone.items():
+        lines += [f"Gone, but still in {escaped(file)}: {escaped(', '.join(keys))} (`torchprof baseline prune`)", ""]
+    return "\n".join(lines)
+
+
+def _cut(message: str) -> str:
+    lines = message.splitlines()
+    left = len(lines) - _MOST_LINES
+    return "\n".join([*lines[:_MOST_LINES], f"... {left} more lines" if left > 0 else ""]).rstrip()
+
+
+def _command(kind: str, result: Result, message: str, rootdir: Path, workspace: str | None) -> str:
+    place: dict[str, object] = {"title": f"torchprof: {result.name}"}
+    if result.location:
+        file, line = result.location
+        place = {"file": _in_checkout(rootdir / file, workspace, rootdir), "line": line, **place}
+    return _written(kind, place, message)
+
+
+def _in_checkout(path: Path, workspace: str | None, rootdir: Path) -> str:
+    """Return a path as GitHub names files: from the checkout's folder, with slashes."""
+    return os.path.relpath(path, workspace or rootdir).replace(os.sep, "/")
+
+
+def _written(kind: str, place: Mapping[str, object], message: str) -> str:
+    properties = ",".join(f"{name}={_property(printable(str(value)))}" for name, value in place.items())
+    text = "\n".join(printable(line) for line in message[:_LONGEST_MESSAGE].splitlines())
+    return f"::{kind} {properties}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

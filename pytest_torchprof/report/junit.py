@@ -1,0 +1,30 @@
+"""A measurement as properties of its test, as JUnit XML holds them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.report.table import printable
+
+if TYPE_CHECKING:
+    from pytest_torchprof.report.results import Result
+
+PREFIX = "torchprof"
+_NUMBERS = ("kernels", "launches", "memcpys", "syncs", "graph_breaks", "gpu_busy_us", "peak_memory_bytes")
+
+
+def properties(result: Result) -> list[tuple[str, str]]:
+    """Return names and values: ``torchprof.kernels``, or ``torchprof[label].kernels`` where there is a label."""
+    where = f"{PREFIX}[{printable(result.label)}]" if result.label else PREFIX
+    told = {
+        "outcome": result.outcome,
+        "baseline": result.baseline,
+        **{name: result.summary.get(name) for name in _NUMBERS},
+        "time_us": result.time.get("median_us"),
+        "recording": result.recording,
+    }
+    return [
+        (f"{where}.{name}", f"{value:g}" if isinstance(value, float) else str(value))
+        for name, value in told.items()
+        if value is not None
+    ]
