@@ -126,6 +126,7 @@ def test_the_recording_knows_what_the_trace_cannot(path):
         "sentinel": "torchprof::sentinel",
         "problems": [],
         "peak_memory_bytes": None,
+        "flops_per_step": None,
         "compile": ours["compile"],
     }
     assert len(times) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -47,6 +47,7 @@ def iterations(
         refuse_second_profiler()
         with only_measurement(plan.device):
             arm(plan.device)
+            yield from measurement.counted_call()
             with CompileWatch(device=plan.device) as watch:
                 yield from measurement.warm_up(watch)
                 reason: str | None = None
@@ -75,15 +76,20 @@ class _Measurement:
     over: bool = False
     written: bool = False
 
+    def counted_call(self) -> Iterator[None]:
+        """Make the first warm-up call, if its operations are to be counted, unwatched: the steps will run other code."""
+        if self.plan.count_flops and self.plan.warmup >= LEAST_WARMUP:
+            self.calls += 1
+            with self.flops.counting():
+                yield
+
     def warm_up(self, watch: CompileWatch) -> Iterator[None]:
-        for done in range(self.plan.warmup):
+        for done in range(self.calls, self.plan.warmup):
             watch.before_call(warmup_calls_left=self.plan.warmup - done)
             synchronize(devices_in_use(self.plan.device))
             began = perf_counter_ns()
             self.calls += 1
-            counting = self.plan.count_flops and done == 0 and self.plan.warmup >= LEAST_WARMUP
-            with self.flops.counting() if counting else nullcontext():
-                yield
+            yield
             synchronize(devices_in_use(self.plan.device))
             self.untraced_step_times_us.append((perf_counter_ns() - began) / 1000)
 

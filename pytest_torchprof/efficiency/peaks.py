@@ -18,6 +18,10 @@ TF32_FROM = 8
 """The compute capability (Ampere) from which on fp32 operands may be multiplied as TF32."""
 
 
+_OTHERS = frozenset({"MIG", "LAPTOP", "TI", "SUPER", "D"})
+"""Words in a name that make another device of it, with other peaks; a slice of one (MIG) has a part of them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
     """A device's peaks in TFLOP/s (TOP/s for int8), and where they are published."""
@@ -47,7 +51,7 @@ PEAKS: tuple[Peak, ...] = (
         source="NVIDIA H100 Tensor Core GPU Architecture, white paper, table 2 (H100 PCIe)",
     ),
     Peak(
-        names=(("H100", "HBM3"), ("H100", "SXM")),
+        names=(("H100", "HBM3"), ("H100", "SXM5")),
         tflops=_H100_SXM,
         source="NVIDIA H100 Tensor Core GPU Architecture, white paper, table 2 (H100 SXM5)",
     ),
@@ -68,7 +72,7 @@ PEAKS: tuple[Peak, ...] = (
     ),
     Peak(names=(("A100",),), tflops=_A100, source="NVIDIA A100 Tensor Core GPU data sheet"),
     Peak(
-        names=(("V100", "SXM"),),
+        names=(("V100", "SXM2"), ("V100", "SXM3")),
         tflops={"fp64": 7.8, "fp32": 15.7, "fp16": 125.0},
         source="NVIDIA V100 data sheet (V100 for NVLink)",
     ),
@@ -84,12 +88,12 @@ PEAKS: tuple[Peak, ...] = (
         source="NVIDIA L40S data sheet",
     ),
     Peak(
-        names=(("RTX 4090",),),
+        names=(("RTX", "4090"),),
         tflops={"fp32": 82.6, "tf32": 82.6, "bf16": 165.2, "fp16": 165.2, "int8": 660.6},
         source="NVIDIA Ada GPU Architecture, white paper, appendix A (16-bit products with fp32 accumulation)",
     ),
     Peak(
-        names=(("RTX 3090",),),
+        names=(("RTX", "3090"),),
         tflops={"fp32": 35.6, "tf32": 35.6, "bf16": 71.0, "fp16": 71.0, "int8": 284.0},
         source="NVIDIA Ampere GA102 GPU Architecture, white paper, table 2 (16-bit products with fp32 accumulation)",
     ),
@@ -116,13 +120,10 @@ PEAKS: tuple[Peak, ...] = (
 
 def of_device(name: str | None) -> Peak | None:
     """Return the peaks of a device by its name, None for one that is not known."""
-    words = (name or "").upper()
-    return next((peak for peak in PEAKS if any(_all_in(words, way) for way in peak.names)), None)
-
-
-def _all_in(words: str, way: tuple[str, ...]) -> bool:
-    # "T4" is a word of its own: it is in "RTX T400" too.
-    return all(one in words if len(one) > 2 else one in words.replace("-", " ").split() for one in way)
+    words = set((name or "").upper().replace("-", " ").split())
+    if words & _OTHERS:
+        return None
+    return next((peak for peak in PEAKS if any(words.issuperset(way) for way in peak.names)), None)
 
 
 def of_trace(trace: Trace) -> Peak | None:

@@ -1,0 +1,267 @@
+"""How well the GPU was used: against HolisticTraceAnalysis, kineto's priority, and numbers that can be done by hand."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+import torch
+from builder import TraceBuilder
+
+from pytest_torchprof import capture, idle, load, spans
+from pytest_torchprof.efficiency import peaks
+from pytest_torchprof.errors import LimitsMissed, NotMeasured
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
+SGEMM = "ampere_sgemm_128x64_tn"
+TEST_GPU = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": 108, "computeMajor": 8}
+
+
+@pytest.fixture
+def profile_of(tmp_path):
+    return lambda builder: load(builder.write(tmp_path / "trace.json"))
+
+
+# What HolisticTraceAnalysis 0.5.0 says (get_idle_time_breakdown): per stream host, kernel and other wait in us. Only
+# recordings of one step: of several it leaves the last one out.
+HTA_IDLE = {
+    "v100_dlrm_rank0": {22: (145, 0, 0), 7: (11448, 123, 0), 24: (5906, 18, 0), 84: (4740, 3, 0)},
+    "a100_megatron_tp8_rank0": {7: (249335, 925, 213445), 24: (309915, 0, 35290)},
+}
+# get_temporal_breakdown: idle, compute and non-compute (communication and memory) time in us.
+HTA_TIME = {"v100_dlrm_rank0": (6419, 1034, 5556), "a100_megatron_tp8_rank0": (222514, 131390, 241337)}
+# get_cuda_kernel_launch_stats: launches, time in the calls, on the GPU, and from a call's end to the GPU, never below 0.
+HTA_LAUNCHES = {
+    "v100_dlrm_rank0": (261, 2359, 6851, 15832),
+    "a100_megatron_tp8_rank0": (657, 33856, 361935, 2606836),
+}
+HTA_CALLS = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync")
+
+
+@pytest.mark.parametrize("recording", HTA_IDLE)
+def test_idle_time_by_cause_is_that_of_hta(recording, shared_trace):
+    scene = load(shared_trace(recording)).scene
+    found = {
+        scene.trace.streams[stream]: idle.summed(idle.gaps(scene.trace, ops))
+        for (_, stream), ops in scene.by_stream.items()
+    }
+    by_stream = {stream: (one.host_us, one.kernel_us, one.other_us) for stream, one in found.items()}
+    assert by_stream == HTA_IDLE[recording]
+
+
+@pytest.mark.parametrize("recording", HTA_TIME)
+def test_idle_and_computing_time_are_those_of_hta(recording, shared_trace):
+    scene = load(shared_trace(recording)).scene
+    gpu, (ops,) = scene.trace.gpu, scene.by_device.values()
+    busy = spans.length(scene.busy[0])
+    computing = spans.length(scene.covered(i for i in ops if gpu.kind[i] == 0 and i not in scene.communication))
+    found = (max(gpu.end) - min(gpu.start) - busy, computing, busy - computing)
+    assert tuple(ns / 1000 for ns in found) == HTA_TIME[recording]
+
+
+@pytest.mark.parametrize("recording", HTA_LAUNCHES)
+def test_launches_are_those_of_hta(recording, shared_trace):
+    # HTA knows these calls by name; cuLaunchKernel, which Triton uses, is not among them. A kernel that starts before its
+    # call returns has no negative delay there.
+    trace = load(shared_trace(recording)).trace
+    calls, gpu = trace.calls, trace.gpu
+    pairs = [
+        (call, i)
+        for i, call in enumerate(trace.links.call_of)
+        if call >= 0 and trace.names[calls.name[call]] in HTA_CALLS
+    ]
+    in_calls = sum(calls.end[call] - calls.start[call] for call, _ in pairs)
+    on_gpu = sum(gpu.end[i] - gpu.start[i] for _, i in pairs)
+    delays = sum(max(gpu.start[i] - calls.end[call], 0) for call, i in pairs)
+    assert (len(pairs), in_calls / 1000, on_gpu / 1000, delays / 1000) == HTA_LAUNCHES[recording]
+
+
+def roles_at(events, instant):
+    """Return the role with the highest priority that covers a microsecond, as kineto's plugin ranks them."""
+    for role, ranges in events:
+        if any(start <= instant < end for start, end in ranges):
+            return role
+    return "other"
+
+
+def test_the_breakdown_is_that_of_kinetos_priority_done_by_the_microsecond(shared_trace):
+    profile = load(shared_trace("h100_transformer_three_steps"))
+    trace, gpu = profile.trace, profile.trace.gpu
+
+    def us(part, members=None):
+        chosen = range(len(part.start)) if members is None else members
+        return [(part.start[i] // 1000, part.end[i] // 1000) for i in chosen]
+
+    notes = [i for i, n in enumerate(trace.annotations.name) if not trace.names[n].startswith("ProfilerStep#")]
+    events = [
+        *(
+            (role, us(gpu, [i for i, k in enumerate(gpu.kind) if k == kind]))
+            for kind, role in enumerate(("kernel", "memcpy", "memset"))
+        ),
+        ("runtime", us(trace.calls)),
+        ("cpu", us(trace.ops) + us(trace.annotations, notes) + us(trace.frames)),
+    ]
+    counted = dict.fromkeys(("kernel", "memcpy", "memset", "runtime", "cpu", "other"), 0)
+    reached = 0
+    for step, part in zip(trace.steps, profile.launching.parts, strict=True):
+        begin = max(reached, step.start_ns // 1000)
+        reached = max(step.end_ns // 1000, *(gpu.end[i] // 1000 for i in part.gpu_ops))
+        for instant in range(begin, reached):
+            counted[roles_at(events, instant)] += 1
+    found = profile.efficiency.step_time
+    assert {role: getattr(found, role) * 3 for role in counted} == pytest.approx(counted)
+    assert found.communication == found.data_loader == 0
+
+
+def test_each_role_takes_only_what_those_before_it_left(profile_of):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.op("aten::mul", 0, 400)
+    builder.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 500, 100)
+    builder.kernel(GEMM, 100, 200, builder.launch(50, 100))
+    builder.memcpy("HtoD", 250, 100, builder.call("copy", 60, 10))
+    builder.kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(int)", 340, 100, builder.launch(70, 10), stream=9)
+    found = profile_of(builder).efficiency.step_time
+    assert (found.kernel, found.memcpy, found.communication) == (200, 50, 90)
+    assert (found.runtime, found.data_loader, found.cpu, found.other) == (50, 100, 50, 460)
+    assert found.total == 1000
+
+
+def test_a_step_lasts_until_its_last_kernel_ends(profile_of):
+    builder = TraceBuilder()
+    builder.step(0, 0, 100)
+    builder.step(1, 100, 100)
+    builder.kernel(GEMM, 10, 300, builder.launch(5))
+    builder.kernel(GEMM, 310, 290, builder.launch(105))
+    assert profile_of(builder).efficiency.step_time.total == 300
+
+
+def test_the_share_on_tensor_cores_is_of_products_only(profile_of):
+    builder = TraceBuilder()
+    builder.launched(GEMM, 0, op="aten::mm", dur=30)
+    builder.launched(SGEMM, 100, op="aten::mm", dur=10)
+    builder.launched("void at::native::vectorized_elementwise_kernel<4, F>()", 200, dur=500)
+    assert profile_of(builder).efficiency.tensor_core_share == 0.75
+
+
+def test_copies_have_a_bandwidth_by_direction(profile_of):
+    builder = TraceBuilder()
+    builder.memcpy("HtoD", 10, 100, builder.call("copy", 0), size=2_500_000)
+    builder.memcpy("DtoH", 200, 50, builder.call("copy", 5), size=500_000)
+    found = {copies.direction: copies.gb_per_s for copies in profile_of(builder).efficiency.copies}
+    assert found == {"HtoD": 25.0, "DtoH": 10.0}
+
+
+def with_flops(flops, *, kernel=GEMM, device=TEST_GPU, dur=1000, step=1000):
+    """Return a recording of two steps in which a kernel runs ``dur`` us each, beside a range of ``step`` us."""
+    builder = TraceBuilder()
+    builder.metadata["deviceProperties"] = [device]
+    builder.own(steps=2, flops_per_step=flops)
+    for number in range(2):
+        builder.step(number, number * step, step)
+        builder.launched(kernel, number * step, op="aten::mm", dur=dur)
+    builder.sync(3 * (step + dur), 10)
+    return builder
+
+
+def test_the_share_of_the_peak_is_done_by_hand(profile_of):
+    profile = profile_of(with_flops(31_200_000_000))
+    found = profile.efficiency.throughput
+    # 31.2 GFLOP in 1 ms are 31.2 TFLOP/s, a tenth of the A100's 312.
+    assert (found.tflops, found.dtype, found.peak_tflops) == (pytest.approx(31.2), "bf16", 312.0)
+    assert profile.mfu == pytest.approx(0.1)
+    profile.expect(min_mfu=0.09)
+    with pytest.raises(LimitsMissed, match=r"min_mfu=0.2 +0\.10 of 312"):
+        profile.expect(min_mfu=0.2)
+
+
+def test_a_gpu_that_runs_behind_takes_the_time_that_it_runs(profile_of):
+    assert profile_of(with_flops(31_200_000_000, step=100)).mfu == pytest.approx(0.1)
+    assert profile_of(with_flops(31_200_000_000, dur=10)).mfu == pytest.approx(0.1)
+
+
+def test_the_fastest_type_in_use_sets_the_peak(profile_of):
+    builder = with_flops(31_200_000_000)
+    builder.launched(SGEMM, 1500, op="aten::mm", dur=1)
+    assert profile_of(builder).efficiency.throughput.dtype == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"flops": None}, "floating-point operations of a step"),
+        ({"flops": 0}, "no FLOPs that are counted"),
+        ({"device": {"id": 0, "name": "Test GPU"}}, "the peak of Test GPU is not known"),
+        ({"kernel": "ampere_fp64gemm_dgemm"}, "whose peak is not known"),
+    ],
+)
+def test_without_flops_or_peak_there_is_no_share(changed, reason, profile_of):
+    profile = profile_of(with_flops(**{"flops": 10**9, **changed}))
+    assert profile.mfu is None
+    assert reason in profile.efficiency.throughput.why_not
+    with pytest.raises(NotMeasured, match=reason):
+        profile.expect(min_mfu=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "bf16"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989.4),
+        ("NVIDIA H100 PCIe", 756.0),
+        ("NVIDIA H200", 989.4),
+        ("NVIDIA H200 NVL", 835.5),
+        ("NVIDIA A100-SXM4-40GB", 312.0),
+        ("AMD Instinct MI300X VF", 1307.4),
+        ("NVIDIA B200", 2250.0),
+        ("NVIDIA GB200", None),
+        ("NVIDIA RTX T400", None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
+        ("NVIDIA GeForce RTX 4090", 165.2),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA PG509-210", None),
+        (None, None),
+    ],
+)
+def test_a_device_has_the_peak_of_its_own_data_sheet_or_none(name, bf16):
+    peak = peaks.of_device(name)
+    assert (peak and peak.tflops["bf16"]) == bf16
+
+
+def test_each_peak_has_a_source():
+    assert all(peak.source and peak.tflops for peak in peaks.PEAKS)
+
+
+@pytest.fixture
+def record(tmp_path):
+    def run(step, *, warmup=3):
+        path = tmp_path / "recording.json"
+        plan = capture.Plan(
+            device="cpu", warmup=warmup, steps=2, record=frozenset(), nodeid="x", label=None, count_flops=True
+        )
+        with closing(capture.iterations(plan, path, lambda _: None)) as calls:
+            for _ in calls:
+                step()
+        return load(path)
+
+    return run
+
+
+BY_HAND = 2 * 8 * 64 * 64 * 2 + 2 * 8 * 64 * 32 * 3
+"""Two layers: the products of the forward, for the weights' gradients, and for the second layer's input's."""
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_flops_are_counted_in_the_warm_up_as_the_code_is_written(compiled, record):
+    torch._dynamo.reset()
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32))
+    step = torch.compile(model) if compiled else model
+    x = torch.ones(8, 64)
+    profile = record(lambda: step(x).sum().backward())
+    assert profile.trace.torchprof["flops_per_step"] == BY_HAND
+    assert profile.compile.regions == (2 if compiled else 0)
+    assert not profile.compile.compiled_in_window
+    assert not any(finding.severity == "warning" for finding in profile.findings)
+
+
+def test_without_a_second_warm_up_call_nothing_is_counted(record):
+    assert record(lambda: torch.ones(4, 4) @ torch.ones(4, 4), warmup=1).trace.torchprof["flops_per_step"] is None
