@@ -190,9 +190,10 @@ def _members(trace: Trace, ranges: Ranges, chosen: Sequence[Part]) -> Iterator[i
     if not trace.has_step_ranges:
         yield from order
         return
-    places = [place for part in chosen for place in part.ranges]
+    wanted = {place for part in chosen for place in part.ranges}
     for i in order:
-        if any(place.start_ns <= ranges.start[i] < place.end_ns for place in places):
+        step = trace.step_at(ranges.start[i])
+        if step >= 0 and trace.steps[step] in wanted:
             yield i
 
 

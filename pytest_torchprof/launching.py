@@ -65,12 +65,14 @@ class Launching:
 
     def chain(self, op: int) -> tuple[str, ...]:
         """Return the names of the ranges around and including the operator, outermost first."""
-        found = self._chains.get(op)
-        if found is None:
-            trace = self._trace
-            found = (*self.chain(trace.nesting.parent[op]), trace.names[trace.ops.name[op]])
-            found = self._same.setdefault(found, found)
-            self._chains[op] = found
+        above = []
+        while op not in self._chains:
+            above.append(op)
+            op = self._trace.nesting.parent[op]
+        found = self._chains[op]
+        for member in reversed(above):
+            found = (*found, self._trace.names[self._trace.ops.name[member]])
+            found = self._chains[member] = self._same.setdefault(found, found)
         return found
 
     def op_name(self, op: int) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -55,6 +55,14 @@ class Intervals:
         for key, starts in self._starts.items():
             for start, end in zip(starts, self._ends[key], strict=True):
                 yield key, start, end
+
+    def overlap(self, key: int, start: int, end: int) -> int:
+        """Return how much of [start, end) the key's ranges cover."""
+        starts, ends = self._starts.get(key, []), self._ends.get(key, [])
+        covered = 0
+        for place in range(bisect_right(ends, start), bisect_left(starts, end)):
+            covered += min(ends[place], end) - max(starts[place], start)
+        return covered
 
     def cover(self, key: int, instant: int) -> bool:
         """Return whether one of the key's ranges holds the instant."""

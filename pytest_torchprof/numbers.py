@@ -162,14 +162,9 @@ def _of_operators(trace: Trace, operators: Sequence[int], cpu_us: float) -> Numb
 
 def _cpu_time_ns(trace: Trace, place: StepRange) -> int:
     """Return the range's length without what its own thread spent inside blocking calls and the flush."""
-    calls, start, end = trace.calls, trace.calls.start, trace.calls.end
-    threads = {i for i, label in enumerate(trace.threads) if label == place.tid}
-    waits = [
-        (max(start[i], place.start_ns), min(end[i], place.end_ns))
-        for i in trace.blocking
-        if calls.thread[i] in threads and start[i] < place.end_ns and end[i] > place.start_ns
-    ]
-    return place.end_ns - place.start_ns - occupation.union_ns(sorted(waits))
+    threads = [i for i, label in enumerate(trace.threads) if label == place.tid]
+    waited = sum(trace.waiting.overlap(thread, place.start_ns, place.end_ns) for thread in threads)
+    return place.end_ns - place.start_ns - waited
 
 
 def _ratio(cpu_us: float, busy_us: float) -> float | None:

@@ -105,6 +105,12 @@ class Trace:
         return [i for i in self.counted_calls if self.calls.name[i] in names]
 
     @cached_property
+    def waiting(self) -> Intervals:
+        """When each thread was inside a blocking call."""
+        calls = self.calls
+        return Intervals((calls.thread[i], calls.start[i], calls.end[i]) for i in self.blocking)
+
+    @cached_property
     def links(self) -> Links:
         """Which call launched what."""
         return link(self.calls, self.gpu, self.call_kinds, own=self.torchprof is not None)

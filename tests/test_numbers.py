@@ -453,3 +453,11 @@ class TestOwnRecordings:
         assert profile(builder).peak_memory_bytes is None
         builder.torchprof["peak_memory_bytes"] = 1024
         assert profile(builder).peak_memory_bytes == profile(builder).median.peak_memory_bytes == 1024
+
+
+def test_operators_nested_deeper_than_python_calls_are_read(profile):
+    builder = stepped()
+    for depth in range(3000):
+        builder.op("aten::deep", 100 + depth / 100, 500 - depth / 50)
+    builder.launched("k", 200, op=None)
+    assert len(profile(builder).kernels[0].op_chain) == 3000
