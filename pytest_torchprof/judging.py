@@ -148,6 +148,7 @@ def _concluded(
         findings=tuple(_plain_finding(finding) for finding in profile.findings),
         kernels=_kernel_rows(profile) if failure and profile.kernels_unknown is None else (),
         recording=run.state.shown(recording) if recording else None,
+        time=_plain_time(profile),
         location=run.location,
     )
     return _Judgement(result=result, failure=failure, unanswerable=unanswerable)

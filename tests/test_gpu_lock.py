@@ -43,9 +43,11 @@ def holder(seconds):
 
 def test_only_one_process_measures_on_a_gpu_at_a_time(own_folder):
     with holder(60) as process:
-        with pytest.raises(pytest_torchprof.NotMeasured, match=f"holds .*torchprof-{UUID}.lock: end it"):
-            with holding(UUID, wait_s=0.2):
-                pytest.fail("two at once")
+        with (
+            pytest.raises(pytest_torchprof.NotMeasured, match=rf"holds .*torchprof-{UUID}\.lock: end it"),
+            holding(UUID, wait_s=0.2),
+        ):
+            pytest.fail("two at once")
         process.kill()
 
 
@@ -98,7 +100,7 @@ def test_every_user_can_open_it(own_folder):
 
 def test_a_lock_that_cannot_be_opened_is_not_measured(own_folder):
     (own_folder / f"torchprof-{UUID}.lock").mkdir()
-    with pytest.raises(pytest_torchprof.NotMeasured, match="the lock of this GPU, .*cannot be opened"), holding(UUID):
+    with pytest.raises(pytest_torchprof.NotMeasured, match=r"the lock of this GPU, .*cannot be opened"), holding(UUID):
         pytest.fail("measured without it")
 
 

@@ -1,0 +1,303 @@
+"""What a run leaves for CI: annotations, a step summary, JUnit properties, exports, recordings; read back as CI does."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+WORKFLOWS = sorted((Path(__file__).parents[1] / "examples" / "ci").glob("*.yml"))
+
+MIXED = """
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_kept():
+    torch.sin(x)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+@pytest.mark.parametrize("n", [pytest.param(2, id="50%,a::b\\x1b[31m")])
+def test_missed(n):
+    torch.sin(torch.cos(x))
+
+@pytest.mark.torchprof(device="cpu", max_syncs=0)
+def test_unmeasured():
+    torch.sin(x)
+"""
+KEPT = MIXED.partition('@pytest.mark.torchprof(device="cpu", max_kernels=1)\n@pytest')[0]
+COMMAND = re.compile(r"::(?P<kind>error|warning) (?P<properties>.*?)::(?P<data>.*)")
+
+
+@pytest.fixture
+def on_github(run_tests, pytester, monkeypatch):
+    """Run tests as a GitHub Actions job whose checkout is the folder of the tests."""
+
+    def run(source, *args, workspace=pytester.path):
+        run_tests(source, "--collect-only")  # writes the files, and takes CI's variables away
+        monkeypatch.setenv("GITHUB_ACTIONS", "true")
+        monkeypatch.setenv("GITHUB_WORKSPACE", str(workspace))
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
+        return pytester.runpytest_inprocess("-p", "no:cacheprovider", *args)
+
+    return run
+
+
+def commands(result):
+    """Return the workflow commands as GitHub's runner reads them: kind, properties, message."""
+    found = []
+    for line in result.stdout.lines:
+        if match := COMMAND.fullmatch(line):
+            pairs = [pair.partition("=") for pair in match["properties"].split(",")]
+            properties = {name: unescaped(value).replace("%3A", ":").replace("%2C", ",") for name, _, value in pairs}
+            found.append((match["kind"], properties, unescaped(match["data"]).replace("%25", "%")))
+    return found
+
+
+def unescaped(text):
+    return text.replace("%0A", "\n").replace("%0D", "\r")
+
+
+def test_each_failed_measurement_is_annotated_at_its_tests_line(on_github, pytester):
+    found = commands(on_github(MIXED))
+    lines = (pytester.path / "test_it.py").read_text().splitlines()
+    assert [kind for kind, _, _ in found] == ["error", "error"]
+    for (_, place, _), name in zip(found, ["test_missed", "test_unmeasured"], strict=True):
+        assert place["file"] == "test_it.py"
+        # A test begins at its first decorator.
+        body = "\n".join(lines[int(place["line"]) - 1 : int(place["line"]) + 3])
+        assert f"def {name}" in body
+        assert name in place["title"]
+
+
+def test_an_annotation_carries_the_whole_message_and_nothing_a_runner_obeys(on_github):
+    (_, place, message), _ = commands(on_github(MIXED))
+    assert "max_kernels=1" in message
+    assert "\n" in message
+    assert "2 kernels in step" in message
+    assert "50%25,a::b" in place["title"]
+    assert "\x1b" not in place["title"] + message
+
+
+def test_paths_of_annotations_begin_at_the_checkout(on_github, pytester):
+    (_, place, _), *_ = commands(on_github(MIXED, workspace=pytester.path.parent))
+    assert place["file"] == f"{pytester.path.name}/test_it.py"
+
+
+def test_elsewhere_nothing_is_annotated(run_tests):
+    assert not commands(run_tests(MIXED))
+
+
+def test_an_expected_failure_is_no_annotation(on_github, pytester):
+    result = on_github(
+        KEPT.replace("max_kernels=1)", "max_kernels=0)\n@pytest.mark.xfail"), "--torchprof-report=report.json"
+    )
+    result.assert_outcomes(xfailed=1)
+    assert not commands(result)
+    assert "####" not in (pytester.path / "summary.md").read_text()
+    (entry,) = json.loads((pytester.path / "report.json").read_text())["results"]
+    assert entry["outcome"] == "xfailed"
+
+
+def test_annotations_hold_under_xdist(on_github):
+    assert sorted(place["title"] for _, place, _ in commands(on_github(MIXED, "-n", "2")))[1].endswith("unmeasured")
+
+
+def test_the_step_summary_of_a_green_run_is_one_line(on_github, pytester):
+    (pytester.path / "summary.md").write_text("from another step\n")
+    on_github(KEPT).assert_outcomes(passed=1)
+    lines = [line for line in (pytester.path / "summary.md").read_text().splitlines() if line]
+    assert lines[0] == "from another step"
+    assert len(lines) == 2
+    assert lines[1].startswith("**torchprof**: 1 kept on ")
+
+
+def test_the_step_summary_says_what_failed_the_kernels_and_how_to_accept(on_github, run_tests, pytester):
+    run_tests(KEPT, "--torchprof-baseline=update")
+    on_github(KEPT.replace("torch.sin(x)", "torch.sin(torch.cos(x))").replace("1)", "2)"))
+    text = (pytester.path / "summary.md").read_text()
+    assert "#### test\\_it.py::test\\_kept: failed" in text
+    assert "+ pointwise cos: 1 per step, launched by aten::cos" in text
+    assert 'pytest "test_it.py::test_kept" --torchprof-baseline=update' in text
+    assert len(text.splitlines()) < 25
+
+
+def test_the_step_summary_of_many_failures_stays_short(on_github, pytester):
+    many = MIXED.partition("@pytest")[0] + KEPT.replace(
+        "max_kernels=1)", "max_kernels=0)\n@pytest.mark.parametrize('n', range(30))"
+    )
+    on_github(many.replace("def test_kept()", "def test_kept(n)"), "--torchprof-steps=1", "--torchprof-warmup=0")
+    text = (pytester.path / "summary.md").read_text()
+    assert text.count("####") == 20
+    assert "and 10 more: see the report" in text
+
+
+def test_a_step_summary_that_cannot_be_written_is_said(on_github, pytester):
+    (pytester.path / "summary.md").mkdir()
+    result = on_github(KEPT)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*the step summary *summary.md cannot be written*"])
+
+
+def junit(path):
+    return {
+        case.get("name").partition("[")[0]: {prop.get("name"): prop.get("value") for prop in case.iter("property")}
+        for case in ET.parse(path).getroot().iter("testcase")
+    }
+
+
+def test_junit_has_the_numbers_as_properties(run_tests, pytester):
+    labelled = """
+@cpu
+def test_two(torchprof):
+    torchprof(torch.sin, x)
+    with torchprof.measure("second") as m:
+        for _ in m.steps():
+            torch.sin(torch.cos(x))
+"""
+    run_tests(MIXED + labelled, "--junitxml=junit.xml")
+    cases = junit(pytester.path / "junit.xml")
+    assert cases["test_kept"]["torchprof.outcome"] == "passed"
+    assert cases["test_kept"]["torchprof.kernels"] == "1"
+    assert cases["test_kept"]["torchprof.baseline"] == "new"
+    assert cases["test_missed"]["torchprof.outcome"] == "failed"
+    assert cases["test_missed"]["torchprof.recording"].endswith(".json.gz")
+    assert cases["test_two"]["torchprof.kernels"] == "1"
+    assert cases["test_two"]["torchprof[second].kernels"] == "2"
+
+
+def test_in_junit_the_last_rerun_has_the_last_word(run_tests, pytester):
+    flaky = """
+tries = []
+@pytest.mark.flaky(reruns=1)
+@pytest.mark.torchprof(device="cpu", max_kernels=1, warmup=0, steps=1)
+def test_second_time():
+    tries.append(1)
+    torch.sin(x)
+    if len(tries) == 1:
+        torch.sin(x)
+"""
+    run_tests(flaky, "--junitxml=junit.xml", "-p", "rerunfailures")
+    assert junit(pytester.path / "junit.xml")["test_second_time"]["torchprof.outcome"] == "passed"
+
+
+def test_the_recordings_of_what_failed_lie_next_to_the_report(run_tests, pytester):
+    run_tests(MIXED, "--torchprof-report=out/report.json")
+    kept = sorted(
+        path.name.partition(".json")[0][:16] for path in (pytester.path / "out/torchprof-recordings").glob("*.gz")
+    )
+    assert kept == ["test_it.test_mis", "test_it.test_unm"]
+    run_tests(KEPT, "--torchprof-report=out/report.json")
+    assert not list((pytester.path / "out/torchprof-recordings").glob("*.gz"))
+
+
+def test_what_was_not_measured_three_times_is_in_the_report_too(run_tests, pytester):
+    source = """
+from torch.profiler import profile
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_nested():
+    with profile():
+        torch.sin(x)
+"""
+    run_tests(source, "--torchprof-report=report.json").assert_outcomes(failed=1)
+    (entry,) = json.loads((pytester.path / "report.json").read_text())["results"]
+    assert entry["outcome"] == "not measured"
+
+
+def test_the_export_for_github_action_benchmark(run_tests, pytester):
+    run_tests(MIXED, "--torchprof-report=kernels.benchmark.json", "--torchprof-report=report.json")
+    rows = json.loads((pytester.path / "kernels.benchmark.json").read_text())
+    values = {row["name"]: row["value"] for row in rows}
+    assert all(set(row) <= {"name", "unit", "value", "range"} and isinstance(row["value"], int | float) for row in rows)
+    assert len(values) == len(rows)
+    assert values["test_it.py::test_kept: kernels"] == 1
+    assert any(name.startswith("test_it.py::test_missed") and value == 2 for name, value in values.items())
+    assert not any("test_unmeasured" in name for name in values)
+    assert "results" in json.loads((pytester.path / "report.json").read_text())
+
+
+def test_the_export_for_bencher(run_tests, pytester):
+    timed = KEPT.replace("max_kernels=1", 'tolerance={"time": 0.1}') + KEPT.replace("test_kept", "test_" + "l" * 1100)
+    run_tests(timed, "--torchprof-report=kernels.bmf.json").assert_outcomes(passed=2)
+    found = json.loads((pytester.path / "kernels.bmf.json").read_text())
+    assert len(found) == 2
+    assert all(len(name) <= 1024 for name in found)
+    measures = found["test_it.py::test_kept"]
+    assert measures["kernels"] == {"value": 1}
+    assert measures["latency"]["lower_value"] <= measures["latency"]["value"] <= measures["latency"]["upper_value"]
+
+
+def test_what_stood_in_for_a_gpu_is_not_exported(run_tests, pytester):
+    if __import__("torch").cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    run_tests(KEPT.replace('device="cpu", ', ""), "--torchprof-report=kernels.benchmark.json").assert_outcomes(
+        skipped=1
+    )
+    assert json.loads((pytester.path / "kernels.benchmark.json").read_text()) == []
+
+
+def test_workflows_of_a_gpu_runner_and_of_the_split_are_there():
+    assert [path.name for path in WORKFLOWS] == ["gpu-runner.yml", "record-then-judge.yml"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_the_options_in_the_workflows_exist(path, pytestconfig):
+    options = set(re.findall(r"--torchprof-[a-z-]+", path.read_text()))
+    assert options
+    for option in options:
+        assert pytestconfig._parser.parse_known_args([option, "x"]), option
+        assert option in {
+            name for group in pytestconfig._parser._groups for one in group.options for name in one.names()
+        }
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_the_workflows_are_yaml(path):
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load(path.read_text())["jobs"]
+    assert all(job["steps"] and job["runs-on"] for job in jobs.values())
+
+
+# Tests that are gone
+
+BOTH = KEPT + KEPT.replace("test_kept", "test_gone")
+
+
+def test_an_entry_whose_test_is_gone_is_shown_and_kept(run_tests, pytester):
+    run_tests(BOTH, "--torchprof-baseline=update")
+    (path,) = pytester.path.rglob("__torchprof__/*.json")
+    for mode in ("compare", "update"):
+        result = run_tests(KEPT, f"--torchprof-baseline={mode}", "--torchprof-report=report.json")
+        result.assert_outcomes(passed=1)
+        result.stdout.fnmatch_lines(
+            ["__torchprof__/*.json: entries of tests that are gone: test_gone", "*baseline prune"]
+        )
+        assert sorted(json.loads(path.read_text())["entries"]) == ["test_gone", "test_kept"]
+        assert list(json.loads((pytester.path / "report.json").read_text())["gone"].values()) == [["test_gone"]]
+
+
+def test_in_ci_an_entry_whose_test_is_gone_is_announced(on_github, run_tests, pytester):
+    run_tests(BOTH, "--torchprof-baseline=update")
+    ((kind, place, message),) = commands(on_github(KEPT))
+    assert kind == "warning"
+    assert place["file"].startswith("__torchprof__/test_it.cpu-")
+    assert "test_gone" in message
+    assert "Gone, but still in" in (pytester.path / "summary.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "args", [["-k", "kept"], ["--deselect", "test_it.py::test_gone"], ["test_it.py::test_kept"], ["-m", "torchprof"]]
+)
+def test_what_was_only_not_selected_is_not_gone(run_tests, args):
+    run_tests(BOTH, "--torchprof-baseline=update")
+    run_tests(BOTH, *args).stdout.no_fnmatch_line("*tests that are gone*")
+
+
+def test_a_file_of_which_only_a_part_was_asked_for_tells_nothing(run_tests):
+    run_tests(BOTH, "--torchprof-baseline=update")
+    run_tests(KEPT, "test_it.py::test_kept").stdout.no_fnmatch_line("*tests that are gone*")
+
+
+def test_gone_is_seen_under_xdist_too(run_tests):
+    run_tests(BOTH, "--torchprof-baseline=update")
+    run_tests(KEPT, "-n", "2").stdout.fnmatch_lines(["*entries of tests that are gone: test_gone"])
