@@ -77,7 +77,7 @@ class _Measurement:
     written: bool = False
 
     def counted_call(self) -> Iterator[None]:
-        """Make the first warm-up call, if its operations are to be counted, unwatched: the steps will run other code."""
+        """Make the first warm-up call unwatched if its operations are to be counted: the steps will run other code."""
         if self.plan.count_flops and self.plan.warmup >= LEAST_WARMUP:
             self.calls += 1
             with self.flops.counting():
