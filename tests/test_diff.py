@@ -153,7 +153,7 @@ def test_help_says_the_exit_codes(capsys):
     assert run([]) == 2
 
 
-def test_two_baseline_files_are_compared_test_by_test(recording, tmp_path, capsys):
+def test_two_baseline_files_are_compared_test_by_test_as_a_run_compares_them(recording, tmp_path, capsys):
     """Entries of the same test; one that only one file has is all new or all gone."""
     from pytest_torchprof.baseline import entry_of, update
 
@@ -170,7 +170,10 @@ def test_two_baseline_files_are_compared_test_by_test(recording, tmp_path, capsy
         "test_same": False,
     }
     assert run([str(first), str(second)]) == 1
-    assert "same GEMM, two pointwise became one Triton kernel" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "test_mlp: worse (1 kernel changed)" in said
+    assert "- pointwise gelu: 1 per step, launched by aten::gelu" in said
+    assert "test_new: only in the second" in said
     assert run([str(first), str(first)]) == 0
     assert run([str(first), str(recording("eager", EAGER))]) == 2
     assert "compare two of a kind" in capsys.readouterr().err

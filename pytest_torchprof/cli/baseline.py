@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.baseline import contrast, read
+from pytest_torchprof.baseline import read
 from pytest_torchprof.baseline.model import printable
 from pytest_torchprof.baseline.place import FOLDER, split_name
+from pytest_torchprof.cli.entries import differences
 from pytest_torchprof.errors import TorchprofError
 
 if TYPE_CHECKING:
@@ -78,26 +79,13 @@ def _diff(argv: list[str]) -> int:
     if len(argv) != 3:
         raise _UsageError("diff takes two baseline files or two folders; see torchprof baseline --help")
     before, after = (_entries(path) for path in paths)
-    status = SAME
-    for key in sorted(before.keys() | after.keys()):
-        said = _difference(before.get(key), after.get(key))
-        if said:
-            status = DIFFER if said[0] else status
+    found = differences(before, after)
+    for key, difference in found.items():
+        if difference.summary != "same" or difference.lines:
             _say(": ".join(part for part in key if part))
-            for line in said[1]:
+            for line in (difference.summary, *difference.lines):
                 _say(f"  {line}")
-    return status
-
-
-def _difference(old: Entry | None, new: Entry | None) -> tuple[bool, tuple[str, ...]] | None:
-    """Return whether the kernels differ, and what there is to say; None where there is nothing."""
-    if old is None or new is None:
-        return True, (f"only in {'the first' if new is None else 'the second'}",)
-    found = contrast(old, new, sides=("the first was", "the second"))
-    if found.verdict == "same" and not found.lines:
-        return None
-    kernels = any(change.kind != "number" or change.what == "kernels" for change in found.changes)
-    return kernels, (found.summary, *found.lines)
+    return DIFFER if any(difference.kernels_differ for difference in found.values()) else SAME
 
 
 def _entries(path: Path) -> dict[tuple[str, str], Entry]:

@@ -7,19 +7,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.diff import Item, ProfileDiff, compare_items, diff
+from pytest_torchprof.diff import ProfileDiff, diff
 from pytest_torchprof.errors import TorchprofError, UnreadableRecording
-from pytest_torchprof.names import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.cli.entries import Difference
 
 USAGE: Final = """usage: torchprof diff A B [--json]
 
 Compares two measurements of the same code: what stayed, what was renamed and how, what took whose place. A and B are
-recordings (trace files), or baseline files whose entries of the same test are compared.
+recordings (trace files), or baseline files, whose entries of the same test are compared as a run compares with them.
 
 exit status: 0 the kernels per step are the same (names without Triton's trailing index, and counts), 1 they differ,
 2 cannot read, or bad usage; times alone never make a difference
@@ -56,12 +53,19 @@ def _run(argv: list[str]) -> int:
     kinds = [_is_baseline(path) for path in (first, second)]
     if kinds[0] != kinds[1]:
         raise _UsageError("one is a baseline file and the other a recording; compare two of a kind")
-    found = _baselines(first, second) if kinds[0] else {"": _recordings(first, second)}
-    if "--json" in argv:
-        sys.stdout.write(json.dumps(_data(files, found), indent=2) + "\n")
+    if kinds[0]:
+        tests = _baselines(first, second)
+        differ = any(difference.kernels_differ for difference in tests.values())
+        data: dict[str, object] = {"tests": {key: difference.to_dict() for key, difference in tests.items()}}
+        lines = [line for key, difference in tests.items() for line in difference.told(key)]
+        lines = lines or ["no tests in either baseline file"]
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in _text(found)))
-    return DIFFER if any(found.values()) else SAME
+        found = _recordings(first, second)
+        differ, data, lines = bool(found), found.to_dict(), list(found.lines)
+    if "--json" in argv:
+        lines = [json.dumps({"schema": 1, "files": files, "kernels_differ": differ, **data}, indent=2)]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return DIFFER if differ else SAME
 
 
 def _is_baseline(path: Path) -> bool:
@@ -85,50 +89,8 @@ def _recordings(first: Path, second: Path) -> ProfileDiff:
     return diff(before, after)
 
 
-def _baselines(first: Path, second: Path) -> dict[str, ProfileDiff]:
+def _baselines(first: Path, second: Path) -> dict[str, Difference]:
     from pytest_torchprof.baseline import read  # noqa: PLC0415 - likewise
+    from pytest_torchprof.cli.entries import differences  # noqa: PLC0415
 
-    before, after = read(first).entries, read(second).entries
-    return {key: _entries(before.get(key), after.get(key)) for key in sorted({*before, *after})}
-
-
-def _entries(before: Entry | None, after: Entry | None) -> ProfileDiff:
-    old: Mapping[str, float] = {**before.numbers, **before.varying} if before else {}
-    new: Mapping[str, float] = {**after.numbers, **after.varying} if after else {}
-    shared = [name for name in old if name in new]
-    numbers = {name: (old[name], new[name]) for name in shared if old[name] != new[name]}
-    return compare_items(_rows(before), _rows(after), numbers)
-
-
-def _rows(entry: Entry | None) -> list[Item]:
-    """Return the kernels of the entry's longest step, the earliest on a tie."""
-    if entry is None:
-        return []
-    step = max(entry.launched(), key=len, default=())
-    return [
-        Item(
-            name=row.name,
-            short=row.short,
-            family=row.family,
-            dtype=row.dtype,
-            layout=row.layout,
-            triton=decode(row.name).triton,
-            op=row.op,
-        )
-        for row in step
-    ]
-
-
-def _text(found: Mapping[str, ProfileDiff]) -> list[str]:
-    lines: list[str] = []
-    for key, difference in found.items():
-        lines += [f"{key}:"] if key else []
-        lines += [f"  {line}" for line in difference.lines] if key else difference.lines
-    return lines or ["no tests in either baseline file"]
-
-
-def _data(files: list[str], found: Mapping[str, ProfileDiff]) -> dict[str, object]:
-    data: dict[str, object] = {"schema": 1, "files": files, "kernels_differ": any(found.values())}
-    if list(found) == [""]:
-        return {**data, **found[""].to_dict()}
-    return {**data, "tests": {key: difference.to_dict() for key, difference in found.items()}}
+    return differences(read(first).entries, read(second).entries)
