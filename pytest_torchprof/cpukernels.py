@@ -100,25 +100,24 @@ def cpu_kernels(trace: Trace) -> list[int]:
     One that computes and holds none that computes; one that moves data, with no computing one around it and none that
     moves data inside; a C++ kernel of Inductor's. What a compilation ran is left out.
     """
-    ops = trace.ops
+    ops, parent = trace.ops, trace.nesting.parent
     does = {name: work(trace.names[name]) for name in set(ops.name)}
-    nesting = trace.nesting
-    kernels = set()
+    computing = {name for name, kind in does.items() if kind in (Work.COMPUTES, Work.FUSED)}
+    moving = {name for name, kind in does.items() if kind is Work.MOVES}
+    kernels = [i for i, name in enumerate(ops.name) if name in computing]
+    kernels += [
+        i
+        for i, name in enumerate(ops.name)
+        if name in moving and not any(ops.name[around] in computing for around in trace.nesting.chain(parent[i]))
+    ]
     holders: set[int] = set()
-    for i, name in enumerate(ops.name):
-        if does[name] in (Work.COMPUTES, Work.FUSED):
-            kernels.add(i)
-            _mark(nesting.parent, nesting.parent[i], holders)
-    moving = [i for i, name in enumerate(ops.name) if does[name] is Work.MOVES]
-    for i in moving:
-        around = [does[ops.name[j]] for j in nesting.chain(nesting.parent[i])]
-        if not any(kind in (Work.COMPUTES, Work.FUSED) for kind in around):
-            kernels.add(i)
-            _mark(nesting.parent, nesting.parent[i], holders)
-    found = kernels - holders
-    if trace.compiling:
-        found = {i for i in found if not trace.compiling.cover(ops.thread[i], ops.start[i])}
-    return sorted(found, key=lambda i: (ops.start[i], i))
+    for i in kernels:
+        _mark(parent, parent[i], holders)
+    compiling = trace.compiling
+    found = sorted(i for i in kernels if i not in holders)
+    if compiling:
+        found = [i for i in found if not compiling.cover(ops.thread[i], ops.start[i])]
+    return sorted(found, key=ops.start.__getitem__)
 
 
 def _mark(parent: Sequence[int], member: int, holders: set[int]) -> None:

@@ -147,15 +147,14 @@ def _of_calls(trace: Trace, calls: Iterable[int]) -> dict[str, Any]:
 
 
 def _of_operators(trace: Trace, operators: Sequence[int], cpu_us: float) -> Numbers:
-    start, end = trace.ops.start, trace.ops.end
-    spent = sum(end[i] - start[i] for i in operators) / 1000
-    span = (max(end[i] for i in operators) - min(start[i] for i in operators)) / 1000 if operators else 0.0
+    start, end = [trace.ops.start[i] for i in operators], [trace.ops.end[i] for i in operators]
+    spent = sum(map(sub, end, start)) / 1000
     return Numbers(
         kernels=len(operators),
         kernel_time_us=spent,
         gpu_time_us=spent,
-        gpu_busy_us=occupation.union_ns(sorted((start[i], end[i]) for i in operators)) / 1000,
-        gpu_span_us=span,
+        gpu_busy_us=occupation.union_ns(zip(start, end, strict=True)) / 1000,
+        gpu_span_us=(max(end) - min(start)) / 1000 if operators else 0.0,
         cpu_time_us=cpu_us,
     )
 

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from os import fspath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pytest_torchprof import pieces
 from pytest_torchprof.decoding import EXACT, STAMPS, WHOLE, kinds
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.folding import Columns, TooFineError
+from pytest_torchprof.pieces import PIECE, UncuttableError, border, inflated
 from pytest_torchprof.trace import Trace
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 SCHEMA = 1
 KEY = "torchprof"
 _EVENTS = "traceEvents"
-_PIECE = 256 * 1024
-_SLICE = 16 * 1024
-_GZIP = b"\x1f\x8b"
-_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')
-_BORDER = re.compile(rb"\}\s*,\s*$")
 _AGAIN = "Record or copy it again."
-
-
-class _UncuttableError(Exception):
-    """The file does not come apart between its events; it has to be decoded whole."""
 
 
 class _NoTraceError(Exception):
@@ -44,8 +35,8 @@ def read(path: str | os.PathLike[str]) -> Trace:
     try:
         try:
             return _in_pieces(path)
-        except _UncuttableError:
-            return _whole(path, b"".join(_inflated(path)))
+        except UncuttableError:
+            return _whole(path, b"".join(inflated(path)))
     except FileNotFoundError:
         raise UnreadableRecording(f"There is no recording {_shown(path)}: no such file. Check the path.") from None
     except IsADirectoryError:
@@ -66,79 +57,31 @@ def read(path: str | os.PathLike[str]) -> Trace:
         raise UnreadableRecording(f"{_shown(path)} is not a recording that can be read: {error}") from None
 
 
-def _inflated(path: str) -> Iterator[bytes]:
-    """Yield the file's bytes, unpacked."""
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib's import costs more than a small file
-        part = file.read(_SLICE)
-        if part[:2] != _GZIP:
-            while part:
-                yield part
-                part = file.read(_PIECE)
-            return
-        unpack = zlib.decompressobj(wbits=31)
-        while part:
-            # The input is sliced small rather than the output bounded: unconsumed_tail copies the rest at each call.
-            yield unpack.decompress(part)
-            part = unpack.unused_data if unpack.eof else b""
-            if part[:2] == _GZIP:
-                unpack = zlib.decompressobj(wbits=31)
-            else:
-                part = file.read(_SLICE)
-        if not unpack.eof:
-            raise EOFError
-
-
 def _in_pieces(path: str) -> Trace:
-    source = _inflated(path)
-    head, rest = _head(source)
-    opening = _OPENING.match(rest)
+    source = inflated(path)
+    head, rest = pieces.head(source)
+    opening = pieces.OPENING.match(rest)
     if opening is None:
-        raise _UncuttableError
+        raise UncuttableError
     columns, mark, size = Columns(), opening[1], len(rest)
     parts: list[bytes | memoryview] = [b"[", rest]
     for part in source:
         parts.append(part)
         size += len(part)
-        if size >= _PIECE and (cut := _border(part, mark)):
+        if size >= PIECE and (cut := border(part, mark)):
             parts[-1] = memoryview(part)[: cut[0]]
             parts.append(b"]")
             try:
                 _fold(columns, b"".join(parts))
             except msgspec.DecodeError:
-                raise _UncuttableError from None
+                raise UncuttableError from None
             parts = [b"[", part[cut[1] :]]
             size = len(part) - cut[1]
     try:
         metadata = _finish(columns, head, b"".join(parts))
     except (msgspec.DecodeError, _NoTraceError):
-        raise _UncuttableError from None
+        raise UncuttableError from None
     return _trace(path, columns, metadata)
-
-
-def _head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
-    """Return what comes before the list of events, and the beginning of what is in it."""
-    text = b""
-    for part in source:
-        text += part
-        if text.lstrip()[:1] == b"[":
-            head, rest = b"", text.lstrip()[1:]
-        elif found := _EVENTS_KEY.search(text):
-            head, rest = text[: found.end() - 1], text[found.end() :]
-        else:
-            continue
-        if _OPENING.match(rest):
-            return head, rest
-    raise _UncuttableError
-
-
-def _border(part: bytes, mark: bytes) -> tuple[int, int] | None:
-    """Return where the last event that ends in the part ends, and where the next begins."""
-    at = len(part)
-    while (at := part.rfind(mark, 0, at)) > 0:
-        before = _BORDER.search(part, max(0, at - 64), at)
-        if before:
-            return before.start() + 1, at
-    return None
 
 
 def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
@@ -183,7 +126,7 @@ def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
         _fold(columns, rest)
         if columns.empty:
             # A list of anything looks like the oldest format; whether it is one is not asked of a piece of it.
-            raise _UncuttableError
+            raise UncuttableError
         return {}
     # The list that was cut must be the document's own, not one further in.
     _document(head + b"[]}")
@@ -319,7 +262,7 @@ def copy(source: str, target: str | os.PathLike[str]) -> None:
     try:
         # No time stamp in the header: the same recording gives the same file.
         with gzip.GzipFile(fresh, "wb", mtime=0) if target.endswith(".gz") else open(fresh, "wb") as file:  # noqa: PTH123
-            for part in _inflated(source):
+            for part in inflated(source):
                 file.write(part)
         os.replace(fresh, target)  # noqa: PTH105
     except (EOFError, zlib.error, OSError) as error:

@@ -16,7 +16,7 @@ errors
 units
 names
 calls, columns
-decoding, nesting
+decoding, nesting, pieces
 careful, repair
 folding
 linking, regions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from builder import TraceBuilder, write
@@ -281,3 +282,22 @@ def test_a_folder_gives_a_list_in_order_of_names(tmp_path):
     (tmp_path / "run" / "notes.txt").write_text("no trace")
     found = load(tmp_path / "run")
     assert [len(profile.steps) for profile in found] == [1, 2]
+
+
+def test_a_head_longer_than_a_piece_is_read(tmp_path, plain):
+    builder = two_steps()
+    builder.metadata["notes"] = ['a "traceEvents" : [ ' * 20_000] * 2
+    for suffix in ("json", "json.gz"):
+        assert numbers(load(builder.write(tmp_path / f"long.{suffix}"))) == numbers(plain)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_long_file_takes_no_memory_for_its_text(tmp_path, indent):
+    path = long_trace(20_000).write(tmp_path / "t.json", indent=indent)
+    tracemalloc.start()
+    try:
+        read(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < path.stat().st_size

@@ -1,0 +1,72 @@
+"""A trace file as text: unpacked a slice at a time, and cut between two events."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PIECE = 256 * 1024
+"""How much text is decoded at once, in bytes; more costs memory, less costs time."""
+_SLICE = 16 * 1024
+_GZIP = b"\x1f\x8b"
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')
+"""How the events of a file begin: all alike, as a program wrote them."""
+_BORDER = re.compile(rb"\}\s*,\s*$")
+
+
+class UncuttableError(Exception):
+    """The file does not come apart between its events; it has to be decoded whole."""
+
+
+def inflated(path: str) -> Iterator[bytes]:
+    """Yield the file's bytes, unpacked."""
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib's import costs more than a small file
+        part = file.read(_SLICE)
+        if part[:2] != _GZIP:
+            while part:
+                yield part
+                part = file.read(PIECE)
+            return
+        unpack = zlib.decompressobj(wbits=31)
+        while part:
+            # The input is sliced small rather than the output bounded: unconsumed_tail copies the rest at each call.
+            yield unpack.decompress(part)
+            part = unpack.unused_data if unpack.eof else b""
+            if part[:2] == _GZIP:
+                unpack = zlib.decompressobj(wbits=31)
+            else:
+                part = file.read(_SLICE)
+        if not unpack.eof:
+            raise EOFError
+
+
+def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
+    """Return what comes before the list of events, and the beginning of what is in it."""
+    text, looked, events = bytearray(), 0, 0
+    for part in source:
+        text += part
+        if not events and text.lstrip()[:1] == b"[" and not looked:
+            events = text.index(b"[") + 1
+        elif not events and (found := _EVENTS_KEY.search(text, looked)):
+            events = found.end()
+        if events and OPENING.match(text, events):
+            before = bytes(text[: events - 1])
+            return before if before.strip() else b"", bytes(text[events:])
+        # The key may lie across the border of two parts.
+        looked = max(0, len(text) - 64)
+    raise UncuttableError
+
+
+def border(part: bytes, mark: bytes) -> tuple[int, int] | None:
+    """Return where the last event that ends in the part ends, and where the next begins."""
+    at = len(part)
+    while (at := part.rfind(mark, 0, at)) > 0:
+        before = _BORDER.search(part, max(0, at - 64), at)
+        if before:
+            return before.start() + 1, at
+    return None
