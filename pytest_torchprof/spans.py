@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from itertools import islice
+from operator import lt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,17 +15,19 @@ Spans = list[tuple[int, int]]
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Spans:
     """Return what the ranges cover together."""
+    ordered = sorted(ranges)
+    if all(map(lt, (end for _, end in ordered), (start for start, _ in islice(ordered, 1, None)))):
+        # Most often they follow one another as it is.
+        return ordered
     found: Spans = []
-    since, reached = 0, None
-    for start, end in sorted(ranges):
-        if reached is None or start > reached:
-            if reached is not None:
-                found.append((since, reached))
+    since, reached = ordered[0]
+    for start, end in ordered:
+        if start > reached:
+            found.append((since, reached))
             since, reached = start, end
         elif end > reached:
             reached = end
-    if reached is not None:
-        found.append((since, reached))
+    found.append((since, reached))
     return found
 
 
@@ -61,3 +66,15 @@ def within(these: Spans, those: Spans) -> Spans:
 def length(these: Spans) -> int:
     """Return how long they are together."""
     return sum([end - start for start, end in these])
+
+
+def length_within(these: Spans, those: Spans) -> int:
+    """Return how long both are there, where those are few."""
+    starts, ends = [start for start, _ in these], [end for _, end in these]
+    covered = 0
+    for start, end in those:
+        first, last = bisect_right(ends, start), bisect_left(starts, end)
+        if first < last:
+            covered += sum(ends[first:last]) - sum(starts[first:last])
+            covered -= max(start - starts[first], 0) + max(ends[last - 1] - end, 0)
+    return covered

@@ -47,16 +47,20 @@ class StepTime:
 
 def step_time(scene: Scene) -> StepTime:
     """Return the breakdown of the recording's steps."""
-    trace = scene.trace
-    steps = list(_steps(scene))
-    left = spans.merged(steps)
-    spent = []
+    steps = spans.merged(_steps(scene))
+    whole = spans.length(steps)
+    covered: Spans = []
+    reached, spent = 0, []
     for role in _roles(scene):
-        taken = spans.within(left, role)
-        spent.append(spans.length(taken) / 1000 / max(len(trace.steps), 1))
-        left = spans.without(left, taken)
-    spent.append(spans.length(left) / 1000 / max(len(trace.steps), 1))
-    return StepTime(**dict(zip([field.name for field in fields(StepTime)], spent, strict=True)))
+        # What a role takes is what it adds to those before it.
+        before = reached
+        if role:
+            covered = spans.merged([*covered, *role]) if covered else role
+            reached = spans.length_within(covered, steps)
+        spent.append(reached - before)
+    spent.append(whole - reached)
+    names = [field.name for field in fields(StepTime)]
+    return StepTime(**{name: ns / 1000 / len(scene.trace.steps) for name, ns in zip(names, spent, strict=True)})
 
 
 def _steps(scene: Scene) -> Iterator[tuple[int, int]]:
