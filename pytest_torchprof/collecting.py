@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.report import Reporter
+
+# pytest leaves our frames out of a traceback that ends in one of our own errors: they say nothing of the user's code.
+__tracebackhide__ = methodcaller("errisinstance", TorchprofError)
 
 OPTIONS = pytest.StashKey[MeasureOptions]()
 REFUSED = pytest.StashKey[str]()
@@ -52,7 +56,8 @@ def state_of(config: pytest.Config) -> RunState:
         for path in state.settings.reports:
             if state.reporter_of(path) is None:
                 raise pytest.UsageError(
-                    f"--torchprof-report={path}: no report has the suffix {path.suffix!r}; known are: {', '.join(sorted(reporters))}"
+                    f"--torchprof-report={path}: no report has the suffix {path.suffix!r}; "
+                    f"known are: {', '.join(sorted(reporters))}"
                 )
         config.stash[STATE] = state
     return state
@@ -76,6 +81,7 @@ def prepare(config: pytest.Config, items: Sequence[pytest.Item], collected: Sequ
         else:
             if needs_gpu and (lack := _lacks_gpu(item.stash[OPTIONS].device)):
                 item.stash[REFUSED] = f"--torchprof-require-gpu: {item.nodeid} {lack}"
+                state.lacks_gpu = True
     refused = [item.stash[REFUSED] for item in ours if REFUSED in item.stash]
     # A worker of xdist cannot end the run at collection; there each refused test is an error of its own.
     if refused and not is_worker(config):

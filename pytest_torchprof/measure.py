@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.session import RunState
     from pytest_torchprof.settings import MeasureOptions
 
+# pytest leaves our frames out of a traceback that ends in one of our own errors: they say nothing of the user's code.
+__tracebackhide__ = methodcaller("errisinstance", TorchprofError)
+
 READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
 
 
@@ -36,6 +40,10 @@ class Measured:
     recording: Path | None = None
     why_not: str | None = None
     """Why there is no believable profile."""
+    ended: str = ""
+    """How the test itself ended before this was judged; empty if it did not."""
+    skipped: bool = False
+    """The test skipped itself."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +65,9 @@ class TestRun:
     properties: list[tuple[str, Any]]
     """Where JUnit looks for what a test has to tell."""
     measured: list[Measured] = field(default_factory=list)
+    announced: list[str] = field(default_factory=list)
+    """Labels of ``measure()`` whose block was not entered yet."""
+    measuring: bool = False
     gated: bool = False
     """The test looked at a number that this run does not have, and its rest was skipped."""
     baseline_entries: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
@@ -97,6 +108,20 @@ class TestRun:
         """Begin a measurement under a label that no other one of this test has."""
         from pytest_torchprof.limits import read_limits  # noqa: PLC0415
 
+        if self.measuring:
+            raise TorchprofError(
+                f"{self.nodeid} asks for a measurement inside another one of its own"
+                + (
+                    " (the marker measures the whole body: request the fixture in the test's signature)"
+                    if self.body_is_step
+                    else ""
+                )
+                + "; measure one after the other"
+            )
+        if option := next(
+            (name for name in given if name in ("warmup", "steps", "device", "record", "names", "baseline")), None
+        ):
+            raise UnknownLimit(f"{option!r} is no limit of one measurement; it belongs into the marker")
         if label is None and self.measured:
             label = f"#{len(self.measured) + 1}"
         if any(label == other.label for other in self.measured):
@@ -110,9 +135,14 @@ class TestRun:
         """Yield once for each call of the measured code, and leave profile and recording behind."""
         if not self.state.settings.enabled:
             return self._plainly(measured)
-        if self.state.settings.replay is not None:
-            return self._replayed(measured)
-        return self._live(measured)
+        return self._alone(self._replayed(measured) if self.state.settings.replay is not None else self._live(measured))
+
+    def _alone(self, calls: Generator[None, None, None]) -> Generator[None, None, None]:
+        self.measuring = True
+        try:
+            yield from calls
+        finally:
+            self.measuring = False
 
     def repeat(self, measured: Measured, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call the measured code as often as it takes, and return what the last call returned."""
@@ -141,8 +171,8 @@ class TestRun:
         if (recorded.get("nodeid"), recorded.get("label")) != (self.nodeid, measured.label):
             other = f"{recorded.get('nodeid')}" + (f" ({recorded.get('label')})" if recorded.get("label") else "")
             raise TorchprofError(
-                f"{path} is a recording of {other}, not of {self.nodeid}{f' ({measured.label})' if measured.label else ''}; "
-                f"record it again with --torchprof-save={path.parent}"
+                f"{path} is a recording of {other}, not of "
+                f"{self.nodeid}{f' ({measured.label})' if measured.label else ''}; record it again with --torchprof-save={path.parent}"
             )
         measured.recording = path
         if profile.trace.on_cpu and self.options.device not in ("auto", "cpu"):
@@ -166,6 +196,7 @@ class TestRun:
         device = capture.pick_device(options.device)
         plan = capture.Plan(
             device=device,
+            asked=options.device,
             warmup=options.warmup,
             steps=options.steps,
             record=options.record,
@@ -227,7 +258,10 @@ class TestRun:
 
     def stands_in(self, profile: Profile) -> bool:
         """Whether the CPU was measured only because there was no GPU."""
-        return profile.trace.on_cpu and self.options.device == "auto"
+        if not profile.trace.on_cpu or self.options.device != "auto":
+            return False
+        # A recording made for the cpu as device is judged so wherever it is replayed.
+        return (profile.trace.torchprof or {}).get("device_asked", "auto") == "auto"
 
     def unanswerable(self) -> list[str]:
         from pytest_torchprof.limits import GPU  # noqa: PLC0415
@@ -245,10 +279,11 @@ class TestRun:
             return
         if inspect.iscoroutinefunction(item.obj):  # type: ignore[attr-defined]
             raise NotMeasured(
-                f"not measured: {self.nodeid} is async, and its body cannot be called again and again as the measured step; "
-                "measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
+                f"not measured: {self.nodeid} is async, and its body cannot be called again and again as the measured "
+                "step; measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
             )
-        original = item.obj  # type: ignore[attr-defined]  (every item that a marker measures has one)
+        # Every item that a marker measures has one.
+        original = item.obj  # type: ignore[attr-defined]
 
         def repeated(*args: Any, **kwargs: Any) -> Any:
             return self.repeat(self.start(None, {}), original, args, kwargs)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import re
 import shutil
 import tempfile
 from dataclasses import dataclass, field, replace
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits import Limit
     from pytest_torchprof.report import Reporter
     from pytest_torchprof.settings import Settings
+
+# pytest leaves our frames out of a traceback that ends in one of our own errors: they say nothing of the user's code.
+__tracebackhide__ = methodcaller("errisinstance", TorchprofError)
 
 SUFFIX = ".json.gz"
 FAILED_FOLDER = ".torchprof"
@@ -50,6 +55,8 @@ class RunState:
     """Names of the recordings that a test judged."""
     problems: list[str] = field(default_factory=list)
     """What went wrong at the end of the run, for the terminal."""
+    lacks_gpu: bool = False
+    """A GPU was required, and a selected test could not be measured on one."""
     unarmed: dict[str, str] = field(default_factory=dict)
     """Device as it was asked for -> why nothing can be measured on it in this process."""
     _scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -77,6 +84,12 @@ class RunState:
             if result.nodeid == nodeid and result.outcome == FAILED:
                 self.results[key] = replace(result, outcome=XFAILED)
 
+    def not_written(self) -> None:
+        """Take back that baselines were written."""
+        for key, result in self.results.items():
+            if (result.baseline or "").startswith("written"):
+                self.results[key] = replace(result, baseline="not written")
+
     def shown(self, path: Path) -> str:
         """Return a path as messages name it: relative to the root directory where it lies below."""
         root = self.settings.rootdir
@@ -98,26 +111,28 @@ class RunState:
         if folder is None:
             recording.unlink(missing_ok=True)
             return None
-        folder.mkdir(parents=True, exist_ok=True)
-        if folder.name == FAILED_FOLDER:
-            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
         target = folder / recording_name(nodeid, label)
-        part = target.with_name(target.name + ".part")
-        # mtime=0 and no file name inside: the same measurement packs to the same bytes.
-        with (
-            recording.open("rb") as source,
-            part.open("wb") as raw,
-            gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
-        ):
-            shutil.copyfileobj(source, packed)
-        part.replace(target)
-        recording.unlink()
+        # Two runs may save to one folder at once.
+        part = target.with_name(f"{target.name}.{os.getpid()}.part")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.name == FAILED_FOLDER:
+                (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+            _pack(recording, part)
+            part.replace(target)
+        except OSError as error:
+            # A full disk or a read-only checkout: what was measured counts all the same.
+            self.problems.append(f"the recording {target} cannot be kept: {error.strerror or error}")
+            return None
+        finally:
+            part.unlink(missing_ok=True) if folder.is_dir() else None
+            recording.unlink(missing_ok=True)
         return target
 
     def clear_failures(self) -> None:
         """Remove the recordings that the previous run kept, and only those."""
         folder = self.settings.rootdir / FAILED_FOLDER
-        for old in (*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*{SUFFIX}.part")):
+        for old in folder.glob(f"*{SUFFIX}"):
             old.unlink(missing_ok=True)
 
     def recording_of(self, nodeid: str, label: str | None) -> Path:
@@ -126,10 +141,9 @@ class RunState:
         path = next((folder / name for name in _names(nodeid, label) if (folder / name).is_file()), None)
         if path is None:
             raise TorchprofError(
-                f"no recording of {nodeid}{f' ({label})' if label else ''} in {folder}: expected {recording_name(nodeid, label)}; "
-                f"record it with: pytest {nodeid!r} --torchprof-save={folder}"
+                f"no recording of {nodeid}{f' ({label})' if label else ''} in {folder}: "
+                f"expected {recording_name(nodeid, label)}; record it with: pytest {nodeid!r} --torchprof-save={folder}"
             )
-        self.replayed.add(path.name)
         return path
 
     def unjudged_recordings(self) -> list[str]:
@@ -147,6 +161,8 @@ class RunState:
                 "results": self.run_results.to_plain(),
                 "baseline_updates": self.baseline_updates,
                 "replayed": sorted(self.replayed),
+                "problems": self.problems,
+                "lacks_gpu": self.lacks_gpu,
                 "gone": self.gone,
             }
         )
@@ -159,6 +175,8 @@ class RunState:
         for path, entries in other["baseline_updates"].items():
             self.baseline_updates.setdefault(path, {}).update(entries)
         self.replayed.update(other["replayed"])
+        self.problems.extend(other["problems"])
+        self.lacks_gpu |= other["lacks_gpu"]
         self.gone.update(other["gone"])
 
     def close(self) -> None:
@@ -166,6 +184,16 @@ class RunState:
         if self._scratch is not None:
             self._scratch.cleanup()
             self._scratch = None
+
+
+def _pack(recording: Path, target: Path) -> None:
+    # mtime=0 and no file name inside: the same measurement packs to the same bytes.
+    with (
+        recording.open("rb") as source,
+        target.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
+    ):
+        shutil.copyfileobj(source, packed)
 
 
 def recording_name(nodeid: str, label: str | None) -> str:

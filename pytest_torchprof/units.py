@@ -9,7 +9,7 @@ from pytest_torchprof.errors import UnknownLimit
 
 _NUMBER = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
 _US_PER = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
-_BYTES_PER = {
+_BYTES_PER: dict[str, int] = {
     "b": 1,
     **{f"{prefix}b": 1000**n for n, prefix in enumerate("kmgt", 1)},
     **{f"{prefix}ib": 1024**n for n, prefix in enumerate("kmgt", 1)},

@@ -18,7 +18,7 @@ def baseline_files(pytester):
     return sorted(path for path in pytester.path.rglob("__torchprof__/*.json"))
 
 
-def test_without_a_baseline_the_test_passes_and_says_new(run_tests, pytester):
+def test_the_silent_new_test_passes_and_says_new(run_tests, pytester):
     result = run_tests(ONE)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*test_block * new *passed*"])
@@ -45,7 +45,7 @@ def test_compare_fails_on_an_added_kernel_and_names_it(run_tests):
     )
 
 
-def test_comparing_never_writes_so_a_regression_fails_the_second_time_too(run_tests, pytester):
+def test_the_ratchet_comparing_never_writes_so_a_regression_fails_the_second_time_too(run_tests, pytester):
     run_tests(ONE, "--torchprof-baseline=update")
     (path,) = baseline_files(pytester)
     before = path.read_bytes()
@@ -84,7 +84,7 @@ def test_add_writes_what_is_missing_and_compares_the_rest(run_tests, pytester):
     assert path.read_bytes() == before
 
 
-def test_strict_fails_where_no_baseline_is(run_tests):
+def test_the_silent_new_test_fails_under_strict(run_tests):
     result = run_tests(ONE, "--torchprof-baseline=strict")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*no baseline for this test and device*(strict)*", "*--torchprof-baseline=add*"])
@@ -179,7 +179,7 @@ def test_update_in_ci_works_and_is_announced(run_tests, pytester, monkeypatch):
     assert baseline_files(pytester)
 
 
-def test_the_gate_holds_under_xdist_and_the_controller_writes(run_tests, pytester):
+def test_the_xdist_hole_the_gate_holds_with_workers_and_the_controller_alone_writes(run_tests, pytester):
     source = ONE + ONE.replace("test_block", "test_other")
     run_tests(source, "--torchprof-baseline=update", "-n", "1", "--torchprof-report=report.json").assert_outcomes(
         passed=2
@@ -191,3 +191,14 @@ def test_the_gate_holds_under_xdist_and_the_controller_writes(run_tests, pyteste
     result.assert_outcomes(failed=1, passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*test_block *worse*failed*"])
+
+
+def test_the_xdist_hole_several_workers_fail_a_new_test_under_strict(run_tests, pytester):
+    source = ONE + ONE.replace("test_block", "test_other")
+    result = run_tests(source, "-n", "2", "--torchprof-baseline=strict")
+    result.assert_outcomes(failed=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert not baseline_files(pytester)
+    run_tests(source, "-n", "2", "--torchprof-baseline=update").assert_outcomes(passed=2)
+    (path,) = baseline_files(pytester)
+    assert sorted(json.loads(path.read_text())["entries"]) == ["test_block", "test_other"]
