@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.decoding import ROLES, Args
+from pytest_torchprof.decoding import GPU, ROLES, Args
 from pytest_torchprof.errors import UnreadableRecording
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def _event(item: Any, types: Kinds, number: int) -> Any:
         cat=category,
         name=name if isinstance(name, str) else "" if name is None else str(name),
         ts=_number(item.get("ts"), "ts", number),
-        dur=_number(item.get("dur", 0), "dur", number),
+        # A GPU operation without one is not measured, a range on the CPU was only marked.
+        dur=_number(item.get("dur", -1 if ROLES[category.lower()] in GPU else 0), "dur", number),
         tid=_identity(item.get("tid"), "tid", number),
         pid=_identity(item.get("pid"), "pid", number),
         args=_args(args if isinstance(args, dict) else {}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import count
-from operator import add
+from operator import add, gt
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import decoding
@@ -81,6 +81,7 @@ class Columns:
         self.inputs[_NO_INPUTS]
         self.ops, self.annotations, self.frames, self.overheads = Ranges(), Ranges(), Ranges(), Ranges()
         self.calls, self.gpu = Calls(), GpuOps()
+        self.unended = 0
         self._parts: dict[str, Ranges | Calls | GpuOps] = {
             RANGE: self.ops,
             NOTE: self.annotations,
@@ -108,6 +109,9 @@ class Columns:
         self.events += len(events)
         for role, (start, end) in times.items():
             part = self._parts[role]
+            if isinstance(part, GpuOps) and any(map(gt, start, end)):
+                self.unended += sum(map(gt, start, end))
+                end = list(map(max, start, end))
             part.start.extend(start)
             part.end.extend(end)
             names, threads, found = self.names, self.threads, roles.events[role]

@@ -12,6 +12,7 @@ from pytest_torchprof import pieces
 from pytest_torchprof.decoding import EXACT, STAMPS, WHOLE, kinds
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.folding import Columns, TooFineError
+from pytest_torchprof.ownkey import KEY, refusal
 from pytest_torchprof.pieces import PIECE, UncuttableError, border, inflated
 from pytest_torchprof.trace import Trace
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-SCHEMA = 1
-KEY = "torchprof"
 _EVENTS = "traceEvents"
 _AGAIN = "Record or copy it again."
 
@@ -192,15 +191,9 @@ def _syntax(text: bytes, error: msgspec.DecodeError) -> str:
 
 def _trace(path: str, columns: Columns, metadata: dict[str, Any]) -> Trace:
     ours = metadata.pop(KEY, None)
-    if ours is not None:
-        schema = ours.get("schema") if isinstance(ours, dict) else None
-        if not isinstance(schema, int) or isinstance(schema, bool):
-            raise _NoTraceError(f'its key "{KEY}" has no whole number "schema", so this project did not write it.')
-        if schema > SCHEMA:
-            raise _NoTraceError(
-                f"it was recorded by a newer pytest-torchprof (schema {schema}, this version reads up to {SCHEMA}). "
-                "Upgrade pytest-torchprof."
-            )
+    wrong = None if ours is None else refusal(ours)
+    if wrong:
+        raise _NoTraceError(wrong)
     return Trace(
         path=path,
         events=columns.events,
@@ -217,6 +210,7 @@ def _trace(path: str, columns: Columns, metadata: dict[str, Any]) -> Trace:
         overheads=columns.overheads,
         calls=columns.calls,
         gpu=columns.gpu,
+        unended=columns.unended,
         collectives=columns.collectives,
     )
 

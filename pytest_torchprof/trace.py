@@ -16,7 +16,7 @@ from pytest_torchprof.linking import Intervals, Links, link
 from pytest_torchprof.nesting import Nesting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _STEP = re.compile(r"ProfilerStep#\d+")
 _COMPILING = " (dynamo_timed)"
@@ -78,6 +78,8 @@ class Trace:
     """What the profiler and the driver did for themselves: buffers, flushes, loading of code."""
     calls: Calls
     gpu: GpuOps
+    unended: int
+    """GPU operations without a duration that can be one; in ``gpu`` they end as they start."""
     collectives: Mapping[int, tuple[str, str | None]]
     """Collective and its dtype by index of the GPU operation, where the file says one."""
 
@@ -137,12 +139,12 @@ class Trace:
 
     @cached_property
     def untimed(self) -> int:
-        """GPU operations whose time stamp is none: CUPTI writes 0 or 0x8000... where it has no time."""
+        """GPU operations without a usable time: 0 or 0x8000... where CUPTI has none, or an end before the start."""
         starts = self.gpu.start
         earliest = min(self.calls.start, default=0) - _HOUR_NS
         if not starts or (min(starts) >= earliest and max(starts) < _LATEST_NS):
-            return 0
-        return sum(not earliest <= start < _LATEST_NS for start in starts)
+            return self.unended
+        return max(self.unended, sum(not earliest <= start < _LATEST_NS for start in starts))
 
     @cached_property
     def device_of(self) -> Sequence[int]:
@@ -199,9 +201,20 @@ class Trace:
     def steps(self) -> tuple[StepRange, ...]:
         """The ``ProfilerStep#N`` ranges in time order, else the whole trace as one step."""
         named = [span for span in self.spans("ProfilerStep#") if _STEP.fullmatch(span.name)]
+        if self.torchprof is not None:
+            named = self._measured_calls(named)
         if named:
             return tuple(StepRange(span.name, span.start_ns, span.end_ns, span.tid) for span in named)
         return (self._whole(),)
+
+    def _measured_calls(self, named: Iterable[Span]) -> list[Span]:
+        """Return our own ranges: what the measured code marks so itself begins inside one of them, or elsewhere."""
+        thread = next((span.tid for span in self.spans(SENTINEL)), None)
+        found: list[Span] = []
+        for span in named:
+            if span.tid == thread and (not found or span.start_ns >= found[-1].end_ns):
+                found.append(span)
+        return found
 
     def _whole(self) -> StepRange:
         parts = [part for part in (self.ops, self.annotations, self.calls) if len(part)]

@@ -33,10 +33,18 @@ def _own(trace: Trace, ours: Mapping[str, object]) -> str | None:
             f"the range {SENTINEL} with which our recordings begin is missing: "
             "another profiler took the events, or they were lost"
         )
-    promised, found = ours.get("steps"), len(trace.steps) if trace.has_step_ranges else 0
-    if isinstance(promised, int) and found < promised:
-        return f"{found} of {promised} steps are in the recording (the profiler lost events)"
-    return None if trace.on_cpu else _own_gpu_side(trace, sentinel)
+    return _own_steps(trace, ours.get("steps")) or (None if trace.on_cpu else _own_gpu_side(trace, sentinel))
+
+
+def _own_steps(trace: Trace, promised: object) -> str | None:
+    found = [step.name for step in trace.steps] if trace.has_step_ranges else []
+    if not isinstance(promised, int):
+        return "the recording does not say how many steps were measured"
+    if len(found) < promised:
+        return f"{len(found)} of {promised} steps are in the recording (the profiler lost events)"
+    if found != [f"ProfilerStep#{number}" for number in range(promised)]:
+        return f"{len(found)} step ranges in the recording, {promised} were measured (another profiler's schedule ran)"
+    return None
 
 
 def _own_gpu_side(trace: Trace, sentinel: Intervals) -> str | None:
@@ -60,7 +68,7 @@ def _gpu_side(trace: Trace, lost: int, launches: int) -> str | None:
     if lost:
         return f"{lost} of {launches} launches have no kernel in the recording (the profiler lost events)"
     if trace.untimed:
-        return f"{trace.untimed} GPU operations have no usable time stamp in the recording"
+        return f"{trace.untimed} GPU operations have no usable time in the recording"
     return None
 
 

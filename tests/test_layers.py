@@ -16,7 +16,7 @@ errors
 units
 names
 calls, columns
-decoding, nesting, pieces
+decoding, nesting, pieces, ownkey
 careful, repair
 folding
 linking, regions

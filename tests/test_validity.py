@@ -1,0 +1,128 @@
+"""Which recordings are believed, and which are refused before anything is measured in them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from builder import TraceBuilder, own_recording
+
+from pytest_torchprof import UnreadableRecording, capture, load
+from pytest_torchprof.cli import main
+
+
+@pytest.fixture
+def profile(tmp_path):
+    def read(builder):
+        return load(builder.write(tmp_path / "t.json"))
+
+    return read
+
+
+def test_step_ranges_inside_the_measured_code_neither_split_nor_add_steps(profile):
+    """A schedule of the measured code's marks steps of its own, which may reach into the next call."""
+    builder = own_recording({"k": 3}, steps=2)
+    builder.step(0, 5, 100)
+    builder.step(1, 105, 1200)
+    builder.step(1, 1500, 100)
+    found = profile(builder)
+    assert found.why_not is None
+    assert [(step.name, step.kernels.count) for step in found.steps] == [("ProfilerStep#0", 3), ("ProfilerStep#1", 3)]
+
+
+def test_step_ranges_of_other_threads_are_no_steps(profile):
+    builder = own_recording({"k": 3}, steps=2)
+    builder.step(0, -2000, 5000, tid=77)
+    builder.step(1, 2500, 100, tid=77)
+    found = profile(builder)
+    assert found.why_not is None
+    assert [step.kernels.count for step in found.steps] == [3, 3]
+
+
+def test_more_step_ranges_than_measured_calls_are_not_measured(profile):
+    builder = own_recording({"k": 1}, steps=2)
+    builder.step(2, 2500, 100)
+    assert profile(builder).why_not == (
+        "3 step ranges in the recording, 2 were measured (another profiler's schedule ran)"
+    )
+
+
+def test_step_ranges_of_other_numbers_are_not_measured(profile):
+    builder = own_recording({"k": 1}, steps=2)
+    for event in builder.events:
+        event["name"] = event["name"].replace("ProfilerStep#1", "ProfilerStep#7")
+    assert "another profiler's schedule" in profile(builder).why_not
+
+
+def test_a_schedule_that_never_records_inside_the_measured_code_changes_nothing(tmp_path):
+    """With real torch: such a profiler starts nothing, it only marks its steps."""
+    never = torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], schedule=lambda _: torch.profiler.ProfilerAction.NONE
+    )
+    plan = capture.Plan(device="cpu", warmup=1, steps=3, record=frozenset(), nodeid="test", label=None)
+    x, path = torch.ones(4), tmp_path / "recording.json"
+    with never:
+        for _ in capture.iterations(plan, path, lambda _path: None):
+            x.add(x)
+            never.step()
+            x.mul(x)
+    found = load(path)
+    assert found.why_not is None
+    assert [step.kernels.names for step in found.steps] == [["aten::add", "aten::mul"]] * 3
+
+
+@pytest.mark.parametrize("value", [None, True, -1, 2.0, "2"])
+def test_a_key_without_a_number_of_steps_is_refused(tmp_path, capsys, value):
+    refused(own_recording({"k": 1}), tmp_path, capsys, "steps", value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("peak_memory_bytes", True),
+        ("peak_memory_bytes", -1),
+        ("peak_memory_bytes", "1GiB"),
+        ("problems", "none"),
+        ("problems", [1]),
+        ("device", 0),
+        ("environment", []),
+        ("nodeid", 7),
+        ("compile", "no"),
+    ],
+)
+def test_a_key_with_an_entry_of_a_wrong_type_is_refused(tmp_path, capsys, name, value):
+    refused(own_recording({"k": 1}), tmp_path, capsys, name, value)
+
+
+def refused(builder, tmp_path, capsys, name, value):
+    builder.torchprof[name] = value
+    path = builder.write(tmp_path / "t.json")
+    with pytest.raises(UnreadableRecording) as caught:
+        load(path)
+    assert f'"{name}" in its key "torchprof" is not' in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert main(["check", str(path), "--limit", "max_kernels=5"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_what_a_key_does_not_know_may_be_null(profile):
+    builder = own_recording({"k": 1})
+    builder.torchprof.update(peak_memory_bytes=None, label=None, environment=None, compile=None)
+    assert profile(builder).why_not is None
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("odd", [{"dur": -50}, {"dur": None}])
+def test_a_gpu_operation_without_a_duration_that_can_be_one_is_not_measured(tmp_path, capsys, own, odd):
+    """Busy time is never negative, and a limit on it never holds."""
+    builder = own_recording({"k": 2}) if own else TraceBuilder()
+    builder.launched("odd", 500)
+    builder.events[-1].update(odd)
+    if odd["dur"] is None:
+        del builder.events[-1]["dur"]
+    path = builder.write(tmp_path / "t.json")
+    found = load(path)
+    assert found.why_not == "1 GPU operations have no usable time in the recording"
+    assert found.median.gpu_busy_us >= 0
+    assert found.median.kernel_time_us >= 0
+    assert main(["check", str(path), "--limit", "max_gpu_time=1"]) == 3
+    assert "no usable time" in capsys.readouterr().out
