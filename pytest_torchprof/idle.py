@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -37,23 +38,18 @@ class Idle:
 
 def gaps(trace: Trace, in_order: Iterable[int]) -> list[Gap]:
     """Return the gaps between operations in the order of their start; overlapping ones leave none."""
-    start, end, call_of, launched = trace.gpu.start, trace.gpu.end, trace.links.call_of, trace.calls.start
+    order = list(in_order)
+    call_of, launched = trace.links.call_of, trace.calls.start
+    starts = [trace.gpu.start[i] for i in order]
+    reached = accumulate([trace.gpu.end[i] for i in order], max)
+    late = [(since, until, i) for since, until, i in zip(reached, starts[1:], order[1:], strict=False) if until > since]
     found: list[Gap] = []
-    reached: int | None = None
-    for i in in_order:
-        begin, until = start[i], end[i]
-        if reached is None:
-            reached = until
-            continue
-        if begin > reached:
-            call = call_of[i]
-            cause: Cause = "other"
-            if call >= 0 and launched[call] > reached:
-                cause = "host"
-            elif begin - reached < KERNEL_WAIT_NS:
-                cause = "kernel"
-            found.append((reached, begin, cause, i))
-        reached = max(reached, until)
+    for since, until, i in late:
+        call = call_of[i]
+        if call >= 0 and launched[call] > since:
+            found.append((since, until, "host", i))
+        else:
+            found.append((since, until, "kernel" if until - since < KERNEL_WAIT_NS else "other", i))
     return found
 
 

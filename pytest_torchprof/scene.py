@@ -183,8 +183,23 @@ class Scene:
     @cached_property
     def busy_share(self) -> float:
         """The share of the window in which a device ran something, the mean over devices."""
-        shares = [self.share(spans.length(busy) / 1000) for busy in self.busy.values()]
+        shares = [self.share(self.covered_us(ops)) for ops in self.by_device.values()]
         return sum(shares) / len(shares) if shares else 0.0
+
+    def covered_us(self, gpu_ops: Iterable[int]) -> float:
+        """Return how long at least one of these ran, inside the window."""
+        start, end, begin = self.trace.gpu.start, self.trace.gpu.end, self.window[0]
+        members = list(gpu_ops)
+        starts, ends = sorted([start[i] for i in members]), sorted([end[i] for i in members])
+        if starts and starts[0] < begin:
+            # What began before the window is an orphan; nothing ends after it.
+            starts, ends = [max(one, begin) for one in starts], [max(one, begin) for one in ends]
+        return spans.covered_length(starts, ends) / 1000
+
+    @cached_property
+    def outermost(self) -> list[int]:
+        """The operators that no other one holds."""
+        return [i for i, holder in enumerate(self.trace.nesting.parent) if holder < 0]
 
     @cached_property
     def profilers_own(self) -> Spans:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from itertools import islice
-from operator import lt
+from operator import lt, sub
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -68,13 +67,12 @@ def length(these: Spans) -> int:
     return sum([end - start for start, end in these])
 
 
-def length_within(these: Spans, those: Spans) -> int:
-    """Return how long both are there, where those are few."""
-    starts, ends = [start for start, _ in these], [end for _, end in these]
-    covered = 0
-    for start, end in those:
-        first, last = bisect_right(ends, start), bisect_left(starts, end)
-        if first < last:
-            covered += sum(ends[first:last]) - sum(starts[first:last])
-            covered -= max(start - starts[first], 0) + max(ends[last - 1] - end, 0)
-    return covered
+def covered_length(starts: list[int], ends: list[int]) -> int:
+    """Return how long the ranges with these starts and these ends, each in order, are together.
+
+    Nothing runs before a start exactly when as many ranges have ended as have begun, whichever they are.
+    """
+    if not starts:
+        return 0
+    holes: Iterable[int] = map(sub, islice(starts, 1, None), ends)
+    return ends[-1] - starts[0] - sum([hole for hole in holes if hole > 0])

@@ -16,14 +16,15 @@ from pytest_torchprof.columns import KERNEL, MEMCPY, MEMSET
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_torchprof.columns import Ranges
     from pytest_torchprof.scene import Scene
-    from pytest_torchprof.spans import Spans
     from pytest_torchprof.trace import Trace
 
 _LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 _COMMUNICATING = ("nccl:", "gloo:")
 _STEP = "ProfilerStep#"
+
+_Ranges = tuple[list[int], list[int]]
+"""Starts and ends in ns, in any order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +48,27 @@ class StepTime:
 
 def step_time(scene: Scene) -> StepTime:
     """Return the breakdown of the recording's steps."""
-    steps = spans.merged(_steps(scene))
-    whole = spans.length(steps)
-    covered: Spans = []
-    reached, spent = 0, []
-    for role in _roles(scene):
-        # What a role takes is what it adds to those before it.
+    ranges = [*_roles(scene)]
+    starts, ends = _outside(scene, ranges)
+    reached, spent = spans.covered_length(starts, ends), []
+    for role_starts, role_ends in ranges:
         before = reached
-        if role:
-            covered = spans.merged([*covered, *role]) if covered else role
-            reached = spans.length_within(covered, steps)
+        if role_starts:
+            # What a role takes is what it adds to those before it.
+            starts, ends = sorted(starts + role_starts), sorted(ends + role_ends)
+            reached = spans.covered_length(starts, ends)
         spent.append(reached - before)
-    spent.append(whole - reached)
+    spent.append(ends[-1] - starts[0] - reached)
     names = [field.name for field in fields(StepTime)]
     return StepTime(**{name: ns / 1000 / len(scene.trace.steps) for name, ns in zip(names, spent, strict=True)})
+
+
+def _outside(scene: Scene, ranges: Iterable[_Ranges]) -> _Ranges:
+    """Return what no step covers, from the first moment of the recording to the last."""
+    steps = spans.merged(_steps(scene))
+    earliest = min([steps[0][0], *(min(starts) for starts, _ in ranges if starts)])
+    latest = max([steps[-1][1], *(max(ends) for _, ends in ranges if ends)])
+    return [earliest, *(end for _, end in steps)], [*(start for start, _ in steps), latest]
 
 
 def _steps(scene: Scene) -> Iterator[tuple[int, int]]:
@@ -77,36 +85,34 @@ def _steps(scene: Scene) -> Iterator[tuple[int, int]]:
         yield begin, reached
 
 
-def _roles(scene: Scene) -> Iterator[Spans]:
-    """Yield when something of each role ran, in the order of priority."""
+def _roles(scene: Scene) -> Iterator[_Ranges]:
+    """Yield the ranges of each role, in the order of priority."""
     trace = scene.trace
     gpu, kind = trace.gpu, trace.gpu.kind
     talking = scene.communication
 
-    def ran(members: Iterable[int]) -> Spans:
-        return spans.merged([(gpu.start[i], gpu.end[i]) for i in members])
+    def ran(members: list[int]) -> _Ranges:
+        return [gpu.start[i] for i in members], [gpu.end[i] for i in members]
 
-    yield ran(i for i, one in enumerate(kind) if one == KERNEL and i not in talking)
-    yield ran(i for i, one in enumerate(kind) if one == MEMCPY)
-    yield ran(i for i, one in enumerate(kind) if one == MEMSET)
-    yield spans.merged([*ran(talking), *_named(trace, _COMMUNICATING)])
-    yield spans.merged(zip(trace.calls.start, trace.calls.end, strict=True))
-    yield spans.merged(_named(trace, _LOADING))
-    yield spans.merged([*_outermost(trace), *_all(trace.annotations, trace), *_all(trace.frames, trace)])
+    yield ran([i for i, one in enumerate(kind) if one == KERNEL and i not in talking])
+    yield ran([i for i, one in enumerate(kind) if one == MEMCPY])
+    yield ran([i for i, one in enumerate(kind) if one == MEMSET])
+    yield _together(ran(sorted(talking)), *_named(trace, _COMMUNICATING))
+    yield trace.calls.start, trace.calls.end
+    yield _together(*_named(trace, _LOADING))
+    ops, frames = trace.ops, trace.frames
+    outermost = [ops.start[i] for i in scene.outermost], [ops.end[i] for i in scene.outermost]
+    notes = [i for i, name in enumerate(trace.annotations.name) if not trace.names[name].startswith(_STEP)]
+    noted = [trace.annotations.start[i] for i in notes], [trace.annotations.end[i] for i in notes]
+    yield _together(outermost, noted, (frames.start, frames.end))
 
 
-def _named(trace: Trace, prefixes: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+def _together(*ranges: _Ranges) -> _Ranges:
+    return [start for starts, _ in ranges for start in starts], [end for _, ends in ranges for end in ends]
+
+
+def _named(trace: Trace, prefixes: tuple[str, ...]) -> Iterator[_Ranges]:
     names = {i for i, name in enumerate(trace.names) if name.startswith(prefixes)}
     for part in (trace.ops, trace.annotations) if names else ():
-        for i in [i for i, name in enumerate(part.name) if name in names]:
-            yield part.start[i], part.end[i]
-
-
-def _outermost(trace: Trace) -> Iterator[tuple[int, int]]:
-    start, end = trace.ops.start, trace.ops.end
-    return ((start[i], end[i]) for i, holder in enumerate(trace.nesting.parent) if holder < 0)
-
-
-def _all(part: Ranges, trace: Trace) -> Iterator[tuple[int, int]]:
-    steps = {i for i, name in enumerate(trace.names) if name.startswith(_STEP)}
-    return ((part.start[i], part.end[i]) for i, name in enumerate(part.name) if name not in steps)
+        members = [i for i, name in enumerate(part.name) if name in names]
+        yield [part.start[i] for i in members], [part.end[i] for i in members]

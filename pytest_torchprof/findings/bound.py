@@ -79,16 +79,16 @@ def _compute_bound(profile: Profile) -> Iterator[Finding]:
     scene = profile.scene
     kind = profile.trace.gpu.kind
     computing = [
-        spans.length(scene.covered(i for i in ops if kind[i] == KERNEL and i not in scene.communication))
+        scene.covered_us([i for i in ops if kind[i] == KERNEL and i not in scene.communication])
         for ops in scene.by_device.values()
     ]
-    share = scene.share(sum(computing) / len(computing) / 1000) if computing else 0.0
+    share = scene.share(sum(computing) / len(computing)) if computing else 0.0
     if share >= COMPUTE_BOUND:
         yield Finding(
             code="compute-bound",
             title="Bound by the GPU",
             message=f"the GPU computes {share:.0%} of the time: faster kernels make it faster, a faster host does not",
-            evidence={"time_us": sum(computing) / 1000, "share": share},
+            evidence={"time_us": sum(computing), "share": share},
             remedy="look at the longest kernels: their types, their sizes, and what could be fused",
             severity="information",
         )

@@ -134,7 +134,7 @@ def _costly_children(profile: Profile) -> Iterator[Finding]:
     """Find the operator with the most time inside, nearly all of it in its children, and name the costliest of them."""
     trace, scene = profile.trace, profile.scene
     ops, parent, names = trace.ops, trace.nesting.parent, trace.names
-    roots = [i for i, holder in enumerate(parent) if holder < 0]
+    roots = scene.outermost
     if trace.has_step_ranges:
         roots = [i for i in roots if trace.step_at(ops.start[i]) >= 0]
     whole = sum([ops.end[i] - ops.start[i] for i in roots])

@@ -66,12 +66,8 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     waits = _blocking(profile)
     around = trace.nesting.around_each(calls, waits)
     found: dict[str, list[int]] = defaultdict(list)
-    outermost: dict[int, str | None] = {}
     for i in waits:
-        op = around[i]
-        if op not in outermost:
-            outermost[op] = _operator(profile, op)
-        name = outermost[op]
+        name = _operator(profile, around[i])
         if name is not None:
             found[name].append(i)
     if not found:
@@ -80,7 +76,7 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     order = sorted(found, key=lambda name: (-spent[name], name))
     total, count = sum(spent.values()), sum(map(len, found.values()))
     shown = ", ".join(f"{name} x{len(found[name])}" for name in order[:4]) + (" and others" if len(order) > 4 else "")
-    idle_us = max((scene.window_us - spans.length(busy) / 1000 for busy in scene.busy.values()), default=0.0)
+    idle_us = max((scene.window_us - scene.covered_us(ops) for ops in scene.by_device.values()), default=0.0)
     longest = max(found[order[0]], key=lambda i: calls.end[i] - calls.start[i])
     yield Finding(
         code="implicit-sync",
@@ -104,9 +100,13 @@ def _operator(profile: Profile, op: int) -> str | None:
     """Return the outermost aten operator around, which is what the program called, else the innermost operator."""
     if op < 0:
         return None
-    names, named = profile.trace.names, profile.trace.ops.name
-    aten = [name for one in profile.trace.nesting.chain(op) if (name := names[named[one]]).startswith("aten::")]
-    return aten[-1] if aten else profile.launching.op_name(op)
+    names, named, parent = profile.trace.names, profile.trace.ops.name, profile.trace.nesting.parent
+    found, holder = None, op
+    while holder >= 0:
+        if names[named[holder]].startswith("aten::"):
+            found = names[named[holder]]
+        holder = parent[holder]
+    return found or profile.launching.op_name(op)
 
 
 def _exposed_communication(profile: Profile) -> Iterator[Finding]:
