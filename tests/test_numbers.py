@@ -33,7 +33,8 @@ def test_ranges_of_steps_are_half_open(profile):
     builder.step(1, 0, 100)
     builder.step(2, 100, 100)
     builder.kernel("k", 150, 10, builder.launch(100))
-    assert [len(step.kernels) for step in profile(builder).steps] == [0, 1]
+    builder.kernel("too late", 250, 10, builder.launch(200))
+    assert [step.kernels.names for step in profile(builder).steps] == [[], ["k"]]
 
 
 def test_what_was_launched_between_steps_is_in_none(profile):
@@ -155,6 +156,13 @@ def test_a_synchronization_before_more_work_is_no_flush(profile):
     assert profile(builder).steps[0].syncs == 1
 
 
+def test_a_launch_after_it_is_enough_for_a_synchronization_to_be_no_flush(profile):
+    builder = stepped()
+    builder.sync(100, 300)
+    builder.kernel("k", 510, 5, builder.launch(500))
+    assert profile(builder).steps[0].syncs == 1
+
+
 def test_of_two_synchronizations_at_the_end_the_last_is_the_flush(profile):
     builder = stepped()
     builder.launched("k", 100)
@@ -232,9 +240,9 @@ def test_window_numbers_follow_kinetos_formulas(profile):
 def test_blocks_of_overlapping_kernels_fill_an_sm_together_but_no_more_than_it(profile):
     builder = TraceBuilder()
     builder.step(0, 0, 100)
-    for start, blocks in ((0, 0.5), (25, 0.25), (50, 0.75)):
+    for start, blocks in ((0, 0.5), (25, 0.25), (50, 7.0)):
         builder.kernel("k", start, 50, builder.launch(1), blocks_per_sm=blocks, stream=start)
-    assert profile(builder).sm_efficiency == pytest.approx((25 * 0.5 + 25 * 0.75 + 25 * 1.0 + 25 * 0.75) / 100)
+    assert profile(builder).sm_efficiency == pytest.approx((25 * 0.5 + 25 * 0.75 + 25 + 25) / 100)
 
 
 def test_window_numbers_clip_kernels_from_before_the_window(profile):

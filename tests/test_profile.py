@@ -50,6 +50,14 @@ def test_kernels_say_what_launched_them(profile):
     assert product.layout == "tn"
 
 
+def test_a_launch_that_outlasts_an_operator_is_not_inside_it(profile):
+    builder = TraceBuilder()
+    builder.op("aten::outer", 0, 100)
+    builder.op("aten::short", 10, 2)
+    builder.kernel("k", 60, 5, builder.launch(11, 20))
+    assert profile(builder).kernels[0].op == "aten::outer"
+
+
 def test_kernels_are_a_sequence_in_launch_order(profile):
     builder = TraceBuilder()
     builder.step(0, 0, 900)

@@ -131,6 +131,13 @@ def test_fractional_time_stamps_are_exact_to_the_nanosecond(tmp_path):
     assert trace.steps[0][1:3] == (7_889_237_999_999_003, 7_889_238_000_000_002)
 
 
+def test_fractional_time_stamps_are_rounded_not_cut(tmp_path):
+    builder = TraceBuilder(begin=0)
+    builder.step(1, 1.001, 0.999)
+    assert 1.001 * 1000 < 1001
+    assert read(builder.write(tmp_path / "t.json")).steps[0][1:3] == (1001, 2000)
+
+
 def test_absolute_time_stamps_with_fractions_keep_what_a_double_loses(tmp_path):
     builder = TraceBuilder(begin=0)
     builder.step(1, 0, 90)
