@@ -29,6 +29,9 @@ class UnreadableRecording(TorchprofError):
 
     __module__ = "pytest_torchprof"
 
+    other_json = False
+    """Whether the file is sound JSON of another kind, such as may lie beside recordings in a folder of them."""
+
 
 class UnreadableBaseline(TorchprofError):
     """A baseline file that cannot be read or is newer than this version; it is left as it is."""
@@ -46,3 +49,11 @@ class TorchprofWarning(UserWarning):
     """Something that does not fail a test by itself and should not be overlooked."""
 
     __module__ = "pytest_torchprof"
+
+
+def hide_our_frames(excinfo: object) -> bool:
+    """Tell pytest to leave a module's frames out of a traceback that ends in one of these errors.
+
+    A module opts in by importing this as ``__tracebackhide__``: its frames say nothing of the user's own code.
+    """
+    return isinstance(getattr(excinfo, "value", None), TorchprofError)

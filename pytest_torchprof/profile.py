@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from pytest_torchprof import numbers, parts, validity
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.launching import Launching
 from pytest_torchprof.numbers import Numbers
 from pytest_torchprof.recording import read
@@ -326,7 +327,6 @@ class Profile(_HasNumbers):
 
     def expect(self, **limits: object) -> None:
         """Check limits as the marker does; LimitsMissed or NotMeasured with all of them in the text."""
-        __tracebackhide__ = True
         self._look("expect")
         from pytest_torchprof.limits import expect  # noqa: PLC0415 - above this layer
 
@@ -369,17 +369,27 @@ def _count(evidence: Any) -> int | None:
 def load(path: str | os.PathLike[str]) -> Profile | list[Profile]:
     """Return the profile of a trace file, or those of a folder of them as ``tensorboard_trace_handler`` writes it.
 
-    UnreadableRecording for what is missing, damaged or no trace; in a folder only trace files are looked at.
+    UnreadableRecording for what is missing, damaged or no trace. In a folder, files of other endings and sound JSON
+    without a trace's events (metadata that a tool left beside them) are passed over; what is cut off, damaged, no JSON
+    at all or newer than this version is an error there too.
     """
     if not os.path.isdir(path):  # noqa: PTH112 - see recording
         return load_file(path)
-    found = sorted(_traces_in(os.fspath(path)))
+    files = sorted(_traces_in(os.fspath(path)))
+    found = [profile for file in files if (profile := _unless_other_json(file)) is not None]
     if not found:
-        raise UnreadableRecording(
-            f"There are no traces in the folder {os.fspath(path)}: no file in it ends in .json or .json.gz. "
-            "Check the path."
-        )
-    return [load_file(file) for file in found]
+        beside = f"none of its {len(files)} JSON files is one" if files else "no file in it ends in .json or .json.gz"
+        raise UnreadableRecording(f"There are no traces in the folder {os.fspath(path)}: {beside}. Check the path.")
+    return found
+
+
+def _unless_other_json(file: str) -> Profile | None:
+    try:
+        return load_file(file)
+    except UnreadableRecording as refused:
+        if refused.other_json:
+            return None
+        raise
 
 
 def load_file(path: str | os.PathLike[str]) -> Profile:

@@ -28,9 +28,15 @@ class _NoTraceError(Exception):
     """The file cannot be read as a trace; the text says why."""
 
 
+class _OtherJsonError(_NoTraceError):
+    """The file is sound JSON without a trace's events."""
+
+
 def read(path: str | os.PathLike[str]) -> Trace:
     """Return the recording in the file, gzipped or plain; UnreadableRecording with the cause and what to do."""
     path = fspath(path)
+    if "\0" in path:
+        raise UnreadableRecording(f"There is no recording {_shown(path)}: no path holds a zero byte. Check the path.")
     try:
         try:
             return _in_pieces(path)
@@ -52,8 +58,18 @@ def read(path: str | os.PathLike[str]) -> Trace:
         ) from None
     except OSError as error:
         raise UnreadableRecording(f"{_shown(path)} cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError:
+        raise UnreadableRecording(
+            f"{_shown(path)} is damaged: a text in it is not UTF-8, as all text of JSON is. {_AGAIN}"
+        ) from None
+    except RecursionError:
+        raise UnreadableRecording(
+            f"{_shown(path)} is not a recording: its lists or objects are nested deeper than any trace's."
+        ) from None
     except (_NoTraceError, UnreadableRecording) as error:
-        raise UnreadableRecording(f"{_shown(path)} is not a recording that can be read: {error}") from None
+        refused = UnreadableRecording(f"{_shown(path)} is not a recording that can be read: {error}")
+        refused.other_json = isinstance(error, _OtherJsonError)
+        raise refused from None
 
 
 def _in_pieces(path: str) -> Trace:
@@ -157,7 +173,7 @@ def _decoded(path: str, text: bytes) -> Trace:
     if text.lstrip()[:1] == b"[":
         listed = msgspec.json.decode(text)
         if not any(isinstance(item, dict) and "ph" in item for item in listed):
-            raise _NoTraceError("it is a JSON list, but not of trace events.")
+            raise _OtherJsonError("it is a JSON list, but not of trace events.")
         _fold_events(columns, text)
     else:
         document = _document(text)
@@ -173,7 +189,8 @@ def _document(text: bytes) -> dict[str, msgspec.Raw]:
     except msgspec.ValidationError:
         document = {}
     if bytes(document.get(_EVENTS, b""))[:1] != b"[":
-        raise _NoTraceError('it is JSON, but no trace: a trace has a list "traceEvents".')
+        kind = _NoTraceError if _EVENTS in document else _OtherJsonError
+        raise kind('it is JSON, but no trace: a trace has a list "traceEvents".')
     return document
 
 

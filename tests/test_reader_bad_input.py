@@ -52,7 +52,26 @@ def foreign_key(path, value):
     return builder.write(path)
 
 
+def not_utf8(path):
+    builder = TraceBuilder()
+    builder.launched("kernel MARK", 10)
+    return write(path, builder.text().encode().replace(b"MARK", b"\xff\xfe"))
+
+
+def deep(path, text):
+    return write(path, text % (b"[" * 100_000 + b"]" * 100_000))
+
+
+IN_AN_EVENT = (
+    b'{"traceEvents": [{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":0,"ts":1,"dur":1,"args":{"stream": %s}}]}'
+)
+
 BAD = {
+    "text that is not UTF-8": (not_utf8, "not UTF-8", "Record or copy it again"),
+    "metadata that is not UTF-8": (lambda path: write(path, b'{"a": "\xff", "traceEvents": []}'), "not UTF-8", ""),
+    "deep metadata": (lambda path: deep(path, b'{"a": %s, "traceEvents": []}'), "nested deeper", ""),
+    "a deep event": (lambda path: deep(path, IN_AN_EVENT), "nested deeper", ""),
+    "a deep list": (lambda path: deep(path, b"%s"), "nested deeper", ""),
     "missing": (lambda path: path, "no such file", "Check the path"),
     "empty": (lambda path: write(path, b""), "is empty", "Record or copy it again"),
     "blank": (lambda path: write(path, b" \n"), "is empty", "Record or copy it again"),
@@ -106,6 +125,34 @@ def test_a_folder_without_traces_is_an_error(tmp_path, capsys):
     with pytest.raises(UnreadableRecording, match=re.escape(f"no traces in the folder {tmp_path}")):
         load(tmp_path)
     assert main(["analyze", str(tmp_path), "--json"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_other_json_beside_the_traces_of_a_folder_is_passed_over(tmp_path, capsys):
+    good().write(tmp_path / "a.json")
+    write(tmp_path / "b.json", b'{"worker": "metadata"}')
+    write(tmp_path / "c.json.gz", b"[]")
+    assert len(load(tmp_path)) == 1
+    assert main(["analyze", str(tmp_path)]) == 0
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(UnreadableRecording, match="none of its 2 JSON files is one"):
+        load(tmp_path)
+    assert main(["analyze", str(tmp_path)]) == 2
+    assert "none of its 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damaged", [b'{"traceEvents": [{"ph": "X", ', b'{"traceEvents": null}', b"", b"{"])
+def test_a_damaged_trace_in_a_folder_is_an_error_not_passed_over(tmp_path, damaged):
+    good().write(tmp_path / "a.json")
+    write(tmp_path / "b.json", damaged)
+    with pytest.raises(UnreadableRecording, match=r"b\.json"):
+        load(tmp_path)
+
+
+def test_a_path_with_a_zero_byte_is_no_recording(capsys):
+    with pytest.raises(UnreadableRecording, match="no path holds a zero byte"):
+        load("a\0b")
+    assert main(["analyze", "a\0b"]) == 2
     assert "Traceback" not in capsys.readouterr().err
 
 
