@@ -291,13 +291,17 @@ class Profile(_HasNumbers):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What a person reading the recording would point at."""
+        """What a person reading the recording would point at, the costliest first."""
         self._look("findings")
+        return self._findings
+
+    @cached_property
+    def _findings(self) -> tuple[Finding, ...]:
         from pytest_torchprof import findings  # noqa: PLC0415 - above this layer
 
         if self.kernels_unknown is not None:
             return ()
-        open_profile = self.with_context(rules=self._rules, gate=None)
+        open_profile = self if self._gate is None else self.with_context(rules=self._rules, gate=None)
         return findings.find(open_profile) if self._rules is None else findings.find(open_profile, self._rules)
 
     def range(self, name: str) -> Numbers:

@@ -135,13 +135,16 @@ def _tensor_core_share(scene: Scene) -> float | None:
 
 def _copies(scene: Scene) -> tuple[Copies, ...]:
     gpu, names = scene.trace.gpu, scene.trace.names
+    # A copy is called "Memcpy HtoD (Pageable -> Device)".
+    called = {
+        name: names[name].removeprefix("Memcpy ").partition(" ")[0] for name in {gpu.name[i] for i in scene.copies}
+    }
     found: dict[str, list[int]] = defaultdict(list)
     for i in scene.copies:
-        # A copy is called "Memcpy HtoD (Pageable -> Device)".
-        found[names[gpu.name[i]].removeprefix("Memcpy ").partition(" ")[0]].append(i)
+        found[called[gpu.name[i]]].append(i)
     rows = []
     for direction, members in found.items():
-        size, spent = sum(max(gpu.size[i], 0) for i in members), sum(gpu.end[i] - gpu.start[i] for i in members)
+        size, spent = sum([max(gpu.size[i], 0) for i in members]), sum([gpu.end[i] - gpu.start[i] for i in members])
         rows.append(
             Copies(
                 direction=direction,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import units
@@ -146,7 +147,7 @@ def _costly_children(profile: Profile) -> Iterator[Finding]:
         return
     members = {i for i in roots if ops.name[i] == name}
     inside: dict[int, int] = defaultdict(int)
-    for i in [i for i, holder in enumerate(parent) if holder in members]:
+    for i in compress(range(len(parent)), map(members.__contains__, parent)):
         inside[ops.name[i]] += ops.end[i] - ops.start[i]
     share = sum(inside.values()) / spent[name] if spent[name] else 0.0
     if share < MOST_INSIDE:
