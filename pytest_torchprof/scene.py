@@ -18,7 +18,7 @@ from pytest_torchprof.nesting import Nesting
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_torchprof.idle import Gap
+    from pytest_torchprof.idle import Gap, Idle
     from pytest_torchprof.launching import Launching
     from pytest_torchprof.names import KernelName
     from pytest_torchprof.spans import Spans
@@ -260,6 +260,11 @@ class Scene:
             for begin, until, cause, before in found
             for start, end in spans.without([(begin, until)], own)
         ]
+
+    @cached_property
+    def idle(self) -> Idle:
+        """The gaps' time by cause."""
+        return idle.summed(self.gaps)
 
     def source(self, thread: int, start_ns: int, end_ns: int) -> str | None:
         """Return ``file.py:12``, the innermost line outside of libraries around it; None without recorded stacks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import idle, spans, units
+from pytest_torchprof import spans, units
 from pytest_torchprof.columns import KERNEL
 from pytest_torchprof.findings.finding import Finding, Rule
 from pytest_torchprof.names import decode
@@ -56,7 +56,7 @@ def _overhead_bound(profile: Profile) -> Iterator[Finding]:
     late, ratio, busy_share = _late(scene), cpu_us / busy_us, scene.busy_share * scene.window_us / warm
     if late < LATE_LAUNCHES:
         return
-    waited = idle.summed(scene.gaps).host_us
+    waited = scene.idle.host_us
     yield Finding(
         code="overhead-bound",
         title="Bound by overhead",
@@ -97,7 +97,7 @@ def _compute_bound(profile: Profile) -> Iterator[Finding]:
 def _launch_gaps(profile: Profile) -> Iterator[Finding]:
     """Find idle time between GPU operations of which the next one was not yet launched; classes as in HTA."""
     scene = profile.scene
-    found = idle.summed(scene.gaps)
+    found = scene.idle
     if scene.share(found.host_us) < HOST_GAPS:
         return
     late = [(end - start, before) for start, end, cause, before in scene.gaps if cause == "host"]
