@@ -33,8 +33,10 @@ def finish(state: RunState, session: pytest.Session) -> None:
         if state.settings.replay is not None and not state.replayed:
             problems.append(f"--torchprof-replay={state.settings.replay}: no test judged a recording")
         state.problems.extend(problems)
-        if problems and session.exitstatus == pytest.ExitCode.OK:
+        if state.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if state.lacks_gpu:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
     finally:
         state.close()
 
@@ -71,6 +73,7 @@ def _write_baselines(state: RunState) -> list[str]:
             baseline.update(Path(path), {key: baseline.from_plain(entry) for key, entry in entries.items()})
         except TorchprofError as problem:
             problems.append(str(problem))
+            state.not_written()
     return problems
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_torchprof.errors import TorchprofError, UnknownLimit
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.gone import whole_files
 from pytest_torchprof.limits import catalogue
@@ -18,16 +18,13 @@ from pytest_torchprof.progress import progress_of
 from pytest_torchprof.report import exports, json_report, markdown
 from pytest_torchprof.report.junit import PREFIX
 from pytest_torchprof.session import RunState
-from pytest_torchprof.settings import MeasureOptions, Settings, options_of
-from pytest_torchprof.stash import STATE, is_ours, is_worker
+from pytest_torchprof.settings import MeasureOptions, Settings, merged_marker, options_of
+from pytest_torchprof.stash import RUN, STATE, is_ours, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.report import Reporter
-
-# pytest leaves our frames out of a traceback that ends in one of our own errors: they say nothing of the user's code.
-__tracebackhide__ = methodcaller("errisinstance", TorchprofError)
 
 OPTIONS = pytest.StashKey[MeasureOptions]()
 REFUSED = pytest.StashKey[str]()
@@ -115,6 +112,18 @@ def arm(state: RunState, session: pytest.Session) -> None:
         except TorchprofError as problem:
             # The tests that ask for it say so themselves; one that is skipped anyway must not stop the others.
             state.unarmed[device] = str(problem)
+
+
+def run_of(item: pytest.Item) -> TestRun:
+    """Return the run of a test that is about to be called; markers may have been added while it was set up."""
+    run = item.stash.get(RUN, None)
+    if run is None or merged_marker(item) != run.options.marker:
+        state = state_of(item.config)
+        item.stash[OPTIONS] = options_of(item, state.settings, state.limits)
+        if run is None:
+            run = item.stash[RUN] = start_run(state, item)
+        run.options = item.stash[OPTIONS]
+    return run
 
 
 def start_run(state: RunState, item: pytest.Item) -> TestRun:

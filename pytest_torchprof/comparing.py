@@ -83,4 +83,6 @@ class Comparing:
 def environment_of(profile: Profile) -> Mapping[str, Any]:
     """Return where a recording was made; empty where it does not tell."""
     environment = (profile.trace.torchprof or {}).get("environment")
-    return environment if isinstance(environment, dict) else {}
+    if isinstance(environment, dict) and environment:
+        return environment
+    return {"gpu": next((device.name for device in profile.trace.devices if device.name), None)}

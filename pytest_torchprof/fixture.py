@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.errors import NotMeasured, TorchprofError
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -33,6 +35,11 @@ class Torchprof:
         Raises NotMeasured where the recording cannot be believed after three attempts.
         """
         measured = self._run.start(None, {})
+        if _only_makes_an_object(function):
+            measured.why_not = (
+                f"calling {function!r} only makes an object and runs none of its code; measure what drives it"
+            )
+            raise NotMeasured(f"not measured: {measured.why_not}")
         result = self._run.repeat(measured, function, args, kwargs)
         return _profile_of(measured).with_result(result)
 
@@ -47,6 +54,7 @@ class Torchprof:
         """
         if not isinstance(label, str) or not label:
             raise TorchprofError(f"torchprof.measure() takes a label, a text that is not empty; got {label!r}")
+        self._run.announced.append(label)
         return Measurement(self._run, label, limits)
 
 
@@ -62,6 +70,7 @@ class Measurement:
         self._count = 0
 
     def __enter__(self) -> Self:
+        self._run.announced.remove(self._label)
         self._measured = self._run.start(self._label, self._limits)
         return self
 
@@ -103,6 +112,11 @@ class Measurement:
         if self._measured is None or self._measured.profile is None:
             raise TorchprofError(f"m.profile of {self._label!r} is there after the block, when its steps have run")
         return _profile_of(self._measured)
+
+
+def _only_makes_an_object(function: Callable[..., Any]) -> bool:
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return any(is_kind(function) for is_kind in kinds)
 
 
 def _profile_of(measured: Measured) -> Profile:

@@ -11,7 +11,10 @@ import pytest
 
 from pytest_torchprof.comparing import environment_of
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, TorchprofWarning
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.limits.text import LONGEST_REASON
 from pytest_torchprof.measure import Measured, TestRun
+from pytest_torchprof.printable import printable_line
 from pytest_torchprof.report.junit import properties
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
 
@@ -37,6 +40,14 @@ def judge(run: TestRun) -> None:
     """Judge every measurement of a test; raise LimitsMissed, NotMeasured, or skip where there was no GPU to ask."""
     if not run.state.settings.enabled:
         return
+    for label in run.announced:
+        run.measured.append(
+            Measured(
+                label=label,
+                limits=(),
+                why_not=f"torchprof.measure({label!r}) was never entered: use it in a with statement",
+            )
+        )
     if not run.measured and run.options.marked:
         reason = "the test is marked torchprof and requests the fixture, but measured nothing"
         run.measured.append(Measured(label=None, limits=(), why_not=f"{reason}; call torchprof(...) in it"))
@@ -51,8 +62,10 @@ def judge(run: TestRun) -> None:
         pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}")
 
 
-def note(run: TestRun) -> None:
-    """Record the measurements of a test that ended because one of them could not be made."""
+def note(run: TestRun, ended: str, *, skipped: bool) -> None:
+    """Record the measurements of a test that failed or skipped itself before they were to be judged."""
+    for measured in run.measured:
+        measured.ended, measured.skipped = ended, skipped
     _judged(run)
 
 
@@ -82,9 +95,8 @@ def _judge_one(run: TestRun, measured: Measured) -> _Judgement:
         *_of_hidden_kernels(run, measured, open_profile),
     )
     kept = all(verdict.status == HOLDS for verdict in verdicts)
-    unanswerable = tuple(run.unanswerable()) if stands_in else ()
-    comparison = _compared(run, measured, open_profile, kept=kept and not unanswerable)
-    return _concluded(run, measured, open_profile, verdicts, comparison, unanswerable)
+    comparison = _compared(run, measured, open_profile, kept=kept and not (stands_in and run.unanswerable()))
+    return _concluded(run, measured, open_profile, verdicts, comparison)
 
 
 def _of_times(run: TestRun, profile: Profile) -> Iterator[Verdict]:
@@ -113,10 +125,10 @@ def _concluded(
     profile: Profile,
     verdicts: tuple[Verdict, ...],
     comparison: _Compared | None,
-    unanswerable: tuple[str, ...],
 ) -> _Judgement:
     from pytest_torchprof.limits import raise_if_failed  # noqa: PLC0415
 
+    unanswerable = tuple(run.unanswerable()) if run.stands_in(profile) else ()
     failure: TorchprofError | None = None
     regressed = comparison.failure if comparison else ()
     try:
@@ -125,21 +137,17 @@ def _concluded(
             raise LimitsMissed("\n".join(regressed))  # noqa: TRY301  (one way out for both)
     except (LimitsMissed, NotMeasured) as problem:
         failure = problem
-    outcome = SKIPPED if unanswerable else PASSED
-    if failure is not None:
+    outcome = SKIPPED if unanswerable or measured.skipped or run.gated else FAILED if measured.ended else PASSED
+    if failure is not None and not measured.skipped:
         outcome = NOT_MEASURED if isinstance(failure, NotMeasured) else FAILED
-    recording = _keep(run, measured, failed=failure is not None)
+    recording = _keep(run, measured, failed=outcome in (FAILED, NOT_MEASURED))
     if failure is not None:
         failure = _with_context(failure, run, measured, recording)
     result = Result(
         nodeid=run.nodeid,
         label=measured.label,
         outcome=outcome,
-        message=str(failure)
-        if failure
-        else f"not judged without a GPU: {', '.join(unanswerable)}"
-        if unanswerable
-        else "",
+        message=_message(failure, measured, unanswerable),
         baseline=comparison.words if comparison else None,
         changes=comparison.changes if comparison else (),
         limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
@@ -151,17 +159,29 @@ def _concluded(
         time=_plain_time(profile),
         location=run.location,
     )
+    if measured.recording is not None and outcome != SKIPPED:
+        run.state.replayed.add(measured.recording.name)
     return _Judgement(result=result, failure=failure, unanswerable=unanswerable)
+
+
+def _message(failure: TorchprofError | None, measured: Measured, unanswerable: tuple[str, ...]) -> str:
+    if failure is not None:
+        return str(failure)
+    if unanswerable:
+        return f"not judged without a GPU: {', '.join(unanswerable)}"
+    return measured.ended
 
 
 def _not_measured(run: TestRun, measured: Measured, reason: str) -> _Judgement:
     recording = _keep(run, measured, failed=True)
+    reason = printable_line(reason.removeprefix("not measured: "), LONGEST_REASON)
     failure = _with_context(NotMeasured(f"not measured: {reason}"), run, measured, recording)
     result = Result(
         nodeid=run.nodeid,
         label=measured.label,
         outcome=NOT_MEASURED,
         message=str(failure),
+        environment=dict(environment_of(profile)) if (profile := measured.profile) is not None else {},
         recording=run.state.shown(recording) if recording else None,
         location=run.location,
     )
@@ -169,7 +189,7 @@ def _not_measured(run: TestRun, measured: Measured, reason: str) -> _Judgement:
 
 
 def _with_context(failure: TorchprofError, run: TestRun, measured: Measured, recording: Path | None) -> TorchprofError:
-    head = f"{measured.label}: " if measured.label else ""
+    head = f"{printable_line(measured.label)}: " if measured.label else ""
     tail = f"\n  recording: {run.state.shown(recording)}   (opens in ui.perfetto.dev)" if recording else ""
     return type(failure)(f"{head}{failure}{tail}")
 

@@ -12,6 +12,7 @@ from pytest_torchprof.calls import CallKind
 from pytest_torchprof.columns import ABSENT, KERNEL
 from pytest_torchprof.compiled import unprofiled
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.evidence import Launch, complete
 from pytest_torchprof.kernels import Kernel, Kernels
 

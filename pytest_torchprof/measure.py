@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_torchprof.comparing import Comparing
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.session import RunState
     from pytest_torchprof.settings import MeasureOptions
-
-# pytest leaves our frames out of a traceback that ends in one of our own errors: they say nothing of the user's code.
-__tracebackhide__ = methodcaller("errisinstance", TorchprofError)
 
 READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
 
@@ -170,9 +167,10 @@ class TestRun:
         recorded = profile.trace.torchprof or {}
         if (recorded.get("nodeid"), recorded.get("label")) != (self.nodeid, measured.label):
             other = f"{recorded.get('nodeid')}" + (f" ({recorded.get('label')})" if recorded.get("label") else "")
+            wanted = self.nodeid + (f" ({measured.label})" if measured.label else "")
             raise TorchprofError(
-                f"{path} is a recording of {other}, not of "
-                f"{self.nodeid}{f' ({measured.label})' if measured.label else ''}; record it again with --torchprof-save={path.parent}"
+                f"{path} is a recording of {other}, not of {wanted}; "
+                f"record it again with --torchprof-save={path.parent}"
             )
         measured.recording = path
         if profile.trace.on_cpu and self.options.device not in ("auto", "cpu"):

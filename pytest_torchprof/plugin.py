@@ -128,21 +128,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    run = item.stash.get(RUN, None)
-    if run is None:
+    if not is_ours(item):
         return (yield)
+    from pytest_torchprof.collecting import run_of  # noqa: PLC0415
     from pytest_torchprof.judging import judge, note  # noqa: PLC0415
+
+    run = run_of(item)
 
     try:
         with run.body(item):
             result = yield
-    except pytest.skip.Exception:
+    except pytest.skip.Exception as skipped:
         if run.gated:
             # The test looked at what is not to be had here; what the CPU can answer may still fail it.
             judge(run)
+        else:
+            note(run, f"the test skipped itself: {skipped}", skipped=True)
         raise
-    except NotMeasured:
-        note(run)
+    except Exception as failure:
+        note(run, f"the test itself failed: {type(failure).__name__}", skipped=False)
         raise
     judge(run)
     return result

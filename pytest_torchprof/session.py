@@ -10,11 +10,11 @@ import re
 import shutil
 import tempfile
 from dataclasses import dataclass, field, replace
-from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.report.results import FAILED, XFAILED, Result, RunResults
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits import Limit
     from pytest_torchprof.report import Reporter
     from pytest_torchprof.settings import Settings
-
-# pytest leaves our frames out of a traceback that ends in one of our own errors: they say nothing of the user's code.
-__tracebackhide__ = methodcaller("errisinstance", TorchprofError)
 
 SUFFIX = ".json.gz"
 FAILED_FOLDER = ".torchprof"

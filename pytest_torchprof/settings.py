@@ -58,6 +58,12 @@ class Settings:
             raise pytest.UsageError(
                 "--torchprof-save and --torchprof-replay exclude each other: a replay records nothing"
             )
+        if (
+            save
+            and (taken := next((place for place in (save, *save.parents) if place.exists()), save))
+            and taken.is_file()
+        ):
+            raise pytest.UsageError(f"--torchprof-save: {taken} is a file; name a folder for the recordings")
         if replay and not replay.is_dir():
             raise pytest.UsageError(f"--torchprof-replay: {replay} is no folder; name one made by --torchprof-save")
         return cls(
@@ -159,9 +165,15 @@ class MeasureOptions:
     names: Literal["normal", "exact"]
     compared: bool
     tolerance: Tolerance
-    marked: bool
+    marker: Mapping[str, object] | None
+    """The markers as they were merged, None without one."""
     given: Mapping[str, object] = field(repr=False)
     """The limits as they were written, for a measurement that adds its own."""
+
+    @property
+    def marked(self) -> bool:
+        """Whether the test carries the marker; it may ask for the fixture alone."""
+        return self.marker is not None
 
 
 def merged_marker(item: pytest.Item) -> dict[str, object] | None:
@@ -197,7 +209,7 @@ def options_of(item: pytest.Item, settings: Settings, known: Iterable[Limit]) ->
         names=options.get("names", "normal"),
         compared=options.get("baseline", True),
         tolerance=options.get("tolerance") or settings.tolerance or Tolerance(),
-        marked=marker is not None,
+        marker=marker,
         given=given,
     )
 

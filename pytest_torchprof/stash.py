@@ -20,7 +20,9 @@ WORKER_KEY = "torchprof"
 
 def is_ours(item: pytest.Item) -> bool:
     """Whether a test is measured: marked, or asking for the fixture."""
-    return item.get_closest_marker("torchprof") is not None or "torchprof" in getattr(item, "fixturenames", ())
+    if not isinstance(item, pytest.Function):
+        return False  # A doctest in a marked module has no body that could be a step.
+    return item.get_closest_marker("torchprof") is not None or "torchprof" in item.fixturenames
 
 
 def is_worker(config: pytest.Config) -> bool:

@@ -51,8 +51,10 @@ def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
     for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
 
-    def run(source: str, *args: str) -> pytest.RunResult:
+    def run(source: str, *args: str, in_process: bool = True) -> pytest.RunResult:
         pytester.makepyfile(test_it=PREAMBLE + source)
-        return pytester.runpytest_inprocess("-p", "no:cacheprovider", *args)
+        # Inductor's modules cannot be imported twice either, and importing them here would cost every run seconds.
+        run = pytester.runpytest_inprocess if in_process else pytester.runpytest_subprocess
+        return run("-p", "no:cacheprovider", *args)
 
     return run

@@ -285,9 +285,101 @@ def test_limit(torchprof):
 def test_look(torchprof):
     torchprof(fused, x).kernels
 """
-    result = run_tests(source, "--torchprof-report=report.json")
+    result = run_tests(source, "--torchprof-report=report.json", in_process=False)
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["*max_kernels=9*not measured: compiled before the measurement*"])
     result.stdout.fnmatch_lines(["*NotMeasured: not measured: compiled before the measurement*"])
     results = json.loads((pytester.path / "report.json").read_text())["results"]
     assert {entry["summary"]["kernels"] for entry in results} == {None}
+
+
+def test_a_block_that_is_never_entered_is_not_measured(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_forgotten(torchprof):
+    m = torchprof.measure("a", max_kernels=1)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*torchprof.measure('a') was never entered*"])
+
+
+@pytest.mark.parametrize("function", ["async def f(): torch.sin(x)", "def f(): yield torch.sin(x)"])
+def test_a_call_that_only_makes_a_coroutine_or_generator_is_not_measured(run_tests, function):
+    result = run_tests(
+        f"""
+{function}
+
+@pytest.mark.torchprof(device="cpu", min_kernels=0)
+def test_object(torchprof):
+    torchprof(f)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured: calling <function f * only makes an object*"])
+
+
+@pytest.mark.parametrize(
+    "inner",
+    ["torchprof(lambda: torchprof(torch.sin, x))", "torchprof(request.getfixturevalue('torchprof'), torch.sin, x)"],
+)
+def test_a_measurement_inside_another_is_refused_by_name(run_tests, inner):
+    result = run_tests(f"@cpu\ndef test_nested(torchprof, request):\n    {inner}\n")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*test_nested asks for a measurement inside another one of its own*"])
+
+
+def test_options_of_the_marker_are_no_limits_of_a_block(run_tests):
+    result = run_tests("@cpu\ndef test_a(torchprof):\n    with torchprof.measure('a', steps=4): pass\n")
+    result.stdout.fnmatch_lines(["*'steps' is no limit of one measurement; it belongs into the marker*"])
+
+
+def test_what_was_measured_before_a_test_failed_or_skipped_is_told_as_that(run_tests, pytester):
+    result = run_tests(
+        """
+@cpu
+def test_fails(torchprof):
+    torchprof(torch.sin, x)
+    assert False
+
+@cpu
+def test_skips(torchprof):
+    torchprof(torch.sin, x)
+    pytest.skip("mine")
+
+@cpu
+def test_expects(torchprof):
+    torchprof(torch.sin, x).expect(max_kernels=0, min_kernels=0)
+""",
+        "--torchprof-report=report.json",
+    )
+    result.assert_outcomes(failed=2, skipped=1)
+    results = json.loads((pytester.path / "report.json").read_text())["results"]
+    assert [entry["outcome"] for entry in results] == ["failed", "skipped", "failed"]
+    assert [bool(entry["recording"]) for entry in results] == [True, False, True]
+    assert "the test itself failed: AssertionError" in results[0]["message"]
+
+
+def test_a_skip_for_want_of_a_gpu_is_no_pass_in_the_report(run_tests, pytester):
+    if __import__("torch").cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    run_tests(
+        "def test_a(torchprof):\n    torchprof(torch.sin, x).expect(max_kernels=0)\n", "--torchprof-report=r.json"
+    )
+    assert json.loads((pytester.path / "r.json").read_text())["results"][0]["outcome"] == "skipped"
+
+
+def test_our_own_frames_are_not_shown_for_a_users_mistake(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_left(torchprof):
+    with torchprof.measure("a") as m:
+        for _ in m.steps():
+            break
+"""
+    )
+    result.stdout.fnmatch_lines([">*with torchprof.measure*"])
+    assert "RunState" not in result.stdout.str()
+    assert "def __exit__" not in result.stdout.str()

@@ -328,3 +328,71 @@ def test_fine(): torch.sin(x)
     )
     result.assert_outcomes(errors=1, passed=1)
     result.stdout.fnmatch_lines(["*unknown keyword 'max_kernel'; did you mean 'max_kernels'?*"])
+
+
+def test_a_marker_that_is_added_while_the_test_is_set_up_counts(run_tests):
+    result = run_tests(
+        """
+@pytest.fixture(autouse=True)
+def strict(request):
+    request.applymarker(pytest.mark.torchprof(device="cpu", max_kernels=0, min_kernels=0))
+
+def test_plain():
+    torch.sin(x)
+
+@pytest.mark.torchprof(max_kernels=5)
+def test_marked():
+    torch.sin(x)
+"""
+    )
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*max_kernels=0*1 kernel*"])
+
+
+def test_a_doctest_in_a_marked_module_is_none_of_ours(run_tests):
+    result = run_tests(
+        '''
+pytestmark = pytest.mark.torchprof(device="cpu", max_kernels=1)
+
+def helper():
+    """
+    >>> helper()
+    """
+''',
+        "--doctest-modules",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_recording_that_cannot_be_kept_hides_no_verdict(run_tests, pytester):
+    (pytester.path / ".torchprof").write_text("in the way")
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_missed():
+    torch.sin(x)
+
+@pytest.mark.xfail
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_nothing():
+    pass
+"""
+    )
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*max_kernels=0*1 kernel*", "*nothing ran on the device*"])
+    result.stdout.fnmatch_lines(["torchprof: the recording * cannot be kept: *"])
+
+
+def test_names_out_of_the_code_reach_the_terminal_without_their_escapes(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_missed(torchprof):
+    with torchprof.measure("a\\x1b[31m\\n::error::b") as m:
+        for _ in m.steps():
+            torch.sin(x)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    assert "\x1b[31m" not in result.stdout.str()
+    assert not [line for line in result.outlines if line.startswith("::error::")]

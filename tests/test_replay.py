@@ -126,7 +126,10 @@ def test_result(torchprof):
         (["--torchprof-steps=0"], "--torchprof-steps: expected a whole number from 1, got '0'"),
         (["--torchprof-device=gpu"], "--torchprof-device: expected auto, cpu, cuda, cuda:N or xpu, got 'gpu'"),
         (["--torchprof=maybe"], "--torchprof: expected on or off"),
-        (["--torchprof-report=report.pdf"], "no report has the suffix '.pdf'; known are: .benchmark.json, .bmf.json, .json, .md"),
+        (
+            ["--torchprof-report=report.pdf"],
+            "no report has the suffix '.pdf'; known are: .benchmark.json, .bmf.json, .json, .md",
+        ),
     ],
 )
 def test_options_that_cannot_be_meant_are_usage_errors(run_tests, args, words):
@@ -173,3 +176,27 @@ def test_device(torchprof):
     result = run_tests(source.format("cuda"), "--torchprof-replay=kept")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*not measured: *was recorded on the cpu, and the test asks for cuda*"])
+
+
+def test_a_recording_of_the_cpu_as_device_is_judged_so_wherever_it_is_replayed(run_tests):
+    source = "@pytest.mark.torchprof(max_kernels={})\ndef test_a(): torch.sin(x)\n"
+    run_tests(source.format(1), "--torchprof-device=cpu", "--torchprof-save=kept").assert_outcomes(passed=1)
+    run_tests(source.format(1), "--torchprof-replay=kept").assert_outcomes(passed=1)
+    run_tests(source.format(0), "--torchprof-replay=kept").assert_outcomes(failed=1)
+
+
+def test_a_replay_that_could_only_skip_does_not_exit_with_zero(run_tests):
+    if __import__("torch").cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    source = "@pytest.mark.torchprof(max_kernels=1)\ndef test_a(): torch.sin(x)\n"
+    run_tests(source, "--torchprof-save=kept").assert_outcomes(skipped=1)
+    result = run_tests(source, "--torchprof-replay=kept")
+    result.assert_outcomes(skipped=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_saving_into_a_file_is_a_usage_error(run_tests, pytester):
+    (pytester.path / "file").write_text("")
+    result = run_tests("@cpu\ndef test_a(): torch.sin(x)\n", "--torchprof-save=file/kept")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "file is a file; name a folder" in result.stderr.str() + result.stdout.str()

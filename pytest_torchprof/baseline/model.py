@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof import names
 from pytest_torchprof.baseline.timing import times_of
+from pytest_torchprof.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -174,13 +175,6 @@ def source_hash(source: str) -> str:
     lines = [line.rstrip() for line in textwrap.dedent(source.replace("\r\n", "\n")).splitlines()]
     said = "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def printable(text: str) -> str:
-    """Return ``text`` with everything escaped that a terminal would act on or hide."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _row(kernel: Kernel) -> Row:

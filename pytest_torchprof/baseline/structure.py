@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.baseline.change import BETTER, NEUTRAL, WORSE, Change
-from pytest_torchprof.baseline.model import STRUCTURAL, Entry, Row, printable
+from pytest_torchprof.baseline.model import STRUCTURAL, Entry, Row
 from pytest_torchprof.baseline.sequence import difference, pair_anywhere
 from pytest_torchprof.names import without_index
+from pytest_torchprof.printable import printable
 from pytest_torchprof.rename import explain_rename
 
 if TYPE_CHECKING:

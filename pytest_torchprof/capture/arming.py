@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording import read
 
 _ATTEMPTS = 2

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof import torch_private
 from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
 if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity

@@ -17,6 +17,7 @@ from pytest_torchprof.capture.session import SENTINEL, Session, another_profiler
 from pytest_torchprof.capture.writing import replace_metadata, write_recording
 from pytest_torchprof.compilewatch import CompileWatch
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -126,6 +127,7 @@ class _Measurement:
             "nodeid": plan.nodeid,
             "label": plan.label,
             "device": plan.device,
+            "device_asked": plan.asked,
             "devices_used": list(session.devices),
             "environment": environment(plan.device),
             "warmup": plan.warmup,

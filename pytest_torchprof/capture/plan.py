@@ -12,6 +12,8 @@ class Plan:
 
     device: str
     """As `pick_device` returns it: "cpu" or "cuda:0"."""
+    asked: str = "auto"
+    """As it was asked for: a CPU that was asked for is judged as the device, one that stands in for a GPU is not."""
     warmup: int
     """Calls before the profiler starts; may be 0."""
     steps: int

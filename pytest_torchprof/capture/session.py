@@ -18,6 +18,7 @@ from pytest_torchprof.capture.device import (
 from pytest_torchprof.capture.process import this_process
 from pytest_torchprof.capture.stderr import without_profiler_lines
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

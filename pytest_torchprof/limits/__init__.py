@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.compiled import unprofiled
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.finding_limits import forbid_limit
@@ -93,13 +94,11 @@ def judge(profile: Profile, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
 
 def expect(profile: Profile, given: Mapping[str, object]) -> None:
     """Raise LimitsMissed, or NotMeasured where a limit could not be judged, with all of them in the text."""
-    __tracebackhide__ = True
     raise_if_failed(judge(profile, read_limits(given)), profile)
 
 
 def raise_if_failed(verdicts: Iterable[Verdict], profile: Profile, *, also: Iterable[str] = ()) -> None:
     """Raise for verdicts that do not hold; what was not measured wins, since an expected failure may not hide it."""
-    __tracebackhide__ = True
     failed = [verdict for verdict in verdicts if verdict.status != HOLDS]
     if failed:
         kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed

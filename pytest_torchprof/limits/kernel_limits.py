@@ -85,14 +85,18 @@ def _show_count(count: tuple[int, int] | None) -> str:
     return str(count[0]) if count[0] == count[1] else f"{count[0]} to {count[1]}"
 
 
-def _count_answer(pattern: Pattern | Operator, count: tuple[int, int] | None, sure: int, unknown: int, noun: str) -> _Answer:
+def _count_answer(
+    pattern: Pattern | Operator, count: tuple[int, int] | None, sure: int, unknown: int, noun: str
+) -> _Answer:
     """Judge ``sure`` matches and ``unknown`` ones against a count; None asks for at least one."""
     low, high = count or (1, None)
     expected = _show_count(count)
     if sure + unknown < low or (high is not None and sure > high):
         return _Answer(MISSED, f"{_matching(sure, noun)} {pattern}, expected {expected}")
     if sure < low or (high is not None and sure + unknown > high):
-        return _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {unknown} {noun}{'s' * (unknown != 1)}")
+        return _Answer(
+            NOT_MEASURED, f"whether {pattern} matches cannot be told for {unknown} {noun}{'s' * (unknown != 1)}"
+        )
     return _Answer(HOLDS, "")
 
 

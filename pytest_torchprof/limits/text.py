@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.limits.verdict import MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.printable import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_torchprof.profile import Profile
 
+LONGEST_REASON = 600
 WIDTH = 32
 """Column at which what was seen starts, where the limit leaves room for it."""
 
@@ -24,8 +26,8 @@ def failure_text(failed: Iterable[Verdict], profile: Profile | None, *, also: It
         lines.append(one_line(verdict))
         if verdict.details and verdict.details not in shown:
             shown.add(verdict.details)
-            lines.extend(f"      {line}" for line in verdict.details)
-    lines += ["", *also] if also else []
+            lines.extend(f"      {printable_line(line)}" for line in verdict.details)
+    lines += ["", *map(printable_line, also)] if also else []
     return "\n".join([*lines, "", *(f"  do: {line}" for line in _what_to_do(verdicts))])
 
 
@@ -41,8 +43,9 @@ def _headline(verdicts: tuple[Verdict, ...], profile: Profile | None) -> str:
 
 def one_line(verdict: Verdict) -> str:
     """Return the limit as it was written, and what was seen."""
-    limit = f"  {verdict.limit}={verdict.expected}"
-    said = f"not measured: {verdict.measured}" if verdict.status == NOT_MEASURED else verdict.measured
+    limit = f"  {verdict.limit}={printable_line(verdict.expected)}"
+    measured = printable_line(verdict.measured, LONGEST_REASON)
+    said = f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
     if len(limit) >= WIDTH:
         return f"{limit}\n{' ' * 6}{said}"
     return f"{limit:<{WIDTH}}{said}"

@@ -11,7 +11,7 @@ from tabulate import tabulate
 from pytest_torchprof import breakdown, units
 from pytest_torchprof.analysis import chosen_steps
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.report.table import printable
+from pytest_torchprof.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

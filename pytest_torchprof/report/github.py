@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.printable import printable
 from pytest_torchprof.report.markdown import escaped, fenced
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED
-from pytest_torchprof.report.table import printable, where
+from pytest_torchprof.report.table import where
 from pytest_torchprof.report.terminal import closing
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import units
+from pytest_torchprof.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,12 +55,7 @@ def where(environment: Mapping[str, Any]) -> str:
     versions = (("torch", "torch"), ("CUDA", "cuda"), ("ROCm", "hip"))
     known = [f"{shown} {environment[key]}" for shown, key in versions if environment.get(key)]
     note = ["CUDA_LAUNCH_BLOCKING=1: times are not judged"] if environment.get("cuda_launch_blocking") else []
-    return ", ".join([printable(str(device)), *known, *note])
-
-
-def printable(text: str) -> str:
-    """Return text from a trace or a test id with everything a terminal might obey made visible."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return printable(", ".join([str(device), *known, *note]))
 
 
 def _count(numbers: Mapping[str, Any], name: str) -> str:
