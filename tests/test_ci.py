@@ -298,6 +298,15 @@ def test_a_file_of_which_only_a_part_was_asked_for_tells_nothing(run_tests):
     run_tests(KEPT, "test_it.py::test_kept").stdout.no_fnmatch_line("*tests that are gone*")
 
 
+def test_what_last_failed_left_out_is_not_gone(run_tests, pytester):
+    run_tests(BOTH, "--torchprof-baseline=update")
+    pytester.makepyfile(test_it=(pytester.path / "test_it.py").read_text().replace("max_kernels=1", "max_kernels=0", 1))
+    pytester.runpytest_inprocess().assert_outcomes(passed=1, failed=1)
+    again = pytester.runpytest_inprocess("--last-failed")
+    again.assert_outcomes(failed=1)
+    again.stdout.no_fnmatch_line("*tests that are gone*")
+
+
 def test_gone_is_seen_under_xdist_too(run_tests):
     run_tests(BOTH, "--torchprof-baseline=update")
     run_tests(KEPT, "-n", "2").stdout.fnmatch_lines(["*entries of tests that are gone: test_gone"])

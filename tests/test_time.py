@@ -90,7 +90,8 @@ def test_ranks_that_are_all_tied_differ_by_chance():
         (spread(1200), spread(1000), "better"),
         (spread(20), spread(26), "same"),  # six microseconds are less than the clock's floor
         (spread(1000, share=0.5), spread(1150, share=0.5), "ambiguous"),
-        (spread(1000), spread(1000)[:19] + spread(9000)[:21], "ambiguous"),  # a busy machine: as fast at best
+        (spread(1000), spread(1000)[:19] + spread(9000)[:21], "ambiguous"),
+        (spread(1000), spread(1000)[:8] + spread(1300)[:32], "ambiguous"),  # a busy machine: as fast at its best
     ],
 )
 def test_slower_is_beyond_the_share_the_floor_the_rank_and_in_the_best_calls(old, new, said):
