@@ -152,6 +152,14 @@ def test_the_baseline_keeps_a_summary_and_quantiles(run_tests, pytester):
     assert set(time["conditions"]) == {"cache", "clock", "machine", "threads"}
 
 
+def test_a_second_update_leaves_times_that_hardly_moved(run_tests, pytester):
+    times = []
+    for _ in range(2):
+        run_tests(TIMED.replace("0.10", "50.0"), "--torchprof-baseline=update").assert_outcomes(passed=1)
+        times.append(json.loads(baseline_file(pytester).read_text())["entries"]["test_block"]["time"])
+    assert times[0] == times[1]
+
+
 def test_slower_code_fails_after_a_second_measurement_and_says_by_how_much(run_tests, pytester):
     run_tests(TIMED, "--torchprof-baseline=update")
     edit_times(pytester, scaled(0.01))
