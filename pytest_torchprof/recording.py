@@ -42,34 +42,25 @@ def read(path: str | os.PathLike[str]) -> Trace:
             return _in_pieces(path)
         except UncuttableError:
             return _whole(path, b"".join(inflated(path)))
-    except FileNotFoundError:
-        raise UnreadableRecording(f"There is no recording {_shown(path)}: no such file. Check the path.") from None
-    except IsADirectoryError:
-        raise UnreadableRecording(
-            f"{_shown(path)} is a folder, not a recording. Name one of the trace files in it."
-        ) from None
-    except EOFError:
-        raise UnreadableRecording(
-            f"{_shown(path)} ends in the middle of its gzip data: it was cut off when written or copied. {_AGAIN}"
-        ) from None
-    except zlib.error as error:
-        raise UnreadableRecording(
-            f"{_shown(path)} is damaged, its gzip data cannot be unpacked ({error}). {_AGAIN}"
-        ) from None
-    except OSError as error:
-        raise UnreadableRecording(f"{_shown(path)} cannot be read: {error.strerror or error}.") from None
-    except UnicodeDecodeError:
-        raise UnreadableRecording(
-            f"{_shown(path)} is damaged: a text in it is not UTF-8, as all text of JSON is. {_AGAIN}"
-        ) from None
-    except RecursionError:
-        raise UnreadableRecording(
-            f"{_shown(path)} is not a recording: its lists or objects are nested deeper than any trace's."
-        ) from None
     except (_NoTraceError, UnreadableRecording) as error:
         refused = UnreadableRecording(f"{_shown(path)} is not a recording that can be read: {error}")
         refused.other_json = isinstance(error, _OtherJsonError)
         raise refused from None
+    except tuple(_CAUSES) as error:
+        text = next(text for kind, text in _CAUSES.items() if isinstance(error, kind))
+        cause = getattr(error, "strerror", None) or error
+        raise UnreadableRecording(text.format(path=_shown(path), cause=cause, again=_AGAIN)) from None
+
+
+_CAUSES = {
+    FileNotFoundError: "There is no recording {path}: no such file. Check the path.",
+    IsADirectoryError: "{path} is a folder, not a recording. Name one of the trace files in it.",
+    EOFError: "{path} ends in the middle of its gzip data: it was cut off when written or copied. {again}",
+    zlib.error: "{path} is damaged, its gzip data cannot be unpacked ({cause}). {again}",
+    OSError: "{path} cannot be read: {cause}.",
+    UnicodeDecodeError: "{path} is damaged: a text in it is not UTF-8, as all text of JSON is. {again}",
+    RecursionError: "{path} is not a recording: its lists or objects are nested deeper than any trace's.",
+}
 
 
 def _in_pieces(path: str) -> Trace:

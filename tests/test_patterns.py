@@ -22,7 +22,7 @@ from pytest_torchprof.patterns import (
     compile_pattern,
     fused_match,
     hint,
-    parse_selector,
+    parse_value,
     unfused_lines,
 )
 
@@ -205,16 +205,21 @@ def test_a_wrong_selector_is_refused_with_the_nearest_valid_word(make, text):
         make()
 
 
-def test_a_selector_on_the_command_line_is_read_and_never_evaluated():
-    """Literals only; what is no selector call stays a string pattern."""
-    assert parse_selector('gemm(layout="tn", tensor_core=True)') == gemm(layout="tn", tensor_core=True)
-    assert parse_selector("triton('poi', ops=['add'])") == triton("poi", ops=["add"])
-    assert parse_selector("gemm()") == gemm()
-    assert parse_selector("_tn_") is None
-    assert parse_selector("void gemm(float*)") is None
-    for text in ("gemm(layout=__import__('os').name)", "gemm(**{'layout': 'tn'})", "gemm(layout=)", "gemm() + gemm()"):
-        with pytest.raises(UnknownLimit, match="is no selector"):
-            parse_selector(text)
+def test_values_on_the_command_line_are_read_and_never_evaluated():
+    """Literals, selectors, and lists and dicts of them."""
+    assert parse_value('gemm(layout="tn", tensor_core=True)') == gemm(layout="tn", tensor_core=True)
+    assert parse_value("triton('poi', ops=['add'])") == triton("poi", ops=["add"])
+    assert parse_value('[gemm(), "x"]') == [gemm(), "x"]
+    assert parse_value(' {gemm(layout="tn"): 3, "x": (1, 2)}') == {gemm(layout="tn"): 3, "x": (1, 2)}
+    wrong = [
+        *("gemm(layout=__import__('os').name)", "gemm(**{'layout': 'tn'})", "gemm(layout=)", "gemm() + gemm()"),
+        *("[gemm(", "{**{}}", "{[1]: 2}", "[x]", "(" * 5000, "gemm(gemm())", "void gemm(float*)", "os.system('x')"),
+    ]
+    for text in wrong:
+        with pytest.raises(UnknownLimit, match="cannot be read"):
+            parse_value(text)
+    with pytest.raises(UnknownLimit, match=r"there is no selector gem.*did you mean 'gemm'"):
+        parse_value("[gem()]")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 USAGE = """usage: torchprof check TRACE --limit NAME=VALUE [--limit NAME=VALUE ...]
 
-Judges a recording by the limits of the torchprof marker. VALUE is a Python or JSON literal, else a text;
-a list keyword given several times adds up.
+Judges a recording by the limits of the torchprof marker. VALUE is a Python or JSON literal, a selector
+such as gemm(layout="tn"), a list or dict of them, else a text; a list keyword given several times adds up.
 
   torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_ --limit 'max_gpu_time="1.5ms"'
 
@@ -23,6 +24,9 @@ exit status: 0 all limits hold, 1 one was missed, 3 one could not be measured, 2
 """
 LIST_LIMITS = frozenset({"kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid"})
 HOLDS, MISSED, UNUSABLE, UNKNOWN = 0, 1, 2, 3
+# What begins so is meant to be more than a text: kernel names hold parentheses too, but after spaces and colons
+# ("void at::native::f(...)"). Where a text that begins so is meant, it can be quoted.
+_WRITTEN = re.compile(r"""\s*(?:[\[{("']|[A-Za-z_]\w*\s*\()""")
 
 
 def run(argv: list[str]) -> int:
@@ -94,22 +98,30 @@ def _as_list(value: object) -> list[object]:
 
 
 def _literal(name: str, text: str) -> object:
-    """Return a Python literal, a selector, a JSON value, or the text itself."""
-    from pytest_torchprof.patterns import parse_selector  # noqa: PLC0415  (help and usage errors do without)
+    """Return a Python literal, a JSON value, a selector, a list or dict of them, or the text itself.
 
+    UnknownLimit for what begins as one of these and is none: as a text it would match nothing, and a limit that forbids
+    it would hold.
+    """
     for parse in (ast.literal_eval, json.loads):
         try:
             return parse(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
-    if name in LIST_LIMITS and (selector := parse_selector(text)) is not None:
-        return selector
-    return text
+    if not _WRITTEN.match(text):
+        return text
+    from pytest_torchprof.patterns import parse_value  # noqa: PLC0415  (help and usage errors do without)
+
+    try:
+        return parse_value(text)
+    except UnknownLimit as wrong:
+        raise UnknownLimit(f"--limit {name}: {wrong}") from None
 
 
 def _check(trace: str, given: dict[str, object]) -> int:
     from pytest_torchprof.limits import judge, read_limits  # noqa: PLC0415
     from pytest_torchprof.limits.text import one_line  # noqa: PLC0415
+    from pytest_torchprof.printable import printable_line  # noqa: PLC0415
     from pytest_torchprof.profile import load  # noqa: PLC0415
 
     asked = read_limits(given)
@@ -119,6 +131,6 @@ def _check(trace: str, given: dict[str, object]) -> int:
     verdicts = judge(profile, asked)
     for verdict in verdicts:
         sys.stdout.write(f"{verdict.status:<14}{one_line(verdict).lstrip()}\n")
-        sys.stdout.writelines(f"{'':14}    {line}\n" for line in verdict.details)
+        sys.stdout.writelines(f"{'':14}    {printable_line(line)}\n" for line in verdict.details)
     statuses = {verdict.status for verdict in verdicts}
     return MISSED if "missed" in statuses else UNKNOWN if "not measured" in statuses else HOLDS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.patterns.fused import fused_match, unfused_lines
 from pytest_torchprof.patterns.hints import hint
-from pytest_torchprof.patterns.parse import parse_selector
+from pytest_torchprof.patterns.parse import parse_value
 from pytest_torchprof.patterns.selectors import (
     Selector,
     attention,
@@ -37,7 +37,7 @@ __all__ = [
     "gemm",
     "hint",
     "library",
-    "parse_selector",
+    "parse_value",
     "triton",
     "unfused_lines",
 ]

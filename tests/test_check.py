@@ -1,0 +1,63 @@
+"""``torchprof check``: what its values mean, and what it prints."""
+
+from __future__ import annotations
+
+import pytest
+from builder import own_recording
+
+from pytest_torchprof.cli import main
+
+GEMM = "nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT"
+
+
+@pytest.fixture
+def check(tmp_path):
+    def run(kernels, *limits):
+        path = own_recording(kernels, steps=1).write(tmp_path / "t.json")
+        return main(["check", str(path), *(word for limit in limits for word in ("--limit", limit))])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"),
+    [
+        ('kernels=gemm(layout="tn")', 0),
+        ('kernels={gemm(layout="tn"): 3}', 0),
+        ('kernels={gemm(layout="tn"): 2}', 1),
+        ('forbid_kernels=[gemm(), "no"]', 1),
+        ('forbid_kernels=[conv(), "no"]', 0),
+        ('forbid_kernels=(conv(), "no")', 0),
+        ("kernels=nvjet_*", 0),
+        ('forbid_kernels="(anonymous"', 0),
+        ("forbid_kernels=void gemm(float*)", 0),
+    ],
+)
+def test_selectors_may_stand_in_lists_and_dicts(check, capsys, limit, status):
+    assert check({GEMM: 3}, limit) == status
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("[gemm()", "[gem()]", "gem()", "{gemm(): 3", "(gemm", "[x]", "{x: 1}", '"gemm', "'x", "gemm(layout=tn)"),
+        *("gemm(layout='xx')", "__import__('os').system('true')", "[__import__('os')]", "{}x", "[" * 3000),
+    ],
+)
+def test_what_looks_like_a_value_and_is_none_is_bad_usage_and_never_a_text_that_matches_nothing(check, capsys, value):
+    assert check({GEMM: 3}, f"forbid_kernels={value}") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "--limit forbid_kernels" in said.err or "forbid_kernels" in said.err
+    assert "Traceback" not in said.err
+    assert len(said.err) < 1000
+
+
+def test_names_out_of_the_trace_are_escaped_and_shortened(check, capsys):
+    """They are data: a terminal must not obey them, and a name may have thousands of characters."""
+    assert check({f"evil \x1b[2J\x9b\u202e{'x' * 3000}": 1}, "only_kernels=gemm", "kernels=none", "max_kernels=0") == 1
+    out = capsys.readouterr().out
+    assert not any(char in out for char in "\x1b\x9b\u202e")
+    assert "\\x1b[2J" in out
+    assert max(map(len, out.splitlines())) < 700
