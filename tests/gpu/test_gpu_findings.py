@@ -1,0 +1,124 @@
+"""The tutorials' own workloads give the tutorials' own diagnoses on a real GPU."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_torchprof import capture, load
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device; torch sees none"),
+]
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Return a function that records calls on the GPU and returns the profile."""
+
+    def run(step, *, warmup=3, steps=5, count_flops=False):
+        device = capture.pick_device("auto")
+        capture.arm(device)
+        path = tmp_path / "recording.json"
+        plan = capture.Plan(
+            device=device,
+            warmup=warmup,
+            steps=steps,
+            record=frozenset(),
+            nodeid="t.py::t",
+            label=None,
+            count_flops=count_flops,
+        )
+        with closing(capture.iterations(plan, path, lambda _: None)) as calls:
+            for _ in calls:
+                step()
+        return load(path)
+
+    return run
+
+
+def codes(profile):
+    return {finding.code: finding for finding in profile.findings}
+
+
+def matmul_add(size, dtype=torch.bfloat16):
+    x, w, b = (torch.randn(size, size, device="cuda", dtype=dtype) for _ in range(3))
+    return lambda: torch.add(torch.matmul(x, w), b)
+
+
+def test_a_small_product_is_bound_by_overhead(record):
+    found = codes(record(matmul_add(64)))
+    assert "overhead-bound" in found
+    assert "compute-bound" not in found
+
+
+def test_a_large_product_is_bound_by_the_gpu(record):
+    step = matmul_add(4096)
+    found = codes(record(lambda: [step() for _ in range(20)]))
+    assert "compute-bound" in found
+    assert not {"overhead-bound", "fp32-gemm", "tf32-gemm"} & set(found)
+
+
+def test_a_compiled_product_with_a_matrix_added_hides_a_copy(record):
+    torch._dynamo.reset()
+    x, w, b = (torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    compiled = torch.compile(lambda: torch.add(torch.matmul(x, w), b))
+    profile = record(compiled)
+    assert ("hidden-copy" in codes(profile)) == bool(profile.memcpys_d2d)
+
+
+@pytest.mark.parametrize(("precision", "code"), [("highest", "fp32-gemm"), ("high", "tf32-gemm")])
+def test_float_products_are_told_by_the_flag(precision, code, record):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        assert code in codes(record(matmul_add(2048, torch.float32)))
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+class Layer(nn.Module):
+    """The transformer layer of the tutorial on efficiency."""
+
+    def __init__(self, *, fused):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(512, 8, batch_first=True)
+        self.mlp = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512))
+        self.norms = nn.ModuleList(nn.LayerNorm(512) for _ in range(2))
+        self.fused = fused
+
+    def forward(self, x):
+        x = self.norms[0](x + self.attention(x, x, x, need_weights=not self.fused)[0])
+        return self.norms[1](x + self.mlp(x))
+
+
+def test_a_transformer_before_and_after_its_first_optimization(record):
+    before, x = Layer(fused=False).cuda().train(), torch.randn(16, 128, 512, device="cuda")
+    found = codes(record(lambda: before(x)))
+    assert "unfused-attention" in found
+    assert {"fp32-gemm", "tf32-gemm"} & set(found)
+    after, large = Layer(fused=True).cuda().train(), torch.randn(32, 2048, 512, device="cuda")
+
+    def optimized():
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            return after(large)
+
+    profile = record(optimized)
+    assert not {"unfused-attention", "fp32-gemm", "tf32-gemm", "overhead-bound", "small-grid"} & set(codes(profile))
+
+
+def test_a_value_that_is_asked_for_is_a_hidden_synchronization(record):
+    x = torch.randn(64, device="cuda")
+    assert "aten::item" in codes(record(lambda: (x * 2).sum().item()))["implicit-sync"].evidence["ops"]
+    assert "implicit-sync" not in codes(record(lambda: (x * 2).sum()))
+
+
+def test_a_share_of_the_peak_is_measured_where_the_peak_is_known(record):
+    step = matmul_add(8192)
+    throughput = record(step, count_flops=True).efficiency.throughput
+    assert throughput.flops_per_step == 2 * 8192**3
+    assert throughput.mfu is None or 0.1 < throughput.mfu < 1
