@@ -21,6 +21,8 @@ class Work(Enum):
     MOVES = "moves"
     """Converts, copies or fills: part of a computing operator around it, a kernel where there is none."""
     COMPUTES = "computes"
+    ALONE = "alone"
+    """Computes, and what it calls are small helpers: one kernel, with all that is inside."""
     FUSED = "fused"
     """A C++ kernel that Inductor wrote."""
 
@@ -64,9 +66,25 @@ _MOVING = """
 _copy_from _copy_from_and_resize _foreach_copy_ _foreach_zero_ _pin_memory _to_copy clone copy copy_ fill fill_ full
 full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like scalar_tensor zero zero_ zeros zeros_like
 """
+# Seen in recordings of torch 2.13: these do their work themselves (LAPACK, oneDNN, loops of their own), with an arange,
+# a nonzero or a check of the result inside. By their helpers, an svd would count as the hundredth of a per cent of itself.
+_ALONE = """
+_cdist_backward _cdist_forward _cholesky_solve_helper _coalesce _ctc_loss _ctc_loss_backward _embedding_bag
+_embedding_bag_backward _embedding_bag_dense_backward _embedding_bag_forward_only _histogramdd_bin_edges
+_histogramdd_from_bin_cts _histogramdd_from_bin_tensors _index_put_impl_ _linalg_eigh _linalg_eigvals _linalg_svd
+_pdist_forward _sample_dirichlet _sparse_log_softmax _sparse_softmax _sparse_sparse_matmul _unique _unique2
+binary_cross_entropy bincount cholesky_inverse fractional_max_pool2d fractional_max_pool3d geqrf grid_sampler_2d
+grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward histc histogram huber_loss index kaiser_window kthvalue
+linalg_cholesky_ex linalg_eig linalg_eigvals linalg_householder_product linalg_ldl_factor_ex linalg_ldl_solve
+linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_lu_solve linalg_qr linalg_solve_triangular lu_unpack masked_select
+median mkldnn_rnn_layer mkldnn_rnn_layer_backward mode mse_loss multi_margin_loss multilabel_margin_loss_forward
+nanmedian ormqr randperm repeat searchsorted segment_reduce smooth_l1_loss sort sparse_sampled_addmm std std_mean topk
+triangular_solve unique_consecutive unique_dim var var_mean
+"""
 _ATEN = {
     **dict.fromkeys((_VIEWS + _METADATA + _ALLOCATION + _WRAPPERS).split(), Work.NOTHING),
     **dict.fromkeys(_MOVING.split(), Work.MOVES),
+    **dict.fromkeys(_ALONE.split(), Work.ALONE),
 }
 _VIEW_COPY = re.compile(
     r"_?(?:alias|as_strided|conj|detach|diagonal|expand|narrow|neg_view|permute|reshape|reshape_alias|select|slice|split"
@@ -97,24 +115,27 @@ def work(name: str) -> Work:
 def cpu_kernels(trace: Trace) -> list[int]:
     """Return the operators that count as kernels, in start order.
 
-    One that computes and holds none that computes; one that moves data, with no computing one around it and none that
-    moves data inside; a C++ kernel of Inductor's. What a compilation ran is left out.
+    One that computes alone, with all that is inside; another that computes and holds none that computes; one that moves
+    data, with no computing one around it and none that moves data inside; a C++ kernel of Inductor's. What a
+    compilation ran is left out.
     """
-    ops, parent = trace.ops, trace.nesting.parent
+    ops, parent, chain = trace.ops, trace.nesting.parent, trace.nesting.chain
     does = {name: work(trace.names[name]) for name in set(ops.name)}
-    computing = {name for name, kind in does.items() if kind in (Work.COMPUTES, Work.FUSED)}
+    computing = {name for name, kind in does.items() if kind in (Work.COMPUTES, Work.ALONE, Work.FUSED)}
+    alone = {name for name, kind in does.items() if kind is Work.ALONE}
     moving = {name for name, kind in does.items() if kind is Work.MOVES}
-    kernels = [i for i, name in enumerate(ops.name) if name in computing]
-    kernels += [
+    # What computes counts outside of what computes alone, what moves data outside of all that computes.
+    apart = {**dict.fromkeys(computing, alone), **dict.fromkeys(moving, computing)}
+    kernels = [
         i
         for i, name in enumerate(ops.name)
-        if name in moving and not any(ops.name[around] in computing for around in trace.nesting.chain(parent[i]))
+        if name in apart and not (apart[name] and any(ops.name[around] in apart[name] for around in chain(parent[i])))
     ]
     holders: set[int] = set()
     for i in kernels:
         _mark(parent, parent[i], holders)
     compiling = trace.compiling
-    found = sorted(i for i in kernels if i not in holders)
+    found = [i for i in kernels if i not in holders]
     if compiling:
         found = [i for i in found if not compiling.cover(ops.thread[i], ops.start[i])]
     return sorted(found, key=ops.start.__getitem__)

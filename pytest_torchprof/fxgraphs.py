@@ -136,7 +136,8 @@ def _aten_calls(trace: Trace, spans: list[Span]) -> dict[int, Counter[str]]:
     if not graphs:
         return by_step
     names, ops, nesting = trace.names, trace.ops, trace.nesting
-    acts = {i for i in set(ops.name) if names[i].startswith("aten::") and work(names[i]) in (Work.COMPUTES, Work.MOVES)}
+    acting = (Work.COMPUTES, Work.ALONE, Work.MOVES)
+    acts = {i for i in set(ops.name) if names[i].startswith("aten::") and work(names[i]) in acting}
     for i, name in enumerate(ops.name):
         if name not in acts or any(ops.name[j] in acts for j in nesting.chain(nesting.parent[i])):
             continue

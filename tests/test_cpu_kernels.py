@@ -9,6 +9,11 @@ from torch.nn import functional
 from pytest_torchprof import capture, load
 
 x, linear = torch.ones(4, 4), torch.nn.Linear(4, 4)
+lstm = torch.nn.LSTM(4, 4, num_layers=2)
+offsets = torch.tensor([0])
+mask, places, eye, y = torch.ones(4, 4) > 0, torch.tensor([0, 1]), torch.eye(4), torch.ones(4, 4)
+grid, bag = torch.zeros(1, 2, 2, 2), torch.nn.EmbeddingBag(3, 4)
+SAMPLED = ["aten::grid_sampler_2d"]
 
 CASES = {
     "an operator that converts a scalar inside": (lambda: x + 1, ["aten::add"]),
@@ -30,6 +35,30 @@ CASES = {
     "dropout in evaluation": (lambda: functional.dropout(x, training=False), []),
     "softmax": (lambda: x.softmax(-1), ["aten::_softmax"]),
     "layer norm": (lambda: functional.layer_norm(x, (4,)), ["aten::native_layer_norm"]),
+    "a sort, with the positions it makes inside": (lambda: x.sort(), ["aten::sort"]),
+    "unique values, with the sort inside": (lambda: x.unique(sorted=False), ["aten::_unique2"]),
+    "unique rows": (lambda: x.unique(dim=0), ["aten::unique_dim"]),
+    "runs of values": (lambda: x.unique_consecutive(), ["aten::unique_consecutive"]),
+    "an index by a mask, with the look for its places inside": (lambda: x[mask], ["aten::index"]),
+    "an assignment by a mask": (lambda: y.index_put_((mask,), x[0, 0]), ["aten::_index_put_impl_"]),
+    "an index by positions": (lambda: x[places], ["aten::index"]),
+    "singular values": (lambda: torch.linalg.svd(x), ["aten::_linalg_svd"]),
+    "eigenvalues": (lambda: torch.linalg.eigh(x), ["aten::_linalg_eigh"]),
+    "a QR decomposition": (lambda: torch.linalg.qr(x), ["aten::linalg_qr"]),
+    "a Cholesky decomposition": (lambda: torch.linalg.cholesky_ex(eye), ["aten::linalg_cholesky_ex"]),
+    "least squares": (lambda: torch.linalg.lstsq(eye, x), ["aten::linalg_lstsq"]),
+    "a factorization": (lambda: torch.linalg.lu_factor_ex(eye), ["aten::linalg_lu_factor_ex"]),
+    "a permutation": (lambda: torch.randperm(9), ["aten::randperm"]),
+    "the largest": (lambda: x.topk(2), ["aten::topk"]),
+    "the middle": (lambda: x.median(), ["aten::median"]),
+    "the most frequent": (lambda: x.mode(), ["aten::mode"]),
+    "counts of values": (lambda: places.bincount(), ["aten::bincount"]),
+    "a histogram": (lambda: x.histc(4), ["aten::histc"]),
+    "distances": (lambda: torch.cdist(x, x), ["aten::_cdist_forward"]),
+    "samples of an image": (lambda: functional.grid_sample(x[None, None], grid, align_corners=False), SAMPLED),
+    "an embedding bag": (lambda: bag(places, offsets), ["aten::_embedding_bag"]),
+    "a squared error": (lambda: functional.mse_loss(x, x), ["aten::mse_loss"]),
+    "a variance": (lambda: x.var(), ["aten::var"]),
     "a product of matrices in a batch": (lambda: torch.einsum("bij,bjk->bik", x[None], x[None]), ["aten::bmm"]),
 }
 
@@ -42,3 +71,15 @@ def test_kernels_are_the_operators_that_compute(case, tmp_path):
     for _ in capture.iterations(plan, path, lambda _path: None):
         function()
     assert [kernel.name for kernel in load(path).kernels] == expected
+
+
+def test_an_lstm_keeps_its_work(tmp_path):
+    """The layers of oneDNN hold a small addition each, which is not what they do."""
+    plan = capture.Plan(device="cpu", warmup=1, steps=1, record=frozenset(), nodeid="lstm", label=None)
+    path, sequence = tmp_path / "recording.json", torch.ones(5, 2, 4)
+    for _ in capture.iterations(plan, path, lambda _path: None):
+        lstm(sequence)[0].sum().backward()
+    names = [kernel.name for kernel in load(path).kernels]
+    assert names.count("aten::mkldnn_rnn_layer") == 2
+    assert names.count("aten::mkldnn_rnn_layer_backward") == 2
+    assert "aten::cat" in names
