@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Compile", "CudaGraphs", "Fallback", "FxGraph", "GraphBreak", "Recompile", "graph_break_count", "read"]
 
 NOT_USED = "torch.compile was not used"
-_NO_EVIDENCE = "the recording holds no compile evidence (its key `torchprof` is missing)"
+_NO_KEY = "the recording holds no compile evidence (its key `torchprof` is missing)"
+_NO_EVIDENCE = "the recording holds no compile evidence (its key `torchprof` has no `compile`)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ def read(trace: Trace) -> Compile:
     """Return the compile evidence of a recording, ours or a foreign one."""
     evidence = _evidence(trace)
     seen = regions.read(trace)
-    found, unknown = _graph_breaks(evidence, seen)
+    found, unknown = _graph_breaks(trace, evidence, seen)
     again, again_unknown = _recompiles(trace, evidence, seen)
     called, called_unknown = fallbacks(trace, evidence)
     return Compile(
@@ -86,7 +87,7 @@ def read(trace: Trace) -> Compile:
         skipped_frames=tuple(one for one in found if one.skipped_frame),
         nothing=_nothing(evidence, seen),
         lookups_without_region=seen.lookups_without_region,
-        cuda_graphs=cuda_graphs(trace, evidence),
+        cuda_graphs=cuda_graphs(trace, evidence, _no_evidence(trace)),
         fx_graphs=tuple(fx_graphs(trace, evidence)),
         fallbacks=called,
         fallbacks_unknown=called_unknown,
@@ -127,9 +128,15 @@ def _evidence(trace: Trace) -> Mapping[str, Any] | None:
     return found if isinstance(found, Mapping) else None
 
 
-def _unknown(evidence: Mapping[str, Any] | None, name: str) -> str | None:
+def _no_evidence(trace: Trace) -> str | None:
+    if _evidence(trace) is not None:
+        return None
+    return _NO_KEY if trace.torchprof is None else _NO_EVIDENCE
+
+
+def _unknown(trace: Trace, evidence: Mapping[str, Any] | None, name: str) -> str | None:
     if evidence is None:
-        return _NO_EVIDENCE
+        return _no_evidence(trace)
     unknown = evidence.get("unknown")
     return unknown.get(name) if isinstance(unknown, Mapping) else None
 
@@ -140,8 +147,10 @@ def _why_not_in_steps(evidence: Mapping[str, Any] | None, seen: Regions) -> str 
     return None
 
 
-def _graph_breaks(evidence: Mapping[str, Any] | None, seen: Regions) -> tuple[tuple[GraphBreak, ...], str | None]:
-    unknown = _unknown(evidence, "graph_breaks") or _why_not_in_steps(evidence, seen)
+def _graph_breaks(
+    trace: Trace, evidence: Mapping[str, Any] | None, seen: Regions
+) -> tuple[tuple[GraphBreak, ...], str | None]:
+    unknown = _unknown(trace, evidence, "graph_breaks") or _why_not_in_steps(evidence, seen)
     if evidence is None:
         worst = max(seen.nested_by_step.values(), key=len, default=[])
         return tuple(breaks.nested(inner, outer) for inner, outer in worst), unknown
@@ -157,7 +166,7 @@ def _graph_breaks(evidence: Mapping[str, Any] | None, seen: Regions) -> tuple[tu
 def _recompiles(
     trace: Trace, evidence: Mapping[str, Any] | None, seen: Regions
 ) -> tuple[tuple[Recompile, ...] | None, str | None]:
-    unknown = _unknown(evidence, "recompiles")
+    unknown = _unknown(trace, evidence, "recompiles")
     if evidence is None:
         again = regions.compiled_again(trace, seen)
         shown = tuple(

@@ -24,6 +24,8 @@ class CudaGraphs:
     launches: int
     owned: int
     skips: tuple[str, ...]
+    skips_unknown: str | None
+    """Why there may be more than ``skips``; None if they are all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +51,8 @@ def dicts(evidence: Mapping[str, Any] | None, name: str) -> list[Mapping[str, An
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
-def cuda_graphs(trace: Trace, evidence: Mapping[str, Any] | None) -> CudaGraphs:
-    """Return the graph launches of the steps, and why Inductor made no graph where it made none."""
+def cuda_graphs(trace: Trace, evidence: Mapping[str, Any] | None, unknown: str | None) -> CudaGraphs:
+    """Return the graph launches of the steps, and why Inductor made no graph where it made none, or why none knows."""
     launches = _graph_launches(trace)
     owned = sum(
         any(regions.is_compiled_code(trace.names[trace.ops.name[op]]) for op in _around(trace, call))
@@ -67,7 +69,7 @@ def cuda_graphs(trace: Trace, evidence: Mapping[str, Any] | None) -> CudaGraphs:
     ]
     if not reasons and skips.get("count"):
         reasons = ["Inductor gives no reason"]
-    return CudaGraphs(launches=len(launches), owned=owned, skips=tuple(dict.fromkeys(reasons)))
+    return CudaGraphs(launches=len(launches), owned=owned, skips=tuple(dict.fromkeys(reasons)), skips_unknown=unknown)
 
 
 def _graph_launches(trace: Trace) -> list[int]:

@@ -52,7 +52,7 @@ def read(path: str | os.PathLike[str]) -> Trace:
         raise UnreadableRecording(text.format(path=_shown(path), cause=cause, again=_AGAIN)) from None
 
 
-_CAUSES = {
+_CAUSES: dict[type[Exception], str] = {
     FileNotFoundError: "There is no recording {path}: no such file. Check the path.",
     IsADirectoryError: "{path} is a folder, not a recording. Name one of the trace files in it.",
     EOFError: "{path} ends in the middle of its gzip data: it was cut off when written or copied. {again}",

@@ -209,10 +209,11 @@ class Trace:
 
     def _measured_calls(self, named: Iterable[Span]) -> list[Span]:
         """Return our own ranges: what the measured code marks so itself begins inside one of them, or elsewhere."""
-        thread = next((span.tid for span in self.spans(SENTINEL)), None)
+        sentinel = next(iter(self.spans(SENTINEL)), None)
         found: list[Span] = []
         for span in named:
-            if span.tid == thread and (not found or span.start_ns >= found[-1].end_ns):
+            ours = sentinel is None or span.tid == sentinel.tid
+            if ours and (not found or span.start_ns >= found[-1].end_ns):
                 found.append(span)
         return found
 

@@ -41,7 +41,8 @@ def recording(tmp_path, *steps: tuple[str, ...], environment: dict | None = ENVI
             events.append(event("cuda_runtime", "cudaLaunchKernel", at + 1, 2, **link))
             gpu = event("kernel", name, at + 5, 10, device=0, stream=7, **link)
             events.append(gpu | {"pid": 0, "tid": 7})
-    own = {"schema": 1, "nodeid": "t", "device": device, "environment": environment, "peak_memory_bytes": 123_456_789}
+    own = {"schema": 1, "nodeid": "t", "device": device, "environment": environment, "steps": len(steps)}
+    own["peak_memory_bytes"] = 123_456_789
     file = tmp_path / "recording.json"
     file.write_text(json.dumps({"traceEvents": events} | ({"torchprof": own} if environment else {})))
     return load(file)

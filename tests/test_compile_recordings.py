@@ -16,10 +16,12 @@ def recorded(tmp_path):
     """Return the Profile of a recording with these events; `x` makes one, in us."""
 
     def build(*events, compiled=None, device="cuda:0"):
-        key = {} if compiled is None else {"torchprof": {"schema": 1, "device": device, "compile": compiled}}
+        ours = {"schema": 1, "device": device, "steps": 1, "compile": compiled}
+        key = {} if compiled is None else {"torchprof": ours}
         path = tmp_path / "recording.json"
-        # Our own recordings begin with a kernel that must be in them.
+        # Our own recordings begin with a kernel that must be in them, and each measured call has its range.
         first = [x("torchprof::sentinel", -20, 5, cat="user_annotation"), *launch("sentinel", "aten::add_", -19, 99)]
+        first.append(x("ProfilerStep#0", -10, 1000, cat="user_annotation"))
         path.write_text(json.dumps({"traceEvents": [*(first if key else ()), *events], **key}))
         return load(path)
 
@@ -173,7 +175,11 @@ GRAPH = [region("0/0", 0, 60), x("CompiledFunction", 1, 58)]
 
 def test_a_step_whose_compiled_kernels_all_run_in_a_graph_holds(recorded):
     profile = recorded(
-        *GRAPH, *launch("fill", "aten::fill_", 2, 1), *replay(20, 2, 9), *launch("sum", "aten::sum", 100, 3)
+        *GRAPH,
+        *launch("fill", "aten::fill_", 2, 1),
+        *replay(20, 2, 9),
+        *launch("sum", "aten::sum", 100, 3),
+        compiled=EVIDENCE,
     )
     profile.expect(cuda_graph=True)
     profile.expect(cuda_graph=0.8)
@@ -184,6 +190,22 @@ def test_a_step_whose_compiled_kernels_all_run_in_a_graph_holds(recorded):
         profile.expect(cuda_graph="all")
     with pytest.raises(LimitsMissed, match="82%"):
         profile.expect(cuda_graph=0.9)
+
+
+@pytest.mark.parametrize("key", [None, {"schema": 1, "device": "cuda:0", "steps": 1}])
+def test_without_compile_evidence_a_skipped_graph_cannot_be_excluded(tmp_path, recorded, key):
+    profile = recorded(*GRAPH, *replay(20, 2, 9), compiled=EVIDENCE)
+    document = json.loads((tmp_path / "recording.json").read_text())
+    del document["torchprof"]
+    (tmp_path / "recording.json").write_text(json.dumps(document | ({"torchprof": key} if key else {})))
+    profile = load(tmp_path / "recording.json")
+    cause = "`torchprof` has no `compile`" if key else "`torchprof` is missing"
+    with pytest.raises(NotMeasured, match=f"whether Inductor skipped a graph is not known.*{cause}"):
+        profile.expect(cuda_graph=True)
+    with pytest.raises(NotMeasured, match=cause):
+        profile.expect(max_graph_breaks=0)
+    profile.expect(cuda_graph="all")
+    profile.expect(cuda_graph=0.5)
 
 
 def test_a_compiled_kernel_outside_the_graph_is_named(recorded):
@@ -283,8 +305,11 @@ def test_real_recordings_show_their_regions_and_graph_launches(shared_trace, nam
     assert (found.regions, found.nested_regions, found.cuda_graphs.launches) == (regions, 0, launches)
 
 
-def test_a_real_training_step_with_graphs_holds_and_one_without_misses(shared_trace):
-    load(shared_trace("rtx3060_cudagraph_steps")).expect(cuda_graph=True)
+def test_a_real_training_step_with_graphs_holds_as_far_as_can_be_told_and_one_without_misses(shared_trace):
+    """They are not ours: whether Inductor skipped a graph is not in them, what was launched outside of one is."""
+    with pytest.raises(NotMeasured, match="whether Inductor skipped a graph"):
+        load(shared_trace("rtx3060_cudagraph_steps")).expect(cuda_graph=True)
+    load(shared_trace("rtx3060_cudagraph_steps")).expect(cuda_graph=0.5)
     with pytest.raises(LimitsMissed):
         load(shared_trace("rtx3060_cudagraph_steps")).expect(cuda_graph="all")
     with pytest.raises(LimitsMissed):

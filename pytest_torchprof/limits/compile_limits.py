@@ -153,6 +153,10 @@ def _cuda_graph(profile: Profile, asked: Any) -> Verdict:
             return Verdict(
                 limit="cuda_graph", expected="", measured=problem + where, status=MISSED, details=lines, step=step.name
             )
+    unknown = profile.compile.cuda_graphs.skips_unknown if asked is True else None
+    if unknown:
+        measured = f"{said}, but whether Inductor skipped a graph is not known: {unknown}"
+        return Verdict(limit="cuda_graph", expected="", measured=measured, status=NOT_MEASURED)
     return Verdict(limit="cuda_graph", expected="", measured=said, status=HOLDS)
 
 
