@@ -19,7 +19,7 @@ from pytest_torchprof.report.junit import properties
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_torchprof.baseline import Comparison
@@ -70,7 +70,8 @@ def note(run: TestRun, ended: str, *, skipped: bool) -> None:
 
 
 def _judged(run: TestRun) -> list[_Judgement]:
-    judgements = [_judge_one(run, measured) for measured in run.measured]
+    profiles = [measured.profile for measured in run.measured if measured.profile is not None]
+    judgements = [_judge_one(run, measured, profiles) for measured in run.measured]
     # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
     run.measured.clear()
     for judgement in judgements:
@@ -79,7 +80,8 @@ def _judged(run: TestRun) -> list[_Judgement]:
     return judgements
 
 
-def _judge_one(run: TestRun, measured: Measured) -> _Judgement:
+def _judge_one(run: TestRun, measured: Measured, profiles: Sequence[Profile]) -> _Judgement:
+    """Judge one measurement; ``profiles`` are those of all measurements of the test."""
     profile = measured.profile
     if profile is None or measured.why_not is not None:
         return _not_measured(run, measured, measured.why_not or "the measured code was not run to its end")
@@ -88,7 +90,8 @@ def _judge_one(run: TestRun, measured: Measured) -> _Judgement:
 
     stands_in = run.stands_in(profile)
     asked = [one for one in measured.limits if one.limit.needs == COMPILE or not stands_in]
-    open_profile = profile.with_context(rules=run.state.rules, gate=None)
+    beside = [other for other in profiles if other is not profile]
+    open_profile = profile.with_context(rules=run.state.rules, gate=None).with_others(beside)
     verdicts = (
         *judge_limits(open_profile, asked),
         *(() if stands_in else _of_times(run, open_profile)),

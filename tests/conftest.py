@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-# pytester forgets what was imported while it ran tests in this process. torch cannot be imported twice, and what the
-# profiler knows is the process's: so all of it is imported here, before pytester looks.
-import torch._dynamo
-import torch._inductor  # noqa: F401
-
-import pytest_torchprof
-
-for _module in pkgutil.walk_packages(pytest_torchprof.__path__, "pytest_torchprof."):
-    importlib.import_module(_module.name)
+from _pytest.pytester import SysModulesSnapshot  # it has no public name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +35,22 @@ def shared_trace() -> Callable[[str], Path]:
 
 
 @pytest.fixture
+def pytester(pytester: pytest.Pytester) -> pytest.Pytester:
+    """Pytester, but what was imported while it ran tests in this process stays imported.
+
+    By itself it forgets every module that the tests brought in. torch cannot be imported twice, and what the
+    profiler and Dynamo know is the process's; only the tests' own modules are forgotten.
+    """
+
+    def snapshot() -> SysModulesSnapshot:
+        return SysModulesSnapshot(preserve=lambda name: not name.startswith(("test_", "conftest", "outside")))
+
+    pytester._sys_modules_snapshot = snapshot()
+    pytester._Pytester__take_sys_modules_snapshot = snapshot
+    return pytester
+
+
+@pytest.fixture
 def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Run a test module of the given source under the plugin, in this process, with torch at hand."""
     for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
@@ -53,7 +58,6 @@ def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
 
     def run(source: str, *args: str, in_process: bool = True) -> pytest.RunResult:
         pytester.makepyfile(test_it=PREAMBLE + source)
-        # Inductor's modules cannot be imported twice either, and importing them here would cost every run seconds.
         run = pytester.runpytest_inprocess if in_process else pytester.runpytest_subprocess
         return run("-p", "no:cacheprovider", *args)
 

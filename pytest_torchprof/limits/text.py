@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.limits.bearing import bearing_on
 from pytest_torchprof.limits.verdict import MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.printable import printable_line
 
@@ -27,6 +28,8 @@ def failure_text(failed: Iterable[Verdict], profile: Profile | None, *, also: It
         if verdict.details and verdict.details not in shown:
             shown.add(verdict.details)
             lines.extend(f"      {printable_line(line)}" for line in verdict.details)
+        if verdict.status == MISSED and profile is not None:
+            lines.extend(f"      why: {printable_line(line)}" for line in bearing_on(verdict.limit, profile.findings))
     lines += ["", *map(printable_line, also)] if also else []
     return "\n".join([*lines, "", *(f"  do: {line}" for line in _what_to_do(verdicts))])
 
