@@ -77,6 +77,8 @@ def captures(calls: Calls, kinds: Sequence[CallKind]) -> Intervals:
     """
     captures = {CallKind.CAPTURE_BEGIN, CallKind.CAPTURE_END}
     named = {i for i, kind in enumerate(kinds) if kind in captures}
+    if not named:
+        return Intervals(())
     marks = sorted((calls.start[i], i) for i, name in enumerate(calls.name) if name in named)
     open_since: dict[int, int] = {}
     found = []

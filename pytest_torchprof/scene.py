@@ -165,6 +165,8 @@ class Scene:
         """The kernels that carry out a collective."""
         kind, name, names = self.trace.gpu.kind, self.trace.gpu.name, self.trace.names
         meant = {one for one in set(name) if decode(names[one]).family == "communication"}
+        if not meant:
+            return frozenset()
         return frozenset(i for i, one in enumerate(name) if one in meant and kind[i] == KERNEL)
 
     def covered(self, gpu_ops: Iterable[int]) -> Spans:
@@ -183,7 +185,7 @@ class Scene:
     @cached_property
     def busy_share(self) -> float:
         """The share of the window in which a device ran something, the mean over devices."""
-        shares = [self.share(self.covered_us(ops)) for ops in self.by_device.values()]
+        shares = [self.share(spans.length(busy) / 1000) for busy in self.busy.values()]
         return sum(shares) / len(shares) if shares else 0.0
 
     def covered_us(self, gpu_ops: Iterable[int]) -> float:

@@ -77,10 +77,9 @@ def _overhead_bound(profile: Profile) -> Iterator[Finding]:
 
 def _compute_bound(profile: Profile) -> Iterator[Finding]:
     scene = profile.scene
-    kind = profile.trace.gpu.kind
+    kind, talking = profile.trace.gpu.kind, scene.communication
     computing = [
-        scene.covered_us([i for i in ops if kind[i] == KERNEL and i not in scene.communication])
-        for ops in scene.by_device.values()
+        scene.covered_us([i for i in ops if kind[i] == KERNEL and i not in talking]) for ops in scene.by_device.values()
     ]
     share = scene.share(sum(computing) / len(computing)) if computing else 0.0
     if share >= COMPUTE_BOUND:

@@ -199,13 +199,13 @@ def _cudagraph_input_copy(profile: Profile) -> Iterator[Finding]:
     trace, scene = profile.trace, profile.scene
     calls, kinds, call_of, parent = trace.calls, trace.call_kinds, trace.links.call_of, trace.nesting.parent
     graphs = {name for name, kind in enumerate(kinds) if kind is CallKind.GRAPH_LAUNCH}
-    launches = [i for i, name in enumerate(calls.name) if name in graphs and trace.step_of_call[i] >= 0]
+    launches = [i for i in trace.links.launches if calls.name[i] in graphs and trace.step_of_call[i] >= 0]
     if not launches:
         return
     owners = {op: calls.start[i] for i, op in trace.nesting.around_each(calls, launches).items() if op >= 0}
     copies = {i for i, name in enumerate(trace.names) if name in _COPIES}
-    op_of = profile.launching.op_of
-    by_copy = [i for i in scene.gpu_ops if op_of[i] >= 0 and trace.ops.name[op_of[i]] in copies]
+    op_of, named = profile.launching.op_of, trace.ops.name
+    by_copy = [i for i in scene.gpu_ops if op_of[i] >= 0 and named[op_of[i]] in copies]
     found = [
         i
         for i in by_copy

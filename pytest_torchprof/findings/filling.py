@@ -28,7 +28,8 @@ _FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
 def _small_grid(profile: Profile) -> Iterator[Finding]:
     """Find kernels with fewer blocks than the GPU has multiprocessors."""
     scene, gpu = profile.scene, profile.trace.gpu
-    small = [i for i in scene.kernels if 0 <= gpu.blocks_per_sm[i] < 1 and i not in scene.communication]
+    blocks, talking = gpu.blocks_per_sm, scene.communication
+    small = [i for i in scene.kernels if 0 <= blocks[i] < 1 and i not in talking]
     spent = sum(gpu.end[i] - gpu.start[i] for i in small) / 1000
     if not small or spent < FEW_BLOCKS * scene.kernel_time_us:
         return

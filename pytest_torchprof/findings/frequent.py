@@ -138,17 +138,18 @@ def _costly_children(profile: Profile) -> Iterator[Finding]:
     roots = scene.outermost
     if trace.has_step_ranges:
         roots = [i for i in roots if trace.step_at(ops.start[i]) >= 0]
-    whole = sum([ops.end[i] - ops.start[i] for i in roots])
+    named, start, end = ops.name, ops.start, ops.end
     spent: dict[int, int] = defaultdict(int)
     for i in roots:
-        spent[ops.name[i]] += ops.end[i] - ops.start[i]
+        spent[named[i]] += end[i] - start[i]
+    whole = sum(spent.values())
     name = max(spent, key=lambda one: spent[one], default=None)
     if name is None or spent[name] < OF_CPU_TIME * whole or not names[name].startswith("aten::"):
         return
-    members = {i for i in roots if ops.name[i] == name}
+    members = {i for i in roots if named[i] == name}
     inside: dict[int, int] = defaultdict(int)
     for i in compress(range(len(parent)), map(members.__contains__, parent)):
-        inside[ops.name[i]] += ops.end[i] - ops.start[i]
+        inside[named[i]] += end[i] - start[i]
     share = sum(inside.values()) / spent[name] if spent[name] else 0.0
     if share < MOST_INSIDE:
         return

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import spans, units
-from pytest_torchprof.columns import KERNEL
+from pytest_torchprof.columns import ABSENT, KERNEL
 from pytest_torchprof.findings.finding import Finding, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.scene import Scene
@@ -65,9 +65,10 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     trace, scene, calls = profile.trace, profile.scene, profile.trace.calls
     waits = _blocking(profile)
     around = trace.nesting.around_each(calls, waits)
+    asked = _operators(profile, set(around.values()))
     found: dict[str, list[int]] = defaultdict(list)
     for i in waits:
-        name = _operator(profile, around[i])
+        name = asked[around[i]]
         if name is not None:
             found[name].append(i)
     if not found:
@@ -76,7 +77,7 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     order = sorted(found, key=lambda name: (-spent[name], name))
     total, count = sum(spent.values()), sum(map(len, found.values()))
     shown = ", ".join(f"{name} x{len(found[name])}" for name in order[:4]) + (" and others" if len(order) > 4 else "")
-    idle_us = max((scene.window_us - scene.covered_us(ops) for ops in scene.by_device.values()), default=0.0)
+    idle_us = max((scene.window_us - spans.length(busy) / 1000 for busy in scene.busy.values()), default=0.0)
     longest = max(found[order[0]], key=lambda i: calls.end[i] - calls.start[i])
     yield Finding(
         code="implicit-sync",
@@ -96,17 +97,20 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _operator(profile: Profile, op: int) -> str | None:
-    """Return the outermost aten operator around, which is what the program called, else the innermost operator."""
-    if op < 0:
-        return None
-    names, named, parent = profile.trace.names, profile.trace.ops.name, profile.trace.nesting.parent
-    found, holder = None, op
-    while holder >= 0:
-        if names[named[holder]].startswith("aten::"):
-            found = names[named[holder]]
-        holder = parent[holder]
-    return found or profile.launching.op_name(op)
+def _operators(profile: Profile, ops: Iterable[int]) -> dict[int, str | None]:
+    """Return the outermost aten operator around each, which is what the program called, else the innermost operator."""
+    trace = profile.trace
+    named, parent = trace.ops.name, trace.nesting.parent
+    aten = {i for i, name in enumerate(trace.names) if name.startswith("aten::")}
+    found: dict[int, str | None] = {}
+    for op in ops:
+        outermost, holder = ABSENT, op
+        while holder >= 0:
+            if named[holder] in aten:
+                outermost = named[holder]
+            holder = parent[holder]
+        found[op] = trace.names[outermost] if outermost >= 0 else profile.launching.op_name(op)
+    return found
 
 
 def _exposed_communication(profile: Profile) -> Iterator[Finding]:
