@@ -67,15 +67,15 @@ _copy_from _copy_from_and_resize _foreach_copy_ _foreach_zero_ _pin_memory _to_c
 full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like scalar_tensor zero zero_ zeros zeros_like
 """
 # Seen in recordings of torch 2.13: these do their work themselves (LAPACK, oneDNN, loops of their own), with an arange,
-# a nonzero or a check of the result inside. By their helpers, an svd would count as the hundredth of a per cent of itself.
+# a nonzero or a check of the result inside. By its helpers, an svd would count as a ten thousandth of itself.
 _ALONE = """
 _cdist_backward _cdist_forward _cholesky_solve_helper _coalesce _ctc_loss _ctc_loss_backward _embedding_bag
 _embedding_bag_backward _embedding_bag_dense_backward _embedding_bag_forward_only _histogramdd_bin_edges
 _histogramdd_from_bin_cts _histogramdd_from_bin_tensors _index_put_impl_ _linalg_eigh _linalg_eigvals _linalg_svd
 _pdist_forward _sample_dirichlet _sparse_log_softmax _sparse_softmax _sparse_sparse_matmul _unique _unique2
 binary_cross_entropy bincount cholesky_inverse fractional_max_pool2d fractional_max_pool3d geqrf grid_sampler_2d
-grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward histc histogram huber_loss index kaiser_window kthvalue
-linalg_cholesky_ex linalg_eig linalg_eigvals linalg_householder_product linalg_ldl_factor_ex linalg_ldl_solve
+grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward histc histogram huber_loss index kaiser_window
+kthvalue linalg_cholesky_ex linalg_eig linalg_eigvals linalg_householder_product linalg_ldl_factor_ex linalg_ldl_solve
 linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_lu_solve linalg_qr linalg_solve_triangular lu_unpack masked_select
 median mkldnn_rnn_layer mkldnn_rnn_layer_backward mode mse_loss multi_margin_loss multilabel_margin_loss_forward
 nanmedian ormqr randperm repeat searchsorted segment_reduce smooth_l1_loss sort sparse_sampled_addmm std std_mean topk

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.names import decode, normal_name, without_index
+from pytest_torchprof.printable import printable_line
 from pytest_torchprof.rename import explain_rename
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.kernels import Kernel
+    from pytest_torchprof.profile import Profile, StepProfile
 
 # Aligning is quadratic in the worst case; longer steps are compared by counts.
 _ALIGNED: Final = 3000
@@ -77,7 +80,7 @@ class Renamed:
     def words(self) -> str:
         """One line for people."""
         times = f"{self.count}x " if self.count > 1 else ""
-        return f"{times}{decode(self.old).short} renamed: {self.explanation}"
+        return f"{times}{printable_line(decode(self.old).short)} renamed: {printable_line(self.explanation)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,10 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileDiff:
-    """Two steps compared, kernel by kernel, each the step with most kernels of its measurement."""
+    """Two measurements compared: kernel by kernel, a step of one with a step of the other.
+
+    These are the steps with most kernels; where those run the same kernels and others do not, the first that do not.
+    """
 
     same: Mapping[str, int]
     """How many kernels stayed what they were, by family."""
@@ -115,7 +121,9 @@ class ProfileDiff:
     numbers: Mapping[str, tuple[float | None, float | None]]
     """What else differs: number -> (before, after), times in microseconds."""
     kernels_differ: bool
-    """Whether names without Triton's trailing index, or their counts, differ."""
+    """Whether names without Triton's trailing index, or their counts, differ in any step."""
+    steps: tuple[str | None, str | None] | None = None
+    """Names of the compared steps where they are not those with most kernels."""
 
     def __bool__(self) -> bool:
         return self.kernels_differ
@@ -139,6 +147,9 @@ class ProfileDiff:
         replaced = sorted(self.replaced, key=lambda change: -change.count)
         renamed = sorted(self.renamed, key=lambda change: -change.count)
         found = [self.words]
+        if self.steps:
+            first, second = (name or "the recording" for name in self.steps)
+            found.append(f"  these are {first} and {second}; the steps with most kernels run the same")
         found += [f"  {change.words}" for change in replaced[:_LINES]]
         found += [f"  {len(replaced) - _LINES} more changes (see --json)"] * (len(replaced) > _LINES)
         found += [f"  {change.words}" for change in renamed[:_LINES]]
@@ -166,20 +177,55 @@ class ProfileDiff:
             "numbers": {name: list(values) for name, values in self.numbers.items()},
             "kernels_differ": self.kernels_differ,
             "words": self.words,
+            "steps": list(self.steps) if self.steps else None,
         }
 
 
 def diff(before: Profile, after: Profile) -> ProfileDiff:
-    """Compare two measurements of the same code; numbers are the medians over their steps."""
+    """Compare two measurements of the same code; numbers are the medians over their steps.
+
+    NotMeasured where one of them may not be believed.
+    """
+    for profile in (before, after):
+        if reason := profile.why_not or profile.kernels_unknown:
+            raise NotMeasured(f"{profile.trace.path or 'a recording'} is not measured: {reason}")
     numbers = {}
     for name in (*_COUNTS, *_TIMES):
         old, new = getattr(before.median, name), getattr(after.median, name)
         if old != new:
             numbers[name] = (old, new)
-    return compare_items(_items(before), _items(after), numbers)
+    first, second = _compared(before.steps, after.steps)
+    found = compare_items(_items(first.kernels), _items(second.kernels), numbers)
+    most = {max(profile.steps, key=_count) for profile in (before, after)}
+    return found if {first, second} == most or not found else replace(found, steps=(first.name, second.name))
 
 
-def _items(profile: Profile) -> list[Item]:
+def _compared(before: Sequence[StepProfile], after: Sequence[StepProfile]) -> tuple[StepProfile, StepProfile]:
+    """Return the steps to compare: of most kernels, or the first that run what no step of the other measurement runs.
+
+    Steps are the same in whatever order; how often each occurs counts only where there are as many on either side.
+    """
+    first, second = max(before, key=_count), max(after, key=_count)
+    kinds = {step: frozenset(_names(step.kernels).items()) for step in (*before, *after)}
+    left, right = (Counter(kinds[step] for step in steps) for steps in (before, after))
+    if len(before) != len(after):
+        left, right = Counter(set(left)), Counter(set(right))
+    alone, new = left - right, right - left
+    if not alone and not new:
+        return first, next(step for step in after if kinds[step] == kinds[first])
+    if kinds[first] != kinds[second]:
+        return first, second
+    return (
+        next((step for step in before if kinds[step] in alone), first),
+        next((step for step in after if kinds[step] in new), second),
+    )
+
+
+def _count(step: StepProfile) -> int:
+    return len(step.kernels)
+
+
+def _items(kernels: Iterable[Kernel]) -> list[Item]:
     return [
         Item(
             name=kernel.name,
@@ -190,7 +236,7 @@ def _items(profile: Profile) -> list[Item]:
             triton=kernel.triton,
             op=kernel.op,
         )
-        for kernel in profile.kernels
+        for kernel in kernels
     ]
 
 
@@ -256,7 +302,7 @@ def _counted_off(before: Sequence[Item], after: Sequence[Item]) -> tuple[Pairs, 
     return pairs, runs
 
 
-def _names(items: Iterable[Item]) -> Counter[str]:
+def _names(items: Iterable[Item | Kernel]) -> Counter[str]:
     return Counter(without_index(item.name) for item in items)
 
 
@@ -290,7 +336,7 @@ def _same_words(same: Mapping[str, int]) -> str:
 def _listed(items: Sequence[Item], shown: int = 4) -> str:
     words = [f"{item.short}{f' ({item.op})' if item.op and item.op != item.short else ''}" for item in items]
     more = len(words) - shown
-    return ", ".join(words[:shown]) + (f", {more} more" if more > 0 else "")
+    return ", ".join(map(printable_line, words[:shown])) + (f", {more} more" if more > 0 else "")
 
 
 def _one_sided(replaced: Iterable[Replaced]) -> list[str]:

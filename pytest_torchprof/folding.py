@@ -109,11 +109,10 @@ class Columns:
         self.events += len(events)
         for role, (start, end) in times.items():
             part = self._parts[role]
-            if isinstance(part, GpuOps) and any(map(gt, start, end)):
-                self.unended += sum(map(gt, start, end))
-                end = list(map(max, start, end))
+            backward = isinstance(part, GpuOps) and sum(map(gt, start, end))
+            self.unended += backward
             part.start.extend(start)
-            part.end.extend(end)
+            part.end.extend(map(max, start, end) if backward else end)
             names, threads, found = self.names, self.threads, roles.events[role]
             part.name.extend([names[event.name] for event in found])
             if isinstance(part, GpuOps):

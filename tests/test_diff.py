@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from builder import TraceBuilder
 
-from pytest_torchprof import load
+from pytest_torchprof import NotMeasured, load
 from pytest_torchprof.cli.diff import run
 
 SHARED = Path(__file__).parents[2] / "shared" / "traces"
@@ -177,6 +178,86 @@ def test_two_baseline_files_are_compared_test_by_test_as_a_run_compares_them(rec
     assert run([str(first), str(first)]) == 0
     assert run([str(first), str(recording("eager", EAGER))]) == 2
     assert "compare two of a kind" in capsys.readouterr().err
+
+
+def steps(path, *steps):
+    """Write a recording whose steps run these kernels, a name each."""
+    builder = TraceBuilder()
+    for number, names in enumerate(steps):
+        builder.step(number, 1000 * number, 900)
+        for place, name in enumerate(names):
+            builder.launched(name, 1000 * number + 20 * place + 10)
+    return builder.write(path)
+
+
+def test_a_kernel_that_is_missing_in_one_step_is_a_difference(tmp_path, capsys):
+    whole = steps(tmp_path / "a.json", [GEMM, MUL], [GEMM, MUL], [GEMM, MUL])
+    short = steps(tmp_path / "b.json", [GEMM, MUL], [GEMM], [GEMM, MUL])
+    found = load(whole).diff(load(short))
+    assert found.words == "same GEMM, one pointwise gone"
+    assert found.steps == ("ProfilerStep#0", "ProfilerStep#1")
+    assert run([str(whole), str(short)]) == 1
+    assert "ProfilerStep#0 and ProfilerStep#1; the steps with most kernels run the same" in capsys.readouterr().out
+    assert run([str(short), str(whole)]) == 1
+    assert run([str(short), str(short)]) == 0
+
+
+def test_the_same_steps_in_another_order_or_number_are_no_difference(tmp_path):
+    first = steps(tmp_path / "a.json", [GEMM, MUL], [GEMM, GELU])
+    turned = steps(tmp_path / "b.json", [GEMM, GELU], [GEMM, MUL])
+    longer = steps(tmp_path / "c.json", [GEMM, GELU], [GEMM, MUL], [GEMM, MUL])
+    once_less = steps(tmp_path / "d.json", [GEMM, GELU], [GEMM, GELU], [GEMM, MUL])
+    assert run([str(first), str(turned)]) == 0
+    assert run([str(first), str(longer)]) == 0
+    assert run([str(longer), str(once_less)]) == 1
+
+
+def test_a_recording_that_is_not_measured_is_not_compared(tmp_path, capsys):
+    """Two recordings without their GPU side are not the same: nothing is known of either."""
+    good = steps(tmp_path / "a.json", [GEMM])
+    builder = TraceBuilder()
+    builder.launch(10)
+    bad = builder.write(tmp_path / "b.json")
+    for pair in ((good, bad), (bad, good), (bad, bad)):
+        assert run([*map(str, pair), "--json"]) == 3
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert f"{bad} is not measured: 1 launches and no GPU operation" in said.err
+    with pytest.raises(NotMeasured, match="no GPU operation"):
+        load(good).diff(load(bad))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda text: "<<<<<<< HEAD\n" + text + "=======\n" + text + ">>>>>>> theirs\n", "merge"),
+        (lambda text: text.replace('"schema": 1', '"schema": 99'), "newer"),
+        (lambda _: '{"schema": 99}', "newer"),
+        (lambda _: '{"schema": 1, "entries": [1]}', "baseline"),
+        (lambda _: '{"entries": {}}', "baseline"),
+        (lambda text: text[: len(text) // 2], "baseline"),
+    ],
+)
+def test_a_damaged_baseline_is_the_baseline_s_own_error(recording, tmp_path, capsys, damage, said):
+    from pytest_torchprof.baseline import entry_of, update
+
+    sound, path = tmp_path / "a.json", tmp_path / "b.json"
+    update(sound, {"test_mlp": entry_of(load(recording("eager", EAGER)), source_hash="1")})
+    path.write_text(damage(sound.read_text()))
+    assert run([str(sound), str(path)]) == 2
+    error = capsys.readouterr().err
+    assert str(path) in error
+    assert said in error
+    assert "not a recording" not in error
+
+
+def test_names_are_escaped_and_shortened(tmp_path, capsys):
+    first = steps(tmp_path / "a.json", [f"evil \x1b[2J\u202e{'x' * 3000}"])
+    second = steps(tmp_path / "b.json", [f"worse \x1b[2J\x9b{'y' * 3000}"])
+    assert run([str(first), str(second)]) == 1
+    out = capsys.readouterr().out
+    assert not any(char in out for char in "\x1b\x9b\u202e")
+    assert max(map(len, out.splitlines())) < 700
 
 
 @needs_recordings

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.diff import ProfileDiff, diff
-from pytest_torchprof.errors import TorchprofError, UnreadableRecording
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
+from pytest_torchprof.printable import printable
 
 if TYPE_CHECKING:
     from pytest_torchprof.cli.entries import Difference
@@ -19,11 +20,12 @@ Compares two measurements of the same code: what stayed, what was renamed and ho
 recordings (trace files), or baseline files, whose entries of the same test are compared as a run compares with them.
 
 exit status: 0 the kernels per step are the same (names without Triton's trailing index, and counts), 1 they differ,
-2 cannot read, or bad usage; times alone never make a difference
+2 cannot read, or bad usage, 3 one of them is not measured; times alone never make a difference
 """
-SAME, DIFFER, UNUSABLE = 0, 1, 2
+SAME, DIFFER, UNUSABLE, UNKNOWN = 0, 1, 2, 3
 # A baseline file says so at its very start; a trace's first key is another.
 _PEEK: Final = 4096
+_MERGING: Final = b"<<<<<<<"
 
 
 class _UsageError(TorchprofError):
@@ -37,8 +39,11 @@ def run(argv: list[str]) -> int:
         return SAME if argv else UNUSABLE
     try:
         return _run(argv)
+    except NotMeasured as problem:
+        sys.stderr.write(f"torchprof diff: {printable(str(problem))}\n")
+        return UNKNOWN
     except TorchprofError as problem:
-        sys.stderr.write(f"torchprof diff: {problem}\n")
+        sys.stderr.write(f"torchprof diff: {printable(str(problem))}\n")
         return UNUSABLE
 
 
@@ -61,7 +66,7 @@ def _run(argv: list[str]) -> int:
         lines = lines or ["no tests in either baseline file"]
     else:
         found = _recordings(first, second)
-        differ, data, lines = bool(found), found.to_dict(), list(found.lines)
+        differ, data, lines = bool(found), found.to_dict(), [printable(line) for line in found.lines]
     if "--json" in argv:
         lines = [json.dumps({"schema": 1, "files": files, "kernels_differ": differ, **data}, indent=2)]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -69,15 +74,18 @@ def _run(argv: list[str]) -> int:
 
 
 def _is_baseline(path: Path) -> bool:
-    """Tell a baseline file from a recording by its first bytes: both are JSON objects."""
+    """Tell a baseline file, a damaged one too, from a recording by its first bytes: both are JSON objects."""
     if path.is_dir():
         raise _UsageError(f"{path} is a folder: expected a recording or a baseline file")
     try:
         with path.open("rb") as file:
             head = file.read(_PEEK)
-    except OSError as error:
-        raise UnreadableRecording(f"{path}: cannot be read: {error.strerror or error}") from None
-    return head.lstrip()[:1] == b"{" and b'"schema"' in head and b'"entries"' in head and b'"traceEvents"' not in head
+    except (OSError, ValueError) as error:
+        raise UnreadableRecording(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if any(key in head for key in (b'"traceEvents"', b'"schemaVersion"', b'"torchprof"')):
+        return False
+    begins = head.lstrip()
+    return begins.startswith(_MERGING) or (begins[:1] == b"{" and (b'"schema"' in head or b'"entries"' in head))
 
 
 def _recordings(first: Path, second: Path) -> ProfileDiff:
