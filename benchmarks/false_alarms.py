@@ -2,7 +2,7 @@
 
 Processes that run one after the other sample the same workloads with the plugin's own clock, as written and, in their
 first round, with 10 % and 20 % more work. Each process's samples are then the baseline of the next one's, and the
-plugin's own rules say how they compare: slower only if a second batch of samples says so too. No sample is dropped.
+plugin's own rules say how they compare: slower only if they still look so with a second batch. No sample is dropped.
 
     python benchmarks/false_alarms.py [--processes 32] [--rounds 4] [--tolerance 0.10] [--keep FILE]
 """
@@ -77,13 +77,13 @@ def measured(processes: int, rounds: int) -> list[dict[tuple[str, int, int], lis
 
 def judged(baseline: list[list[float]], run: list[list[float]], tolerance: float) -> tuple[str, str]:
     """Return the verdict after the first batch, and the one that counts."""
-    old = times(CLOCK, baseline[0])
+    old = times(CLOCK, [*baseline[0], *baseline[1]])
 
-    def held(batch: list[float], *, confirmed: bool) -> str:
-        return verdict(old, times(CLOCK, batch, confirmed=confirmed), tolerance)
+    def held(samples: list[float], *, confirmed: bool) -> str:
+        return verdict(old, times(CLOCK, samples, confirmed=confirmed), tolerance)
 
     first = held(run[0], confirmed=False)
-    return first, held(run[1], confirmed=True) if first == "ambiguous" else first
+    return first, held([*run[0], *run[1]], confirmed=True) if first == "ambiguous" else first
 
 
 def machine() -> str:

@@ -57,12 +57,12 @@ class Comparing:
         return baseline.read_or_empty(file).entries.get(key), new
 
     def unsure(self, label: str | None, profile: Profile) -> bool:
-        """Whether the times leave a doubt that a second measurement may end."""
+        """Whether times are to be taken once more: they look slower, or what will be compared with them is written."""
         from pytest_torchprof import baseline  # noqa: PLC0415
 
-        if self.settings.baseline == "update":
-            return False
         old, new = self.entries(label, profile)
+        if self.settings.baseline == "update" or (self.settings.baseline == "add" and old is None):
+            return True
         return old is not None and baseline.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
 
     def why_no_times(self, profile: Profile) -> str | None:

@@ -42,11 +42,11 @@ class Times:
     disturbed: tuple[str, ...] = ()
     """What was wrong with the machine meanwhile."""
     confirmed: bool = True
-    """Whether they were taken again after first ones that looked different from the baseline's; not kept in a file."""
+    """Whether samples were taken twice, as before anything fails; not kept in a file."""
 
 
 def times_of(profile: Profile) -> Times | None:
-    """Return the untraced times in a recording, None where it has none; the last batch counts."""
+    """Return the untraced times in a recording, those of all its batches together; None where it has none."""
     recorded = profile.trace.torchprof or {}
     timing, environment = recorded.get("timing"), recorded.get("environment")
     batches = timing.get("batches") if isinstance(timing, dict) else None
@@ -58,8 +58,8 @@ def times_of(profile: Profile) -> Times | None:
     }
     return times(
         {name: value for name, value in told.items() if value is not None},
-        batches[-1]["samples_us"],
-        disturbed=tuple(batches[-1]["disturbed"]),
+        [sample for batch in batches for sample in batch["samples_us"]],
+        disturbed=tuple(dict.fromkeys(disturbance for batch in batches for disturbance in batch["disturbed"])),
         confirmed=len(batches) > 1,
     )
 
@@ -77,18 +77,27 @@ def times(conditions: Mapping[str, str | int], samples: Sequence[float], **told:
 
 
 def verdict(old: Times, new: Times, share: float) -> Verdict:
-    """Return which way the times went: beyond ``share`` and a floor, and by rank; slower only where confirmed."""
-    slower = new.median_us > old.median_us
-    before, after = (old, new) if slower else (new, old)
-    gap = after.median_us - before.median_us
-    if gap <= max(before.median_us * share, FLOOR_US.get(str(new.conditions.get("clock")), 0.0)):
-        return "same"
+    """Return which way the times went, by median, best calls and rank; slower only where measured again."""
+    floor = FLOOR_US.get(str(new.conditions.get("clock")), 0.0)
     # Slower code is slower in its best moments too; a busy machine moves the others.
-    best = before.quantiles_us[_BEST] * (1 + share) < after.quantiles_us[_BEST]
-    told_apart = best and chance(before.quantiles_us, after.quantiles_us) < PROBABILITY
-    if not slower:
-        return "better" if told_apart else "same"
-    return "worse" if told_apart and new.confirmed else "ambiguous"
+    slower = [
+        _beyond(before, after, share, floor) for before, after in zip(_shown_by(old), _shown_by(new), strict=True)
+    ]
+    if any(slower):
+        told_apart = all(slower) and chance(old.quantiles_us, new.quantiles_us) < PROBABILITY
+        return "worse" if told_apart and new.confirmed else "ambiguous"
+    faster = [
+        _beyond(after, before, share, floor) for before, after in zip(_shown_by(old), _shown_by(new), strict=True)
+    ]
+    return "better" if all(faster) and chance(new.quantiles_us, old.quantiles_us) < PROBABILITY else "same"
+
+
+def _shown_by(times: Times) -> tuple[float, float]:
+    return times.median_us, times.quantiles_us[min(_BEST, len(times.quantiles_us) - 1)]
+
+
+def _beyond(less: float, more: float, share: float, floor: float) -> bool:
+    return more - less > max(less * share, floor)
 
 
 def unsure(old: Times | None, new: Times | None, share: float) -> bool:
@@ -140,7 +149,7 @@ def time_changes(old: Times | None, new: Times | None, share: float | None) -> I
     words = f"time {units.show_us(old.median_us)} -> {units.show_us(new.median_us)} ({moved:+.1%})"
     found = verdict(old, new, _WORTH_A_LINE if share is None else share)
     if found == "ambiguous" and share is not None:
-        why = "measured once, not confirmed" if not new.confirmed else "the samples overlap too much to tell"
+        why = "measured once, not confirmed" if not new.confirmed else "the samples do not tell"
         yield _change(old, new, AMBIGUOUS, f"{words}: {why}", gated=True)
     elif found != "same":
         slower = new.median_us > old.median_us
