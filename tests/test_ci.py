@@ -166,6 +166,11 @@ def test_two(torchprof):
     assert cases["test_two"]["torchprof[second].kernels"] == "2"
 
 
+def test_junit_has_the_properties_of_workers_too(run_tests, pytester):
+    run_tests(KEPT, "-n", "1", "--junitxml=junit.xml")
+    assert junit(pytester.path / "junit.xml")["test_kept"]["torchprof.kernels"] == "1"
+
+
 def test_in_junit_the_last_rerun_has_the_last_word(run_tests, pytester):
     flaky = """
 tries = []
