@@ -28,7 +28,6 @@ from pytest_torchprof.errors import NotMeasured, TorchprofError
 def plan(**changed):
     settings = {
         "device": "cpu",
-        "device_asked": "auto",
         "warmup": 2,
         "steps": 3,
         "record": frozenset(),
@@ -120,6 +119,7 @@ def test_the_recording_knows_what_the_trace_cannot(path):
         "nodeid": "tests/t.py::t[ü\n]",
         "label": "prefill",
         "device": "cpu",
+        "device_asked": "auto",
         "devices_used": [],
         "warmup": 2,
         "steps": 3,
