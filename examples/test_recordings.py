@@ -1,6 +1,7 @@
 """A recording is a file: made on one machine, judged on another, by the same limits.
 
-``pytest examples --torchprof-save=DIR`` kept the recordings used here; ``tests/recordings/README.md`` says on what device.
+``pytest examples --torchprof-save=DIR`` kept the recordings used here; ``tests/recordings/README.md`` says on what
+device.
 """
 
 from pathlib import Path

@@ -61,18 +61,19 @@ def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> lis
     """Return the kernels of the parts by name, the longest time first."""
     if trace.on_cpu:
         return _by_operator(launching, chosen)
-    gpu, ops = trace.gpu, trace.ops
-    kernels = [i for part in chosen for i in part.gpu_ops if gpu.kind[i] == KERNEL]
-    launched_by = [launching.op_of[i] for i in kernels]
+    gpu, ops, op_of, kind = trace.gpu, trace.ops, launching.op_of, trace.gpu.kind
+    kernels = [i for part in chosen for i in part.gpu_ops if kind[i] == KERNEL]
     # One variant is one name, launched by one operator with one set of operands.
+    named, op_named, inputs = gpu.name, ops.name, ops.inputs
     variants = [
-        (gpu.name[i], ops.name[op], ops.inputs[op]) if op >= 0 else (gpu.name[i], ABSENT, ABSENT)
-        for i, op in zip(kernels, launched_by, strict=True)
+        (named[i], op_named[op_of[i]], inputs[op_of[i]]) if op_of[i] >= 0 else (named[i], ABSENT, ABSENT)
+        for i in kernels
     ]
     example = dict(zip(reversed(variants), reversed(kernels), strict=True))
     spent: dict[int, int] = defaultdict(int)
+    start, end = gpu.start, gpu.end
     for i in kernels:
-        spent[gpu.name[i]] += gpu.end[i] - gpu.start[i]
+        spent[named[i]] += end[i] - start[i]
     found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for (name, operator, operands), count in Counter(variants).items():
         found[name].append((count, operator, example[name, operator, operands]))

@@ -7,10 +7,21 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from itertools import compress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 ABSENT = -1
 """Stands in a column of whole numbers for what the file does not say."""
+
+
+def where(column: Sequence[int], values: AbstractSet[int]) -> list[int]:
+    """Return where one of the values stands in the column; half the cost of a loop over it."""
+    return list(compress(range(len(column)), map(values.__contains__, column)))
 
 
 def _real() -> array[float]:

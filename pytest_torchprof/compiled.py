@@ -106,9 +106,14 @@ def recompile_count(compiled: Compile) -> int | None:
 
 
 def unprofiled(trace: Trace) -> str | None:
-    """Return why kernels on the CPU cannot be counted: code whose C++ kernels leave no event ran; None if none did."""
+    """Return why kernels on the CPU cannot be counted: code ran that leaves no event; None if none did."""
+    if not trace.on_cpu:
+        return None
+    threads = (trace.torchprof or {}).get("threads")
+    if isinstance(threads, list) and threads:
+        return f"the measured code ran {threads[0]} on another thread, whose operators torch.profiler does not record"
     evidence = _evidence(trace)
-    if evidence is None or not trace.on_cpu:
+    if evidence is None:
         return None
     ran = {graph.hash for graph in fx_graphs(trace, evidence)}
     # Where the calls of graphs leave no range, any of them may have run in a region.

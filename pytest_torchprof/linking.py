@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_torchprof.calls import LAUNCHES, CallKind
-from pytest_torchprof.columns import ABSENT
+from pytest_torchprof.columns import ABSENT, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -79,7 +79,7 @@ def captures(calls: Calls, kinds: Sequence[CallKind]) -> Intervals:
     named = {i for i, kind in enumerate(kinds) if kind in captures}
     if not named:
         return Intervals(())
-    marks = sorted((calls.start[i], i) for i, name in enumerate(calls.name) if name in named)
+    marks = sorted((calls.start[i], i) for i in where(calls.name, named))
     open_since: dict[int, int] = {}
     found = []
     for _, i in marks:
@@ -96,19 +96,20 @@ def captures(calls: Calls, kinds: Sequence[CallKind]) -> Intervals:
 def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], *, own: bool) -> Links:
     """Join launches and GPU operations by correlation id; ``own`` says that the window began with the GPU idle."""
     launching = {i for i, kind in enumerate(kinds) if kind in LAUNCHES}
-    launches = [i for i, name in enumerate(calls.name) if name in launching]
+    launches = where(calls.name, launching)
     correlated = any(correlation > 0 for correlation in gpu.correlation)
     if len(gpu) and not (len(calls) and correlated):
         nowhere = [ABSENT] * len(gpu)
         return Links(
             attribution="time", call_of=nowhere, orphans=frozenset(), unrecorded=frozenset(), launches=launches, lost=()
         )
-    call_at = dict(zip(calls.correlation, range(len(calls)), strict=True))
+    queueing = where(calls.correlation, set(gpu.correlation))
+    call_at = {calls.correlation[i]: i for i in queueing}
     # CUPTI counts from 1; some ROCm files write 0 where they know none.
     call_at.pop(0, None)
     call_at.pop(ABSENT, None)
     call_of = [call_at.get(correlation, ABSENT) for correlation in gpu.correlation]
-    alone = [i for i, call in enumerate(call_of) if call == ABSENT]
+    alone = where(call_of, {ABSENT})
     unrecorded = _unrecorded(alone, calls, gpu, launches) if own else frozenset()
     return Links(
         attribution="launch",

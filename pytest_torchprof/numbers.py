@@ -115,9 +115,9 @@ def _of_gpu_ops(trace: Trace, gpu_ops: Sequence[int]) -> dict[str, Any]:
     kinds = [gpu.kind[i] for i in gpu_ops]
     start, end = [gpu.start[i] for i in gpu_ops], [gpu.end[i] for i in gpu_ops]
     spent = list(map(sub, end, start))
-    copies = Counter([gpu.name[i] for i, kind in zip(gpu_ops, kinds, strict=True) if kind == MEMCPY])
+    copies = [i for i, kind in zip(gpu_ops, kinds, strict=True) if kind == MEMCPY]
     directions: Counter[str] = Counter()
-    for name, count in copies.items():
+    for name, count in Counter([gpu.name[i] for i in copies]).items():
         # A copy is called "Memcpy HtoD (Pageable -> Device)".
         directions[trace.names[name].removeprefix("Memcpy ")[:4]] += count
     return {
@@ -127,7 +127,7 @@ def _of_gpu_ops(trace: Trace, gpu_ops: Sequence[int]) -> dict[str, Any]:
         "memcpys_h2d": directions["HtoD"],
         "memcpys_d2h": directions["DtoH"],
         "memcpys_d2d": directions["DtoD"],
-        "memcpy_bytes": sum(max(gpu.size[i], 0) for i, kind in zip(gpu_ops, kinds, strict=True) if kind == MEMCPY),
+        "memcpy_bytes": sum([max(gpu.size[i], 0) for i in copies]),
         "kernel_time_us": sum([took for took, kind in zip(spent, kinds, strict=True) if kind == KERNEL]) / 1000,
         "gpu_time_us": sum(spent) / 1000,
         "gpu_busy_us": occupation.busy_ns(trace, gpu_ops) / 1000,

@@ -46,6 +46,7 @@ _ENTRIES = {
     "steps": ("a whole number", _whole),
     "peak_memory_bytes": ("a whole number", _whole),
     "problems": ("a list of texts", _texts),
+    "threads": ("a list of texts", _texts),
     "device": ("a text", _text),
     "nodeid": ("a text", _text),
     "label": ("a text", _text),

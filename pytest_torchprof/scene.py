@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof import idle, occupation, spans
 from pytest_torchprof.calls import CallKind
-from pytest_torchprof.columns import ABSENT, KERNEL, MEMCPY
+from pytest_torchprof.columns import ABSENT, KERNEL, MEMCPY, where
 from pytest_torchprof.linking import captures
 from pytest_torchprof.names import decode
 from pytest_torchprof.nesting import Nesting
@@ -201,7 +201,7 @@ class Scene:
     @cached_property
     def outermost(self) -> list[int]:
         """The operators that no other one holds."""
-        return [i for i, holder in enumerate(self.trace.nesting.parent) if holder < 0]
+        return where(self.trace.nesting.parent, {ABSENT})
 
     @cached_property
     def profilers_own(self) -> Spans:
@@ -217,7 +217,7 @@ class Scene:
         names = {i for i, name in enumerate(trace.names) if name in _LOADING or _SETUP.match(name)}
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for part in (own, calls):
-            for i in [i for i, name in enumerate(part.name) if name in names]:
+            for i in where(part.name, names):
                 found[trace.names[part.name[i]]].append((part.start[i], part.end[i]))
         for i in self._loading_launches():
             found[f"{trace.names[calls.name[i]]} that loads code"].append((calls.start[i], calls.end[i]))

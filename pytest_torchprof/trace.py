@@ -11,7 +11,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.calls import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind
-from pytest_torchprof.columns import ABSENT, Calls, GpuOps, Ranges
+from pytest_torchprof.columns import ABSENT, Calls, GpuOps, Ranges, where
 from pytest_torchprof.linking import Intervals, Links, link
 from pytest_torchprof.nesting import Nesting
 
@@ -181,7 +181,7 @@ class Trace:
         """The call with which the profiler itself waits for the GPU before it stops, None if it is not there."""
         calls = self.calls
         syncs = self.call_names(frozenset({CallKind.DEVICE_SYNC}))
-        candidates = [i for i, name in enumerate(calls.name) if name in syncs]
+        candidates = where(calls.name, syncs)
         if not candidates:
             return None
         last = max(candidates, key=calls.start.__getitem__)
@@ -189,8 +189,7 @@ class Trace:
         if max(max(part.start, default=moment) for part in (self.ops, self.annotations)) > moment:
             return None
         active = self.call_names(LAUNCHES | COPIES)
-        later = [i for i, start in enumerate(calls.start) if start > moment]
-        return None if any(calls.name[i] in active for i in later) else last
+        return None if any(calls.start[i] > moment for i in where(calls.name, active)) else last
 
     @cached_property
     def has_step_ranges(self) -> bool:
@@ -254,13 +253,13 @@ class Trace:
         if not names:
             return Intervals(())
         ops = self.ops
-        return Intervals((ops.thread[i], ops.start[i], ops.end[i]) for i, name in enumerate(ops.name) if name in names)
+        return Intervals((ops.thread[i], ops.start[i], ops.end[i]) for i in where(ops.name, names))
 
     @cached_property
     def counted_calls(self) -> list[int]:
         """Launches and blocking calls, in file order."""
         names = self.call_names(LAUNCHES | BLOCKING)
-        return [i for i, name in enumerate(self.calls.name) if name in names]
+        return where(self.calls.name, names)
 
     @cached_property
     def nesting(self) -> Nesting:
@@ -316,7 +315,7 @@ class Trace:
 def _places(column: list[int], names: set[int]) -> Iterator[int]:
     """Yield where one of the names stands; few names are looked for one by one, at a tenth of the cost."""
     if len(names) > 4:
-        yield from [i for i, name in enumerate(column) if name in names]
+        yield from where(column, names)
         return
     for name in names:
         place = -1

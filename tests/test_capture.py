@@ -120,6 +120,7 @@ def test_the_recording_knows_what_the_trace_cannot(path):
         "label": "prefill",
         "device": "cpu",
         "device_asked": "auto",
+        "threads": [],
         "devices_used": [],
         "warmup": 2,
         "steps": 3,

@@ -17,6 +17,7 @@ from pytest_torchprof.capture.device import (
 )
 from pytest_torchprof.capture.process import this_process
 from pytest_torchprof.capture.stderr import without_profiler_lines
+from pytest_torchprof.capture.threads import handed_to_threads
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
@@ -36,7 +37,8 @@ class Session:
     """A context manager: begins recording on entry; `finish` ends it properly, leaving it otherwise drops it all.
 
     After `finish`: `problem` says why the recording must not be believed (None: nothing was seen), `exportable`
-    whether it may be written at all, `devices` which GPUs were in use, `peak_memory_bytes` their allocator peak.
+    whether it may be written at all, `devices` which GPUs were in use, `peak_memory_bytes` their allocator peak,
+    `threads` what the measured calls handed to threads of their own.
     """
 
     def __init__(self, device: str, record: frozenset[str] = frozenset()) -> None:
@@ -48,6 +50,7 @@ class Session:
         self._watch = ExitStack()
         self._ended = False
         self.devices: tuple[int, ...] = ()
+        self.threads: list[str] = []
         self.problem: str | None = None
         self.exportable = False
         self.peak_memory_bytes: int | None = None
@@ -90,7 +93,8 @@ class Session:
         marked = record_function(f"ProfilerStep#{index}")
         marked.__enter__()  # type: ignore[no-untyped-call]
         try:
-            yield
+            with handed_to_threads(self.threads):
+                yield
         finally:
             if len(self._starts) > began_under and torch_private.running_profiler() == "on this thread":
                 # A profiler that was started inside is still running. The range began in a session that is gone: to

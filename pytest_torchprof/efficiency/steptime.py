@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import spans
-from pytest_torchprof.columns import KERNEL, MEMCPY, MEMSET
+from pytest_torchprof.columns import KERNEL, MEMCPY, MEMSET, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -94,9 +94,9 @@ def _roles(scene: Scene) -> Iterator[_Ranges]:
     def ran(members: list[int]) -> _Ranges:
         return [gpu.start[i] for i in members], [gpu.end[i] for i in members]
 
-    yield ran([i for i, one in enumerate(kind) if one == KERNEL and i not in talking])
-    yield ran([i for i, one in enumerate(kind) if one == MEMCPY])
-    yield ran([i for i, one in enumerate(kind) if one == MEMSET])
+    yield ran([i for i in where(kind, {KERNEL}) if i not in talking])
+    yield ran(where(kind, {MEMCPY}))
+    yield ran(where(kind, {MEMSET}))
     yield _together(ran(sorted(talking)), *_named(trace, _COMMUNICATING))
     yield trace.calls.start, trace.calls.end
     yield _together(*_named(trace, _LOADING))
@@ -114,5 +114,5 @@ def _together(*ranges: _Ranges) -> _Ranges:
 def _named(trace: Trace, prefixes: tuple[str, ...]) -> Iterator[_Ranges]:
     names = {i for i, name in enumerate(trace.names) if name.startswith(prefixes)}
     for part in (trace.ops, trace.annotations) if names else ():
-        members = [i for i, name in enumerate(part.name) if name in names]
+        members = where(part.name, names)
         yield [part.start[i] for i in members], [part.end[i] for i in members]

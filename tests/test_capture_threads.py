@@ -1,0 +1,72 @@
+"""Work on other threads: where the CPU is the device torch.profiler records nothing of it, so nothing is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from pytest_torchprof import NotMeasured, capture, load
+
+x = torch.ones(4, requires_grad=True)
+START, SUBMIT = threading.Thread.start, ThreadPoolExecutor.submit
+
+
+def work():
+    return torch.ones(4).cos()
+
+
+def on_a_thread():
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+async def elsewhere():
+    await asyncio.to_thread(work)
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+        yield pool
+
+
+@pytest.fixture
+def record(tmp_path):
+    def run(function):
+        plan = capture.Plan(device="cpu", warmup=1, steps=2, record=frozenset(), nodeid="test", label=None)
+        for _ in capture.iterations(plan, tmp_path / "t.json", lambda _path: None):
+            x.sum()
+            function()
+        assert (threading.Thread.start, ThreadPoolExecutor.submit) == (START, SUBMIT)
+        return load(tmp_path / "t.json")
+
+    return run
+
+
+def refused(profile):
+    with pytest.raises(NotMeasured, match=r"work on another thread, whose operators torch.profiler does not record"):
+        profile.expect(max_kernels=100)
+
+
+def test_kernels_of_a_thread_that_the_measured_code_starts_are_not_measured(record):
+    refused(record(on_a_thread))
+
+
+def test_kernels_of_a_pool_that_was_waiting_are_not_measured(record, pool):
+    refused(record(lambda: pool.submit(work).result()))
+
+
+def test_kernels_of_an_asynchronous_thread_are_not_measured(record):
+    refused(record(lambda: asyncio.run(elsewhere())))
+
+
+def test_backward_and_a_data_loader_without_workers_are_measured(record):
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(4, 4)), batch_size=2)
+    profile = record(lambda: [(x * batch[0]).sum().backward() for batch in loader])
+    profile.expect(max_kernels=1000)
