@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Threads that run no operators of a model: compilation, loading of data, progress bars, event loops. What a pool's own threads run
-# is seen when it is handed to the pool.
+# Threads that run no operators of a model: compilation, loading of data, progress bars, event loops. What a pool's own
+# threads run is seen when it is handed to the pool.
 _SERVICES = ("torch.", "tqdm.", "asyncio.", "concurrent.futures.", "pytest_torchprof.")
 _RUNS_OPERATORS = ("torch.nn.",)
 
