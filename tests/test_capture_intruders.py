@@ -57,7 +57,11 @@ def events(profiler):
 """
 
 
-def run(tmp_path, scenario, *, options=("-W", "error")):
+# torch itself warns at its import where NumPy is not installed.
+STRICT = ("-W", "error", "-W", "ignore:Failed to initialize NumPy:UserWarning")
+
+
+def run(tmp_path, scenario, *, options=STRICT):
     """Run the scenario, which calls `say(value)` once; a process that crashes or prints a traceback fails the test."""
     folder = tmp_path / "recordings"
     folder.mkdir()
