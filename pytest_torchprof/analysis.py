@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.breakdown import KernelRow, RangeRow
     from pytest_torchprof.numbers import Numbers
-    from pytest_torchprof.parts import Part
+    from pytest_torchprof.numbers.parts import Part
     from pytest_torchprof.profile import Profile, StepProfile
 
 SCHEMA = 1

@@ -6,15 +6,15 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.columns import ABSENT, KERNEL, Ranges
-from pytest_torchprof.nesting import Nesting
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, Ranges
+from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.launching import Launching
     from pytest_torchprof.names import KernelName
-    from pytest_torchprof.parts import Part
+    from pytest_torchprof.numbers.parts import Part
     from pytest_torchprof.trace import Trace
 
 MODULE = "nn.Module: "

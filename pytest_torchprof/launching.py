@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof import parts
-from pytest_torchprof.calls import CallKind
-from pytest_torchprof.columns import ABSENT, KERNEL
 from pytest_torchprof.compiled import unprofiled
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.evidence import Launch, complete
 from pytest_torchprof.kernels import Kernel, Kernels
+from pytest_torchprof.numbers import parts
+from pytest_torchprof.trace.calls import CallKind
+from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.names import KernelName
-    from pytest_torchprof.parts import Part
+    from pytest_torchprof.numbers.parts import Part
     from pytest_torchprof.trace import Trace
 
 # Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.errors import NotMeasured, TorchprofError
-from pytest_torchprof.stash import PASSED, RUN, STATE, WORKER_KEY, is_ours, is_worker
+from pytest_torchprof.run.stash import PASSED, RUN, STATE, WORKER_KEY, is_ours, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pytest_torchprof.fixture import Torchprof
+    from pytest_torchprof.run.fixture import Torchprof
 
 _MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "contextlib.py", "torch"})
 
@@ -64,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    from pytest_torchprof import hookspecs  # noqa: PLC0415  (needed once per run, not to import this module)
+    from pytest_torchprof.run import hookspecs  # noqa: PLC0415  (needed once per run, not to import this module)
 
     pluginmanager.add_hookspecs(hookspecs)
 
@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    from pytest_torchprof.headline import lines  # noqa: PLC0415
+    from pytest_torchprof.run.headline import lines  # noqa: PLC0415
 
     return lines(config)
 
@@ -86,7 +86,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.fixture
 def torchprof(request: pytest.FixtureRequest) -> Torchprof:
     """Measure calls on the device: a function with its arguments, or a block under a label."""
-    from pytest_torchprof.fixture import Torchprof  # noqa: PLC0415
+    from pytest_torchprof.run.fixture import Torchprof  # noqa: PLC0415
 
     run = request.node.stash[RUN]
     run.uses_fixture = True
@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         or config.getoption("torchprof_replay")
         or config.getini("torchprof_replay")
     ):
-        from pytest_torchprof.collecting import prepare  # noqa: PLC0415
+        from pytest_torchprof.run.collecting import prepare  # noqa: PLC0415
 
         prepare(config, items, collected)
     return result
@@ -112,7 +112,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtestloop(session: pytest.Session) -> None:
     state = session.config.stash.get(STATE, None)
     if state is not None and not session.config.option.collectonly:
-        from pytest_torchprof.collecting import arm  # noqa: PLC0415
+        from pytest_torchprof.run.collecting import arm  # noqa: PLC0415
 
         arm(state, session)
 
@@ -121,7 +121,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     state = item.config.stash.get(STATE, None)
     if state is not None and is_ours(item):
-        from pytest_torchprof.collecting import start_run  # noqa: PLC0415
+        from pytest_torchprof.run.collecting import start_run  # noqa: PLC0415
 
         item.stash[RUN] = start_run(state, item)
 
@@ -130,8 +130,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if not is_ours(item):
         return (yield)
-    from pytest_torchprof.collecting import run_of  # noqa: PLC0415
-    from pytest_torchprof.judging import judge, note  # noqa: PLC0415
+    from pytest_torchprof.run.collecting import run_of  # noqa: PLC0415
+    from pytest_torchprof.run.judging import judge, note  # noqa: PLC0415
 
     run = run_of(item)
 
@@ -195,7 +195,7 @@ def _shows_user_code(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     state = config.stash.get(STATE, None)
     if state is not None and not is_worker(config):
-        from pytest_torchprof.closing import summary  # noqa: PLC0415
+        from pytest_torchprof.run.closing import summary  # noqa: PLC0415
 
         summary(state, terminalreporter)
 
@@ -204,7 +204,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_sessionfinish(session: pytest.Session) -> None:
     state = session.config.stash.get(STATE, None)
     if state is not None:
-        from pytest_torchprof.closing import finish  # noqa: PLC0415
+        from pytest_torchprof.run.closing import finish  # noqa: PLC0415
 
         finish(state, session)
 
@@ -214,6 +214,6 @@ def pytest_testnodedown(node: Any) -> None:
     """xdist: a worker is done; the controller takes over what it found out."""
     plain = getattr(node, "workeroutput", {}).get(WORKER_KEY)
     if plain is not None:
-        from pytest_torchprof.collecting import state_of  # noqa: PLC0415
+        from pytest_torchprof.run.collecting import state_of  # noqa: PLC0415
 
         state_of(node.config).merge(plain)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from pytest_torchprof import numbers, parts, validity
+from pytest_torchprof import numbers
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.launching import Launching
-from pytest_torchprof.numbers import Numbers
+from pytest_torchprof.numbers import Numbers, parts, validity
 from pytest_torchprof.recording import read
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.efficiency import Efficiency
     from pytest_torchprof.findings import Finding, Rule
     from pytest_torchprof.kernels import Kernels
-    from pytest_torchprof.parts import Part
+    from pytest_torchprof.numbers.parts import Part
     from pytest_torchprof.scene import Scene
     from pytest_torchprof.trace import Trace
 

@@ -8,21 +8,22 @@ from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_torchprof import idle, occupation, spans
-from pytest_torchprof.calls import CallKind
-from pytest_torchprof.columns import ABSENT, KERNEL, MEMCPY, where
-from pytest_torchprof.linking import captures
 from pytest_torchprof.names import decode
-from pytest_torchprof.nesting import Nesting
+from pytest_torchprof.numbers import idle, occupation
+from pytest_torchprof.trace import spans
+from pytest_torchprof.trace.calls import CallKind
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
+from pytest_torchprof.trace.linking import captures
+from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_torchprof.idle import Gap, Idle
     from pytest_torchprof.launching import Launching
     from pytest_torchprof.names import KernelName
-    from pytest_torchprof.spans import Spans
+    from pytest_torchprof.numbers.idle import Gap, Idle
     from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.spans import Spans
 
 _OWN_BUFFERS = ("Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full")
 _LOADING = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")

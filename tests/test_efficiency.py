@@ -8,9 +8,11 @@ import pytest
 import torch
 from builder import TraceBuilder
 
-from pytest_torchprof import capture, idle, load, spans
+from pytest_torchprof import capture, load
 from pytest_torchprof.efficiency import peaks
 from pytest_torchprof.errors import LimitsMissed, NotMeasured
+from pytest_torchprof.numbers import idle
+from pytest_torchprof.trace import spans
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 SGEMM = "ampere_sgemm_128x64_tn"

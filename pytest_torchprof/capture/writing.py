@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture.anonymous import make_anonymous
-from pytest_torchprof.ownkey import KEY
 from pytest_torchprof.recording import write_metadata
+from pytest_torchprof.recording.ownkey import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

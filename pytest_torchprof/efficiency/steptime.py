@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import spans
-from pytest_torchprof.columns import KERNEL, MEMCPY, MEMSET, where
+from pytest_torchprof.trace import spans
+from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

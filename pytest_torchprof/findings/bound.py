@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import spans, units
-from pytest_torchprof.columns import KERNEL
+from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule
 from pytest_torchprof.names import decode
+from pytest_torchprof.trace import spans
+from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

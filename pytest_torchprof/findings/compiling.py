@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import spans, units
-from pytest_torchprof.calls import CallKind
-from pytest_torchprof.columns import KERNEL, MEMCPY
+from pytest_torchprof import units
 from pytest_torchprof.compiled import NOT_USED
+from pytest_torchprof.compiled.regions import FX_GRAPH
 from pytest_torchprof.findings.finding import Finding, Rule
-from pytest_torchprof.regions import FX_GRAPH
+from pytest_torchprof.trace import spans
+from pytest_torchprof.trace.calls import CallKind
+from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

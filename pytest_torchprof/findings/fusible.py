@@ -7,9 +7,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import units
-from pytest_torchprof.columns import KERNEL
 from pytest_torchprof.findings.finding import Finding, Rule
-from pytest_torchprof.linking import Intervals
+from pytest_torchprof.trace.columns import KERNEL
+from pytest_torchprof.trace.linking import Intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import spans, units
+from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.trace import spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

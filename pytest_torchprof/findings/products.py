@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import units
-from pytest_torchprof.columns import MEMCPY
 from pytest_torchprof.efficiency import peaks
 from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.trace.columns import MEMCPY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import spans, units
-from pytest_torchprof.columns import ABSENT, KERNEL
+from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.trace import spans
+from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.cpukernels import Work, work
+from pytest_torchprof.compiled.regions import is_compiled_code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.limit import COMPILE, Limit, positive_number, share, whole_number
 from pytest_torchprof.limits.numbers_limits import step_name
 from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
-from pytest_torchprof.regions import is_compiled_code
+from pytest_torchprof.numbers.cpukernels import Work, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

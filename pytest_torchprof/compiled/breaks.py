@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_torchprof.regions import Region
+    from pytest_torchprof.compiled.regions import Region
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from itertools import islice
 from operator import le
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.columns import ABSENT, Calls
+from pytest_torchprof.trace.columns import ABSENT, Calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_torchprof.columns import Ranges
+    from pytest_torchprof.trace.columns import Ranges
 
 # Files of torch before 2.4 cut start and duration to whole microseconds each: an end may lie up to two too early.
 _CUT_NS = 2000

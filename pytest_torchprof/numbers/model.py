@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields, replace
 from operator import sub
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import occupation
-from pytest_torchprof.calls import BLOCKING, LAUNCHES, CallKind
-from pytest_torchprof.columns import KERNEL, MEMCPY, MEMSET
+from pytest_torchprof.numbers import occupation
+from pytest_torchprof.trace.calls import BLOCKING, LAUNCHES, CallKind
+from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_torchprof.parts import Part
+    from pytest_torchprof.numbers.parts import Part
     from pytest_torchprof.trace import StepRange, Trace
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import breaks, regions
-from pytest_torchprof.breaks import GraphBreak
-from pytest_torchprof.fxgraphs import (
+from pytest_torchprof.compiled import breaks, regions
+from pytest_torchprof.compiled.breaks import GraphBreak
+from pytest_torchprof.compiled.fxgraphs import (
     CudaGraphs,
     Fallback,
     FxGraph,
@@ -20,7 +20,7 @@ from pytest_torchprof.fxgraphs import (
 )
 
 if TYPE_CHECKING:
-    from pytest_torchprof.regions import Regions
+    from pytest_torchprof.compiled.regions import Regions
     from pytest_torchprof.trace import Trace
 
 __all__ = ["Compile", "CudaGraphs", "Fallback", "FxGraph", "GraphBreak", "Recompile", "graph_break_count", "read"]

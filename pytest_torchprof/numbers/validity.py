@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.linking import Intervals
 from pytest_torchprof.trace import SENTINEL
+from pytest_torchprof.trace.linking import Intervals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

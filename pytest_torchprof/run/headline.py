@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.settings import Settings
+from pytest_torchprof.run.settings import Settings
 
 if TYPE_CHECKING:
     import pytest

@@ -7,9 +7,9 @@ from itertools import count
 from operator import add, gt
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import decoding
-from pytest_torchprof.columns import KERNEL, MEMCPY, MEMSET, Calls, GpuOps, Ranges
-from pytest_torchprof.decoding import CALL, FRACTIONAL, FRAME, GPU, NOTE, OWN, RANGE, ROLES, WHOLE, Kinds
+from pytest_torchprof.recording import decoding
+from pytest_torchprof.recording.decoding import CALL, FRACTIONAL, FRAME, GPU, NOTE, OWN, RANGE, ROLES, WHOLE, Kinds
+from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Calls, GpuOps, Ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable

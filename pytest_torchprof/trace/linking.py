@@ -6,13 +6,13 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_torchprof.calls import LAUNCHES, CallKind
-from pytest_torchprof.columns import ABSENT, where
+from pytest_torchprof.trace.calls import LAUNCHES, CallKind
+from pytest_torchprof.trace.columns import ABSENT, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_torchprof.columns import Calls, GpuOps
+    from pytest_torchprof.trace.columns import Calls, GpuOps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

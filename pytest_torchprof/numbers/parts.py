@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.cpukernels import cpu_kernels
-from pytest_torchprof.linking import Intervals
+from pytest_torchprof.numbers.cpukernels import cpu_kernels
 from pytest_torchprof.trace import StepRange
+from pytest_torchprof.trace.linking import Intervals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

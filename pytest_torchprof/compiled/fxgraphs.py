@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import regions
-from pytest_torchprof.calls import CallKind
-from pytest_torchprof.cpukernels import Work, work
+from pytest_torchprof.compiled import regions
+from pytest_torchprof.numbers.cpukernels import Work, work
+from pytest_torchprof.trace.calls import CallKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

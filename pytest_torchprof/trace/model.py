@@ -10,10 +10,10 @@ from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_torchprof.calls import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind
-from pytest_torchprof.columns import ABSENT, Calls, GpuOps, Ranges, where
-from pytest_torchprof.linking import Intervals, Links, link
-from pytest_torchprof.nesting import Nesting
+from pytest_torchprof.trace.calls import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind
+from pytest_torchprof.trace.columns import ABSENT, Calls, GpuOps, Ranges, where
+from pytest_torchprof.trace.linking import Intervals, Links, link
+from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.columns import KERNEL
+from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

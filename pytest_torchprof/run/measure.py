@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.comparing import Comparing
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.run.comparing import Comparing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.limits import Asked
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.session import RunState
-    from pytest_torchprof.settings import MeasureOptions
+    from pytest_torchprof.run.session import RunState
+    from pytest_torchprof.run.settings import MeasureOptions
 
 READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
 
@@ -185,7 +185,7 @@ class TestRun:
         from pytest_torchprof import capture  # noqa: PLC0415
         from pytest_torchprof.profile import Profile  # noqa: PLC0415
         from pytest_torchprof.recording import read  # noqa: PLC0415
-        from pytest_torchprof.session import recording_name  # noqa: PLC0415
+        from pytest_torchprof.run.session import recording_name  # noqa: PLC0415
 
         options = self.options
         if (reason := self.state.unarmed.get(options.device)) is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.limits import Limit
     from pytest_torchprof.report import Reporter
-    from pytest_torchprof.settings import Settings
+    from pytest_torchprof.run.settings import Settings
 
 SUFFIX = ".json.gz"
 FAILED_FOLDER = ".torchprof"

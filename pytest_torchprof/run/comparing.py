@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.settings import MeasureOptions, Settings
+    from pytest_torchprof.run.settings import MeasureOptions, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

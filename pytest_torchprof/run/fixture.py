@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_torchprof.measure import Measured, TestRun
     from pytest_torchprof.profile import Profile
+    from pytest_torchprof.run.measure import Measured, TestRun
 
 
 class Torchprof:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_torchprof.measure import TestRun
-    from pytest_torchprof.session import RunState
+    from pytest_torchprof.run.measure import TestRun
+    from pytest_torchprof.run.session import RunState
 
 STATE: pytest.StashKey[RunState] = pytest.StashKey()
 RUN: pytest.StashKey[TestRun] = pytest.StashKey()

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof import pieces
-from pytest_torchprof.decoding import EXACT, STAMPS, WHOLE, kinds
 from pytest_torchprof.errors import UnreadableRecording
-from pytest_torchprof.folding import Columns, TooFineError
-from pytest_torchprof.ownkey import KEY, refusal
-from pytest_torchprof.pieces import PIECE, UncuttableError, border, inflated
+from pytest_torchprof.recording import pieces
+from pytest_torchprof.recording.decoding import EXACT, STAMPS, WHOLE, kinds
+from pytest_torchprof.recording.folding import Columns, TooFineError
+from pytest_torchprof.recording.ownkey import KEY, refusal
+from pytest_torchprof.recording.pieces import PIECE, UncuttableError, border, inflated
 from pytest_torchprof.trace import Trace
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        from pytest_torchprof.repair import repairs  # noqa: PLC0415 - only what is broken needs it
+        from pytest_torchprof.recording.repair import repairs  # noqa: PLC0415 - only what is broken needs it
 
         for repaired in repairs(bytes(text)):
             try:
@@ -121,7 +121,7 @@ def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
             break
         columns.stamps = stamps
         return
-    from pytest_torchprof.careful import events_of  # noqa: PLC0415 - only what is odd needs it
+    from pytest_torchprof.recording.careful import events_of  # noqa: PLC0415 - only what is odd needs it
 
     columns.fold(events_of(text, types, columns.events), types, EXACT)
 
@@ -142,7 +142,7 @@ def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
 
 
 def _whole(path: str, text: bytes) -> Trace:
-    from pytest_torchprof.repair import repairs  # noqa: PLC0415 - only what is odd needs it
+    from pytest_torchprof.recording.repair import repairs  # noqa: PLC0415 - only what is odd needs it
 
     if not text.strip():
         raise _NoTraceError(f"it is empty. {_AGAIN}")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.comparing import environment_of
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits.text import LONGEST_REASON
-from pytest_torchprof.measure import Measured, TestRun
 from pytest_torchprof.printable import printable_line
 from pytest_torchprof.report.junit import properties
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
+from pytest_torchprof.run.comparing import environment_of
+from pytest_torchprof.run.measure import Measured, TestRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

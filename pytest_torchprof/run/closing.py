@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.gone import gone
 from pytest_torchprof.report import FAILED, NOT_MEASURED, github, terminal
-from pytest_torchprof.session import SUFFIX
-from pytest_torchprof.stash import WORKER_KEY, is_worker
+from pytest_torchprof.run.gone import gone
+from pytest_torchprof.run.session import SUFFIX
+from pytest_torchprof.run.stash import WORKER_KEY, is_worker
 
 if TYPE_CHECKING:
-    from pytest_torchprof.session import RunState
+    from pytest_torchprof.run.session import RunState
 
 RECORDINGS = "torchprof-recordings"
 """The folder next to a report; not hidden, since uploads of artifacts leave hidden ones out."""

@@ -11,15 +11,15 @@ import pytest
 from pytest_torchprof.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES
-from pytest_torchprof.gone import whole_files
 from pytest_torchprof.limits import catalogue
-from pytest_torchprof.measure import TestRun
-from pytest_torchprof.progress import progress_of
 from pytest_torchprof.report import exports, json_report, markdown
 from pytest_torchprof.report.junit import PREFIX
-from pytest_torchprof.session import RunState
-from pytest_torchprof.settings import MeasureOptions, Settings, merged_marker, options_of
-from pytest_torchprof.stash import RUN, STATE, is_ours, is_worker
+from pytest_torchprof.run.gone import whole_files
+from pytest_torchprof.run.measure import TestRun
+from pytest_torchprof.run.progress import progress_of
+from pytest_torchprof.run.session import RunState
+from pytest_torchprof.run.settings import MeasureOptions, Settings, merged_marker, options_of
+from pytest_torchprof.run.stash import RUN, STATE, is_ours, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.tolerance import Tolerance, from_text, tolerance
+from pytest_torchprof.run.tolerance import Tolerance, from_text, tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
