@@ -41,7 +41,7 @@ def test_a_break_is_found_with_its_line(torchprof, function):
 
 
 def test_a_new_shape_compiles_anew(torchprof):
-    # A function of its own: Dynamo counts the compiles of a function over the whole process and gives up on it after eight.
+    # A function of its own: Dynamo counts the compiles of a function over the process and gives up on it after eight.
     def scaled(x):
         return x.sin() * 2
 
