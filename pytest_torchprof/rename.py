@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 # In the order people ask for them: what it computes, on what, then how.
 _FACTS: Final = ("family", "layout", "dtype", "tensor_core", "library", "triton", "collective", "helper")
 _TUNING: Final = ("tile", "stages", "cluster", "split_k", "epilogue", "alignment", "arch")
+# How ATen's pointwise kernels walk their operands tells what became of these (aten/src/ATen/native/cuda/CUDALoops.cuh).
+_LOOPS: Final = {
+    "vectorized_elementwise_kernel": "vectorized",
+    "unrolled_elementwise_kernel": "unrolled, operands that are converted or not aligned",
+    " at::native::elementwise_kernel": "strided, operands that are not contiguous",
+}
 _WORDS: Final = {"tensor_core": "tensor core", "split_k": "split-K", "triton": "Triton category", "alignment": "align"}
 
 
@@ -44,11 +50,20 @@ def _explain_plain(a: str, b: str, old: KernelName, new: KernelName) -> str:
         if old.triton != new.triton:
             parts.append(f"Triton category {old.triton or 'none'} -> {new.triton or 'none'}")
         return ", ".join(parts) or "only the index differs"
+    loops = _loop(a, old), _loop(b, new)
+    if old.stem == new.stem and None not in loops and loops[0] != loops[1]:
+        return f"{old.short}: {loops[0]} -> {loops[1]}"
     if normal_name(a) == normal_name(b):
         return "only template arguments differ" if "<" in a + b else "only the index differs"
     if old.family != "other" and old.stem == new.stem:
         return f"another variant of {old.short}"
     return f"{old.short} -> {new.short}"
+
+
+def _loop(name: str, decoded: KernelName) -> str | None:
+    if decoded.library != "aten":
+        return None
+    return next((words for loop, words in _LOOPS.items() if loop in name), None)
 
 
 def _change(fact: str, old: KernelName, new: KernelName) -> str | None:

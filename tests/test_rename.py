@@ -11,6 +11,10 @@ CUTLASS_TN = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf1
 CUTLASS_TF32_NN = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4>(P)"
 NVJET_TN = "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT"
 
+ADD = "at::native::CUDAFunctor_add<c10::BFloat16>"
+VECTORIZED_ADD = f"void at::native::vectorized_elementwise_kernel<4, {ADD}, at::detail::Array<char*, 3> >(int, {ADD})"
+STRIDED_ADD = f"void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<{ADD} >(int)::{{lambda(int)#1}}>(int)"
+
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
@@ -33,6 +37,12 @@ NVJET_TN = "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT"
         ("triton_poi_fused_mul_0", "triton_red_fused_mul_3", "Triton category poi -> red"),
         ("triton_poi_fused_mul_0", "triton_poi_fused_mul_3", "only the index differs"),
         ("void lib::some_kernel<float>(x)", "void lib::some_kernel<double>(x)", "only template arguments differ"),
+        (
+            VECTORIZED_ADD,
+            STRIDED_ADD,
+            "pointwise add: vectorized -> strided, operands that are not contiguous",
+        ),
+        (VECTORIZED_ADD, VECTORIZED_ADD.replace("_kernel<4,", "_kernel<2,"), "only template arguments differ"),
         ("some_thing", "some_other_thing", "some_thing -> some_other_thing"),
     ],
 )
