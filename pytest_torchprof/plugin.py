@@ -61,6 +61,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "torchprof_tolerance", "tolerance of tests that have none of their own, e.g. time=0.10 memory=0.05", default=""
     )
     parser.addini("torchprof_report", "as --torchprof-report", type="linelist", default=[])
+    parser.addini(
+        "torchprof_thresholds", "when findings are told, a line each: hotspot.share = 0.6", type="linelist", default=[]
+    )
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings import bound, compiling, filling, frequent, fusible, missing, products, uneven, waiting
-from pytest_torchprof.findings.finding import Finding, Rule, ranked
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked
+from pytest_torchprof.findings.thresholds import with_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_torchprof.profile import Profile
 
-__all__ = ["RULES", "Finding", "Rule", "find"]
+__all__ = ["RULES", "Finding", "Rule", "Threshold", "find", "with_thresholds"]
 
 RULES: tuple[Rule, ...] = (
     missing.NO_GPU_WORK,
@@ -20,13 +21,13 @@ RULES: tuple[Rule, ...] = (
     missing.IN_FLIGHT_KERNELS,
     missing.PROFILER_GAP,
     bound.OVERHEAD_BOUND,
-    bound.COMPUTE_BOUND_RULE,
+    bound.COMPUTE_BOUND,
     bound.LAUNCH_GAPS,
     bound.LAUNCH_DELAY,
     waiting.SYNC_OVER_LITTLE_WORK,
     waiting.IMPLICIT_SYNC,
     waiting.EXPOSED_COMMUNICATION,
-    frequent.HOTSPOT_RULE,
+    frequent.HOTSPOT,
     frequent.MANY_SMALL_CALLS,
     frequent.COSTLY_CHILDREN,
     uneven.COLD_START,
@@ -40,7 +41,7 @@ RULES: tuple[Rule, ...] = (
     fusible.LAYOUT_CONVERSION,
     fusible.SINGLE_TENSOR_OPTIMIZER,
     filling.SMALL_GRID,
-    filling.LOW_OCCUPANCY_RULE,
+    filling.LOW_OCCUPANCY,
     compiling.GRAPH_BREAK,
     compiling.RECOMPILE,
     compiling.COMPILE_IN_WINDOW,
@@ -56,4 +57,4 @@ RULES: tuple[Rule, ...] = (
 
 def find(profile: Profile, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
     """Return what the rules find: about the recording first, then by the time that could be saved."""
-    return ranked(finding for rule in rules for finding in rule.find(profile))
+    return ranked(finding for rule in rules for finding in rule.look(profile))

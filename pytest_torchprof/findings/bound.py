@@ -5,37 +5,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import units
-from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.names import decode
 from pytest_torchprof.trace import spans
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.scene import Scene
 
-LATE_LAUNCHES = 0.5
-"""Where half of the operations were launched only after the GPU had run dry, it is the host that sets the pace."""
+LATE = Threshold(
+    "late_launches",
+    0.5,
+    "where half of the operations were launched only after the GPU had run dry, it is the host that sets the pace",
+)
+BUSY = Threshold(
+    "busy", 0.5, "below half of the time busy, the GPU waits more than it works; TensorBoard's plugin warns there too"
+)
 
-MOSTLY_IDLE = 0.5
-"""Below half of the window busy, the GPU waits more than it works; TensorBoard's plugin warns there too."""
+COMPUTING = Threshold("share", 0.9, "a GPU that computes nine tenths of the time cannot be fed much better")
 
-COMPUTE_BOUND = 0.9
-"""A GPU that computes nine tenths of the time cannot be fed much better."""
+WAITING = Threshold(
+    "share", 0.1, "a tenth of the time lost between kernels is worth a look; below that other things pay first"
+)
+LOADING = Threshold("data_loading", 0.05, "TensorBoard's plugin advises more workers from 5 % of the step on")
 
-HOST_GAPS = 0.1
-"""A tenth of the window lost between kernels is worth a look; below that other things pay first."""
-
-DATA_LOADING = 0.05
-"""TensorBoard's plugin advises more workers from 5 % of the step on."""
-
-FIRST_DELAY_US = 1000.0
-"""A launch reaches an idle GPU in about 10 us; what takes a hundred times as long was not the launch."""
-FIRST_AGAINST_MEDIAN = 10.0
-IDLE_DELAY_US = 50.0
-"""Five times what a launch takes to reach an idle GPU."""
+FIRST_US = Threshold(
+    "first_us",
+    1000.0,
+    "a launch reaches an idle GPU in about 10 us; what takes a hundred times as long was not the launch",
+)
+FIRST_TIMES = Threshold("first_times", 10.0, "where all launches take long, it is the queue; ten medians are no queue")
+MEDIAN_US = Threshold("median_us", 50.0, "five times what a launch takes to reach an idle GPU")
 
 _LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
@@ -45,17 +48,17 @@ def _late(scene: Scene) -> float:
     return len([1 for _, _, cause, _ in scene.gaps if cause == "host"]) / max(len(scene.gpu_ops), 1)
 
 
-def _overhead_bound(profile: Profile) -> Iterator[Finding]:
+def _overhead_bound(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find that most operations were launched too late while the GPU was mostly idle and the CPU was not waiting."""
     scene = profile.scene
     busy_us = sum(step.gpu_busy_us or 0.0 for step in profile.steps)
     # What is done once is the cold start's: it would not be there in a second recording.
     cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps) - scene.setup_us
     warm = scene.window_us - scene.setup_us
-    if not busy_us or cpu_us <= busy_us or scene.busy_share * scene.window_us > MOSTLY_IDLE * warm:
+    if not busy_us or cpu_us <= busy_us or scene.busy_share * scene.window_us > at[BUSY] * warm:
         return
     late, ratio, busy_share = _late(scene), cpu_us / busy_us, scene.busy_share * scene.window_us / warm
-    if late < LATE_LAUNCHES:
+    if late < at[LATE]:
         return
     waited = scene.idle.host_us
     yield Finding(
@@ -76,14 +79,14 @@ def _overhead_bound(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _compute_bound(profile: Profile) -> Iterator[Finding]:
+def _compute_bound(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     scene = profile.scene
     kind, talking = profile.trace.gpu.kind, scene.communication
     computing = [
         scene.covered_us([i for i in ops if kind[i] == KERNEL and i not in talking]) for ops in scene.by_device.values()
     ]
     share = scene.share(sum(computing) / len(computing)) if computing else 0.0
-    if share >= COMPUTE_BOUND:
+    if share >= at[COMPUTING]:
         yield Finding(
             code="compute-bound",
             title="Bound by the GPU",
@@ -94,11 +97,11 @@ def _compute_bound(profile: Profile) -> Iterator[Finding]:
         )
 
 
-def _launch_gaps(profile: Profile) -> Iterator[Finding]:
+def _launch_gaps(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find idle time between GPU operations of which the next one was not yet launched; classes as in HTA."""
     scene = profile.scene
     found = scene.idle
-    if scene.share(found.host_us) < HOST_GAPS:
+    if scene.share(found.host_us) < at[WAITING]:
         return
     late = [(end - start, before) for start, end, cause, before in scene.gaps if cause == "host"]
     longest_ns, before = max(late)
@@ -118,7 +121,7 @@ def _launch_gaps(profile: Profile) -> Iterator[Finding]:
         "source": scene.source_of(before),
     }
     remedy = "launch earlier: fewer and larger launches, no synchronization in between, CUDA graphs"
-    if scene.share(loading) >= DATA_LOADING:
+    if scene.share(loading) >= at[LOADING]:
         remedy = f"load data meanwhile (num_workers, pin_memory), which takes {units.show_us(loading)}; {remedy}"
     yield Finding(
         code="launch-gaps",
@@ -138,7 +141,7 @@ def _loading_us(profile: Profile) -> float:
     return spans.length(spans.merged((span.start_ns, span.end_ns) for span in found)) / 1000
 
 
-def _launch_delay(profile: Profile) -> Iterator[Finding]:
+def _launch_delay(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find that the way from a launch to its kernel is long although the GPU has nothing else to do."""
     trace, scene = profile.trace, profile.scene
     call_of, launched = trace.links.call_of, trace.calls.start
@@ -149,8 +152,8 @@ def _launch_delay(profile: Profile) -> Iterator[Finding]:
     first_launched = min(range(len(linked)), key=lambda at: launched[call_of[linked[at]]])
     first, middle = delays[first_launched], sorted(delays)[len(delays) // 2]
     started_idle = not any(trace.gpu.end[i] > launched[call_of[linked[first_launched]]] for i in trace.links.orphans)
-    slow_start = first >= FIRST_DELAY_US and first >= FIRST_AGAINST_MEDIAN * middle and started_idle
-    if not slow_start and not (middle >= IDLE_DELAY_US and _late(scene) >= LATE_LAUNCHES):
+    slow_start = first >= at[FIRST_US] and first >= at[FIRST_TIMES] * middle and started_idle
+    if not slow_start and not (middle >= at[MEDIAN_US] and _late(scene) >= at[LATE]):
         return
     yield Finding(
         code="launch-delay",
@@ -163,7 +166,7 @@ def _launch_delay(profile: Profile) -> Iterator[Finding]:
     )
 
 
-OVERHEAD_BOUND = Rule(code="overhead-bound", find=_overhead_bound)
-COMPUTE_BOUND_RULE = Rule(code="compute-bound", find=_compute_bound)
-LAUNCH_GAPS = Rule(code="launch-gaps", find=_launch_gaps)
-LAUNCH_DELAY = Rule(code="launch-delay", find=_launch_delay)
+OVERHEAD_BOUND = Rule(code="overhead-bound", find=_overhead_bound, thresholds=(LATE, BUSY))
+COMPUTE_BOUND = Rule(code="compute-bound", find=_compute_bound, thresholds=(COMPUTING,))
+LAUNCH_GAPS = Rule(code="launch-gaps", find=_launch_gaps, thresholds=(WAITING, LOADING))
+LAUNCH_DELAY = Rule(code="launch-delay", find=_launch_delay, thresholds=(FIRST_US, FIRST_TIMES, MEDIAN_US, LATE))

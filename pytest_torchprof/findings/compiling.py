@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import units
 from pytest_torchprof.compiled import NOT_USED
 from pytest_torchprof.compiled.regions import FX_GRAPH
-from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.trace import spans
 from pytest_torchprof.trace.calls import CallKind
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.profile import Profile
 
-GUARDS = 0.1
-"""A tenth of the CPU's time spent on finding out which code to run."""
+GUARDS = Threshold("share", 0.1, "a tenth of the CPU's time on finding out which code to run is worth larger pieces")
 _GUARDING = ("TorchDynamo Cache Lookup", "AOTDispatcher Runtime Wrapper Prologue", "Pregraph bytecode")
 _REGION = "Torch-Compiled Region"
 _COPIES = ("aten::copy_", "aten::_foreach_copy_")
 
-GRAPH_COPIES = 0.005
-"""Of copies below a two-hundredth of the kernel time nothing is to be won."""
+GRAPH_COPIES = Threshold("share", 0.005, "of copies below a two-hundredth of the kernel time nothing is to be won")
 
 
 def _graph_break(profile: Profile) -> Iterator[Finding]:
@@ -166,7 +164,7 @@ def _graph_hash_changes(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _guard_overhead(profile: Profile) -> Iterator[Finding]:
+def _guard_overhead(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find the time that each call of compiled code spends before the code: guards, prologues."""
     trace, scene = profile.trace, profile.scene
     found = [
@@ -179,7 +177,7 @@ def _guard_overhead(profile: Profile) -> Iterator[Finding]:
     found = [span for span in found if not trace.compiling.cover(thread_of[span.tid], span.start_ns)]
     cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps)
     spent = spans.length(spans.merged((span.start_ns, span.end_ns) for span in found)) / 1000
-    if not found or spent < GUARDS * cpu_us:
+    if not found or spent < at[GUARDS] * cpu_us:
         return
     calls = sum(span.name.startswith(_GUARDING[0]) for span in found) or len(found)
     yield Finding(
@@ -195,7 +193,7 @@ def _guard_overhead(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _cudagraph_input_copy(profile: Profile) -> Iterator[Finding]:
+def _cudagraph_input_copy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find copies that compiled code makes before it launches a graph: into the graph's own inputs."""
     trace, scene = profile.trace, profile.scene
     calls, kinds, call_of, parent = trace.calls, trace.call_kinds, trace.links.call_of, trace.nesting.parent
@@ -216,7 +214,7 @@ def _cudagraph_input_copy(profile: Profile) -> Iterator[Finding]:
     ]
     gpu = trace.gpu
     spent = sum(gpu.end[i] - gpu.start[i] for i in found) / 1000
-    if not found or spent < GRAPH_COPIES * scene.kernel_time_us:
+    if not found or spent < at[GRAPH_COPIES] * scene.kernel_time_us:
         return
     size = sum(max(gpu.size[i], 0) for i in found)
     yield Finding(
@@ -270,6 +268,6 @@ NOT_COMPILED = Rule(code="not-compiled", find=_not_compiled)
 CUDA_GRAPH_SKIPPED = Rule(code="cuda-graph-skipped", find=_cuda_graph_skipped)
 BACKWARD_NOT_COMPILED = Rule(code="backward-not-compiled", find=_backward_not_compiled)
 GRAPH_HASH_CHANGES = Rule(code="graph-hash-changes", find=_graph_hash_changes)
-GUARD_OVERHEAD = Rule(code="guard-overhead", find=_guard_overhead)
-CUDAGRAPH_INPUT_COPY = Rule(code="cudagraph-input-copy", find=_cudagraph_input_copy)
+GUARD_OVERHEAD = Rule(code="guard-overhead", find=_guard_overhead, thresholds=(GUARDS,))
+CUDAGRAPH_INPUT_COPY = Rule(code="cudagraph-input-copy", find=_cudagraph_input_copy, thresholds=(GRAPH_COPIES,))
 COMPILE_OVERHEAD = Rule(code="compile-overhead", find=_compile_overhead)

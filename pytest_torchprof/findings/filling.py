@@ -5,33 +5,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import units
-from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.profile import Profile
 
-FEW_BLOCKS = 0.2
-"""A fifth of the kernel time in grids that leave multiprocessors without a block."""
-LOW_OCCUPANCY = 25.0
-"""Percent of the warps that fit: below a quarter, latency of memory is no longer hidden."""
-ENOUGH_BLOCKS = 16.0
-"""So many blocks of one warp each make a quarter of the warps that fit: then it is not the grid that is too small."""
-LOW_SHARE = 0.1
-"""A tenth of the kernel time at such an occupancy."""
+FEW_BLOCKS = Threshold(
+    "share", 0.2, "a fifth of the kernel time in grids that leave multiprocessors without a block is more than an edge"
+)
+
+LOW = Threshold("occupancy", 0.25, "below a quarter of the warps that fit, latency of memory is no longer hidden")
+BLOCKS = Threshold(
+    "blocks_per_sm",
+    16.0,
+    "so many blocks of one warp each make a quarter of the warps that fit: then it is not the grid that is too small",
+)
+LOW_SHARE = Threshold("share", 0.1, "a tenth of the kernel time at such an occupancy is worth to tune its kernels")
 
 # These keep their data in registers and shared memory and run well with few warps; communication needs few.
 _FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
 
 
-def _small_grid(profile: Profile) -> Iterator[Finding]:
+def _small_grid(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels with fewer blocks than the GPU has multiprocessors."""
     scene, gpu = profile.scene, profile.trace.gpu
     blocks, talking = gpu.blocks_per_sm, scene.communication
     small = [i for i in scene.kernels if 0 <= blocks[i] < 1 and i not in talking]
     spent = sum(gpu.end[i] - gpu.start[i] for i in small) / 1000
-    if not small or spent < FEW_BLOCKS * scene.kernel_time_us:
+    if not small or spent < at[FEW_BLOCKS] * scene.kernel_time_us:
         return
     unused = sum((gpu.end[i] - gpu.start[i]) * (1 - gpu.blocks_per_sm[i]) for i in small) / 1000
     names = _longest_names(profile, small)
@@ -53,18 +56,19 @@ def _small_grid(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _low_occupancy(profile: Profile) -> Iterator[Finding]:
+def _low_occupancy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that fill all multiprocessors with few warps each, products and attention aside."""
     scene, gpu = profile.scene, profile.trace.gpu
+    percent, enough = 100 * at[LOW], at[BLOCKS]
     low = [
         i
         for i in scene.kernels
-        if 0 <= gpu.occupancy[i] < LOW_OCCUPANCY
-        and gpu.blocks_per_sm[i] >= ENOUGH_BLOCKS
+        if 0 <= gpu.occupancy[i] < percent
+        and gpu.blocks_per_sm[i] >= enough
         and scene.named[gpu.name[i]].family not in _FEW_WARPS
     ]
     spent = sum(gpu.end[i] - gpu.start[i] for i in low) / 1000
-    if not low or spent < LOW_SHARE * scene.kernel_time_us:
+    if not low or spent < at[LOW_SHARE] * scene.kernel_time_us:
         return
     mean = sum(gpu.occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
     names = _longest_names(profile, low)
@@ -82,7 +86,7 @@ def _low_occupancy(profile: Profile) -> Iterator[Finding]:
             "source": scene.source_of(max(low, key=lambda i: gpu.end[i] - gpu.start[i])),
         },
         remedy="fewer registers or less shared memory per block, larger blocks; in Triton block sizes and num_warps",
-        saves_us=spent * (1 - mean / LOW_OCCUPANCY),
+        saves_us=spent * (1 - mean / percent),
     )
 
 
@@ -94,5 +98,5 @@ def _longest_names(profile: Profile, kernels: list[int]) -> list[str]:
     return [profile.scene.named[name].short for name in sorted(spent, key=lambda name: -spent[name])[:5]]
 
 
-SMALL_GRID = Rule(code="small-grid", find=_small_grid)
-LOW_OCCUPANCY_RULE = Rule(code="low-occupancy", find=_low_occupancy)
+SMALL_GRID = Rule(code="small-grid", find=_small_grid, thresholds=(FEW_BLOCKS,))
+LOW_OCCUPANCY = Rule(code="low-occupancy", find=_low_occupancy, thresholds=(LOW, BLOCKS, LOW_SHARE))

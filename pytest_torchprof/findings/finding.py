@@ -30,12 +30,33 @@ class Finding:
     """The most that could be saved over all steps, in microseconds; findings are ranked by it."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Threshold:
+    """A value from which on a rule finds something; a whole one is a count and stays whole."""
+
+    name: str
+    value: float
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A finding's code with the function that looks for it."""
+    """A finding's code with the function that looks for it.
+
+    ``find`` takes the profile and, where the rule has thresholds, their values by threshold.
+    """
 
     code: str
-    find: Callable[[Profile], Iterable[Finding]]
+    find: Callable[..., Iterable[Finding]]
+    thresholds: tuple[Threshold, ...] = ()
+    changed: Mapping[Threshold, float] = field(default_factory=dict)
+    """The values that someone set; the others are as they come."""
+
+    def look(self, profile: Profile) -> Iterable[Finding]:
+        """Return what the rule finds."""
+        if not self.thresholds:
+            return self.find(profile)
+        return self.find(profile, {one: self.changed.get(one, one.value) for one in self.thresholds})
 
 
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -7,39 +7,37 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import units
-from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.profile import Profile
 
-HOTSPOT = 0.4
-"""Two fifths of the kernel time in one place: made twice as fast, it saves more than anything else can."""
-LEAST_NAMES = 3
-"""Of two kernels one always dominates."""
+SHARE = Threshold(
+    "share", 0.4, "two fifths of the kernel time in one place: made twice as fast, it saves more than anything else can"
+)
+NAMES = Threshold("names", 3, "of two kernels one always dominates")
 
-MANY_CALLS = 100
-"""Calls per step: at some 5 to 10 us of host time each, about a millisecond."""
-SMALL_US = 10.0
-"""Mean GPU time per call: about what the host needs to launch one from Python."""
-OF_ALL_CALLS = 0.1
-"""Less than a tenth of the step's GPU operations is not what its launches are spent on."""
+CALLS = Threshold("calls", 100, "per step; at some 5 to 10 us of host time each, about a millisecond")
+SMALL_US = Threshold("mean_us", 10.0, "about what the host needs to launch one from Python")
+OF_CALLS = Threshold(
+    "share", 0.1, "less than a tenth of the step's GPU operations is not what its launches are spent on"
+)
+TO_SPARE = Threshold("busy", 0.9, "a GPU that is busy nine tenths of the time does not wait for launches")
 
 # Their number follows from the model; where they are small, their grids are.
 _NOT_TO_BE_BATCHED = frozenset({"gemm", "conv", "attention", "communication"})
 
-MOST_INSIDE = 0.9
-"""Share of an operator's time that its children take."""
-OF_CPU_TIME = 0.25
-"""Share of the time of all operators from which on it is worth to look inside."""
+INSIDE = Threshold("inside", 0.9, "an operator that does a tenth of its work itself is only a name for what it calls")
+OF_CPU_TIME = Threshold("share", 0.25, "a fourth of the time of all operators is worth to look inside")
 
 
-def _hotspot(profile: Profile) -> Iterator[Finding]:
+def _hotspot(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find a kernel name, or else an operator with all that it launches, that takes most of the kernel time."""
     trace, scene = profile.trace, profile.scene
     total = scene.kernel_time_us
-    if len(scene.by_name) < LEAST_NAMES or not total:
+    if len(scene.by_name) < at[NAMES] or not total:
         return
     by_op: dict[str, int] = defaultdict(int)
     for group in scene.groups:
@@ -48,12 +46,12 @@ def _hotspot(profile: Profile) -> Iterator[Finding]:
     spent = {name: sum(group.time_ns for group in groups) for name, groups in scene.by_name.items()}
     name = max(spent, key=lambda one: spent[one])
     op = max(by_op, key=lambda one: by_op[one], default=None)
-    if spent[name] / 1000 >= HOTSPOT * total:
+    if spent[name] / 1000 >= at[SHARE] * total:
         groups = scene.by_name[name]
         what, spent_us = scene.decoded(groups[0]).short, spent[name] / 1000
         count, launched = sum(len(group.members) for group in groups), scene.op_name(groups[0])
         longest = groups[0].members[0]
-    elif op is not None and by_op[op] / 1000 >= HOTSPOT * total and not op.startswith("CompiledFunction"):
+    elif op is not None and by_op[op] / 1000 >= at[SHARE] * total and not op.startswith("CompiledFunction"):
         members = [group for group in scene.groups if group.op >= 0 and trace.names[group.op] == op]
         what, spent_us, launched = op, by_op[op] / 1000, op
         count, longest = sum(len(group.members) for group in members), members[0].members[0]
@@ -78,7 +76,7 @@ def _hotspot(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _many_small_calls(profile: Profile) -> Iterator[Finding]:
+def _many_small_calls(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find the operators that launch very often, each time for a few microseconds, on a GPU with time to spare."""
     trace, scene = profile.trace, profile.scene
     steps = max(len(trace.steps), 1)
@@ -95,12 +93,12 @@ def _many_small_calls(profile: Profile) -> Iterator[Finding]:
         op: calls
         for op, calls in count.most_common()
         if op >= 0
-        and calls >= MANY_CALLS * steps
-        and calls >= OF_ALL_CALLS * len(scene.gpu_ops)
-        and spent[op] / calls <= SMALL_US * 1000
+        and calls >= at[CALLS] * steps
+        and calls >= at[OF_CALLS] * len(scene.gpu_ops)
+        and spent[op] / calls <= at[SMALL_US] * 1000
         and profile.launching.op_name(profile.launching.op_of[example[op]]) is not None
     }
-    if not busy or scene.busy_share >= 0.9 or profile.graph_launches:
+    if not busy or scene.busy_share >= at[TO_SPARE] or profile.graph_launches:
         return
     launch_us = _launch_us(profile)
     total = sum(busy.values())
@@ -131,7 +129,7 @@ def _launch_us(profile: Profile) -> float:
     return lengths[len(lengths) // 2] / 1000 if lengths else 0.0
 
 
-def _costly_children(profile: Profile) -> Iterator[Finding]:
+def _costly_children(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find the operator with the most time inside, nearly all of it in its children, and name the costliest of them."""
     trace, scene = profile.trace, profile.scene
     ops, parent, names = trace.ops, trace.nesting.parent, trace.names
@@ -144,14 +142,14 @@ def _costly_children(profile: Profile) -> Iterator[Finding]:
         spent[named[i]] += end[i] - start[i]
     whole = sum(spent.values())
     name = max(spent, key=lambda one: spent[one], default=None)
-    if name is None or spent[name] < OF_CPU_TIME * whole or not names[name].startswith("aten::"):
+    if name is None or spent[name] < at[OF_CPU_TIME] * whole or not names[name].startswith("aten::"):
         return
     members = {i for i in roots if named[i] == name}
     inside: dict[int, int] = defaultdict(int)
     for i in compress(range(len(parent)), map(members.__contains__, parent)):
         inside[named[i]] += end[i] - start[i]
     share = sum(inside.values()) / spent[name] if spent[name] else 0.0
-    if share < MOST_INSIDE:
+    if share < at[INSIDE]:
         return
     costliest = max(inside, key=lambda one: inside[one])
     yield Finding(
@@ -170,6 +168,8 @@ def _costly_children(profile: Profile) -> Iterator[Finding]:
     )
 
 
-HOTSPOT_RULE = Rule(code="hotspot", find=_hotspot)
-MANY_SMALL_CALLS = Rule(code="many-small-calls", find=_many_small_calls)
-COSTLY_CHILDREN = Rule(code="costly-children", find=_costly_children)
+HOTSPOT = Rule(code="hotspot", find=_hotspot, thresholds=(SHARE, NAMES))
+MANY_SMALL_CALLS = Rule(
+    code="many-small-calls", find=_many_small_calls, thresholds=(CALLS, SMALL_US, OF_CALLS, TO_SPARE)
+)
+COSTLY_CHILDREN = Rule(code="costly-children", find=_costly_children, thresholds=(INSIDE, OF_CPU_TIME))

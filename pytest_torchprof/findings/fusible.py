@@ -7,27 +7,30 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import units
-from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.trace.columns import KERNEL
 from pytest_torchprof.trace.linking import Intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.names import KernelName
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.scene import Scene
 
-CHAIN = 3
-"""Two pointwise kernels in a row are common and cheap; from three on a compiler saves most of the memory traffic."""
-POINTWISE_SHARE = 0.02
-"""A fiftieth of the kernel time that fusing could save."""
+CHAIN = Threshold(
+    "chain",
+    3,
+    "two pointwise kernels in a row are common and cheap; from three on a compiler saves most of the memory traffic",
+)
+SAVED = Threshold("share", 0.02, "a fiftieth of the kernel time that fusing could save is what compiling costs to try")
 
-CONVERSION = 0.02
-"""A fiftieth of the kernel time spent on changing layouts."""
+CONVERSION = Threshold("share", 0.02, "a fiftieth of the kernel time on changing layouts is more than one at each end")
 
-PARAMETERS = 20
-"""An optimizer that launches so many kernels in a step takes its parameters one by one."""
+KERNELS = Threshold(
+    "kernels", 20, "an optimizer that launches so many pointwise kernels in a step takes its parameters one by one"
+)
+OF_OPTIMIZER = Threshold("share", 0.5, "where most of what the optimizer launches is something else, it is not that")
 
 _SDPA_MATH = "aten::_scaled_dot_product_attention_math"
 _BATCHED = {"aten::bmm": 0, "aten::baddbmm": 1}
@@ -39,16 +42,16 @@ _SINGLE = ("_single_tensor_adam", "_single_tensor_adamw", "_single_tensor_sgd")
 _STEP = "Optimizer.step#"
 
 
-def _unfused_pointwise(profile: Profile) -> Iterator[Finding]:
+def _unfused_pointwise(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find runs of pointwise kernels of ATen, launched one after the other on as many elements each."""
     scene, gpu = profile.scene, profile.trace.gpu
-    chains = list(_pointwise_chains(profile))
+    chains = list(_pointwise_chains(profile, at[CHAIN]))
     # Of a fused chain one kernel's time remains: it reads the inputs and writes the result once.
     saved = sum(
         sum(gpu.end[i] - gpu.start[i] for i in chain) - max(gpu.end[i] - gpu.start[i] for i in chain)
         for chain in chains
     )
-    if not chains or saved / 1000 < POINTWISE_SHARE * scene.kernel_time_us:
+    if not chains or saved / 1000 < at[SAVED] * scene.kernel_time_us:
         return
     longest = max(chains, key=lambda chain: sum(gpu.end[i] - gpu.start[i] for i in chain))
     names = [_stem(scene, i) for i in longest]
@@ -78,7 +81,7 @@ def _stem(scene: Scene, gpu_op: int) -> str:
     return decoded.stem or decoded.short
 
 
-def _pointwise_chains(profile: Profile) -> Iterator[list[int]]:
+def _pointwise_chains(profile: Profile, least: float) -> Iterator[list[int]]:
     scene, trace = profile.scene, profile.trace
     fusible = {name for name, decoded in scene.named.items() if _fusible(decoded)}
     elements: dict[int, int | None] = {}
@@ -95,10 +98,10 @@ def _pointwise_chains(profile: Profile) -> Iterator[list[int]]:
     for ops in scene.launched_together:
         for in_question, run in groupby(ops, key=lambda i: name[i] in fusible and kind[i] == KERNEL):
             members = list(run)
-            if not in_question or len(members) < CHAIN:
+            if not in_question or len(members) < least:
                 continue
             for found, chain in groupby(members, key=lambda i: (size(i), stream[i])):
-                if found[0] and len(alike := list(chain)) >= CHAIN:
+                if found[0] and len(alike := list(chain)) >= least:
                     yield alike
 
 
@@ -197,7 +200,7 @@ def _result(profile: Profile, gpu_op: int) -> tuple[int, ...] | None:
     return batch, rows, columns
 
 
-def _layout_conversion(profile: Profile) -> Iterator[Finding]:
+def _layout_conversion(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that only change the layout of images for convolutions."""
     scene, names = profile.scene, profile.trace.names
     found = [
@@ -206,7 +209,7 @@ def _layout_conversion(profile: Profile) -> Iterator[Finding]:
         if scene.named[group.name].helper == "layout conversion" or any(word in names[group.name] for word in _LAYOUTS)
     ]
     spent = sum(group.time_ns for group in found) / 1000
-    if not found or spent < CONVERSION * scene.kernel_time_us:
+    if not found or spent < at[CONVERSION] * scene.kernel_time_us:
         return
     count = sum(len(group.members) for group in found)
     yield Finding(
@@ -227,7 +230,7 @@ def _layout_conversion(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _single_tensor_optimizer(profile: Profile) -> Iterator[Finding]:
+def _single_tensor_optimizer(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find an optimizer's step that launches pointwise kernels for one parameter after the other."""
     trace, scene = profile.trace, profile.scene
     ranges = [span for span in trace.spans(_STEP) if trace.step_at(span.start_ns) >= 0]
@@ -236,7 +239,7 @@ def _single_tensor_optimizer(profile: Profile) -> Iterator[Finding]:
     inside = _launched_inside(profile, ranges)
     single = [i for i in inside if _fusible(scene.named[trace.gpu.name[i]])]
     steps = max(len({(span.tid, span.start_ns) for span in ranges}), 1)
-    if len(single) < PARAMETERS * steps or len(single) < len(inside) / 2:
+    if not single or len(single) < at[KERNELS] * steps or len(single) < at[OF_OPTIMIZER] * len(inside):
         return
     gpu = trace.gpu
     spent = sum(gpu.end[i] - gpu.start[i] for i in single) / 1000
@@ -258,7 +261,8 @@ def _single_tensor_optimizer(profile: Profile) -> Iterator[Finding]:
             "source": scene.source_of(single[0]),
         },
         remedy="foreach=True or, where it exists, fused=True for the optimizer",
-        saves_us=max(host, spent) * (1 - 1 / PARAMETERS),
+        # One kernel for all of them remains.
+        saves_us=max(host, spent) * (1 - steps / len(single)),
     )
 
 
@@ -274,7 +278,9 @@ def _launched_inside(profile: Profile, ranges: Sequence[Any]) -> list[int]:
     ]
 
 
-UNFUSED_POINTWISE = Rule(code="unfused-pointwise", find=_unfused_pointwise)
+UNFUSED_POINTWISE = Rule(code="unfused-pointwise", find=_unfused_pointwise, thresholds=(CHAIN, SAVED))
 UNFUSED_ATTENTION = Rule(code="unfused-attention", find=_unfused_attention)
-LAYOUT_CONVERSION = Rule(code="layout-conversion", find=_layout_conversion)
-SINGLE_TENSOR_OPTIMIZER = Rule(code="single-tensor-optimizer", find=_single_tensor_optimizer)
+LAYOUT_CONVERSION = Rule(code="layout-conversion", find=_layout_conversion, thresholds=(CONVERSION,))
+SINGLE_TENSOR_OPTIMIZER = Rule(
+    code="single-tensor-optimizer", find=_single_tensor_optimizer, thresholds=(KERNELS, OF_OPTIMIZER)
+)

@@ -6,43 +6,42 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import units
 from pytest_torchprof.efficiency import peaks
-from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.trace.columns import MEMCPY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.scene import Group, Scene
 
-SLOW_TYPE = 0.05
-"""From a twentieth of the kernel time on, the type of the products decides about it."""
+SLOW_TYPE = Threshold(
+    "share", 0.05, "from a twentieth of the kernel time on, the type of the products decides about it"
+)
 
-MISALIGNED = 0.05
-"""Share of the time of all products."""
+MISALIGNED = Threshold("share", 0.05, "of the time of products; below a twentieth of it padding changes nothing")
 TO_BE_WON = 0.5
 """Kernels for unaligned operands read 2 or 4 bytes where 16 fit; half of their time is the most seen in practice."""
 _UNIT = {"bf16": 8, "fp16": 8, "tf32": 4, "fp8": 16, "int8": 16}
 """Elements in 16 bytes, the widest access to memory."""
 
-COPYING = 0.01
-"""A hundredth of the kernel time spent on copies that nobody wrote."""
+COPYING = Threshold("share", 0.01, "a hundredth of the kernel time on copies that nobody wrote is easily saved")
 
 _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_addmm_activation": 1}
 """Where the first matrix stands among the operands."""
 _ADDING = ("aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "aten::_addmm_activation")
 
 
-def _of_type(profile: Profile, dtype: str) -> tuple[list[Group], float]:
+def _of_type(profile: Profile, dtype: str, least: float) -> tuple[list[Group], float]:
     """Return the products and convolutions that compute in a type, and their time, if it is worth a finding."""
     scene = profile.scene
     found = [group for group in scene.of_family("gemm", "conv") if scene.decoded(group).dtype == dtype]
     spent = sum(group.time_ns for group in found) / 1000
-    return (found, spent) if found and spent >= SLOW_TYPE * scene.kernel_time_us else ([], 0.0)
+    return (found, spent) if found and spent >= least * scene.kernel_time_us else ([], 0.0)
 
 
-def _slow_products(profile: Profile, code: str, dtype: str, faster: Sequence[str], remedy: str) -> Iterator[Finding]:
-    scene, (found, spent) = profile.scene, _of_type(profile, dtype)
+def _slow_products(profile: Profile, least: float, dtype: str, faster: Sequence[str], remedy: str) -> Iterator[Finding]:
+    scene, (found, spent) = profile.scene, _of_type(profile, dtype, least)
     if not found:
         return
     known = [gain for other in faster if (gain := peaks.ratio(profile.trace, other, dtype)) is not None]
@@ -55,7 +54,7 @@ def _slow_products(profile: Profile, code: str, dtype: str, faster: Sequence[str
         if any(scene.named[group.name].family == family for group in found)
     )
     yield Finding(
-        code=code,
+        code=f"{dtype}-gemm",
         title=f"Products in {dtype}",
         message=f"{kinds} in {dtype} took {units.show_us(spent)}, "
         f"{spent / scene.kernel_time_us:.0%} of the kernel time",
@@ -74,32 +73,32 @@ def _slow_products(profile: Profile, code: str, dtype: str, faster: Sequence[str
     )
 
 
-def _fp32_gemm(profile: Profile) -> Iterator[Finding]:
+def _fp32_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     half = "autocast or a model in bf16 (fp16 before Ampere)"
     tf32 = (
         'or, where fp32 operands must stay, TF32: torch.set_float32_matmul_precision("high") for products, '
         "torch.backends.cudnn.allow_tf32 for convolutions"
     )
     remedy = f"{half}, {tf32}" if peaks.has_tf32(profile.trace) else half
-    yield from _slow_products(profile, "fp32-gemm", "fp32", ("bf16", "fp16"), remedy)
+    yield from _slow_products(profile, at[SLOW_TYPE], "fp32", ("bf16", "fp16"), remedy)
 
 
-def _tf32_gemm(profile: Profile) -> Iterator[Finding]:
+def _tf32_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     remedy = (
         "fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): autocast or "
         "a model in bf16 moves half of the bytes and computes twice as fast"
     )
-    yield from _slow_products(profile, "tf32-gemm", "tf32", ("bf16",), remedy)
+    yield from _slow_products(profile, at[SLOW_TYPE], "tf32", ("bf16",), remedy)
 
 
-def _misaligned_gemm(profile: Profile) -> Iterator[Finding]:
+def _misaligned_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find products on tensor cores whose rows do not start at multiples of 16 bytes."""
     scene = profile.scene
     products = scene.of_family("gemm")
     whole = sum(group.time_ns for group in products) / 1000
     odd = [(group, sizes) for group in products if (sizes := _odd_sizes(profile, group))]
     spent = sum(group.time_ns for group, _ in odd) / 1000
-    if not odd or spent < MISALIGNED * whole:
+    if not odd or spent < at[MISALIGNED] * whole:
         return
     shown = ", ".join(dict.fromkeys(f"{scene.op_name(group)} with {sizes}" for group, sizes in odd[:3]))
     yield Finding(
@@ -154,7 +153,7 @@ def _at(values: Sequence[Any] | None, place: int) -> Any:
     return values[place] if values is not None and place < len(values) and isinstance(values[place], list) else None
 
 
-def _hidden_copy(profile: Profile) -> Iterator[Finding]:
+def _hidden_copy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find copies on the device that fill a product's result with the bias before the product adds to it."""
     trace, scene, launching = profile.trace, profile.scene, profile.launching
     copies = [i for i in scene.copies if "DtoD" in trace.names[trace.gpu.name[i]] and _product_around(profile, i)]
@@ -163,7 +162,7 @@ def _hidden_copy(profile: Profile) -> Iterator[Finding]:
             [i for i in group.members if launching.decoded(i).helper == "bias copy"] if _adding(scene, group) else []
         )
     spent = sum(trace.gpu.end[i] - trace.gpu.start[i] for i in copies) / 1000
-    if not copies or spent < COPYING * scene.kernel_time_us:
+    if not copies or spent < at[COPYING] * scene.kernel_time_us:
         return
     size = sum(max(trace.gpu.size[i], 0) for i in copies if trace.gpu.kind[i] == MEMCPY)
     ops = list(dict.fromkeys(name for i in copies if (name := _product_around(profile, i))))
@@ -198,7 +197,7 @@ def _product_around(profile: Profile, gpu_op: int) -> str | None:
     return inner[-1] if inner and inner[-1] in _ADDING else None
 
 
-FP32_GEMM = Rule(code="fp32-gemm", find=_fp32_gemm)
-TF32_GEMM = Rule(code="tf32-gemm", find=_tf32_gemm)
-MISALIGNED_GEMM = Rule(code="misaligned-gemm", find=_misaligned_gemm)
-HIDDEN_COPY = Rule(code="hidden-copy", find=_hidden_copy)
+FP32_GEMM = Rule(code="fp32-gemm", find=_fp32_gemm, thresholds=(SLOW_TYPE,))
+TF32_GEMM = Rule(code="tf32-gemm", find=_tf32_gemm, thresholds=(SLOW_TYPE,))
+MISALIGNED_GEMM = Rule(code="misaligned-gemm", find=_misaligned_gemm, thresholds=(MISALIGNED,))
+HIDDEN_COPY = Rule(code="hidden-copy", find=_hidden_copy, thresholds=(COPYING,))

@@ -6,41 +6,46 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof import units
-from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.trace import spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.profile import Profile, StepProfile
     from pytest_torchprof.scene import Scene
+    from pytest_torchprof.trace import Trace
 
-COLD_STEP = 2.0
-"""A first step twice as long as the others was not warm; steady ones differ by far less."""
-LEAST_STEPS = 3
-"""Of two steps nobody knows which one is the odd one."""
-COLD_GAP_US = 100.0
-"""Entering a range and calling an operator takes about 5 us, some 10 with Python between them."""
-COLD_GAP_TIMES = 10.0
-SETUP_SHARE = 0.02
-"""Loading code, allocating memory, recording graphs happen once; a fiftieth of the time is no accident."""
+STEPS = Threshold("steps", 3, "of two steps nobody knows which one is the odd one")
+FIRST_STEP = Threshold(
+    "first_step", 2.0, "a first step twice as long as the others was not warm; steady ones differ by far less"
+)
+GAP_US = Threshold(
+    "gap_us", 100.0, "entering a range and calling an operator takes about 5 us, some 10 with Python between them"
+)
+GAP_TIMES = Threshold("gap_times", 10.0, "where Python does much before the first operator, it does so each time")
+SETUP = Threshold(
+    "setup",
+    0.02,
+    "loading code, allocating memory, recording graphs happen once; a fiftieth of the time is no accident",
+)
 
-SLOWER = 1.5
-"""One and a half times its own median: beyond what clocks do from one step to the next."""
-LONG_ENOUGH_NS = 20_000
-"""Shorter kernels vary by a microsecond or two, which is much of them and little time."""
-EXCESS = 0.02
-"""A fiftieth of all kernel time lost to slow runs moves a benchmark."""
-LEAST_RUNS = 5
-"""Fewer runs of a kernel within one step make no median."""
+SLOWER = Threshold("times", 1.5, "half as long again as its own median is beyond what clocks do between two steps")
+RUN_US = Threshold(
+    "run_us", 20.0, "shorter kernels vary by a microsecond or two, which is much of them and little time"
+)
+EXCESS = Threshold("share", 0.02, "a fiftieth of all kernel time lost to slow runs moves a benchmark")
+RUNS = Threshold("runs", 5, "fewer runs of a kernel within one step make no median")
+IN_ONE_STEP = 0.8
+"""An excess of which one step has four fifths is called that step's, else it is spread over them."""
 
 # Families whose time depends on the data, or on other GPUs, and not on sizes alone.
 _ITS_OWN_TIME = frozenset({"index", "sort", "communication", "other", "rng"})
 
 
-def _cold_start(profile: Profile) -> Iterator[Finding]:
+def _cold_start(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find a long first step, code being loaded and memory allocated, or a long way from a range to its first call."""
-    reasons = [*_long_first_step(profile), *_setup(profile), *_late_first_call(profile)]
+    reasons = [*_long_first_step(profile, at), *_setup(profile, at), *_late_first_call(profile, at)]
     if not reasons:
         return
     spent = max(reason.us for reason in reasons)
@@ -70,13 +75,13 @@ def _length_us(step: StepProfile) -> float:
     return max(on_cpu, step.gpu_span_us or 0.0)
 
 
-def _long_first_step(profile: Profile) -> Iterator[_Reason]:
+def _long_first_step(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
     lengths = [_length_us(step) for step in profile.steps]
-    if len(lengths) < LEAST_STEPS:
+    if len(lengths) < max(at[STEPS], 2):
         return
     rest = sorted(lengths[1:])
     usual = rest[len(rest) // 2]
-    if lengths[0] > COLD_STEP * usual:
+    if lengths[0] > at[FIRST_STEP] * usual:
         yield _Reason(
             "first_step_us",
             lengths[0] - usual,
@@ -84,23 +89,23 @@ def _long_first_step(profile: Profile) -> Iterator[_Reason]:
         )
 
 
-def _setup(profile: Profile) -> Iterator[_Reason]:
+def _setup(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
     scene = profile.scene
-    if not scene.setup or scene.share(scene.setup_us) < SETUP_SHARE:
+    if not scene.setup or scene.share(scene.setup_us) < at[SETUP]:
         return
     order = sorted(scene.setup, key=lambda name: -spans.length(scene.setup[name]))
     shown = ", ".join(f"{name} x{len(scene.setup[name])}" for name in order[:3])
     yield _Reason("setup_us", scene.setup_us, f"{shown} inside the recording took {units.show_us(scene.setup_us)}")
 
 
-def _late_first_call(profile: Profile) -> Iterator[_Reason]:
+def _late_first_call(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
     """Yield how long the first operator of a user's range took to come, where it comes at once the other times."""
     trace = profile.trace
-    notes = trace.annotations
+    notes, least = trace.annotations, max(at[STEPS], 2)
     often = {
         name
         for name, count in Counter(notes.name).items()
-        if count >= LEAST_STEPS and not trace.names[name].startswith(("ProfilerStep#", "##", "torchprof::"))
+        if count >= least and not trace.names[name].startswith(("ProfilerStep#", "##", "torchprof::"))
     }
     entered = sorted((notes.start[i], i) for i, name in enumerate(notes.name) if name in often)
     gaps: dict[str, list[int]] = defaultdict(list)
@@ -109,8 +114,8 @@ def _late_first_call(profile: Profile) -> Iterator[_Reason]:
         if first is not None and first < notes.end[i] and trace.step_at(start) >= 0:
             gaps[trace.names[notes.name[i]]].append(first - start)
     for name, found in gaps.items():
-        usual = sorted(found[1:])[len(found[1:]) // 2] if len(found) >= LEAST_STEPS else None
-        if usual is not None and found[0] > max(COLD_GAP_US * 1000, COLD_GAP_TIMES * usual):
+        usual = sorted(found[1:])[len(found[1:]) // 2] if len(found) >= least else None
+        if usual is not None and found[0] > max(at[GAP_US] * 1000, at[GAP_TIMES] * usual):
             yield _Reason(
                 "first_call_us",
                 (found[0] - usual) / 1000,
@@ -129,18 +134,18 @@ class _Slow(NamedTuple):
     usual: int
 
 
-def _kernel_time_varies(profile: Profile) -> Iterator[Finding]:
+def _kernel_time_varies(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that run half as long again as the same kernel on the same sizes elsewhere in the recording."""
     scene = profile.scene
-    slow = list(_slow_across_steps(profile) if len(profile.steps) >= LEAST_STEPS else _slow_within_a_step(scene))
+    slow = list(_slow_across_steps(profile, at) if len(profile.steps) >= at[STEPS] else _slow_within_a_step(scene, at))
     excess = sum(one.took - one.usual for one in slow) / 1000
-    if not slow or excess < EXCESS * scene.kernel_time_us:
+    if not slow or excess < at[EXCESS] * scene.kernel_time_us:
         return
     by_step = Counter(dict.fromkeys(range(len(profile.steps)), 0))
     for one in slow:
         by_step[one.step] += one.took - one.usual
     worst_step, in_it = by_step.most_common(1)[0]
-    one_step = len(profile.steps) > 1 and in_it / 1000 >= 0.8 * excess
+    one_step = len(profile.steps) > 1 and in_it / 1000 >= IN_ONE_STEP * excess
     worst = max(slow, key=lambda one: one.took - one.usual)
     name = profile.launching.decoded(worst.gpu_op).short
     kind = (
@@ -166,7 +171,7 @@ def _kernel_time_varies(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _slow_across_steps(profile: Profile) -> Iterator[_Slow]:
+def _slow_across_steps(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[_Slow]:
     """Yield by place: the n-th run of a kernel on the same operands in each step, where each step has as many."""
     trace, scene = profile.trace, profile.scene
     gpu, step_of = trace.gpu, trace.step_of_gpu_op
@@ -179,14 +184,15 @@ def _slow_across_steps(profile: Profile) -> Iterator[_Slow]:
             runs[step_of[i]].append(i)
         if len({len(found) for found in runs}) == 1:
             for same in zip(*runs, strict=True):
-                yield from _slower(trace.step_of_gpu_op, gpu.start, gpu.end, same)
+                yield from _slower(trace, same, at)
 
 
-def _slow_within_a_step(scene: Scene) -> Iterator[_Slow]:
+def _slow_within_a_step(scene: Scene, at: Mapping[Threshold, float]) -> Iterator[_Slow]:
     """Yield among the runs of a kernel on recorded operands; without their sizes nobody knows what is the same."""
     trace, gpu = scene.trace, scene.trace.gpu
+    least = at[RUNS]
     for group in scene.groups:
-        if len(group.members) < LEAST_RUNS or group.time_ns < LEAST_RUNS * LONG_ENOUGH_NS // 2:
+        if len(group.members) < least or group.time_ns < 1000 * at[RUN_US]:
             continue
         if scene.named[group.name].family in _ITS_OWN_TIME or not scene.shapes(group):
             continue
@@ -194,19 +200,22 @@ def _slow_within_a_step(scene: Scene) -> Iterator[_Slow]:
         for i in group.members:
             alike[trace.step_of_gpu_op[i], gpu.blocks_per_sm[i]].append(i)
         for same in alike.values():
-            if len(same) >= LEAST_RUNS:
-                yield from _slower(trace.step_of_gpu_op, gpu.start, gpu.end, same)
+            if len(same) >= least:
+                yield from _slower(trace, same, at)
 
 
-def _slower(step_of: Sequence[int], start: Sequence[int], end: Sequence[int], same: Sequence[int]) -> Iterator[_Slow]:
+def _slower(trace: Trace, same: Sequence[int], at: Mapping[Threshold, float]) -> Iterator[_Slow]:
+    start, end, step_of = trace.gpu.start, trace.gpu.end, trace.step_of_gpu_op
     lengths = sorted(end[i] - start[i] for i in same)
-    usual = lengths[len(lengths) // 2]
-    if lengths[-1] < LONG_ENOUGH_NS or lengths[-1] <= SLOWER * usual:
+    usual, enough = lengths[len(lengths) // 2], at[RUN_US] * 1000
+    if lengths[-1] < enough or lengths[-1] <= at[SLOWER] * usual:
         return
     for i in same:
-        if end[i] - start[i] > SLOWER * usual and end[i] - start[i] >= LONG_ENOUGH_NS:
+        if end[i] - start[i] > at[SLOWER] * usual and end[i] - start[i] >= enough:
             yield _Slow(i, step_of[i], end[i] - start[i], usual)
 
 
-COLD_START = Rule(code="cold-start", find=_cold_start)
-KERNEL_TIME_VARIES = Rule(code="kernel-time-varies", find=_kernel_time_varies)
+COLD_START = Rule(code="cold-start", find=_cold_start, thresholds=(STEPS, FIRST_STEP, GAP_US, GAP_TIMES, SETUP))
+KERNEL_TIME_VARIES = Rule(
+    code="kernel-time-varies", find=_kernel_time_varies, thresholds=(SLOWER, RUN_US, EXCESS, STEPS, RUNS)
+)

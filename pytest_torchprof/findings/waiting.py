@@ -6,23 +6,26 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import units
-from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.trace import spans
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.scene import Scene
 
-LITTLE_WORK = 0.1
-"""A call that waits ten times as long as the GPU works waits for something else."""
-LONG_WAIT_NS = 50_000
-"""A blocking call itself takes some 10 us; what is shorter than five of them is not worth a word."""
+WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
+WAIT_US = Threshold(
+    "wait_us", 50.0, "a blocking call itself takes some 10 us; what is shorter than five of them is not worth a word"
+)
 
-EXPOSED = 0.05
-"""From a twentieth of the time on, hiding communication behind computation pays; TensorBoard's plugin warns at 10 %."""
+EXPOSED = Threshold(
+    "share",
+    0.05,
+    "from a twentieth of the time on, hiding communication behind computation pays; TensorBoard's plugin warns at 10 %",
+)
 
 
 def _blocking(profile: Profile) -> list[int]:
@@ -31,15 +34,15 @@ def _blocking(profile: Profile) -> list[int]:
     return [i for i in trace.blocking if i != trace.flush and trace.step_of_call[i] >= 0]
 
 
-def _sync_over_little_work(profile: Profile) -> Iterator[Finding]:
-    """Find blocking calls of more than 50 us during which the GPU was hardly busy."""
+def _sync_over_little_work(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    """Find long blocking calls during which the GPU was hardly busy."""
     trace, scene, calls = profile.trace, profile.scene, profile.trace.calls
     idle_ns: dict[int, int] = {}
     for i in _blocking(profile):
         spent = calls.end[i] - calls.start[i]
-        if spent > LONG_WAIT_NS:
+        if spent > at[WAIT_US] * 1000:
             worked = scene.worked_ns(calls.start[i], calls.end[i])
-            if worked < LITTLE_WORK * spent:
+            if worked < at[WORK] * spent:
                 idle_ns[i] = spent - worked
     if not idle_ns:
         return
@@ -114,14 +117,14 @@ def _operators(profile: Profile, ops: Iterable[int]) -> dict[int, str | None]:
     return found
 
 
-def _exposed_communication(profile: Profile) -> Iterator[Finding]:
+def _exposed_communication(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find time in which a device ran a collective and computed nothing."""
     scene = profile.scene
     if not scene.communication:
         return
     exposed = [_exposed_ns(scene, ops) / 1000 for ops in scene.by_device.values()]
     lost = max(exposed)
-    if scene.share(lost) < EXPOSED:
+    if scene.share(lost) < at[EXPOSED]:
         return
     gpu = profile.trace.gpu
     spent: Counter[str] = Counter()
@@ -151,6 +154,6 @@ def _exposed_ns(scene: Scene, ops: list[int]) -> int:
     return spans.length(spans.without(talking, computing))
 
 
-SYNC_OVER_LITTLE_WORK = Rule(code="sync-over-little-work", find=_sync_over_little_work)
+SYNC_OVER_LITTLE_WORK = Rule(code="sync-over-little-work", find=_sync_over_little_work, thresholds=(WORK, WAIT_US))
 IMPLICIT_SYNC = Rule(code="implicit-sync", find=_implicit_sync)
-EXPOSED_COMMUNICATION = Rule(code="exposed-communication", find=_exposed_communication)
+EXPOSED_COMMUNICATION = Rule(code="exposed-communication", find=_exposed_communication, thresholds=(EXPOSED,))

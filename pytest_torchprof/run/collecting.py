@@ -10,7 +10,7 @@ import pytest
 
 from pytest_torchprof.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.findings import RULES
+from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.limits import catalogue
 from pytest_torchprof.report import exports, json_report, markdown
 from pytest_torchprof.report.junit import PREFIX
@@ -36,6 +36,10 @@ def state_of(config: pytest.Config) -> RunState:
     state = config.stash.get(STATE, None)
     if state is None:
         rules = (*RULES, *itertools.chain(*_given(config.hook.pytest_torchprof_findings())))
+        try:
+            rules = with_thresholds(rules, config.getini("torchprof_thresholds"))
+        except UnknownLimit as problem:
+            raise pytest.UsageError(f"torchprof_thresholds: {problem}") from None
         reporters: dict[str, Reporter] = {
             ".json": json_report.render,
             ".md": markdown.render,
