@@ -101,9 +101,9 @@ def _launch_gaps(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fi
     """Find idle time between GPU operations of which the next one was not yet launched; classes as in HTA."""
     scene = profile.scene
     found = scene.idle
-    if scene.share(found.host_us) < at[WAITING]:
-        return
     late = [(end - start, before) for start, end, cause, before in scene.gaps if cause == "host"]
+    if not late or scene.share(found.host_us) < at[WAITING]:
+        return
     longest_ns, before = max(late)
     loading = _loading_us(profile)
     launched_by = profile.launching.op_name(profile.launching.op_of[before])

@@ -177,7 +177,7 @@ def _guard_overhead(profile: Profile, at: Mapping[Threshold, float]) -> Iterator
     found = [span for span in found if not trace.compiling.cover(thread_of[span.tid], span.start_ns)]
     cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps)
     spent = spans.length(spans.merged((span.start_ns, span.end_ns) for span in found)) / 1000
-    if not found or spent < at[GUARDS] * cpu_us:
+    if not found or not cpu_us or spent < at[GUARDS] * cpu_us:
         return
     calls = sum(span.name.startswith(_GUARDING[0]) for span in found) or len(found)
     yield Finding(

@@ -34,7 +34,7 @@ def _small_grid(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fin
     blocks, talking = gpu.blocks_per_sm, scene.communication
     small = [i for i in scene.kernels if 0 <= blocks[i] < 1 and i not in talking]
     spent = sum(gpu.end[i] - gpu.start[i] for i in small) / 1000
-    if not small or spent < at[FEW_BLOCKS] * scene.kernel_time_us:
+    if not spent or spent < at[FEW_BLOCKS] * scene.kernel_time_us:
         return
     unused = sum((gpu.end[i] - gpu.start[i]) * (1 - gpu.blocks_per_sm[i]) for i in small) / 1000
     names = _longest_names(profile, small)
@@ -68,7 +68,7 @@ def _low_occupancy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[
         and scene.named[gpu.name[i]].family not in _FEW_WARPS
     ]
     spent = sum(gpu.end[i] - gpu.start[i] for i in low) / 1000
-    if not low or spent < at[LOW_SHARE] * scene.kernel_time_us:
+    if not spent or spent < at[LOW_SHARE] * scene.kernel_time_us:
         return
     mean = sum(gpu.occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
     names = _longest_names(profile, low)

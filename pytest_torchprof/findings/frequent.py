@@ -149,7 +149,7 @@ def _costly_children(profile: Profile, at: Mapping[Threshold, float]) -> Iterato
     for i in compress(range(len(parent)), map(members.__contains__, parent)):
         inside[named[i]] += end[i] - start[i]
     share = sum(inside.values()) / spent[name] if spent[name] else 0.0
-    if share < at[INSIDE]:
+    if not inside or share < at[INSIDE]:
         return
     costliest = max(inside, key=lambda one: inside[one])
     yield Finding(

@@ -209,7 +209,7 @@ def _layout_conversion(profile: Profile, at: Mapping[Threshold, float]) -> Itera
         if scene.named[group.name].helper == "layout conversion" or any(word in names[group.name] for word in _LAYOUTS)
     ]
     spent = sum(group.time_ns for group in found) / 1000
-    if not found or spent < at[CONVERSION] * scene.kernel_time_us:
+    if not spent or spent < at[CONVERSION] * scene.kernel_time_us:
         return
     count = sum(len(group.members) for group in found)
     yield Finding(

@@ -37,7 +37,7 @@ def _of_type(profile: Profile, dtype: str, least: float) -> tuple[list[Group], f
     scene = profile.scene
     found = [group for group in scene.of_family("gemm", "conv") if scene.decoded(group).dtype == dtype]
     spent = sum(group.time_ns for group in found) / 1000
-    return (found, spent) if found and spent >= least * scene.kernel_time_us else ([], 0.0)
+    return (found, spent) if spent and spent >= least * scene.kernel_time_us else ([], 0.0)
 
 
 def _slow_products(profile: Profile, least: float, dtype: str, faster: Sequence[str], remedy: str) -> Iterator[Finding]:
@@ -98,7 +98,7 @@ def _misaligned_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterato
     whole = sum(group.time_ns for group in products) / 1000
     odd = [(group, sizes) for group in products if (sizes := _odd_sizes(profile, group))]
     spent = sum(group.time_ns for group, _ in odd) / 1000
-    if not odd or spent < at[MISALIGNED] * whole:
+    if not spent or spent < at[MISALIGNED] * whole:
         return
     shown = ", ".join(dict.fromkeys(f"{scene.op_name(group)} with {sizes}" for group, sizes in odd[:3]))
     yield Finding(
@@ -162,7 +162,7 @@ def _hidden_copy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fi
             [i for i in group.members if launching.decoded(i).helper == "bias copy"] if _adding(scene, group) else []
         )
     spent = sum(trace.gpu.end[i] - trace.gpu.start[i] for i in copies) / 1000
-    if not copies or spent < at[COPYING] * scene.kernel_time_us:
+    if not spent or spent < at[COPYING] * scene.kernel_time_us:
         return
     size = sum(max(trace.gpu.size[i], 0) for i in copies if trace.gpu.kind[i] == MEMCPY)
     ops = list(dict.fromkeys(name for i in copies if (name := _product_around(profile, i))))

@@ -1,0 +1,215 @@
+"""Findings can be told sooner or later: thresholds with a name and a reason, set in the ini file or on the command line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from builder import TraceBuilder
+
+from pytest_torchprof import load
+from pytest_torchprof.cli import main
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.findings import RULES, find, with_thresholds
+
+PAGE = (Path(__file__).parents[1] / "docs" / "findings.md").read_text()
+NAMED = {f"{rule.code}.{one.name}": one for rule in RULES for one in rule.thresholds}
+MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >(int)"
+
+# recording -> thresholds with a value at which the finding goes (-) or comes (+).
+MOVED = {
+    "a100_cuda_sync_events": [
+        "-overhead-bound.late_launches=1.1",
+        "-overhead-bound.busy=0",
+        "-hotspot.share=0.9",
+        "-hotspot.names=9",
+        "-costly-children.inside=1",
+        "-costly-children.share=1.1",
+        "-small-grid.share=1.1",
+        "+sync-over-little-work.wait_us=1",
+    ],
+    "a100_moe_no_steps": [
+        "-launch-delay.first_us=1e6",
+        "-launch-delay.first_times=1e6",
+        "-launch-gaps.share=0.9",
+        "-sync-over-little-work.work=0",
+        "-sync-over-little-work.wait_us=5000",
+        "-cold-start.setup=1.1",
+        "-kernel-time-varies.times=99",
+        "-kernel-time-varies.run_us=9000",
+        "-kernel-time-varies.share=0.5",
+        "-kernel-time-varies.steps=1",
+        "-kernel-time-varies.runs=999",
+        "-fp32-gemm.share=1",
+    ],
+    "b200_eager_nvjet": [
+        "-many-small-calls.calls=1000",
+        "-many-small-calls.mean_us=1",
+        "-many-small-calls.share=1",
+        "-many-small-calls.busy=0",
+        "+launch-delay.median_us=1",
+    ],
+    "a100_megatron_tp8_rank0": [
+        "-exposed-communication.share=0.9",
+        "+low-occupancy.occupancy=1.1",
+        "+launch-delay.late_launches=0",
+        "+guard-overhead.share=0",
+    ],
+    "h100_bert_small": ["-misaligned-gemm.share=0.9"],
+    "h100_transformer_three_steps": ["-tf32-gemm.share=1"],
+    "h100_qwen_orphans": ["-compute-bound.share=1", "-unfused-pointwise.chain=99", "-unfused-pointwise.share=0.9"],
+    "mi210_gpu_only": ["-layout-conversion.share=0.9"],
+    "mi250_string_tids": ["-hidden-copy.share=0.9"],
+    "rtx3060_cudagraph_steps": ["-cudagraph-input-copy.share=0.9"],
+    "a100_vit_capture_and_graphs": ["+low-occupancy.blocks_per_sm=0"],
+    "rtx3060_compile_steps": ["+low-occupancy.share=0"],
+    "v100_dlrm_rank0": ["-single-tensor-optimizer.kernels=99", "-single-tensor-optimizer.share=1.1"],
+    "cpu_only_steps": ["+cold-start.first_step=0.5", "+cold-start.gap_times=0"],
+}
+
+
+@pytest.mark.parametrize("recording", MOVED)
+def test_a_finding_comes_and_goes_with_each_of_its_thresholds(recording, shared_trace):
+    profile = load(shared_trace(recording))
+    usual = {finding.code for finding in profile.findings}
+    for text in MOVED[recording]:
+        change, code = text[0], text[1:].partition(".")[0]
+        found = {finding.code for finding in find(profile, with_thresholds(RULES, [text[1:]]))}
+        assert (code in usual, code in found) == (change == "-", change == "+"), text
+
+
+def codes(builder, path, *thresholds):
+    return {finding.code for finding in find(load(builder.write(path)), with_thresholds(RULES, thresholds))}
+
+
+def test_the_others_do_so_on_traces_built_for_them(tmp_path):
+    builder = TraceBuilder()
+    for number, (start, length) in enumerate([(0, 3000), (3000, 500), (3500, 500)]):
+        builder.step(number, start, length)
+        builder.annotation("block", start, 400)
+        builder.op("aten::mul", start + (90 if number == 0 else 5), 10)
+    path = tmp_path / "cold.json"
+    assert "cold-start" in codes(builder, path)
+    assert "cold-start" not in codes(builder, path, "cold-start.steps=4")
+    assert "cold-start" not in codes(builder, path, "cold-start.first_step=9")
+    assert "cold-start" in codes(builder, path, "cold-start.first_step=9", "cold-start.gap_us=80")
+    loading = TraceBuilder()
+    loading.step(0, 0, 1000)
+    loading.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 20, 100)
+    loading.launched(MUL, 5)
+    loading.launched(MUL, 500)
+
+    def remedy(*thresholds):
+        rules = with_thresholds(RULES, thresholds)
+        found = find(load(loading.write(tmp_path / "loading.json")), rules)
+        return next(finding.remedy for finding in found if finding.code == "launch-gaps")
+
+    assert "num_workers" in remedy()
+    assert "num_workers" not in remedy("launch-gaps.data_loading=0.2")
+
+
+def test_each_threshold_is_shown_to_matter():
+    shown = {text[1:].partition("=")[0] for texts in MOVED.values() for text in texts}
+    built = {"cold-start.steps", "cold-start.gap_us", "launch-gaps.data_loading"}
+    assert shown | built == set(NAMED)
+
+
+def test_the_page_has_each_threshold_with_its_value_and_its_reason():
+    rows = re.findall(r"^\| `([a-z0-9-]+\.[a-z_]+)` \| (\S+) \| (.+) \|$", PAGE, re.MULTILINE)
+    assert rows == [(name, f"{one.value:g}", one.reason) for name, one in NAMED.items()]
+
+
+def test_a_rules_thresholds_have_different_names():
+    assert len(NAMED) == sum(len(rule.thresholds) for rule in RULES)
+
+
+@pytest.mark.parametrize("code", ["fp32-gemm", "small-grid", "misaligned-gemm", "layout-conversion", "low-occupancy"])
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_kernels_without_a_length_are_no_error_at_any_threshold(code, value, tmp_path):
+    builder = TraceBuilder()
+    operands = [([63, 63], [63, 1], "c10::BFloat16")] * 2
+    names = ["ampere_sgemm_128x64_tn", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", MUL]
+    for at, name in enumerate([*names, "void cudnn::ops::nchwToNhwcKernel<float, float>(int)"]):
+        builder.launched(name, at * 20, op="aten::mm", dur=0, inputs=operands, blocks_per_sm=0.5, occupancy=1)
+    assert codes(builder, tmp_path / "t.json", f"{code}.share={value}") is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["hotspot.shares = 0.6"], "there is no threshold 'hotspot.shares'; known are: cold-start.first_step, "),
+        (["hotspot.share"], "'hotspot.share': expected NAME = VALUE, e.g. hotspot.share = 0.6"),
+        (["hotspot.share = much"], "hotspot.share = much: expected a number from 0 on, as 0.4"),
+        (["hotspot.share = -1"], "expected a number from 0 on"),
+        (["hotspot.share = nan"], "expected a number from 0 on"),
+        (["hotspot.names = 2.5"], "hotspot.names = 2.5: expected a whole number from 0 on, as 3"),
+        (["hotspot.share = 0.5", "hotspot.share=0.6"], "hotspot.share is given twice"),
+    ],
+)
+def test_what_cannot_be_a_threshold_is_refused(given, words):
+    with pytest.raises(UnknownLimit) as refused:
+        with_thresholds(RULES, given)
+    assert words in str(refused.value)
+
+
+MANY = """
+@pytest.mark.torchprof(device="cpu", forbid="costly-children")
+def test_it():
+    torch.nn.functional.linear(x, x)
+"""
+
+
+def test_the_ini_file_sets_thresholds_for_a_run(run_tests, pytester):
+    pytester.makeini("[pytest]\ntorchprof_thresholds =\n    costly-children.inside = 0.01\n    hotspot.share = 0.9\n")
+    failed = run_tests(MANY)
+    failed.assert_outcomes(failed=1)
+    failed.stdout.fnmatch_lines(["*forbid=costly-children*"])
+    pytester.makeini("[pytest]\ntorchprof_thresholds = costly-children.inside = 1\n")
+    run_tests(MANY).assert_outcomes(passed=1)
+
+
+def test_a_wrong_threshold_in_the_ini_file_is_one_usage_error_with_the_names(run_tests, pytester):
+    pytester.makeini("[pytest]\ntorchprof_thresholds = hotspot.shares = 0.9\n")
+    result = run_tests(MANY)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    errors = [line for line in result.errlines if line.startswith("ERROR")]
+    assert len(errors) == 1
+    assert errors[0].startswith("ERROR: torchprof_thresholds: there is no threshold 'hotspot.shares'; known are: cold-")
+
+
+def test_another_plugins_rule_may_have_thresholds(run_tests, pytester):
+    pytester.makepyfile(
+        outside="""
+        from pytest_torchprof.findings import Finding, Rule, Threshold
+
+        MOST = Threshold("kernels", 5, "so many sines are too many")
+
+        def find_sines(profile, at):
+            if profile.kernels.matching("aten::sin").count > at[MOST]:
+                yield Finding(code="sines", title="Sines", message="sines were computed")
+
+        def pytest_torchprof_findings():
+            return [Rule(code="sines", find=find_sines, thresholds=(MOST,))]
+        """
+    )
+    pytester.syspathinsert()
+    source = "\n@pytest.mark.torchprof(device='cpu', forbid='sines')\ndef test_it():\n    torch.sin(torch.sin(x))\n"
+    run_tests(source, "-p", "outside").assert_outcomes(passed=1)
+    pytester.makeini("[pytest]\ntorchprof_thresholds = sines.kernels = 1\n")
+    run_tests(source, "-p", "outside").assert_outcomes(failed=1)
+
+
+def test_analyze_takes_thresholds_too(capsys, tmp_path):
+    builder = TraceBuilder()
+    for at, (name, dur) in enumerate([("one", 50), ("two", 30), ("three", 30)]):
+        builder.launched(name, at * 60, op=None, dur=dur)
+    path = str(builder.write(tmp_path / "t.json"))
+    assert main(["analyze", path]) == 0
+    assert "Hotspot" in capsys.readouterr().out
+    assert main(["analyze", path, "--threshold", "hotspot.share=0.6", "--threshold=compute-bound.share=0.99"]) == 0
+    assert "Hotspot" not in capsys.readouterr().out
+    assert main(["analyze", str(tmp_path), "--threshold=hotspot.share=0.6"]) == 0
+    assert "Hotspot" not in capsys.readouterr().out
+    assert main(["analyze", path, "--threshold", "hotspot.shares=0.6"]) == 2
+    assert "--threshold: there is no threshold 'hotspot.shares'" in capsys.readouterr().err
