@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.origins import MODULE
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Ranges
 from pytest_torchprof.trace.nesting import Nesting
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.names import KernelName
     from pytest_torchprof.numbers.parts import Part
     from pytest_torchprof.trace import Trace
-
-MODULE = "nn.Module: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

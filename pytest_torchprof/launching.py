@@ -13,6 +13,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.evidence import Launch, complete
 from pytest_torchprof.kernels import Kernel, Kernels
 from pytest_torchprof.numbers import parts
+from pytest_torchprof.origins import Origins
 from pytest_torchprof.trace.calls import CallKind
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
@@ -39,6 +40,8 @@ class Launching:
         self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._inputs: dict[int, Inputs] = {}
         self._decoded: dict[object, KernelName] = {}
+        self.origins = Origins(trace)
+        """Where in the user's code something was done."""
 
     @cached_property
     def hidden(self) -> str | None:
@@ -194,6 +197,11 @@ class Launching:
 
         One that calls itself again at once, as autocast makes operators do, is one call.
         """
+        named = self._trace.ops.name
+        return _counted(self._trace.names[named[op]] for op in self.holders(part))
+
+    def holders(self, part: Part) -> list[int]:
+        """Return the operators that launched a kernel of the part or enclose one that did, likewise, in start order."""
         trace = self._trace
         named, parent = trace.ops.name, trace.nesting.parent
         launched = [i for i in part.gpu_ops if trace.gpu.kind[i] == KERNEL]
@@ -205,7 +213,7 @@ class Launching:
                     break
                 seen.add(op)
         calls = (op for op in seen if parent[op] < 0 or named[parent[op]] != named[op])
-        return _counted(trace.names[named[op]] for op in sorted(sorted(calls), key=trace.ops.start.__getitem__))
+        return sorted(sorted(calls), key=trace.ops.start.__getitem__)
 
 
 def _counted(names: Iterable[str]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pytest_torchprof import numbers
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
@@ -13,6 +13,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.launching import Launching
 from pytest_torchprof.numbers import Numbers, parts, validity
 from pytest_torchprof.recording import read
+from pytest_torchprof.steps import HasNumbers, Number, Repeat, StepProfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,96 +22,37 @@ if TYPE_CHECKING:
     from pytest_torchprof.efficiency import Efficiency
     from pytest_torchprof.findings import Finding, Rule
     from pytest_torchprof.kernels import Kernels
-    from pytest_torchprof.numbers.parts import Part
+    from pytest_torchprof.limits import Screen
     from pytest_torchprof.scene import Scene
     from pytest_torchprof.trace import Trace
+
+__all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file"]
 
 _ABSENT: Any = object()
 
 
-class _Number:
-    """An attribute that is the number of the same name."""
+class Explainer(Protocol):
+    """Finds out where the work of a measurement comes from, by repeating it; the plugin has one for each."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+    screen: Screen
+    """How much its failures may say."""
 
-    @overload
-    def __get__(self, holder: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, holder: Profile | StepProfile, owner: type) -> Any: ...
-    def __get__(self, holder: Profile | StepProfile | None, owner: type) -> Any:
-        return self if holder is None else holder._number(self._name)  # noqa: SLF001 - both are of this module
+    def explained(self, profile: Profile) -> Profile:
+        """Return the profile with what a repeat tells of it; the first call repeats the measurement if it can be."""
 
 
-class _HasNumbers:
-    launches = _Number()
-    graph_launches = _Number()
-    memcpys = _Number()
-    memsets = _Number()
-    memcpys_h2d = _Number()
-    memcpys_d2h = _Number()
-    memcpys_d2d = _Number()
-    memcpy_bytes = _Number()
-    syncs = _Number()
-    kernel_time_us = _Number()
-    gpu_time_us = _Number()
-    gpu_busy_us = _Number()
-    gpu_span_us = _Number()
-    cpu_time_us = _Number()
-    cpu_gpu_ratio = _Number()
-
-
-_OF_KERNELS = ("kernels", "kernel_time_us", "gpu_time_us", "gpu_busy_us", "gpu_span_us")
-
-
-class StepProfile(_HasNumbers):
-    """One step: its name, its numbers, its kernels and operators."""
-
-    def __init__(self, trace: Trace, launching: Launching, part: Part) -> None:
-        """Take the step; its numbers are computed when asked for."""
-        self.name = part.name
-        """``ProfilerStep#N``, None for the step that is the whole trace."""
-        self.part = part
-        self._trace = trace
-        self._launching = launching
-
-    def __repr__(self) -> str:
-        return f"<StepProfile {self.name or 'whole trace'}: {self.numbers.kernels} kernels>"
-
-    @cached_property
-    def numbers(self) -> Numbers:
-        """The step's numbers; those of the whole window are None."""
-        found = numbers.of_part(self._trace, self.part)
-        return found if self._launching.hidden is None else replace(found, **dict.fromkeys(_OF_KERNELS))
-
-    @cached_property
-    def kernels(self) -> Kernels:
-        """The step's kernels in launch order; NotMeasured where some of them left no event."""
-        self._launching.refuse_hidden()
-        return self._launching.kernels(self.part)
-
-    @cached_property
-    def ops(self) -> Mapping[str, int]:
-        """The operators that launch a kernel of the step or enclose one that does, with counts, in start order."""
-        self._launching.refuse_hidden()
-        return self._launching.ops(self.part)
-
-    def _number(self, name: str) -> Any:
-        return getattr(self.numbers, name)
-
-
-class Profile(_HasNumbers):
+class Profile(HasNumbers):
     """A recording as a test sees it; each number is its worst step's, the largest one.
 
     Times are in microseconds; None is what the recording does not say.
     """
 
-    gpu_utilization = _Number()
-    sm_efficiency = _Number()
-    achieved_occupancy = _Number()
-    peak_memory_bytes = _Number()
-    graph_breaks = _Number()
-    recompiles = _Number()
+    gpu_utilization = Number()
+    sm_efficiency = Number()
+    achieved_occupancy = Number()
+    peak_memory_bytes = Number()
+    graph_breaks = Number()
+    recompiles = Number()
 
     def __init__(
         self,
@@ -122,12 +64,13 @@ class Profile(_HasNumbers):
         beside: tuple[Profile, ...] = (),
     ) -> None:
         """Use :func:`load`, or :meth:`from_trace`."""
-        self.beside = beside
-        """What the same test measured beside this, for findings that compare."""
+        self._beside = beside
         self._given_trace = trace
         self._result = result
         self._gate = gate
         self._rules = rules
+        self._repeat: Repeat | None = None
+        self._explainer: Explainer | None = None
 
     @classmethod
     def from_trace(cls, trace: Trace, *, result: Any = _ABSENT, gate: Callable[[str], None] | None = None) -> Self:
@@ -147,17 +90,33 @@ class Profile(_HasNumbers):
         """Return the same profile with what the same test measured beside it."""
         return self._changed(beside=tuple(beside))
 
+    def with_repeat(self, repeat: Repeat) -> Self:
+        """Return the same profile with what a repeat with stacks tells of it: places, and no number."""
+        return self._changed(repeat=repeat)
+
+    def with_explainer(self, explainer: Explainer) -> Self:
+        """Return the same profile with what can repeat its measurement."""
+        return self._changed(explainer=explainer)
+
     def with_result(self, result: Any) -> Self:
         """Return the same profile with what the last measured call returned."""
         return self._changed(result=result)
 
     def _changed(self, **changes: Any) -> Self:
-        settings = {"result": self._result, "gate": self._gate, "rules": self._rules, "beside": self.beside, **changes}
-        other = type(self)(self._given_trace, **settings)
-        for name in ("launching", "scene", "_steps", "_whole", "_compile", "_efficiency"):
-            # What was computed already belongs to the trace, not to the view on it.
+        unchanged = {name for name, value in changes.items() if value is vars(self)[f"_{name}"]}
+        other = type(self)(self._given_trace)
+        for name in ("result", "gate", "rules", "beside", "repeat", "explainer"):
+            other.__dict__[f"_{name}"] = changes.get(name, vars(self)[f"_{name}"])
+        changed = changes.keys() - unchanged
+        # What was computed already belongs to the trace, not to the view on it.
+        kept = ["launching", "scene", "_whole", "_compile", "_efficiency"]
+        kept += [] if "repeat" in changed else ["_steps"]
+        kept += [] if changed & {"rules", "beside", "repeat"} else ["_findings"]
+        for name in kept:
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
+        if "repeat" in changed:
+            other.__dict__["_steps"] = tuple(step.with_repeat(changes["repeat"]) for step in self._steps)
         return other
 
     def __repr__(self) -> str:
@@ -167,6 +126,16 @@ class Profile(_HasNumbers):
     def _look(self, name: str) -> None:
         if self._gate is not None:
             self._gate(name)
+
+    @property
+    def beside(self) -> tuple[Profile, ...]:
+        """What the same test measured beside this, for findings that compare."""
+        return self._beside
+
+    @property
+    def explainer(self) -> Explainer | None:
+        """How to find out where the work comes from, None where it cannot be repeated."""
+        return self._explainer
 
     @property
     def trace(self) -> Trace:
@@ -302,7 +271,10 @@ class Profile(_HasNumbers):
         if self.kernels_unknown is not None:
             return ()
         open_profile = self if self._gate is None else self.with_context(rules=self._rules, gate=None)
-        return findings.find(open_profile) if self._rules is None else findings.find(open_profile, self._rules)
+        rules = findings.RULES if self._rules is None else self._rules
+        found = findings.find(open_profile, rules)
+        sources = self._repeat.sources() if self._repeat is not None else {}
+        return tuple(_with_source(finding, sources.get(finding.code)) for finding in found)
 
     def range(self, name: str) -> Numbers:
         """Return the numbers of what was launched inside the user annotation, the largest over the steps.
@@ -364,6 +336,12 @@ class Profile(_HasNumbers):
     def _with_compile(self, found: Numbers) -> Numbers:
         seen = self._compile
         return replace(found, graph_breaks=_count(seen.graph_breaks), recompiles=_count(seen.recompiles))
+
+
+def _with_source(finding: Finding, source: object) -> Finding:
+    if source is None or finding.evidence.get("source") is not None:
+        return finding
+    return replace(finding, evidence={**finding.evidence, "source": source})
 
 
 def _count(evidence: Any) -> int | None:

@@ -14,7 +14,6 @@ from pytest_torchprof.trace import spans
 from pytest_torchprof.trace.calls import CallKind
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
 from pytest_torchprof.trace.linking import captures
-from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,9 +31,6 @@ _SETUP = re.compile(
 )
 _LOADING_LAUNCH_NS = 1_000_000
 """A launch takes some 5 us; one that takes a millisecond while the GPU idles loads the kernel's code first."""
-# Frames as the profiler names them: "train.py(12): step".
-_FRAME = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): ")
-_LIBRARY = re.compile(r"(?:^|/)(?:torch|torchvision|triton|site-packages|dist-packages|lib/python3[^/]*)/|^<")
 
 
 class Group(NamedTuple):
@@ -269,29 +265,14 @@ class Scene:
         """The gaps' time by cause."""
         return idle.summed(self.gaps)
 
-    def source(self, thread: int, start_ns: int, end_ns: int) -> str | None:
-        """Return ``file.py:12``, the innermost line outside of libraries around it; None without recorded stacks."""
-        if not len(self.trace.frames):
-            return None
-        for frame in self._frames.chain(self._frames.around(thread, start_ns, end_ns)):
-            name = self.trace.names[self.trace.frames.name[frame]]
-            match = _FRAME.match(name)
-            if match and not _LIBRARY.search(match["file"]):
-                return f"{match['file']}:{match['line']}"
-        return None
-
     def source_of(self, gpu_op: int) -> str | None:
-        """Return the line that launched a GPU operation, likewise."""
+        """Return ``file.py:12``, the user's line that launched a GPU operation; None without recorded stacks."""
         return self.source_of_call(self.trace.links.call_of[gpu_op])
 
     def source_of_call(self, call: int) -> str | None:
-        """Return the line that made a call, likewise."""
-        calls = self.trace.calls
-        return self.source(calls.thread[call], calls.start[call], calls.end[call]) if call >= 0 else None
-
-    @cached_property
-    def _frames(self) -> Nesting:
-        return Nesting(self.trace.frames)
+        """Return the user's line that made a call, likewise."""
+        origin = self.launching.origins.of_call(call)
+        return origin.where if origin else None
 
     @cached_property
     def launched_together(self) -> list[list[int]]:

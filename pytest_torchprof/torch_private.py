@@ -74,6 +74,19 @@ def _file_only() -> _ExperimentalConfig | None:
         return None
 
 
+def mark_in_recording() -> Callable[[str], None]:
+    """Return what leaves a mark, a range as short as can be, of a given name in the recording that is running."""
+    kind = getattr(import_module("torch._C._profiler"), "_RecordFunctionFast", None)
+    if kind is None:  # pragma: no cover - before torch 2.2
+        kind = import_module("torch.profiler").record_function
+
+    def mark(name: str) -> None:
+        with kind(name):
+            pass
+
+    return mark
+
+
 def _autograd_profiler() -> Any:
     return import_module("torch.autograd.profiler")
 

@@ -189,9 +189,10 @@ def test_second_time():
 def test_the_recordings_of_what_failed_lie_next_to_the_report(run_tests, pytester):
     run_tests(MIXED, "--torchprof-report=out/report.json")
     kept = sorted(
-        path.name.partition(".json")[0][:16] for path in (pytester.path / "out/torchprof-recordings").glob("*.gz")
+        path.name.partition(".json")[0][:16] + path.name[-15:-8] * (".stacks." in path.name)
+        for path in (pytester.path / "out/torchprof-recordings").glob("*.gz")
     )
-    assert kept == ["test_it.test_mis", "test_it.test_unm"]
+    assert kept == ["test_it.test_mis", "test_it.test_mis.stacks", "test_it.test_unm"]
     run_tests(KEPT, "--torchprof-report=out/report.json")
     assert not list((pytester.path / "out/torchprof-recordings").glob("*.gz"))
 

@@ -25,7 +25,7 @@ numbers.idle, trace.spans
 trace
 recording.reading
 recording
-compiled.breaks, numbers.cpukernels, evidence
+compiled.breaks, numbers.cpukernels, evidence, origins
 compiled.fxgraphs
 numbers.parts, compiled.model
 compiled
@@ -35,7 +35,8 @@ numbers
 patterns
 kernels
 launching
-scene
+places
+scene, steps
 efficiency
 profile
 findings
@@ -52,7 +53,7 @@ capture
 run
 run.tolerance
 run.settings
-run.session, run.comparing, run.gone
+run.session, run.comparing, run.gone, run.explaining
 run.measure
 run.fixture, run.judging
 run.hookspecs, run.stash

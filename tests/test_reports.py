@@ -35,7 +35,7 @@ def test_the_json_report_has_a_result_per_measurement_also_when_tests_fail(run_t
             "expected": "1",
             "measured": 2,
             "status": "missed",
-            "message": "2 kernels in step 1 of 5 (ProfilerStep#0)",
+            "message": "2 kernels in step 1 of 5",
             "details": missed["limits"][0]["details"],
         }
     ]

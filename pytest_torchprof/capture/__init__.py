@@ -7,5 +7,6 @@ from pytest_torchprof.capture.device import pick_device
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.iterations import iterations
 from pytest_torchprof.capture.plan import Plan
+from pytest_torchprof.capture.repeating import once_more
 
-__all__ = ["Plan", "arm", "environment", "iterations", "pick_device"]
+__all__ = ["Plan", "arm", "environment", "iterations", "once_more", "pick_device"]

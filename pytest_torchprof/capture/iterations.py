@@ -141,6 +141,7 @@ class _Measurement:
             "untraced_step_times_us": self.untraced_step_times_us or None,
             "flops_per_step": self.flops.flops,
             "compile": watch.evidence(),
+            **session.told,
         }
 
     @contextmanager

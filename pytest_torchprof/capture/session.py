@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Self
 
 from pytest_torchprof import torch_private
@@ -15,6 +15,7 @@ from pytest_torchprof.capture.device import (
     start_peak_memory,
     synchronize,
 )
+from pytest_torchprof.capture.lines import Lines
 from pytest_torchprof.capture.process import this_process
 from pytest_torchprof.capture.stderr import without_profiler_lines
 from pytest_torchprof.capture.threads import handed_to_threads
@@ -54,6 +55,8 @@ class Session:
         self.problem: str | None = None
         self.exportable = False
         self.peak_memory_bytes: int | None = None
+        # torch marks the modules in the Python frames that it records for stacks, and nowhere else.
+        self._lines = Lines() if record & {"stacks", "modules"} else None
 
     def __enter__(self) -> Self:
         refuse_second_profiler()
@@ -63,8 +66,7 @@ class Session:
             )
         profiler = torch_private.profiler(
             activities(),
-            # torch marks the modules in the Python frames that it records for stacks, and nowhere else.
-            with_stack=bool(self._record & {"stacks", "modules"}),
+            with_stack=self._lines is not None,
             with_modules="modules" in self._record,
             profile_memory="memory" in self._record,
         )
@@ -84,6 +86,16 @@ class Session:
             raise
         return self
 
+    @property
+    def marked(self) -> bool:
+        """Whether there are marks of the user's lines in the recording, all or some of them."""
+        return self._lines is not None and self._lines.count > 0
+
+    @property
+    def told(self) -> dict[str, object]:
+        """What the recording's own key says of stacks: nothing without them."""
+        return {} if self._lines is None else {"lines": self._lines.complete}
+
     @contextmanager
     def step(self, index: int) -> Iterator[None]:
         """Mark one measured call in the recording."""
@@ -93,7 +105,7 @@ class Session:
         marked = record_function(f"ProfilerStep#{index}")
         marked.__enter__()  # type: ignore[no-untyped-call]
         try:
-            with handed_to_threads(self.threads):
+            with handed_to_threads(self.threads), self._lines or nullcontext():
                 yield
         finally:
             if len(self._starts) > began_under and torch_private.running_profiler() == "on this thread":

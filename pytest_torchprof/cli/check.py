@@ -131,6 +131,6 @@ def _check(trace: str, given: dict[str, object]) -> int:
     verdicts = judge(profile, asked)
     for verdict in verdicts:
         sys.stdout.write(f"{verdict.status:<14}{one_line(verdict).lstrip()}\n")
-        sys.stdout.writelines(f"{'':14}    {printable_line(line)}\n" for line in verdict.details)
+        sys.stdout.writelines(f"{'':14}    {printable_line(str(line))}\n" for line in verdict.details)
     statuses = {verdict.status for verdict in verdicts}
     return MISSED if "missed" in statuses else UNKNOWN if "not measured" in statuses else HOLDS

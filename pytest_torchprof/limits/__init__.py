@@ -15,6 +15,7 @@ from pytest_torchprof.limits.finding_limits import forbid_limit
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
 from pytest_torchprof.limits.limit import COMPILE, GPU, Limit
 from pytest_torchprof.limits.numbers_limits import NUMBER_LIMITS, step_name
+from pytest_torchprof.limits.screen import DEFAULT, Screen
 from pytest_torchprof.limits.text import failure_text
 from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
 
@@ -33,12 +34,14 @@ __all__ = [
     "NOT_MEASURED",
     "Asked",
     "Limit",
+    "Screen",
     "Verdict",
     "catalogue",
     "expect",
+    "failure",
     "judge",
+    "missed_somewhere",
     "nearest",
-    "raise_if_failed",
     "read_limits",
 ]
 
@@ -94,15 +97,35 @@ def judge(profile: Profile, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
 
 def expect(profile: Profile, given: Mapping[str, object]) -> None:
     """Raise LimitsMissed, or NotMeasured where a limit could not be judged, with all of them in the text."""
-    raise_if_failed(judge(profile, read_limits(given)), profile)
+    asked = read_limits(given)
+    verdicts, explainer = judge(profile, asked), profile.explainer
+    if explainer is not None and missed_somewhere(verdicts, asked):
+        # The same verdicts, with lines: what explains them changes none.
+        profile = explainer.explained(profile)
+        verdicts = judge(profile, asked)
+    problem = failure(verdicts, profile, screen=explainer.screen if explainer else DEFAULT)
+    if problem is not None:
+        raise problem
 
 
-def raise_if_failed(verdicts: Iterable[Verdict], profile: Profile, *, also: Iterable[str] = ()) -> None:
-    """Raise for verdicts that do not hold; what was not measured wins, since an expected failure may not hide it."""
-    failed = [verdict for verdict in verdicts if verdict.status != HOLDS]
-    if failed:
-        kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed
-        raise kind(failure_text(failed, profile, also=tuple(also)))
+def missed_somewhere(verdicts: Iterable[Verdict], asked: Iterable[Asked]) -> bool:
+    """Whether a limit was missed by work that comes from lines which a recording with stacks tells."""
+    located = {one.limit.name for one in asked if one.limit.located}
+    return any(verdict.status == MISSED and verdict.limit in located for verdict in verdicts)
+
+
+def failure(
+    verdicts: Iterable[Verdict], profile: Profile, *, also: Iterable[str] = (), screen: Screen = DEFAULT
+) -> LimitsMissed | NotMeasured | None:
+    """Return the error for verdicts that do not hold and lines of other failures, None where there are none.
+
+    What was not measured wins, since an expected failure may not hide it.
+    """
+    failed, others = [verdict for verdict in verdicts if verdict.status != HOLDS], tuple(also)
+    if not failed and not others:
+        return None
+    kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed
+    return kind(failure_text(failed, profile, also=others, screen=screen))
 
 
 def _judge_one(profile: Profile, one: Asked, *, nothing_is_fine: bool) -> Verdict:

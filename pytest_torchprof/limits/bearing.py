@@ -53,10 +53,11 @@ BEARING: Final = {
 def bearing_on(limit: str, findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return a line for each finding that may explain the miss, in the order of the findings, three at most."""
     codes = BEARING.get(limit, ())
-    chosen = [finding for finding in findings if finding.code in codes]
-    lines = []
-    for finding in chosen[:MOST]:
-        source = finding.evidence.get("source")
-        where = f" ({source})" if isinstance(source, str) and source not in finding.message else ""
-        lines.append(f"{finding.code}: {finding.message}{where}")
-    return tuple(lines)
+    return tuple(said(finding) for finding in findings if finding.code in codes)[:MOST]
+
+
+def said(finding: Finding) -> str:
+    """Return a finding in one line, with the line of the user's code where it is known."""
+    source = finding.evidence.get("source")
+    where = f" ({source})" if isinstance(source, str) and source not in finding.message else ""
+    return f"{finding.code}: {finding.message}{where}"

@@ -10,11 +10,12 @@ from pytest_torchprof.compiled.regions import is_compiled_code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.limit import COMPILE, Limit, positive_number, share, whole_number
 from pytest_torchprof.limits.numbers_limits import step_name
-from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits.rows import kernel_rows
+from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
 from pytest_torchprof.numbers.cpukernels import Work, work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.compiled import Compile, GraphBreak, Recompile
     from pytest_torchprof.kernels import Kernel
@@ -147,11 +148,11 @@ def _cuda_graph(profile: Profile, asked: Any) -> Verdict:
         return Verdict(limit="cuda_graph", expected="", measured="Inductor made no graph", status=MISSED, details=lines)
     said = ""
     for step in profile.steps:
-        problem, lines, said = _graphs_of_step(step, asked)
+        problem, rows, said = _graphs_of_step(step, asked)
         if problem:
             where = f" in {step_name(profile, step)}" if len(profile.steps) > 1 else ""
             return Verdict(
-                limit="cuda_graph", expected="", measured=problem + where, status=MISSED, details=lines, step=step.name
+                limit="cuda_graph", expected="", measured=problem + where, status=MISSED, details=rows, step=step.name
             )
     unknown = profile.compile.cuda_graphs.skips_unknown if asked is True else None
     if unknown:
@@ -168,23 +169,23 @@ def _why_graphs_are_unknown(profile: Profile) -> str | None:
     return None
 
 
-def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[str | None, tuple[str, ...], str]:
+def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[str | None, tuple[Row, ...], str]:
     """Return what is wrong with one step (None: nothing), its kernels outside graphs, and what was seen."""
     total, inside = len(step.kernels), sum(kernel.in_graph for kernel in step.kernels)
     outside = [kernel for kernel in step.kernels if not kernel.in_graph]
     seen = f"{inside} of {total} kernels ran in {step.graph_launches} graph launches"
     if not step.graph_launches:
-        return "no graph was launched", _kernel_lines(outside), seen
+        return "no graph was launched", kernel_rows(step, outside), seen
     if asked is True:
         held = list(_in_compiled_code(step.kernels))
         moved = [kernel for kernel in held if kernel.op is not None and work(kernel.op) is Work.MOVES]
         loose = [kernel for kernel in held if kernel not in moved]
         seen += f", {len(moved)} copies and fills before them" if moved else ""
         problem = f"{len(loose)} kernels of compiled code were launched outside a graph" if loose else None
-        return problem, _kernel_lines(loose), seen
+        return problem, kernel_rows(step, loose), seen
     needed = 1.0 if asked == "all" else asked
     if inside < needed * total:
-        return f"{seen} ({inside / total:.0%})", _kernel_lines(outside), seen
+        return f"{seen} ({inside / total:.0%})", kernel_rows(step, outside), seen
     return None, (), seen
 
 
@@ -196,20 +197,11 @@ def _in_compiled_code(kernels: Sequence[Kernel]) -> Iterator[Kernel]:
             yield kernel
 
 
-def _kernel_lines(kernels: Iterable[Kernel]) -> tuple[str, ...]:
-    names: dict[str, list[Any]] = {}
-    for kernel in kernels:
-        row = names.setdefault(kernel.name, [0, kernel.short or kernel.name, {}])
-        row[0] += 1
-        row[2].setdefault(kernel.op or "?")
-    return tuple(f"{count:>4} x {name}  launched by {', '.join(ops)}" for count, name, ops in names.values())
-
-
 COMPILE_LIMITS = (
-    Limit(name="max_graph_breaks", read=whole_number, check=_max_graph_breaks, needs=COMPILE),
-    Limit(name="max_recompiles", read=whole_number, check=_max_recompiles, needs=COMPILE),
+    Limit(name="max_graph_breaks", read=whole_number, check=_max_graph_breaks, needs=COMPILE, located=False),
+    Limit(name="max_recompiles", read=whole_number, check=_max_recompiles, needs=COMPILE, located=False),
     # What the CPU's code generator does says nothing about the GPU's: these wait for the real device.
-    Limit(name="max_fallbacks", read=whole_number, check=_max_fallbacks, on_gpu_work=False),
-    Limit(name="max_compile_time", read=positive_number, check=_max_compile_time, on_gpu_work=False),
+    Limit(name="max_fallbacks", read=whole_number, check=_max_fallbacks, on_gpu_work=False, located=False),
+    Limit(name="max_compile_time", read=positive_number, check=_max_compile_time, on_gpu_work=False, located=False),
     Limit(name="cuda_graph", read=_read_cuda_graph, check=_cuda_graph),
 )

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.limits.bearing import said
 from pytest_torchprof.limits.limit import Limit, as_list
 from pytest_torchprof.limits.verdict import HOLDS, MISSED, Verdict
 
@@ -39,5 +40,5 @@ def _check(profile: Profile, codes: tuple[str, ...]) -> Verdict:
         measured=", ".join(dict.fromkeys(finding.code for finding in found)),
         number=len(found),
         status=MISSED,
-        details=tuple(f"{finding.code}: {finding.message}" for finding in found),
+        details=tuple(map(said, found)),
     )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.limit import Limit, as_counts, as_list
-from pytest_torchprof.limits.numbers_limits import kernel_lines, step_name
-from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits.numbers_limits import step_name
+from pytest_torchprof.limits.rows import kernel_rows, operator_rows
+from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
 from pytest_torchprof.patterns import (
     Operator,
     Pattern,
@@ -23,6 +24,7 @@ from pytest_torchprof.patterns import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pytest_torchprof.kernels import Kernel
     from pytest_torchprof.profile import Profile, StepProfile
 
 
@@ -32,7 +34,7 @@ class _Answer:
 
     status: str
     measured: str
-    details: tuple[str, ...] = ()
+    details: tuple[str | Row, ...] = ()
 
 
 def _first_bad(profile: Profile, limit: str, answers: Callable[[StepProfile], Iterable[_Answer]]) -> Verdict:
@@ -113,7 +115,7 @@ def _kernels(profile: Profile, counts: Counts) -> Verdict:
                 yield answer
                 continue
             advice = hint(pattern, step.kernels) if not verdicts[True] else None
-            yield _Answer(answer.status, answer.measured, (*((advice,) if advice else ()), *kernel_lines(step)))
+            yield _Answer(answer.status, answer.measured, (*((advice,) if advice else ()), *kernel_rows(step)))
 
     return _first_bad(profile, "kernels", answers)
 
@@ -121,9 +123,10 @@ def _kernels(profile: Profile, counts: Counts) -> Verdict:
 def _forbid_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern in patterns:
-            hits = Counter(kernel.name for kernel in step.kernels if pattern.verdict(kernel))
+            hits = [kernel for kernel in step.kernels if pattern.verdict(kernel)]
             if hits:
-                yield _Answer(MISSED, f"{_matching(hits.total(), 'kernel')} {pattern}", _named(step, hits))
+                rows = kernel_rows(step, hits, raw=True)
+                yield _Answer(MISSED, f"{_matching(len(hits), 'kernel')} {pattern}", rows)
             elif unknown := sum(pattern.verdict(kernel) is None for kernel in step.kernels):
                 yield _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {unknown} kernels")
 
@@ -132,7 +135,7 @@ def _forbid_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
 
 def _only_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
-        others: Counter[str] = Counter()
+        others: list[Kernel] = []
         unknown = 0
         for kernel in step.kernels:
             verdicts = [pattern.verdict(kernel) for pattern in patterns]
@@ -140,24 +143,14 @@ def _only_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
                 if None in verdicts:
                     unknown += 1
                 else:
-                    others[kernel.name] += 1
+                    others.append(kernel)
         if others:
-            yield _Answer(MISSED, f"{others.total()} other kernel{'s' * (others.total() != 1)}", _named(step, others))
+            said = f"{len(others)} other kernel{'s' * (len(others) != 1)}"
+            yield _Answer(MISSED, said, kernel_rows(step, others, raw=True))
         elif unknown:
             yield _Answer(NOT_MEASURED, f"whether they match cannot be told for {unknown} kernels")
 
     return _first_bad(profile, "only_kernels", answers)
-
-
-def _named(step: StepProfile, names: Counter[str]) -> tuple[str, ...]:
-    """Return one line per kernel name in ``names``, with the operators that launched it."""
-    ops: dict[str, dict[str, None]] = {name: {} for name in names}
-    for kernel in step.kernels:
-        if kernel.name in ops:
-            ops[kernel.name].setdefault(kernel.op or "?")
-    return tuple(
-        f"{count:>4} x {name[:100]}  launched by {', '.join(ops[name])}" for name, count in names.most_common()
-    )
 
 
 def _op_hits(step: StepProfile, pattern: Operator) -> Counter[str]:
@@ -168,7 +161,7 @@ def _ops(profile: Profile, counts: OpCounts) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern, count in counts.items():
             answer = _count_answer(pattern, count, _op_hits(step, pattern).total(), 0, "operator")
-            yield _Answer(answer.status, answer.measured, kernel_lines(step) if answer.status != HOLDS else ())
+            yield _Answer(answer.status, answer.measured, kernel_rows(step) if answer.status != HOLDS else ())
 
     return _first_bad(profile, "ops", answers)
 
@@ -177,8 +170,8 @@ def _forbid_ops(profile: Profile, patterns: list[Operator]) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern in patterns:
             if hits := _op_hits(step, pattern):
-                lines = tuple(f"{calls:>4} x {name}" for name, calls in hits.most_common())
-                yield _Answer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", lines)
+                rows = operator_rows(step, dict(hits.most_common()))
+                yield _Answer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
 
     return _first_bad(profile, "forbid_ops", answers)
 

@@ -31,6 +31,8 @@ class Limit:
     """A step without GPU operations cannot satisfy it, unless the test says ``min_kernels=0``."""
     on_time: bool = False
     """Meaningless where launches block (``CUDA_LAUNCH_BLOCKING=1``)."""
+    located: bool = True
+    """Missed by work that was launched from somewhere: a recording with stacks tells the lines."""
 
 
 def whole_number(value: object) -> int:

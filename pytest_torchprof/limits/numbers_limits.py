@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import units
 from pytest_torchprof.limits.limit import Limit, positive_number, share, whole_number
-from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits.rows import kernel_rows, moved_rows, waiting_rows
+from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
+from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_torchprof.profile import Profile, StepProfile
 
-TOP_KERNELS = 12
-"""Kernels listed under a missed limit: one screen still holds several missed limits."""
+    Rows = Callable[[Profile, StepProfile], tuple[Row, ...]]
 
 
 def _noun(noun: str) -> Callable[[float], str]:
@@ -32,8 +33,10 @@ class Bound:
     say: Callable[[Any], str]
     window: bool = False
     """The number belongs to the whole window, not to a step."""
-    culprits: str | None = None
-    """Which GPU work to list when it is missed: "kernels", or None."""
+    rows: Rows | None = None
+    """The work to list when it is missed."""
+    formula: Callable[[StepProfile], str] | None = None
+    """What a ratio was computed from."""
 
     def holds(self, value: float, bound: float) -> bool:
         return value <= bound if self.at_most else value >= bound
@@ -48,14 +51,17 @@ class Bound:
         worst_step, worst = (max if self.at_most else min)(known, key=lambda pair: pair[1])
         if self.holds(worst, bound):
             return Verdict(limit=self.limit, expected="", measured=self.say(worst), number=worst, status=HOLDS)
-        several = len(profile.steps) > 1 and worst_step is not None
+        measured = self.say(worst)
+        if worst_step is not None:
+            measured += f" = {self.formula(worst_step)}" if self.formula else ""
+            measured += f" in {step_name(profile, worst_step)}" if len(profile.steps) > 1 else ""
         return Verdict(
             limit=self.limit,
             expected="",
             number=worst,
-            measured=self.say(worst) + (f" in {step_name(profile, worst_step)}" if several and worst_step else ""),
+            measured=measured,
             status=MISSED,
-            details=kernel_lines(worst_step) if self.culprits and worst_step else (),
+            details=self.rows(profile, worst_step) if self.rows and worst_step else (),
             step=worst_step.name if worst_step else None,
         )
 
@@ -66,27 +72,26 @@ class Bound:
 
 
 def step_name(profile: Profile, step: StepProfile) -> str:
-    """Return "step 3 of 5" counted from one, with the recording's own name where it has one."""
+    """Return "step 3 of 5" counted from one, with the recording's own name where it says something else."""
     place = next(i for i, other in enumerate(profile.steps, 1) if other is step)
-    return f"step {place} of {len(profile.steps)}" + (f" ({step.name})" if step.name else "")
+    own = step.name in (None, f"ProfilerStep#{place - 1}")
+    return f"step {place} of {len(profile.steps)}" + ("" if own else f" ({step.name})")
 
 
-def kernel_lines(step: StepProfile, *, top: int = TOP_KERNELS) -> tuple[str, ...]:
-    """Return one line per kernel name of the step, most calls first, with time and launching operators."""
-    rows: dict[str, list[Any]] = {}
-    for kernel in step.kernels:
-        row = rows.setdefault(kernel.name, [0, 0, kernel.short or kernel.name, {}])
-        row[0] += 1
-        row[1] += kernel.dur_ns
-        row[3].setdefault(kernel.op or "?")
-    ordered = sorted(rows.values(), key=lambda row: (-row[0], -row[1]))
-    lines = [
-        f"{count:>4} x {name:<60} {units.show_us(dur_ns / 1000):>9}  {', '.join(list(ops)[:3])}"
-        for count, dur_ns, name, ops in ordered[:top]
-    ]
-    if len(ordered) > top:
-        lines.append(f"     and {len(ordered) - top} more kernel names")
-    return tuple(line.rstrip() for line in lines)
+def _kernels(_profile: Profile, step: StepProfile) -> tuple[Row, ...]:
+    return kernel_rows(step)
+
+
+def _copies(profile: Profile, step: StepProfile) -> tuple[Row, ...]:
+    return moved_rows(profile, step, MEMCPY)
+
+
+def _fills(profile: Profile, step: StepProfile) -> tuple[Row, ...]:
+    return moved_rows(profile, step, MEMSET)
+
+
+def _cpu_and_gpu(step: StepProfile) -> str:
+    return f"{units.show_us(step.cpu_time_us)} CPU / {units.show_us(step.gpu_busy_us)} GPU busy"
 
 
 def _why_unknown(profile: Profile, number: str) -> str:
@@ -102,13 +107,13 @@ def _why_unknown(profile: Profile, number: str) -> str:
 
 
 BOUNDS = (
-    Bound(limit="max_kernels", number="kernels", at_most=True, say=_noun("kernels"), culprits="kernels"),
-    Bound(limit="min_kernels", number="kernels", at_most=False, say=_noun("kernels"), culprits="kernels"),
-    Bound(limit="max_launches", number="launches", at_most=True, say=_noun("launches"), culprits="kernels"),
-    Bound(limit="max_memcpys", number="memcpys", at_most=True, say=_noun("memory copies")),
-    Bound(limit="max_memsets", number="memsets", at_most=True, say=_noun("memory sets")),
-    Bound(limit="max_syncs", number="syncs", at_most=True, say=_noun("blocking calls")),
-    Bound(limit="max_cpu_gpu_ratio", number="cpu_gpu_ratio", at_most=True, say=units.show_ratio),
+    Bound(limit="max_kernels", number="kernels", at_most=True, say=_noun("kernels"), rows=_kernels),
+    Bound(limit="min_kernels", number="kernels", at_most=False, say=_noun("kernels"), rows=_kernels),
+    Bound(limit="max_launches", number="launches", at_most=True, say=_noun("launches"), rows=_kernels),
+    Bound(limit="max_memcpys", number="memcpys", at_most=True, say=_noun("memory copies"), rows=_copies),
+    Bound(limit="max_memsets", number="memsets", at_most=True, say=_noun("memory sets"), rows=_fills),
+    Bound(limit="max_syncs", number="syncs", at_most=True, say=_noun("blocking calls"), rows=waiting_rows),
+    Bound(limit="max_cpu_gpu_ratio", number="cpu_gpu_ratio", at_most=True, say=units.show_ratio, formula=_cpu_and_gpu),
     Bound(limit="min_gpu_utilization", number="gpu_utilization", at_most=False, say=units.show_ratio, window=True),
     Bound(limit="min_sm_efficiency", number="sm_efficiency", at_most=False, say=units.show_ratio, window=True),
     Bound(
@@ -116,7 +121,7 @@ BOUNDS = (
         number="gpu_busy_us",
         at_most=True,
         say=lambda us: f"{units.show_us(us)} GPU busy",
-        culprits="kernels",
+        rows=_kernels,
     ),
     Bound(
         limit="max_peak_memory",
@@ -161,6 +166,7 @@ NUMBER_LIMITS = (
             # Allocated memory is no GPU work: a step may hold memory and launch nothing.
             on_gpu_work=bound.limit not in ("max_peak_memory", "min_kernels"),
             on_time=bound.limit in _ON_TIME,
+            located=bound.limit != "max_peak_memory",
         )
         for bound in BOUNDS
     ),

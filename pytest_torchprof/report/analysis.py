@@ -11,6 +11,7 @@ from tabulate import tabulate
 from pytest_torchprof import breakdown, units
 from pytest_torchprof.analysis import chosen_steps
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.origins import MODULE
 from pytest_torchprof.printable import printable
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def _ranges(rows: Sequence[RangeRow], sort_by: str | None, top: int, title: str)
         rows = sorted(rows, key=lambda row: -getattr(row, column))
     drawn = [
         (
-            _cut(printable(row.name.removeprefix(breakdown.MODULE)), 44),
+            _cut(printable(row.name.removeprefix(MODULE)), 44),
             row.calls,
             *(units.show_us(time) for time in (row.self_cpu_us, row.cpu_us, row.self_gpu_us, row.gpu_us)),
         )

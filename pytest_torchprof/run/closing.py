@@ -12,7 +12,7 @@ import pytest
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.report import FAILED, NOT_MEASURED, github, terminal
 from pytest_torchprof.run.gone import gone
-from pytest_torchprof.run.session import SUFFIX
+from pytest_torchprof.run.session import SUFFIX, stacks_name
 from pytest_torchprof.run.stash import WORKER_KEY, is_worker
 
 if TYPE_CHECKING:
@@ -104,7 +104,9 @@ def _keep_beside(state: RunState, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     for recording in recordings:
-        shutil.copyfile(recording, folder / recording.name)
+        for one in (recording, recording.with_name(stacks_name(recording.name))):
+            if one.is_file():
+                shutil.copyfile(one, folder / one.name)
 
 
 def _write_step_summary(state: RunState) -> list[str]:

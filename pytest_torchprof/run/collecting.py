@@ -14,6 +14,7 @@ from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.limits import catalogue
 from pytest_torchprof.report import exports, json_report, markdown
 from pytest_torchprof.report.junit import PREFIX
+from pytest_torchprof.run.explaining import screen_of
 from pytest_torchprof.run.gone import whole_files
 from pytest_torchprof.run.measure import TestRun
 from pytest_torchprof.run.progress import progress_of
@@ -146,6 +147,7 @@ def start_run(state: RunState, item: pytest.Item) -> TestRun:
         uses_fixture="torchprof" in getattr(item, "fixturenames", ()),
         location=(item.location[0], (item.location[1] or 0) + 1),
         properties=item.user_properties,
+        screen=screen_of(item.config),
     )
 
 

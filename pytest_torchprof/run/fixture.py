@@ -98,6 +98,10 @@ class Measurement:
         measured = self._measured
         if measured is None:
             return
+        if value is not None and measured.explaining.running:
+            # The measurement stands: what is raised when it is repeated does not fail the test by itself.
+            measured.explaining.raised(value)
+            self._run.raised_again = value
         if self._steps is not None:
             # An exception leaves the loop's generator suspended, and with it the profiler running.
             self._steps.close()
@@ -122,4 +126,4 @@ def _only_makes_an_object(function: Callable[..., Any]) -> bool:
 def _profile_of(measured: Measured) -> Profile:
     if measured.profile is None:
         raise NotMeasured(f"not measured: {measured.why_not}")
-    return measured.profile
+    return measured.profile.with_explainer(measured.explaining)

@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, TorchprofWarning
+from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofWarning
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits.text import LONGEST_REASON
 from pytest_torchprof.printable import printable_line
 from pytest_torchprof.report.junit import properties
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
 from pytest_torchprof.run.comparing import environment_of
-from pytest_torchprof.run.measure import Measured, TestRun
+from pytest_torchprof.run.session import stacks_name
+
+LEAST_LINES = 12
+"""For each failure of a test that has several: together they may then be longer than a screen."""
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_torchprof.baseline import Comparison
-    from pytest_torchprof.limits import Verdict
+    from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profile import Profile
+    from pytest_torchprof.run.measure import Measured, TestRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,9 @@ class _Judgement:
     """What came out for one measurement."""
 
     result: Result
-    failure: TorchprofError | None = None
+    failure: type[LimitsMissed | NotMeasured] | None = None
+    tell: Callable[[Screen], str] = str
+    """Says the failure."""
     unanswerable: tuple[str, ...] = ()
 
 
@@ -41,22 +47,18 @@ def judge(run: TestRun) -> None:
     if not run.state.settings.enabled:
         return
     for label in run.announced:
-        run.measured.append(
-            Measured(
-                label=label,
-                limits=(),
-                why_not=f"torchprof.measure({label!r}) was never entered: use it in a with statement",
-            )
-        )
+        run.note(label, why_not=f"torchprof.measure({label!r}) was never entered: use it in a with statement")
     if not run.measured and run.options.marked:
         reason = "the test is marked torchprof and requests the fixture, but measured nothing"
-        run.measured.append(Measured(label=None, limits=(), why_not=f"{reason}; call torchprof(...) in it"))
+        run.note(None, why_not=f"{reason}; call torchprof(...) in it")
     judgements = _judged(run)
-    failures = [judgement.failure for judgement in judgements if judgement.failure is not None]
+    failures = [judgement for judgement in judgements if judgement.failure is not None]
     if failures:
         # An expected failure hides what was missed, never what was not measured.
-        kind = NotMeasured if any(isinstance(failure, NotMeasured) for failure in failures) else LimitsMissed
-        raise kind("\n\n".join(str(failure) for failure in failures))
+        kind = NotMeasured if any(one.failure is NotMeasured for one in failures) else LimitsMissed
+        screen = replace(run.screen, lines=max(run.screen.lines // len(failures), LEAST_LINES))
+        run.failure = kind(("\n" if screen.one_line else "\n\n").join(one.tell(screen) for one in failures))
+        raise run.failure
     unanswerable = dict.fromkeys(name for judgement in judgements for name in judgement.unanswerable)
     if unanswerable:
         pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}")
@@ -73,6 +75,8 @@ def _judged(run: TestRun) -> list[_Judgement]:
     profiles = [measured.profile for measured in run.measured if measured.profile is not None]
     judgements = [_judge_one(run, measured, profiles) for measured in run.measured]
     # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
+    for measured in run.measured:
+        measured.explaining.again = None
     run.measured.clear()
     for judgement in judgements:
         run.state.add(judgement.result)
@@ -85,15 +89,16 @@ def _judge_one(run: TestRun, measured: Measured, profiles: Sequence[Profile]) ->
     profile = measured.profile
     if profile is None or measured.why_not is not None:
         return _not_measured(run, measured, measured.why_not or "the measured code was not run to its end")
-    from pytest_torchprof.limits import COMPILE, HOLDS  # noqa: PLC0415  (only runs with a torchprof test pay for it)
+    from pytest_torchprof.limits import HOLDS  # noqa: PLC0415  (only runs with a torchprof test pay for it)
     from pytest_torchprof.limits import judge as judge_limits  # noqa: PLC0415
 
     stands_in = run.stands_in(profile)
-    asked = [one for one in measured.limits if one.limit.needs == COMPILE or not stands_in]
-    beside = [other for other in profiles if other is not profile]
+    beside = tuple(other for other in profiles if other is not profile)
     open_profile = profile.with_context(rules=run.state.rules, gate=None).with_others(beside)
+    if measured.explaining.repeat is not None:
+        open_profile = open_profile.with_repeat(measured.explaining.repeat)
     verdicts = (
-        *judge_limits(open_profile, asked),
+        *judge_limits(open_profile, run.asked(measured, profile)),
         *(() if stands_in else _of_times(run, open_profile)),
         *_of_hidden_kernels(run, measured, open_profile),
     )
@@ -129,47 +134,44 @@ def _concluded(
     verdicts: tuple[Verdict, ...],
     comparison: _Compared | None,
 ) -> _Judgement:
-    from pytest_torchprof.limits import raise_if_failed  # noqa: PLC0415
+    from pytest_torchprof.limits import failure  # noqa: PLC0415
 
     unanswerable = tuple(run.unanswerable()) if run.stands_in(profile) else ()
-    failure: TorchprofError | None = None
     regressed = comparison.failure if comparison else ()
-    try:
-        raise_if_failed(verdicts, profile, also=regressed)
-        if regressed:
-            raise LimitsMissed("\n".join(regressed))  # noqa: TRY301  (one way out for both)
-    except (LimitsMissed, NotMeasured) as problem:
-        failure = problem
+    problem = failure(verdicts, profile, also=regressed)
     outcome = SKIPPED if unanswerable or measured.skipped or run.gated else FAILED if measured.ended else PASSED
-    if failure is not None and not measured.skipped:
-        outcome = NOT_MEASURED if isinstance(failure, NotMeasured) else FAILED
+    if problem is not None and not measured.skipped:
+        outcome = NOT_MEASURED if isinstance(problem, NotMeasured) else FAILED
     recording = _keep(run, measured, failed=outcome in (FAILED, NOT_MEASURED))
-    if failure is not None:
-        failure = _with_context(failure, run, measured, recording)
+
+    def tell(screen: Screen) -> str:
+        return _with_context(
+            str(failure(verdicts, profile, also=regressed, screen=screen)), run, measured, recording, screen
+        )
+
     result = Result(
         nodeid=run.nodeid,
         label=measured.label,
         outcome=outcome,
-        message=_message(failure, measured, unanswerable),
+        message=tell(replace(run.screen, verbosity=0)) if problem else _message(measured, unanswerable),
         baseline=comparison.words if comparison else None,
         changes=comparison.changes if comparison else (),
         limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
         summary={**asdict(profile.median), "worst": asdict(profile.worst)},
         environment=dict(environment_of(profile)),
         findings=tuple(_plain_finding(finding) for finding in profile.findings),
-        kernels=_kernel_rows(profile) if failure and profile.kernels_unknown is None else (),
+        kernels=_kernel_rows(profile) if problem and profile.kernels_unknown is None else (),
         recording=run.state.shown(recording) if recording else None,
         time=_plain_time(profile),
         location=run.location,
     )
     if measured.recording is not None and outcome != SKIPPED:
         run.state.replayed.add(measured.recording.name)
-    return _Judgement(result=result, failure=failure, unanswerable=unanswerable)
+    kind = None if problem is None else type(problem)
+    return _Judgement(result=result, failure=kind, tell=tell, unanswerable=unanswerable)
 
 
-def _message(failure: TorchprofError | None, measured: Measured, unanswerable: tuple[str, ...]) -> str:
-    if failure is not None:
-        return str(failure)
+def _message(measured: Measured, unanswerable: tuple[str, ...]) -> str:
     if unanswerable:
         return f"not judged without a GPU: {', '.join(unanswerable)}"
     return measured.ended
@@ -178,23 +180,31 @@ def _message(failure: TorchprofError | None, measured: Measured, unanswerable: t
 def _not_measured(run: TestRun, measured: Measured, reason: str) -> _Judgement:
     recording = _keep(run, measured, failed=True)
     reason = printable_line(reason.removeprefix("not measured: "), LONGEST_REASON)
-    failure = _with_context(NotMeasured(f"not measured: {reason}"), run, measured, recording)
+
+    def tell(screen: Screen) -> str:
+        return _with_context(f"not measured: {reason}", run, measured, recording, screen)
+
     result = Result(
         nodeid=run.nodeid,
         label=measured.label,
         outcome=NOT_MEASURED,
-        message=str(failure),
+        message=tell(replace(run.screen, verbosity=0)),
         environment=dict(environment_of(profile)) if (profile := measured.profile) is not None else {},
         recording=run.state.shown(recording) if recording else None,
         location=run.location,
     )
-    return _Judgement(result=result, failure=failure)
+    return _Judgement(result=result, failure=NotMeasured, tell=tell)
 
 
-def _with_context(failure: TorchprofError, run: TestRun, measured: Measured, recording: Path | None) -> TorchprofError:
+def _with_context(text: str, run: TestRun, measured: Measured, recording: Path | None, screen: Screen) -> str:
     head = f"{printable_line(measured.label)}: " if measured.label else ""
-    tail = f"\n  recording: {run.state.shown(recording)}   (opens in ui.perfetto.dev)" if recording else ""
-    return type(failure)(f"{head}{failure}{tail}")
+    if recording is None or screen.one_line:
+        return f"{head}{text}"
+    lines = [f"  recording: {run.state.shown(recording)}"]
+    beside = recording.with_name(stacks_name(recording.name))
+    if beside.is_file():
+        lines.append(f"  with stacks: {run.state.shown(beside)}")
+    return "\n".join([f"{head}{text}", *lines])
 
 
 def _keep(run: TestRun, measured: Measured, *, failed: bool) -> Path | None:
@@ -203,7 +213,8 @@ def _keep(run: TestRun, measured: Measured, *, failed: bool) -> Path | None:
         return None
     if run.state.settings.replay is not None:
         return recording
-    return run.state.keep(recording, run.nodeid, measured.label, failed=failed)
+    stacks = measured.explaining.recording
+    return run.state.keep(recording, run.nodeid, measured.label, failed=failed, stacks=stacks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +285,7 @@ def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
         "measured": None if verdict.status == "not measured" else measured,
         "status": verdict.status,
         "message": verdict.measured,
-        "details": list(verdict.details),
+        "details": [str(one).strip() for one in verdict.details],
     }
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.run.comparing import Comparing
+from pytest_torchprof.run.explaining import Explaining
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_torchprof.limits import Asked
+    from pytest_torchprof.limits import Asked, Screen
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.run.session import RunState
     from pytest_torchprof.run.settings import MeasureOptions
@@ -33,6 +35,8 @@ class Measured:
 
     label: str | None
     limits: tuple[Asked, ...]
+    explaining: Explaining
+    """Where its work comes from, if a limit is missed."""
     profile: Profile | None = None
     recording: Path | None = None
     why_not: str | None = None
@@ -59,6 +63,8 @@ class TestRun:
     uses_fixture: bool
     location: tuple[str, int]
     """The test's file, relative to the root directory, and line."""
+    screen: Screen
+    """How much a failure may say."""
     properties: list[tuple[str, Any]]
     """Where JUnit looks for what a test has to tell."""
     measured: list[Measured] = field(default_factory=list)
@@ -67,6 +73,10 @@ class TestRun:
     measuring: bool = False
     gated: bool = False
     """The test looked at a number that this run does not have, and its rest was skipped."""
+    failure: TorchprofError | None = None
+    """What the judging came to, once it was done."""
+    raised_again: BaseException | None = None
+    """What a block raised when it was called once more for an explanation."""
     baseline_entries: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """(file, key, entry) to write if the whole test passes."""
 
@@ -124,9 +134,20 @@ class TestRun:
         if any(label == other.label for other in self.measured):
             raise UnknownLimit(f"the label {label!r} is used twice in {self.nodeid}; each measurement needs its own")
         limits = read_limits({**self.options.given, **given}, known=self.state.limits)
-        measured = Measured(label=label, limits=limits)
+        return self.note(label, limits)
+
+    def note(self, label: str | None, limits: tuple[Asked, ...] = (), *, why_not: str | None = None) -> Measured:
+        """Add a measurement to those that will be judged."""
+        measured = Measured(label=label, limits=limits, why_not=why_not, explaining=Explaining(screen=self.screen))
         self.measured.append(measured)
         return measured
+
+    def asked(self, measured: Measured, profile: Profile) -> list[Asked]:
+        """Return the limits of a measurement that can be judged on this device."""
+        from pytest_torchprof.limits import COMPILE  # noqa: PLC0415
+
+        stands_in = self.stands_in(profile)
+        return [one for one in measured.limits if one.limit.needs == COMPILE or not stands_in]
 
     def iterations(self, measured: Measured) -> Generator[None, None, None]:
         """Yield once for each call of the measured code, and leave profile and recording behind."""
@@ -146,9 +167,39 @@ class TestRun:
         result = None
         with closing(self.iterations(measured)) as calls:
             for _ in calls:
+                if measured.explaining.running:
+                    done, again = self._once_more(measured, function, args, kwargs)
+                    result = again if done else result
+                    continue
                 result = None  # A result that lived through the next call would count as its memory.
                 result = function(*args, **kwargs)
+        measured.explaining.again = partial(self._explain, measured, function, args, kwargs)
         return result
+
+    def _once_more(self, measured: Measured, function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[bool, Any]:
+        """Make the call of the repeat; what it raises is a reason to have no places, and fails nothing."""
+        try:
+            return True, function(*args, **kwargs)
+        except pytest.exit.Exception:
+            raise
+        except (Exception, pytest.skip.Exception, pytest.fail.Exception, pytest.xfail.Exception) as problem:  # noqa: BLE001
+            measured.explaining.raised(problem)
+            return False, None
+
+    def _explain(self, measured: Measured, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Repeat a measurement with stacks after it, for a limit that the test's body asks for."""
+        explaining = measured.explaining
+        if self.measuring or explaining.plan is None:
+            explaining.fail("the code cannot be called again inside another measurement")
+            return
+        with closing(self._alone(explaining.calls(explaining.plan, self._stacks(measured)))) as calls:
+            for _ in calls:
+                self._once_more(measured, function, args, kwargs)
+
+    def _stacks(self, measured: Measured) -> Path:
+        from pytest_torchprof.run.session import recording_name, stacks_name  # noqa: PLC0415
+
+        return self.state.scratch / stacks_name(recording_name(self.nodeid, measured.label)).removesuffix(".gz")
 
     def _plainly(self, measured: Measured) -> Generator[None, None, None]:
         from pytest_torchprof.profile import Profile  # noqa: PLC0415
@@ -161,6 +212,7 @@ class TestRun:
     def _replayed(self, measured: Measured) -> Generator[None, None, None]:
         from pytest_torchprof.profile import Profile  # noqa: PLC0415
         from pytest_torchprof.recording import read  # noqa: PLC0415
+        from pytest_torchprof.run.session import stacks_name  # noqa: PLC0415
 
         path = self.state.recording_of(self.nodeid, measured.label)
         profile = Profile.from_trace(read(path))
@@ -178,6 +230,11 @@ class TestRun:
         elif profile.why_not is not None:
             measured.why_not = profile.why_not
         measured.profile = self._guarded(profile, replay=True)
+        beside = path.with_name(stacks_name(path.name))
+        if beside.is_file():
+            measured.explaining.again = partial(measured.explaining.read, beside)
+            if self._misses(measured, profile):
+                measured.explaining.read(beside)
         return
         yield
 
@@ -231,8 +288,27 @@ class TestRun:
                 raise
             finally:
                 self.progress(name, total, total)
-        if measured.profile is not None:
-            measured.profile = self._guarded(measured.profile, replay=False)
+        if measured.profile is None:
+            return
+        explaining, profile = measured.explaining, measured.profile
+        explaining.plan = plan
+        try:
+            if self._misses(measured, profile):
+                yield from explaining.calls(plan, self._stacks(measured))
+        finally:
+            measured.profile = self._guarded(profile, replay=False)
+
+    def _misses(self, measured: Measured, profile: Profile) -> bool:
+        """Whether a limit is missed by work whose lines are not known yet; at the end it is judged with all others."""
+        from pytest_torchprof.limits import judge, missed_somewhere  # noqa: PLC0415
+
+        if measured.why_not is not None or profile.launching.origins.recorded:
+            return False
+        asked = [one for one in self.asked(measured, profile) if one.limit.located]
+        open_profile = profile.with_context(rules=self.state.rules, gate=None)
+        with suppress(Exception):  # What a check of another plugin raises is said when the test is judged.
+            return missed_somewhere(judge(open_profile, asked), asked)
+        return False
 
     def _guarded(self, profile: Profile, *, replay: bool) -> Profile:
         """Return the profile with the rules of other plugins, and a gate where numbers are not to be looked at."""

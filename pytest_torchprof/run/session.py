@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.run.settings import Settings
 
 SUFFIX = ".json.gz"
+STACKS = ".stacks"
 FAILED_FOLDER = ".torchprof"
 STEM_LENGTH = 80
 """A file name of a test id cut to this and made unique by a hash still fits every file system."""
@@ -102,11 +103,18 @@ class RunState:
         for key in [key for key in self.results if key[0] == nodeid]:
             del self.results[key]
 
-    def keep(self, recording: Path, nodeid: str, label: str | None, *, failed: bool) -> Path | None:
-        """Move a recording to where it stays: the folder of ``--torchprof-save``, or of failures; else remove it."""
+    def keep(
+        self, recording: Path, nodeid: str, label: str | None, *, failed: bool, stacks: Path | None = None
+    ) -> Path | None:
+        """Move a recording to where it stays: the folder of ``--torchprof-save``, or of failures; else remove it.
+
+        ``stacks`` is the repeat's, which goes beside it.
+        """
         folder = self.settings.save or (self.settings.rootdir / FAILED_FOLDER if failed else None)
         if folder is None:
-            recording.unlink(missing_ok=True)
+            for one in (recording, stacks):
+                if one is not None:
+                    one.unlink(missing_ok=True)
             return None
         target = folder / recording_name(nodeid, label)
         # Two runs may save to one folder at once.
@@ -115,6 +123,11 @@ class RunState:
             folder.mkdir(parents=True, exist_ok=True)
             if folder.name == FAILED_FOLDER:
                 (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+            beside = target.with_name(stacks_name(target.name))
+            beside.unlink(missing_ok=True)  # An earlier run's, of other code.
+            if stacks is not None:
+                _pack(stacks, part)
+                part.replace(beside)
             _pack(recording, part)
             part.replace(target)
         except OSError as error:
@@ -124,6 +137,8 @@ class RunState:
         finally:
             part.unlink(missing_ok=True) if folder.is_dir() else None
             recording.unlink(missing_ok=True)
+            if stacks is not None:
+                stacks.unlink(missing_ok=True)
         return target
 
     def clear_failures(self) -> None:
@@ -149,7 +164,7 @@ class RunState:
         if folder is None:
             return []
         names = {path.name for pattern in ("*.json", "*.json.gz") for path in folder.glob(pattern)}
-        return sorted(names - self.replayed)
+        return sorted(names - self.replayed - {stacks_name(name) for name in names})
 
     def to_plain(self) -> str:
         """Return what a worker hands to the controller, as JSON."""
@@ -196,6 +211,11 @@ def _pack(recording: Path, target: Path) -> None:
 def recording_name(nodeid: str, label: str | None) -> str:
     """Return the file name of a measurement: readable, safe on every file system, one per test and label."""
     return _names(nodeid, label)[0]
+
+
+def stacks_name(name: str) -> str:
+    """Return the file name of the recording with stacks beside a recording of this name."""
+    return f"{name.removesuffix('.gz').removesuffix('.json')}{STACKS}{SUFFIX}"
 
 
 def _names(nodeid: str, label: str | None) -> tuple[str, str]:
