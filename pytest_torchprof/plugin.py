@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.errors import NotMeasured, TorchprofError
+from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.run.stash import PASSED, RUN, STATE, WORKER_KEY, is_ours, is_worker
 
 if TYPE_CHECKING:
@@ -134,25 +134,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if not is_ours(item):
         return (yield)
     from pytest_torchprof.run.collecting import run_of  # noqa: PLC0415
-    from pytest_torchprof.run.judging import judge, note  # noqa: PLC0415
+    from pytest_torchprof.run.expecting import called  # noqa: PLC0415
 
-    run = run_of(item)
-
-    try:
-        with run.body(item):
-            result = yield
-    except pytest.skip.Exception as skipped:
-        if run.gated:
-            # The test looked at what is not to be had here; what the CPU can answer may still fail it.
-            judge(run)
-        else:
-            note(run, f"the test skipped itself: {skipped}", skipped=True)
-        raise
-    except Exception as failure:
-        note(run, f"the test itself failed: {type(failure).__name__}", skipped=False)
-        raise
-    judge(run)
-    return result
+    with called(run_of(item), item):
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)
@@ -172,15 +157,14 @@ def pytest_runtest_makereport(
     run = item.stash.get(RUN, None)
     if run is None:
         return report
-    if call.excinfo is not None and isinstance(call.excinfo.value, TorchprofError):
-        if isinstance(call.excinfo.value, NotMeasured) and report.outcome == "skipped":
-            # xfail expects a failure; that nothing was measured is none.
-            report.outcome = "failed"
-            del report.wasxfail
-        if report.outcome == "failed" and not _shows_user_code(call.excinfo):
-            report.longrepr = call.excinfo.getrepr(style="value")
-            sections = ((title, _TRACE_RECORD.sub("", text)) for title, text in report.sections)
-            report.sections = [(title, text) for title, text in sections if text.strip()]
+    from pytest_torchprof.run.expecting import corrected  # noqa: PLC0415
+
+    corrected(report, run, item)
+    ours = call.excinfo is not None and isinstance(call.excinfo.value, TorchprofError)
+    if call.excinfo is not None and ours and report.outcome == "failed" and not _shows_user_code(call.excinfo):
+        report.longrepr = call.excinfo.getrepr(style="value")
+        sections = ((title, _TRACE_RECORD.sub("", text)) for title, text in report.sections)
+        report.sections = [(title, text) for title, text in sections if text.strip()]
     passed = report.passed and not hasattr(report, "wasxfail")
     if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
         run.state.expect_failure(item.nodeid)

@@ -123,6 +123,11 @@ class Profile(HasNumbers):
         path = self._given_trace.path if self._given_trace else None
         return f"<Profile of {path or 'a trace'}>"
 
+    def __reduce__(self) -> tuple[Callable[[Trace], Self], tuple[Trace]]:
+        """Pickle the recording's content; what the measured code returned is not in it, and no file is needed."""
+        self._look("pickle")
+        return type(self).from_trace, (self.trace,)
+
     def _look(self, name: str) -> None:
         if self._gate is not None:
             self._gate(name)
@@ -322,6 +327,11 @@ class Profile(HasNumbers):
         self._look("save")
         if self.trace.path is None:
             raise UnreadableRecording("this trace was built in memory; there is no recording to save")
+        if not os.path.exists(self.trace.path):  # noqa: PTH110 - see recording
+            raise UnreadableRecording(
+                f"The recording {os.path.basename(self.trace.path)} is gone: that of a measurement is kept until its "  # noqa: PTH119
+                "test has ended. Call save() in the test itself, or keep all recordings with --torchprof-save=DIR."
+            )
         copy(self.trace.path, path)
 
     def _number(self, name: str) -> Any:

@@ -25,7 +25,7 @@ numbers.idle, trace.spans
 trace
 recording.reading
 recording
-compiled.breaks, numbers.cpukernels, evidence, origins
+compiled.breaks, numbers.backward, numbers.cpukernels, evidence, origins
 compiled.fxgraphs
 numbers.parts, compiled.model
 compiled
@@ -56,6 +56,7 @@ run.settings
 run.session, run.comparing, run.gone, run.explaining
 run.measure
 run.fixture, run.judging
+run.expecting
 run.hookspecs, run.stash
 run.progress, run.headline
 run.collecting, run.closing

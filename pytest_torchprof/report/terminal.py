@@ -11,9 +11,9 @@ from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, 
 if TYPE_CHECKING:
     from pytest_torchprof.report.results import RunResults
 
-NUMBERS_WIDTH = 66
-"""What the columns beside the test's name take; the name has the rest of the screen."""
 MIN_NAME_WIDTH = 30
+DROPPED = ("CPU/GPU", "launches", "breaks", "GPU time", "baseline")
+"""Columns that a narrow terminal does without, the first one first; before them those that have nothing to show."""
 
 
 def title(run: RunResults) -> str:
@@ -21,24 +21,17 @@ def title(run: RunResults) -> str:
     return f"torchprof: {where(run.environment)}"
 
 
-def render(run: RunResults, *, width: int) -> str:
-    """Return one row per measurement, then what changed and the kernels of those that failed.
+def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
+    """Return one row per measurement, then what changed, and with ``-v`` the kernels of those that failed.
 
-    ``width`` is the terminal's, in columns; a test's name too long for it loses its beginning.
+    ``width`` is the terminal's, in columns; too long a name loses its beginning, and columns are left out.
     """
-    room = max(width - NUMBERS_WIDTH, MIN_NAME_WIDTH)
-    parts = [
-        _table(
-            [HEADERS, *((_elided(name, room), *numbers) for name, *numbers in map(row, run.results))],
-            ("left", *("right",) * 5, "left", "left"),
-            (None,) * 8,
-        )
-    ]
+    parts = [_results(run, width)]
     for result in run.results:
         name = printable(result.name)
         if result.changes:
             parts.append("\n".join([f"{name}: against the baseline", *map(printable, result.changes)]))
-        if result.outcome == FAILED and result.kernels:
+        if verbosity > 0 and result.outcome == FAILED and result.kernels:
             kernels = _table(
                 [KERNEL_HEADERS, *kernel_rows(result)], ("left", "right", "right", "left"), (60, None, None, 30)
             )
@@ -49,6 +42,29 @@ def render(run: RunResults, *, width: int) -> str:
         for file, keys in run.gone.items()
     ]
     return "\n\n".join([*parts, closing(run)])
+
+
+def _results(run: RunResults, width: int) -> str:
+    columns = list(zip(HEADERS, *map(row, run.results), strict=True))
+    empty = [header for header, *cells in columns if set(cells) == {"-"}]
+    for header in (*(header for header in DROPPED if header in empty), *DROPPED):
+        if _room(columns, width) >= min(MIN_NAME_WIDTH, _widest(columns[0])):
+            break
+        columns = [column for column in columns if column[0] != header]
+    room = max(_room(columns, width), MIN_NAME_WIDTH)
+    names = [HEADERS[0], *(_elided(name, room) for name in columns[0][1:])]
+    align = {"test": "left", "baseline": "left", "verdict": "left"}
+    rows = list(zip(names, *columns[1:], strict=True))
+    return _table(rows, tuple(align.get(column[0], "right") for column in columns), (None,) * len(columns))
+
+
+def _room(columns: list[tuple[str, ...]], width: int) -> int:
+    """Return what the other columns leave for the tests' names."""
+    return width - sum(2 + _widest(column) for column in columns[1:])
+
+
+def _widest(column: tuple[str, ...]) -> int:
+    return max(map(len, column))
 
 
 def _elided(name: str, room: int) -> str:

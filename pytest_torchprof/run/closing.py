@@ -52,7 +52,9 @@ def summary(state: RunState, terminalreporter: Any) -> None:
         return
     terminalreporter.write_sep("-", terminal.title(run))
     if run.results:
-        terminalreporter.write_line(terminal.render(run, width=terminalreporter.config.get_terminal_writer().fullwidth))
+        width = terminalreporter.config.get_terminal_writer().fullwidth
+        verbosity = terminalreporter.config.get_verbosity()
+        terminalreporter.write_line(terminal.render(run, width=width, verbosity=verbosity))
     if left:
         terminalreporter.write_line(f"recordings that no test judged: {', '.join(left)}")
     for problem in state.problems:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
+from unittest import SkipTest
 
 import pytest
 
@@ -58,14 +59,41 @@ def judge(run: TestRun) -> None:
         kind = NotMeasured if any(one.failure is NotMeasured for one in failures) else LimitsMissed
         screen = replace(run.screen, lines=max(run.screen.lines // len(failures), LEAST_LINES))
         run.failure = kind(("\n" if screen.one_line else "\n\n").join(one.tell(screen) for one in failures))
-        raise run.failure
+        raise run.failure from None
     unanswerable = dict.fromkeys(name for judgement in judgements for name in judgement.unanswerable)
     if unanswerable:
         pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}")
 
 
+@contextmanager
+def judged(run: TestRun) -> Iterator[None]:
+    """Around the body of a test: judge what it measured when it has passed, else record how it ended."""
+    again: BaseException | None = None
+    try:
+        yield
+    except (Exception, pytest.skip.Exception) as problem:
+        if problem is run.raised_again:
+            # The measurement stood when it was repeated for an explanation: what counts is the limit it missed.
+            again = problem
+        elif not isinstance(problem, pytest.skip.Exception | SkipTest):
+            note(run, f"the test itself failed: {type(problem).__name__}", skipped=False)
+            raise
+        elif run.gated:
+            # The test looked at what is not to be had here; what the CPU can answer may still fail it.
+            judge(run)
+            raise
+        else:
+            note(run, f"the test skipped itself: {problem}", skipped=True)
+            raise
+    judge(run)
+    if again is not None:
+        raise again
+
+
 def note(run: TestRun, ended: str, *, skipped: bool) -> None:
     """Record the measurements of a test that failed or skipped itself before they were to be judged."""
+    if not run.state.settings.enabled:
+        return
     for measured in run.measured:
         measured.ended, measured.skipped = ended, skipped
     _judged(run)

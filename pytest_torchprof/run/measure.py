@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +17,7 @@ from pytest_torchprof.run.explaining import Explaining
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     import torch
@@ -346,23 +347,31 @@ class TestRun:
         return [*dict.fromkeys(names), *(["tolerance of time"] if self.comparing.of_times else [])]
 
     @contextmanager
-    def body(self, item: pytest.Item) -> Iterator[None]:
-        """Around the call of the test: where the body is the step, call it as often as it takes."""
-        if not self.body_is_step:
-            yield
-            return
-        if inspect.iscoroutinefunction(item.obj):  # type: ignore[attr-defined]
+    def body(
+        self, item: pytest.Item, around: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> Iterator[None]:
+        """Around the call of the test: where the body is the step, call it as often as it takes.
+
+        ``around`` is what is done around the body itself, inside of all that the test's framework does.
+        """
+        # Every item that a marker measures has one.
+        original = item.obj  # type: ignore[attr-defined]
+        if self.body_is_step and inspect.iscoroutinefunction(original):
             raise NotMeasured(
                 f"not measured: {self.nodeid} is async, and its body cannot be called again and again as the measured "
                 "step; measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
             )
-        # Every item that a marker measures has one.
-        original = item.obj  # type: ignore[attr-defined]
 
-        def repeated(*args: Any, **kwargs: Any) -> Any:
-            return self.repeat(self.start(None, {}), original, args, kwargs)
+        # unittest looks at what a method is marked with, such as an expected failure.
+        @wraps(original)
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            with around():
+                if not self.body_is_step:
+                    return original(*args, **kwargs)
+                return self.repeat(self.start(None, {}), original, args, kwargs)
 
-        item.obj = repeated  # type: ignore[attr-defined]
+        if self.body_is_step or around is not nullcontext:
+            item.obj = measured  # type: ignore[attr-defined]
         try:
             yield
         finally:
