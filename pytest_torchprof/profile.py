@@ -278,19 +278,20 @@ class Profile(HasNumbers):
         open_profile = self if self._gate is None else self.with_context(rules=self._rules, gate=None)
         rules = findings.RULES if self._rules is None else self._rules
         found = findings.find(open_profile, rules)
-        sources = self._repeat.sources() if self._repeat is not None else {}
+        sources = self._repeat.sources(rules) if self._repeat is not None else {}
         return tuple(_with_source(finding, sources.get(finding.code)) for finding in found)
 
     def range(self, name: str) -> Numbers:
         """Return the numbers of what was launched inside the user annotation, the largest over the steps.
 
-        NotMeasured if the recording has no annotation of this name.
+        A backward pass inside it counts too, although autograd launches it on a thread of its own. NotMeasured if the
+        recording has no annotation of this name.
         """
         self._look("range")
         trace = self.trace
-        spans = [span.name for span in trace.spans() if span.category == "user_annotation"]
-        if name not in spans:
-            known = ", ".join(sorted(set(spans))[:10]) or "none at all"
+        annotations = {trace.names[one] for one in set(trace.annotations.name)}
+        if name not in annotations:
+            known = ", ".join(sorted(annotations)[:10]) or "none at all"
             raise NotMeasured(f"there is no range {name!r} in the recording; user annotations in it: {known}")
         found = [parts.within(trace, step.part, name) for step in self._steps]
         # A step that the range does not appear in says nothing about it.

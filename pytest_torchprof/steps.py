@@ -12,8 +12,9 @@ from pytest_torchprof.places import Places, places_of
 from pytest_torchprof.printable import printable_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from pytest_torchprof.findings import Rule
     from pytest_torchprof.kernels import Kernels
     from pytest_torchprof.launching import Launching
     from pytest_torchprof.numbers import Numbers
@@ -132,9 +133,9 @@ class Repeat:
             return Places(why_not=f"the repeat with stacks ran other kernels ({_difference(was, is_now)})")
         return again.places
 
-    def sources(self) -> dict[str, object]:
+    def sources(self, rules: Iterable[Rule]) -> dict[str, object]:
         """Return by a finding's code the line that the repeat found for it."""
-        found = self._profile.findings if self._profile is not None else ()
+        found = self._profile.with_context(rules=rules, gate=None).findings if self._profile is not None else ()
         return {finding.code: finding.evidence.get("source") for finding in found}
 
 

@@ -92,9 +92,7 @@ def is_users_file(file: str) -> bool:
 
 
 def _shown(file: str) -> str:
-    """Return a file as a person would name it: from here, or from where packages are installed."""
-    path, here = Path(file), Path.cwd()
-    if path.is_relative_to(here):
-        return str(path.relative_to(here))
-    _, installed, package = file.rpartition("-packages/")
-    return package if installed else file
+    """Return a file as a person would name it: from here, else, as torch does, from where it is imported."""
+    folders = [Path.cwd(), *sorted(map(Path, filter(None, sys.path)), key=lambda folder: -len(folder.parts))]
+    path = Path(file)
+    return next((str(path.relative_to(folder)) for folder in folders if path.is_relative_to(folder)), file)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 INDENT = 6
 MOST_PLACES = 3
 """Of one row, where a screen is all there is."""
-LONGEST_OPS = 24
+LONGEST_OPS = 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,7 +174,8 @@ class TestRun:
                     continue
                 result = None  # A result that lived through the next call would count as its memory.
                 result = function(*args, **kwargs)
-        measured.explaining.again = partial(self._explain, measured, function, args, kwargs)
+        if measured.explaining.plan is not None:
+            measured.explaining.again = partial(self._explain, measured, function, args, kwargs)
         return result
 
     def _once_more(self, measured: Measured, function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[bool, Any]:
@@ -189,11 +190,11 @@ class TestRun:
 
     def _explain(self, measured: Measured, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         """Repeat a measurement with stacks after it, for a limit that the test's body asks for."""
-        explaining = measured.explaining
-        if self.measuring or explaining.plan is None:
+        explaining, plan = measured.explaining, measured.explaining.plan
+        if self.measuring or plan is None:
             explaining.fail("the code cannot be called again inside another measurement")
             return
-        with closing(self._alone(explaining.calls(explaining.plan, self._stacks(measured)))) as calls:
+        with closing(self._alone(explaining.calls(plan, self._stacks(measured)))) as calls:
             for _ in calls:
                 self._once_more(measured, function, args, kwargs)
 

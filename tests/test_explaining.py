@@ -1,0 +1,335 @@
+"""A missed limit explains itself: one more call with stacks gives lines and modules, and changes no verdict."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_torchprof import load
+
+MODEL = """\
+import torch
+
+class MLP(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(8, 16)
+        self.down = torch.nn.Linear(16, 8)
+
+    def forward(self, x):
+        h = self.up(x)
+        h = torch.nn.functional.gelu(h)
+        return self.down(h)
+"""
+
+PARTS = """
+from outside import MLP
+mlp = MLP()
+calls = []
+"""
+
+
+@pytest.fixture
+def run_model(pytester, run_tests):
+    """Run tests that have the module of three operators at hand."""
+    pytester.makepyfile(outside=MODEL)
+    pytester.syspathinsert()
+    return lambda source, *args: run_tests(PARTS + source, *args)
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    """Give the tests' terminal room for a row with its place."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def limits(pytester):
+    (entry,) = json.loads((pytester.path / "report.json").read_text())["results"]
+    return entry["limits"]
+
+
+MARKER = '@pytest.mark.torchprof(device="cpu", max_kernels=2)\ndef test_it():\n    calls.append(1)\n    mlp(x)\n'
+FIXTURE = '@pytest.mark.torchprof(device="cpu", max_kernels=2)\ndef test_it(torchprof):\n    torchprof(mlp, x)\n'
+BLOCK = """
+@cpu
+def test_it(torchprof):
+    with torchprof.measure("part", max_kernels=2) as m:
+        for _ in m.steps():
+            mlp(x)
+"""
+EXPECT = "@cpu\ndef test_it(torchprof):\n    torchprof(mlp, x).expect(max_kernels=2)\n"
+
+
+@pytest.mark.parametrize("source", [MARKER, FIXTURE, BLOCK, EXPECT], ids=["marker", "fixture", "block", "expect"])
+def test_each_kernel_over_the_limit_has_its_operator_module_and_line(run_model, wide, source):
+    result = run_model(source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*max_kernels=2 *3 kernels in step 1 of 5",
+            "*2 x gemm fp32 tn addmm *s  aten::addmm*",
+            "*1 x outside.py:10 in forward, MLP_0.Linear_0",
+            "*1 x outside.py:12 in forward, MLP_0.Linear_1",
+            "*1 x pointwise gelu *s  aten::gelu*",
+            "*outside.py:11 in forward, MLP_0",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*lines: not known*")
+
+
+def test_a_green_run_is_called_as_often_as_ever_and_a_missed_limit_once_more(run_model, pytester):
+    counted = "def test_calls():\n    assert len(calls) == {}\n"
+    run_model(MARKER.replace("=2", "=3") + counted.format(8)).assert_outcomes(passed=2)
+    assert not list(pytester.path.rglob("*.stacks.json.gz"))
+    run_model(MARKER + counted.format(9)).assert_outcomes(passed=1, failed=1)
+
+
+def test_the_repeat_is_made_once_whoever_asks(run_model):
+    source = """
+@pytest.mark.torchprof(device="cpu", max_kernels=2)
+def test_it(torchprof):
+    def code():
+        calls.append(1)
+        return mlp(x)
+    profile = torchprof(code)
+    for _ in range(2):
+        with pytest.raises(pytest_torchprof.LimitsMissed, match="outside.py:11 in forward, MLP_0"):
+            profile.expect(max_kernels=1)
+    assert len(calls) == 9
+"""
+    result = run_model(source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["1 limit missed: max_kernels*"])
+
+
+def test_limits_whose_lines_dynamo_told_already_need_no_repeat(run_model):
+    source = """
+def broken(x):
+    x = torch.sin(x)
+    torch._dynamo.graph_break()
+    return torch.cos(x)
+compiled = torch.compile(broken, backend="eager")
+@pytest.mark.torchprof(device="cpu", max_graph_breaks=0)
+def test_it():
+    calls.append(1)
+    compiled(x)
+def test_calls():
+    assert len(calls) == 8
+"""
+    result = run_model(source)
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*max_graph_breaks=0 *1 graph break", "*test_it.py:* in broken: *"])
+
+
+def test_compiled_code_is_placed_at_the_function_that_was_compiled(run_model):
+    source = """
+@torch.compile
+def fused(x):
+    return torch.sin(x) + 1
+@pytest.mark.torchprof(device="cpu", max_kernels=0, max_recompiles=0)
+def test_it():
+    fused(x)
+"""
+    result = run_model(source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["1 limit missed: max_kernels*", "*1 x *cpp_fused_*", "*test_it.py:* in fused"])
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("if len(calls) == 9: raise ValueError('only eight')", "the repeat with stacks raised ValueError: only eight"),
+        ("if len(calls) == 9: pytest.skip('no more')", "the repeat with stacks raised Skipped: no more"),
+        ("if len(calls) == 9: torch.sin(x)", "the repeat with stacks ran other kernels (1 more x aten::sin)"),
+        ("if len(calls) < 9: torch.sin(x)", "the repeat with stacks ran other kernels (1 fewer x aten::sin)"),
+        ("if len(calls) == 9: open_profiler()", "the repeat with stacks failed: another profiler was started*"),
+    ],
+)
+def test_a_repeat_that_cannot_be_used_is_told_in_a_line_and_fails_nothing_else(run_model, pytester, body, reason):
+    source = f"""
+def open_profiler():
+    with torch.profiler.profile():
+        pass
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_it():
+    calls.append(1)
+    torch.add(x, x)
+    {body}
+"""
+    result = run_model(source, "--torchprof-report=report.json")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["1 limit missed: max_kernels*", f"  lines: not known: {reason}"])
+    result.stdout.no_fnmatch_line("* in test_it*")
+    (limit,) = limits(pytester)
+    assert (limit["status"], limit["measured"]) == ("missed", 2 if "<" in body else 1)
+
+
+def test_a_block_that_raises_when_it_is_repeated_fails_by_its_limit(run_model):
+    source = """
+@cpu
+def test_it(torchprof):
+    with torchprof.measure("first", max_kernels=1) as m:
+        for _ in m.steps():
+            torch.add(x, x)
+    with torchprof.measure("part", max_kernels=0) as m:
+        for _ in m.steps():
+            calls.append(1)
+            assert len(calls) < 9, "counted"
+            torch.add(x, x)
+"""
+    result = run_model(source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "part: 1 limit missed: max_kernels*",
+            "  lines: not known: the repeat with stacks raised AssertionError: counted*",
+            "test_it.py::test_it (first)*passed",
+            "test_it.py::test_it (part)*failed",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*During handling*")
+
+
+def test_a_block_whose_loop_ends_by_itself_is_judged_without_lines(run_model):
+    source = """
+@cpu
+def test_it(torchprof):
+    with torchprof.measure("part", max_kernels=0) as m:
+        for _, batch in zip(m.steps(), range(8)):
+            torch.add(x, x)
+"""
+    result = run_model(source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["part: 1 limit missed*", "  lines: not known: the code could not be called again, its loop was over"]
+    )
+
+
+def test_after_its_block_code_cannot_be_called_again(run_model):
+    source = """
+@cpu
+def test_it(torchprof):
+    with torchprof.measure("part") as m:
+        for _ in m.steps():
+            torch.add(x, x)
+    m.profile.expect(max_kernels=0)
+"""
+    result = run_model(source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*lines: not known: the code cannot be called again, its block is over"])
+
+
+def test_the_result_is_that_of_a_call_that_returned(run_model):
+    source = """
+def code():
+    calls.append(1)
+    if len(calls) == 9:
+        raise ValueError
+    return torch.add(x, len(calls))
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_it(torchprof):
+    assert torchprof(code).result[0, 0] == 9
+"""
+    result = run_model(source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["1 limit missed*", "*raised ValueError"])
+
+
+def test_the_judged_recording_has_no_stacks_and_the_other_lies_beside_it(run_model, pytester):
+    run_model(MARKER, "--torchprof-save=kept", "--torchprof-report=report.json").assert_outcomes(failed=1)
+    judged, stacks = sorted(pytester.path.glob("kept/*.gz"))
+    assert stacks.name == judged.name.replace(".json", ".stacks.json")
+    first, again = load(judged), load(stacks)
+    assert (len(first.trace.frames), len(first.steps)) == (0, 5)
+    assert (len(again.trace.frames) > 0, len(again.steps)) == (True, 1)
+    assert again.why_not is None
+    assert first.kernels.names == again.kernels.names
+    (entry,) = json.loads((pytester.path / "report.json").read_text())["results"]
+    assert entry["summary"]["kernels"] == first.median.kernels
+    assert entry["recording"].endswith(judged.name)
+
+
+def test_stacks_of_an_earlier_failure_do_not_outlive_it(run_model, pytester):
+    run_model(MARKER, "--torchprof-save=kept")
+    run_model(MARKER.replace("=2", "=3"), "--torchprof-save=kept").assert_outcomes(passed=1)
+    assert [path.name.partition(".json")[0].count("stacks") for path in pytester.path.glob("kept/*")] == [0]
+
+
+@pytest.mark.parametrize("source", [MARKER, FIXTURE, EXPECT])
+def test_a_replay_tells_the_lines_that_were_found_live(run_model, wide, source):
+    run_model(source, "--torchprof-save=kept").assert_outcomes(failed=1)
+    result = run_model(source, "--torchprof-replay=kept")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*1 x outside.py:10 in forward, MLP_0.Linear_0", "*outside.py:11 in forward, MLP_0"])
+    result.stdout.no_fnmatch_line("*recordings that no test judged*")
+
+
+def test_a_recording_that_has_stacks_itself_is_not_repeated(run_model, pytester, wide):
+    source = MARKER.replace("max_kernels=2", 'max_kernels=2, record="stacks"')
+    result = run_model(source + "def test_calls():\n    assert len(calls) == 8\n")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*1 x outside.py:10 in forward, MLP_0.Linear_0"])
+    (kept,) = pytester.path.glob(".torchprof/*.gz")
+    assert "outside.py:10 in forward, MLP_0.Linear_0" in str(_expected(kept))
+
+
+def _expected(path):
+    try:
+        load(path).expect(max_kernels=0)
+    except AssertionError as missed:
+        return missed
+    return None
+
+
+def test_whoever_traces_the_thread_goes_on_with_it(run_model):
+    source = """
+import sys
+seen = []
+def tracer(frame, event, argument):
+    if frame.f_code.co_name == "code":
+        seen.append(len(calls))
+    return tracer
+def code():
+    calls.append(1)
+    torch.add(x, x)
+def test_it(torchprof):
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    profile = torchprof(code)
+    try:
+        profile.expect(max_kernels=0)
+    except pytest_torchprof.LimitsMissed as missed:
+        assert "test_it.py:" in str(missed), missed
+    assert sys.gettrace() == tracer
+    assert sys._getframe().f_trace is None
+    assert max(seen) == 8
+    sys.settrace(before)
+    assert len(calls) == 9
+"""
+    run_model(source.replace("def test_it", "@cpu\ndef test_it")).assert_outcomes(passed=1)
+
+
+def test_findings_of_a_failure_name_the_line_that_the_repeat_saw(run_model, pytester):
+    source = """
+from pytest_torchprof.findings import Finding, Rule
+@pytest.mark.torchprof(device="cpu", forbid="slow-add")
+def test_it():
+    torch.add(x, x)
+"""
+    pytester.makeconftest("""
+from pytest_torchprof.findings import Finding, Rule
+
+def find(profile):
+    origin = profile.launching.origins.of_operator(profile.steps[0].part.operators[0])
+    yield Finding(code="slow-add", title="slow", message="an add", evidence={"source": origin and origin.where})
+
+def pytest_torchprof_findings():
+    return [Rule(code="slow-add", find=find)]
+""")
+    result = run_model(source, "--torchprof-report=report.json")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*slow-add: an add (test_it.py:*)"])
+    (entry,) = json.loads((pytester.path / "report.json").read_text())["results"]
+    (slow,) = [one for one in entry["findings"] if one["code"] == "slow-add"]
+    assert slow["evidence"]["source"].startswith("test_it.py:")
