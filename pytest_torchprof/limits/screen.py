@@ -56,7 +56,7 @@ class Layout:
         """Return the layout in which these rows stand below one another."""
         ops = max([len(_ops(row, screen)) for row in rows], default=0)
         note = max([len(row.note) + 2 for row in rows if row.note], default=0)
-        fixed = INDENT + len("   9 x ") + len("  99.9 us  ") + note + ops
+        fixed = INDENT + len("   9 x ") + len("   99.9 us  ") + note + ops
         longest = max([len(_name(row, screen)) for row in rows], default=0)
         name = longest if screen.everything else min(longest, max(screen.width - fixed, 16))
         place = max([len(place) for row in rows for _, place in row.places], default=0)

@@ -1,0 +1,138 @@
+"""Failures that a test expects: unittest's and pytest's, measured, not measured, and with measuring switched off."""
+
+from __future__ import annotations
+
+CASES = """
+import unittest
+
+class Test(unittest.TestCase):
+    @unittest.expectedFailure
+    @pytest.mark.torchprof(device="cpu", max_kernels=0)
+    def test_missed(self):
+        torch.add(x, x)
+
+    @unittest.expectedFailure
+    @pytest.mark.torchprof(device="cpu", max_kernels=1)
+    def test_kept(self):
+        torch.add(x, x)
+
+    @unittest.expectedFailure
+    @pytest.mark.torchprof(device="cpu", max_syncs=0)
+    def test_unmeasured(self):
+        torch.add(x, x)
+
+    @unittest.expectedFailure
+    @pytest.mark.torchprof(device="cpu", max_kernels=1)
+    def test_own_failure(self):
+        assert False
+"""
+PLAIN = """
+import unittest
+
+class Test(unittest.TestCase):
+    @pytest.mark.torchprof(device="cpu", max_kernels=0)
+    def test_missed(self):
+        torch.add(x, x)
+
+    @pytest.mark.torchprof(device="cpu", max_kernels=1)
+    def test_kept(self):
+        torch.add(x, x)
+
+    @pytest.mark.torchprof(device="cpu", max_kernels=1)
+    def test_skips(self):
+        self.skipTest("for a reason")
+
+    @pytest.mark.torchprof(device="cpu", max_kernels=1)
+    def test_fails(self):
+        assert 1 == 2, "mine"
+
+class WithFixture(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def take(self, torchprof):
+        self.torchprof = torchprof
+
+    @pytest.mark.torchprof(device="cpu", max_kernels=0)
+    def test_fixture(self):
+        self.torchprof(torch.add, x, x)
+"""
+XFAILED = """
+@pytest.mark.xfail(strict=True)
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_strict():
+    torch.add(x, x)
+
+@pytest.mark.xfail
+@cpu
+def test_block(torchprof):
+    with torchprof.measure("part", max_kernels=0) as m:
+        for _ in m.steps():
+            torch.add(x, x)
+
+@pytest.mark.xfail(strict=True)
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_own_failure():
+    assert False
+
+@pytest.mark.xfail(strict=True)
+@cpu
+def test_without_limits():
+    torch.add(x, x)
+
+@pytest.mark.xfail(False, reason="holds here", strict=True)
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_condition_does_not_hold():
+    torch.add(x, x)
+"""
+
+
+def outcomes(result):
+    """Return each test's outcome, out of what ``-rA`` prints."""
+    words = [
+        line.split() for line in result.stdout.lines if line.split(" ")[0] in ("PASSED", "FAILED", "XFAIL", "XPASS")
+    ]
+    return {name.rpartition("::")[2]: outcome for outcome, name, *_ in words}
+
+
+def test_unittest_expects_a_missed_limit_as_it_does_an_assertion(run_tests):
+    result = run_tests(CASES, "-rA")
+    assert outcomes(result) == {
+        "test_missed": "XFAIL",
+        "test_kept": "FAILED",
+        "test_unmeasured": "FAILED",
+        "test_own_failure": "XFAIL",
+    }
+    result.stdout.fnmatch_lines(["Unexpected success", "1 limit not measured: max_syncs*"])
+
+
+def test_tests_of_unittest_fail_skip_and_pass_as_others_do(run_tests):
+    result = run_tests(PLAIN, "-rA")
+    result.assert_outcomes(passed=1, failed=3, skipped=1)
+    result.stdout.fnmatch_lines_random(
+        ["1 limit missed: max_kernels*", "*AssertionError: mine*", "SKIPPED *for a reason"]
+    )
+
+
+def test_unittest_takes_no_failure_for_a_limit_that_cannot_be_judged_here(run_tests, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    result = run_tests(CASES.replace('device="cpu", ', ""), "-rs")
+    result.stdout.fnmatch_lines_random(["SKIPPED *body passed; not judged without a GPU: max_kernels"])
+
+
+def test_switched_off_no_expected_failure_turns_red_for_a_limit_that_nobody_judged(run_tests):
+    result = run_tests(XFAILED, "--torchprof=off", "-rA")
+    assert outcomes(result) == {
+        "test_own_failure": "XFAIL",
+        "test_without_limits": "FAILED",
+        "test_condition_does_not_hold": "PASSED",
+    }
+    result.stdout.fnmatch_lines(
+        ["SKIPPED*test_it.py:*: body passed; measuring is off (--torchprof=off), not judged: max_kernels"]
+    )
+    result.assert_outcomes(passed=1, failed=1, skipped=2, xfailed=1)
+    result.stdout.no_fnmatch_line("*not measured*")
+
+
+def test_switched_off_unittest_does_not_either(run_tests):
+    result = run_tests(CASES, "--torchprof=off", "-rA")
+    result.assert_outcomes(skipped=3, xfailed=1)
+    result.stdout.fnmatch_lines(["SKIPPED *measuring is off (--torchprof=off), not judged: max_syncs"])

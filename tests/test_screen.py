@@ -1,0 +1,134 @@
+"""How much a failure says: a screen by default, a line with ``-q``, everything with ``-vv``."""
+
+from __future__ import annotations
+
+import pytest
+from builder import own_recording
+
+from pytest_torchprof import LimitsMissed, load
+from pytest_torchprof.limits import Screen, failure, judge, read_limits
+
+MANY = """
+ops = [torch.sin, torch.cos, torch.tan, torch.exp, torch.sqrt, torch.abs, torch.neg, torch.floor, torch.ceil, torch.log,
+       torch.sigmoid, torch.tanh, torch.relu, torch.erf, torch.sign, torch.round, torch.trunc, torch.asin, torch.atan,
+       torch.sinh, torch.cosh, torch.log2, torch.log10, torch.log1p, torch.expm1, torch.rsqrt, torch.reciprocal]
+
+@pytest.mark.torchprof(device="cpu", max_kernels=3, forbid_kernels="aten::sin", only_kernels="aten::cos", max_gpu_time=0)
+def test_it():
+    for op in ops:
+        op(x)
+"""
+PLACE = "test_it.py:13 in test_it"
+
+
+def failure_section(result):
+    """Return the lines of the one failure: from its title to the table at the end of the run."""
+    lines = result.stdout.lines
+    begin = next(i for i, line in enumerate(lines) if line.strip("_ ") == "test_it" and line.startswith("_"))
+    end = next(i for i, line in enumerate(lines) if "torchprof: " in line and i > begin)
+    return [line for line in lines[begin + 1 : end] if line]
+
+
+@pytest.mark.parametrize("width", ["80", "100"])
+def test_by_default_all_that_a_failure_says_fits_on_a_screen(run_tests, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    lines = failure_section(run_tests(MANY))
+    assert sum(-(-len(line) // int(width)) for line in lines) <= 40
+    text = "\n".join(lines)
+    for name in ("max_kernels=3", "forbid_kernels=aten::sin", "only_kernels=aten::cos", "max_gpu_time=0"):
+        assert f"  {name} " in text
+    assert "27 kernels in step 1 of 5" in text
+    assert PLACE in text
+    assert "more: pytest -vv" in text
+    assert "recording: .torchprof/" in text
+    rows = [line for line in lines if " x " in line or line.strip() == PLACE]
+    assert max(map(len, rows)) <= int(width)
+
+
+def test_with_more_verbosity_nothing_is_left_out(run_tests):
+    text = "\n".join(failure_section(run_tests(MANY, "-vv")))
+    assert "pytest -vv" not in text
+    for op in ("sin", "reciprocal", "expm1", "log10"):
+        assert f"1 x aten::{op} " in text
+    assert text.count(PLACE) == 27 + 1 + 26
+
+
+def test_quietly_one_line_says_the_limit_both_numbers_and_a_kernel(run_tests):
+    (line,) = failure_section(run_tests(MANY, "-q"))
+    assert line.startswith("max_kernels=3: 27 kernels in step 1 of 5; most: 1 x pointwise ")
+    assert line.endswith(f" ({PLACE}); also: forbid_kernels, only_kernels, max_gpu_time")
+
+
+def test_quietly_what_was_not_measured_is_one_line_too(run_tests):
+    source = "@pytest.mark.torchprof(device='cpu', max_syncs=0)\ndef test_it():\n    torch.sin(x)\n"
+    assert failure_section(run_tests(source, "-q")) == [
+        "max_syncs=0: not measured: the cpu as device has no syncs: this limit needs a GPU"
+    ]
+
+
+def test_each_part_that_fails_says_one_line_when_quiet_and_its_share_of_a_screen_else(run_tests):
+    source = """
+@cpu
+def test_it(torchprof):
+    for part in ("first", "second", "third"):
+        with torchprof.measure(part, max_kernels=0) as m:
+            for _ in m.steps():
+                for op in [torch.sin, torch.cos, torch.tan, torch.exp, torch.sqrt, torch.abs, torch.neg, torch.erf]:
+                    op(x)
+"""
+    lines = failure_section(run_tests(source, "-q"))
+    assert [line.partition(":")[0] for line in lines] == ["first", "second", "third"]
+    assert len(failure_section(run_tests(source))) <= 50
+
+
+def test_reports_hold_the_whole_text_when_the_terminal_is_quiet(run_tests, pytester):
+    run_tests(MANY, "-q", "--torchprof-report=report.md")
+    assert "and 26 more" not in (text := (pytester.path / "report.md").read_text())
+    assert "4 limits missed: max_kernels, forbid_kernels, only_kernels, max_gpu_time" in text
+    assert PLACE in text
+
+
+def test_the_kernels_of_a_failure_are_a_table_only_with_v(run_tests):
+    run_tests(MANY).stdout.no_fnmatch_line("kernel *calls*time*launched by*")
+    run_tests(MANY, "-v").stdout.fnmatch_lines(["kernel *calls*time*launched by*"])
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_the_table_of_results_fits_the_terminal(run_tests, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    source = (
+        "@cpu\ndef test_that_has_a_long_name_that_says_what_is_the_case_in_many_words():\n    torch.sin(x)\n" + MANY
+    )
+    result = run_tests(source, "--torchprof-baseline=update")
+    lines = result.stdout.lines
+    begin = next(i for i, line in enumerate(lines) if line.startswith("test "))
+    rows = lines[begin : lines.index("", begin)]
+    assert max(map(len, rows)) <= width
+    assert [rows[0].split()[i] for i in (0, 1, -1)] == ["test", "kernels", "verdict"]
+    assert ("CPU/GPU" in rows[0]) == (width >= 100)
+    assert rows[2].split()[0].endswith("in_many_words")
+
+
+def judged(tmp_path, **limits):
+    profile = load(own_recording({"void kernel_a(float*)": 3, "gemm_" + "x" * 200: 1}).write(tmp_path / "t.json"))
+    asked = read_limits(limits)
+    return lambda **screen: str(failure(judge(profile, asked), profile, screen=Screen(**screen)))
+
+
+def test_names_are_cut_to_the_screen_and_whole_when_all_is_asked_for(tmp_path):
+    told = judged(tmp_path, max_kernels=1)
+    assert max(map(len, told(width=80).splitlines())) <= 80
+    assert "x" * 200 not in told(width=80)
+    assert "gemm_" + "x" * 200 in told(width=80, verbosity=2)
+
+
+def test_a_screen_too_small_still_names_each_limit(tmp_path):
+    text = judged(tmp_path, max_kernels=0, max_launches=0, only_kernels="none", forbid_kernels="*")(lines=10)
+    for name in ("max_kernels=0", "max_launches=0", "only_kernels=none", "forbid_kernels=*"):
+        assert name in text
+
+
+def test_what_holds_is_no_failure(tmp_path):
+    profile = load(own_recording({"a": 1}).write(tmp_path / "t.json"))
+    assert failure(judge(profile, read_limits({"max_kernels": 1})), profile) is None
+    assert isinstance(failure((), profile, also=["worse"]), LimitsMissed)
