@@ -21,6 +21,7 @@ import pytest_torchprof
 from pytest_torchprof import capture
 from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.anonymous import make_anonymous
+from pytest_torchprof.capture.lines import MOST_LINES
 from pytest_torchprof.capture.stderr import without_profiler_lines
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 
@@ -166,6 +167,48 @@ def test_modules_are_recorded_when_asked_for(path):
     measure(path, lambda: model(x), record=frozenset(["modules"]), steps=1)
     modules = [name for name in names(recorded(path), "python_function") if name.startswith("nn.Module: ")]
     assert modules == ["nn.Module: Sequential_0", "nn.Module: Linear_0"]
+
+
+def two_lines(x):
+    y = torch.sin(x)
+    return torch.cos(y)
+
+
+def a_loop_of_many_lines(x):
+    for _ in range(MOST_LINES):
+        pass
+    return torch.cos(x)
+
+
+def places(path, op):
+    profile = pytest_torchprof.load(path)
+    return [str(origin) for _, origin in profile.steps[-1].places.of_operator(op)]
+
+
+def test_a_recording_with_stacks_knows_each_line_that_was_reached(path):
+    measure(path, lambda: two_lines(torch.ones(8)), record=frozenset(["stacks"]))
+    first = two_lines.__code__.co_firstlineno
+    assert recorded(path)["torchprof"]["lines"] is True
+    for op, line in (("aten::sin", first + 1), ("aten::cos", first + 2)):
+        (place,) = places(path, op)
+        assert place.endswith(f"test_capture.py:{line} in two_lines")
+    assert not [name for name in names(recorded(path), "cpu_op") if "line" in name]
+
+
+def test_after_too_many_lines_no_line_is_told_rather_than_a_wrong_one(path):
+    measure(path, lambda: a_loop_of_many_lines(torch.ones(8)), record=frozenset(["stacks"]), steps=1)
+    assert recorded(path)["torchprof"]["lines"] is False
+    (place,) = places(path, "aten::cos")
+    assert place.startswith("a_loop_of_many_lines (")
+
+
+def test_a_module_called_on_its_own_is_placed_in_the_line_that_waits_for_it(path):
+    model, x = torch.nn.Linear(4, 4), torch.ones(2, 4)
+    with closing(capture.iterations(plan(record=frozenset(["stacks"]), steps=1), path, believe)) as calls:
+        for _ in calls:
+            model(x)
+    (place,) = places(path, "aten::addmm")
+    assert "in test_a_module_called_on_its_own_is_placed_in_the_line_that_waits_for_it, Linear_0" in place
 
 
 def test_the_reader_believes_a_live_recording_and_counts_its_kernels(path):

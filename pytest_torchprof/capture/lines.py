@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -32,6 +33,7 @@ class Lines:
         self._around: list[tuple[FrameType, Any]] = []
         self._users: dict[CodeType, bool] = {}
         self._names: dict[tuple[CodeType, int], str] = {}
+        self._shown = cache(_shown)
         self._mark: Callable[[str], None] = torch_private.mark_in_recording()
 
     @property
@@ -74,7 +76,7 @@ class Lines:
         name = self._names.get((code, line))
         if name is None:
             function = torch_private.name_in_source(code.co_name)
-            name = self._names[code, line] = f"{EXPORTED_MARK}{_shown(code.co_filename)}({line}): {function}"
+            name = self._names[code, line] = f"{EXPORTED_MARK}{self._shown(code.co_filename)}({line}): {function}"
         return name
 
     def _is_users(self, code: CodeType) -> bool:
