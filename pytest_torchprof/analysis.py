@@ -6,8 +6,9 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import breakdown, numbers
+from pytest_torchprof import breakdown, numbers, optable
 from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.numbers import parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.breakdown import KernelRow, RangeRow
     from pytest_torchprof.numbers import Numbers
     from pytest_torchprof.numbers.parts import Part
+    from pytest_torchprof.optable import OpRow
     from pytest_torchprof.profile import Profile, StepProfile
+    from pytest_torchprof.trace import Trace
 
 SCHEMA = 1
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]")
@@ -26,9 +29,9 @@ def as_dict(
 ) -> dict[str, Any]:
     """Return the analysis; ``step`` N is ProfilerStep#N alone, TorchprofError if there is none."""
     trace, steps = profile.trace, chosen_steps(profile, step)
-    parts = [one.part for one in steps]
+    chosen = [one.part for one in steps]
     median, worst = profile.median_of(steps), profile.worst_of(steps)
-    rows = breakdown.by_kernel(trace, profile.launching, parts)
+    rows = breakdown.by_kernel(trace, profile.launching, chosen)
     found: dict[str, Any] = {
         "schema": SCHEMA,
         "trace": {
@@ -47,7 +50,7 @@ def as_dict(
         "steps": [{"name": one.name, **_plain(one.numbers, numbers.OF_STEP)} for one in steps],
         "kernels": [_kernel(row) for row in rows[:top]],
     }
-    found |= _more(profile, parts, rows, by, top)
+    found |= _more(profile, chosen, rows, by, top)
     seen = profile.compile
     found["compile"] = {
         "regions": seen.regions,
@@ -112,22 +115,23 @@ def _kernel(row: KernelRow) -> dict[str, Any]:
         "triton": decoded.triton,
         "op": row.op,
         "op_chain": list(row.op_chain),
+        "forward_op": row.forward_op,
         "count": row.count,
         "time_us": row.time_us,
     }
 
 
 def _more(
-    profile: Profile, parts: Sequence[Part], rows: Sequence[KernelRow], by: str, top: int | None
+    profile: Profile, chosen: Sequence[Part], rows: Sequence[KernelRow], by: str, top: int | None
 ) -> dict[str, Any]:
     """Return the rows that ``--by`` adds to the kernels."""
     trace, launching = profile.trace, profile.launching
     if by == "op":
-        return {"ops": [_range(row, shapes=True) for row in breakdown.by_op(trace, launching, parts)[:top]]}
+        return {"ops": [_rounded(row) for row in optable.by_op(trace, launching, chosen)[:top]]}
     if by == "range":
-        return {"ranges": [_range(row) for row in breakdown.by_annotation(trace, parts)[:top]]}
+        return {"ranges": [_annotation(trace, chosen, row) for row in breakdown.by_annotation(trace, chosen)[:top]]}
     if by == "module":
-        return {"modules": [_range(row) for row in breakdown.by_module(trace, parts)[:top]]}
+        return {"modules": [_rounded(row) for row in breakdown.by_module(trace, chosen)[:top]]}
     if by == "family":
         families = breakdown.by_family(rows)[:top]
         return {
@@ -139,7 +143,15 @@ def _more(
     return {}
 
 
-def _range(row: RangeRow, *, shapes: bool = False) -> dict[str, Any]:
-    times = ("self_cpu_us", "cpu_us", "self_gpu_us", "gpu_us")
-    plain = {"name": row.name, "calls": row.calls, **{name: round(getattr(row, name), 3) for name in times}}
-    return {**plain, "shapes": row.shapes} if shapes else plain
+def _rounded(row: RangeRow | OpRow) -> dict[str, Any]:
+    """Return the row's columns; sums of nanoseconds need no more digits."""
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(row).items()}
+
+
+def _annotation(trace: Trace, chosen: Sequence[Part], row: RangeRow) -> dict[str, Any]:
+    """Return the row with the numbers of ``Profile.range``; of the steps' own row they are the summary."""
+    if row.name == breakdown.EACH_STEP:
+        return _rounded(row)
+    found = [parts.within(trace, part, row.name) for part in chosen]
+    worst = numbers.worst([numbers.of_part(trace, part) for part in found if part.ranges], numbers.Numbers())
+    return {**_rounded(row), "worst": _plain(worst, numbers.OF_STEP)}

@@ -1,22 +1,28 @@
-"""Where the time of a recording went: rows by kernel, family, operator, user range or module."""
+"""Where the time of a recording went: rows by kernel, family, user range or module."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from pytest_torchprof.numbers.backward import waiting
+from pytest_torchprof.optable import members
 from pytest_torchprof.origins import MODULE
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Ranges
 from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.launching import Launching
     from pytest_torchprof.names import KernelName
     from pytest_torchprof.numbers.parts import Part
     from pytest_torchprof.trace import Trace
+
+
+_STEP, EACH_STEP = "ProfilerStep#", "ProfilerStep*"
+"""The steps' own annotations are one row, called as in the profiler's table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -29,6 +35,8 @@ class KernelRow:
     op_chain: tuple[str, ...]
     count: int
     time_us: float
+    forward_op: str | None = None
+    """Where most of them are of the backward pass: whose backward most of those are, as arrows tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -43,7 +51,10 @@ class FamilyRow:
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RangeRow:
-    """All ranges of one name; times in microseconds, on the GPU those of what was launched inside."""
+    """All ranges of one name; times in microseconds, on the GPU those of what was launched inside.
+
+    What is its own is not in a range of the same kind inside it.
+    """
 
     name: str
     calls: int = 0
@@ -52,8 +63,6 @@ class RangeRow:
     self_gpu_us: float = 0.0
     gpu_us: float = 0.0
     kernels: int = 0
-    shapes: Any = None
-    inputs: Counter[int] = field(default_factory=Counter)
 
 
 def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
@@ -77,7 +86,23 @@ def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> lis
     for (name, operator, operands), count in Counter(variants).items():
         found[name].append((count, operator, example[name, operator, operands]))
     rows = [_kernel_row(trace, launching, name, several, spent[name]) for name, several in found.items()]
+    if trace.forward_of:
+        forward = _forward(launching, kernels, named)
+        rows = [replace(row, forward_op=forward[name]) for row, name in zip(rows, found, strict=True)]
     return sorted(rows, key=lambda row: (-row.time_us, row.name))
+
+
+def _forward(launching: Launching, kernels: Iterable[int], named: Sequence[int]) -> dict[int, str | None]:
+    """Return for each name whose backward most of its kernels are, None where most are of no backward."""
+    found: dict[int, Counter[str | None]] = defaultdict(Counter)
+    for i in kernels:
+        found[named[i]][launching.forward_op(launching.op_of[i])] += 1
+    return {
+        name: max((one for one in count if one), key=lambda one: count[one])
+        if 2 * count[None] < count.total()
+        else None
+        for name, count in found.items()
+    }
 
 
 def _kernel_row(
@@ -114,6 +139,7 @@ def _by_operator(launching: Launching, chosen: Sequence[Part]) -> list[KernelRow
             decoded=members[0].decoded,
             op=members[0].op,
             op_chain=members[0].op_chain,
+            forward_op=members[0].forward_op,
             count=len(members),
             time_us=sum(kernel.dur_ns for kernel in members) / 1000,
         )
@@ -139,18 +165,13 @@ def by_family(rows: Iterable[KernelRow]) -> list[FamilyRow]:
     return sorted(summed, key=lambda row: (-row.time_us, row.family, row.library))
 
 
-def by_op(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[RangeRow]:
-    """Return the operators that started in the parts, the longest time on the GPU first, then on the CPU."""
-    rows = _by_range(trace, trace.ops, trace.nesting, chosen)
-    for row in rows:
-        if row.inputs:
-            row.shapes = launching.operands(row.inputs.most_common(1)[0][0])[1]
-    return rows
-
-
 def by_annotation(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
-    """Return the user annotations of the parts, likewise."""
-    return _by_range(trace, trace.annotations, Nesting(trace.annotations), chosen)
+    """Return the user annotations of the parts, the longest time on the GPU first, then on the CPU.
+
+    What autograd's threads launched counts where their work was waited for.
+    """
+    calls = {trace.links.call_of[i] for part in chosen for i in part.gpu_ops} - {ABSENT}
+    return _by_range(trace, trace.annotations, chosen, waiting(trace, calls))
 
 
 def by_module(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
@@ -161,16 +182,19 @@ def by_module(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
         if name in names:
             for column in ("name", "start", "end", "thread"):
                 getattr(modules, column).append(getattr(trace.frames, column)[i])
-    return _by_range(trace, modules, Nesting(modules), chosen)
+    return _by_range(trace, modules, chosen, {})
 
 
-def _by_range(trace: Trace, ranges: Ranges, nesting: Nesting, chosen: Sequence[Part]) -> list[RangeRow]:
-    rows: dict[int, RangeRow] = {}
+def _by_range(
+    trace: Trace, ranges: Ranges, chosen: Sequence[Part], for_others: Mapping[int, frozenset[int]]
+) -> list[RangeRow]:
+    rows: dict[str, RangeRow] = {}
     within: dict[int, RangeRow] = {}
-    for i in _members(trace, ranges, chosen):
-        name = ranges.name[i]
-        row = rows.get(name) or rows.setdefault(name, RangeRow(name=trace.names[name]))
-        within[i] = row
+    nesting = Nesting(ranges)
+    for i in members(trace, ranges, chosen):
+        name = trace.names[ranges.name[i]]
+        name = EACH_STEP if name.startswith(_STEP) else name
+        row = within[i] = rows.get(name) or rows.setdefault(name, RangeRow(name=name))
         spent = (ranges.end[i] - ranges.start[i]) / 1000
         row.calls += 1
         row.cpu_us += spent
@@ -178,26 +202,17 @@ def _by_range(trace: Trace, ranges: Ranges, nesting: Nesting, chosen: Sequence[P
         parent = within.get(nesting.parent[i])
         if parent is not None:
             parent.self_cpu_us -= spent
-        if ranges.inputs:
-            row.inputs[ranges.inputs[i]] += 1
-    _add_gpu_time(trace, nesting, chosen, within)
+    _add_gpu_time(trace, nesting, chosen, within, for_others)
     return sorted(rows.values(), key=lambda row: (-row.gpu_us, -row.cpu_us, row.name))
 
 
-def _members(trace: Trace, ranges: Ranges, chosen: Sequence[Part]) -> Iterator[int]:
-    """Yield the ranges that started in the parts, a parent before what it holds."""
-    order = sorted(range(len(ranges)), key=lambda i: (ranges.start[i], -ranges.end[i], i))
-    if not trace.has_step_ranges:
-        yield from order
-        return
-    wanted = {place for part in chosen for place in part.ranges}
-    for i in order:
-        step = trace.step_at(ranges.start[i])
-        if step >= 0 and trace.steps[step] in wanted:
-            yield i
-
-
-def _add_gpu_time(trace: Trace, nesting: Nesting, chosen: Sequence[Part], within: dict[int, RangeRow]) -> None:
+def _add_gpu_time(
+    trace: Trace,
+    nesting: Nesting,
+    chosen: Sequence[Part],
+    within: Mapping[int, RangeRow],
+    for_others: Mapping[int, frozenset[int]],
+) -> None:
     gpu, calls, call_of = trace.gpu, trace.calls, trace.links.call_of
     for part in chosen:
         for i in part.gpu_ops:
@@ -205,16 +220,15 @@ def _add_gpu_time(trace: Trace, nesting: Nesting, chosen: Sequence[Part], within
             if call < 0:
                 continue
             spent = (gpu.end[i] - gpu.start[i]) / 1000
-            holders = nesting.chain(nesting.around(calls.thread[call], calls.start[call], calls.end[call]))
+            innermost = [nesting.around(calls.thread[call], calls.start[call], calls.end[call])]
+            innermost += [nesting.around(one, calls.start[call], calls.start[call]) for one in for_others.get(call, ())]
             seen: set[int] = set()
-            for depth, holder in enumerate(holders):
-                row = within.get(holder)
-                if row is None:
-                    continue
-                if depth == 0:
-                    row.self_gpu_us += spent
-                # A name inside itself (aten::linear in aten::linear) has the time once.
-                if id(row) not in seen:
-                    seen.add(id(row))
-                    row.gpu_us += spent
-                    row.kernels += gpu.kind[i] == KERNEL
+            for first in innermost:
+                for holder in nesting.chain(first):
+                    row = within.get(holder)
+                    # A name inside itself has the time once.
+                    if row is not None and id(row) not in seen:
+                        seen.add(id(row))
+                        row.self_gpu_us += spent if holder == first else 0
+                        row.gpu_us += spent
+                        row.kernels += gpu.kind[i] == KERNEL

@@ -24,6 +24,8 @@ class Kernel:
     """The innermost operator around the launch; None for an orphan, and directly inside a compiled region."""
     op_chain: tuple[str, ...]
     """The names of all ranges around the launch, outermost first: regions, autograd nodes, operators."""
+    forward_op: str | None = None
+    """Of a backward pass, the operator whose backward launched it; None elsewhere, and where no arrow tells."""
     op_dtypes: tuple[str, ...] | None
     """The operator's operand types in torch's words, such as ``c10::BFloat16``."""
     op_shapes: tuple[Any, ...] | None

@@ -13,6 +13,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.evidence import Launch, complete
 from pytest_torchprof.kernels import Kernel, Kernels
 from pytest_torchprof.numbers import parts
+from pytest_torchprof.numbers.backward import forward_operator
 from pytest_torchprof.origins import Origins
 from pytest_torchprof.trace.calls import CallKind
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
@@ -86,6 +87,11 @@ class Launching:
         name = self._trace.names[self._trace.ops.name[op]]
         return None if name.startswith(_REGIONS) else name
 
+    def forward_op(self, op: int) -> str | None:
+        """Return the operator whose backward the operator belongs to, None for others and where no arrow tells."""
+        of = forward_operator(self._trace, op)
+        return self._trace.names[self._trace.ops.name[of]] if of >= 0 else None
+
     def inputs(self, op: int) -> Inputs:
         """Return types, shapes and strides of what the operator was given, each None where it is not recorded."""
         return (None, None, None) if op < 0 else self.operands(self._trace.ops.inputs[op])
@@ -152,6 +158,7 @@ class Launching:
             decoded=decoded,
             op=self.op_name(op),
             op_chain=self.chain(op),
+            forward_op=self.forward_op(op),
             op_dtypes=dtypes,
             op_shapes=shapes,
             op_strides=strides,
@@ -179,6 +186,7 @@ class Launching:
             decoded=decoded,
             op=name,
             op_chain=self.chain(op),
+            forward_op=self.forward_op(op),
             op_dtypes=dtypes,
             op_shapes=shapes,
             op_strides=strides,

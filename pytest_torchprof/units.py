@@ -51,11 +51,11 @@ def show_bytes(size: int | None) -> str:
     """Return a size in binary units with three significant digits, "-" for None."""
     if size is None:
         return "-"
-    if size < 1024:
+    if abs(size) < 1024:
         return f"{size} B"
     for exponent, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), 1):
         scaled = size / 1024**exponent
-        if scaled < 1023.5 or unit == "TiB":
+        if abs(scaled) < 1023.5 or unit == "TiB":
             return f"{_three_digits(scaled)} {unit}"
     raise AssertionError(size)
 

@@ -53,6 +53,7 @@ class TraceBuilder:
         self.torchprof: dict[str, Any] | None = None
         self._correlation = 100
         self._external = 0
+        self._arrows = 0
 
     def event(
         self, cat: str, name: str, start: float, dur: float, *, pid: Any = CPU, tid: Any = MAIN, **args: Any
@@ -181,10 +182,33 @@ class TraceBuilder:
             self.op(op, start, 8, tid=tid, inputs=inputs)
         self.kernel(name, start + 3 + wait, dur, self.launch(start + 2, 3, tid=tid), **args)
 
+    def allocation(self, size: int, at: float, *, tid: int = MAIN, device_type: int = 1) -> None:
+        """Add that an allocator gave memory, or took it back (below zero); 0 is the CPU, 1 CUDA."""
+        args = {"Bytes": size, "Device Type": device_type, "Device Id": 0, "Addr": 1, "Total Allocated": 2**30}
+        self.events.append(
+            {
+                "ph": "i",
+                "s": "t",
+                "cat": "cpu_instant_event",
+                "name": "[memory]",
+                "pid": CPU,
+                "tid": tid,
+                "ts": self.begin + at,
+                "args": args,
+            }
+        )
+
+    def backward_of(self, forward: float, backward: float, *, tid: int = MAIN, backward_tid: int = AUTOGRAD) -> None:
+        """Add the arrow between the operators that start at these moments."""
+        self._arrows += 1
+        for phase, at, thread in (("s", forward, tid), ("f", backward, backward_tid)):
+            arrow = {"ph": phase, "id": self._arrows, "pid": CPU, "tid": thread, "ts": self.begin + at, "bp": "e"}
+            self.events.append({**arrow, "cat": "fwdbwd", "name": "fwdbwd"})
+
     def flows(self) -> None:
         """Add the arrows between launches and kernels that every file has and nobody needs."""
         for event in list(self.events):
-            correlation = event["args"].get("correlation")
+            correlation = event.get("args", {}).get("correlation")
             if correlation is not None:
                 side = "s" if event["cat"].startswith("cuda_") else "f"
                 self.events.append(

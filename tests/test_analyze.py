@@ -80,7 +80,8 @@ def test_kernels_are_one_row_per_name_over_all_steps_the_longest_first(analyze_j
     assert [(row["count"], row["time_us"]) for row in kernels] == [(6, 60), (3, 30), (1, 10)]
     first = kernels[0]
     assert list(first) == [
-        *("name", "family", "library", "dtype", "layout", "tensor_core", "triton", "op", "op_chain", "count", "time_us")
+        *("name", "family", "library", "dtype", "layout", "tensor_core", "triton", "op", "op_chain", "forward_op"),
+        *("count", "time_us"),
     ]
     assert (first["name"], first["family"], first["layout"]) == ("ampere_sgemm_128x64_tn", "gemm", "tn")
     assert (first["op"], first["op_chain"]) == ("aten::mul", ["aten::mul"])
@@ -103,27 +104,18 @@ def test_operators_come_with_times_and_shapes(analyze_json, tmp_path):
     builder.step(0, 0, 100)
     builder.op("aten::linear", 5, 40)
     builder.launched("k", 10, op="aten::mm", inputs=[([4, 8], [8, 1], "float")], dur=30)
+    builder.allocation(512, 12)
+    builder.allocation(-128, 14, device_type=0)
     rows = analyze_json(builder.write(tmp_path / "t.json"), "--by", "op")["ops"]
-    assert rows == [
-        {
-            "name": "aten::linear",
-            "calls": 1,
-            "self_cpu_us": 32,
-            "cpu_us": 40,
-            "self_gpu_us": 0,
-            "gpu_us": 30,
-            "shapes": None,
-        },
-        {
-            "name": "aten::mm",
-            "calls": 1,
-            "self_cpu_us": 8,
-            "cpu_us": 8,
-            "self_gpu_us": 30,
-            "gpu_us": 30,
-            "shapes": [[4, 8]],
-        },
+    columns = ["name", "calls", "self_cpu_us", "cpu_us", "self_gpu_us", "gpu_us", "shapes"]
+    assert [list(row)[: len(columns)] for row in rows] == [columns, columns]
+    # The launch takes 3 us of the product's own 8.
+    assert [tuple(row.values())[: len(columns)] for row in rows] == [
+        ("aten::linear", 1, 32, 40, 0, 30, None),
+        ("aten::mm", 1, 5, 8, 30, 30, [[4, 8]]),
     ]
+    sizes = ("self_gpu_memory_bytes", "gpu_memory_bytes", "self_cpu_memory_bytes", "cpu_memory_bytes")
+    assert [tuple(row[name] for name in sizes) for row in rows] == [(0, 512, 0, -128), (512, 512, -128, -128)]
 
 
 @pytest.mark.parametrize(("by", "key"), [("family", "families"), ("range", "ranges"), ("module", "modules")])

@@ -44,6 +44,7 @@ limits
 rename
 baseline
 diff
+optable
 breakdown
 analysis
 report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
@@ -228,9 +229,28 @@ def test_saving_where_there_is_no_folder_is_an_error_and_leaves_nothing(profile,
 def test_saving_a_recording_that_is_gone_is_an_error(profile, tmp_path):
     found = profile(nested())
     (tmp_path / "t.json").unlink()
-    with pytest.raises(UnreadableRecording, match="cannot be saved"):
+    with pytest.raises(UnreadableRecording, match=r"t.json is gone: .* Call save\(\) in the test itself"):
         found.save(tmp_path / "other.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_profile_is_pickled_with_its_recording_and_without_the_result(profile, tmp_path):
+    found = profile(own_recording({"a": 2})).with_result([1])
+    assert found.kernels.count == 2
+    (tmp_path / "t.json").unlink()
+    again = pickle.loads(pickle.dumps(found))
+    assert (again.kernels.names, again.median) == (["a"], found.median)
+    with pytest.raises(NotMeasured, match="there is no result"):
+        again.result  # noqa: B018
+
+
+def test_a_profile_that_may_not_be_looked_at_is_not_pickled_either(profile):
+    def gate(name):
+        raise NotMeasured(f"not {name}")
+
+    found = profile(own_recording({"a": 2})).with_context(rules=None, gate=gate)
+    with pytest.raises(NotMeasured, match="not pickle"):
+        pickle.dumps(found)
 
 
 class TestTable:
@@ -243,7 +263,7 @@ class TestTable:
         ("by", "words"),
         [
             ("family", ["family", "gemm"]),
-            ("op", ["aten::linear", "self GPU", "GPU total"]),
+            ("op", ["aten::linear", "CUDA", "Calls"]),
             ("range", ["MLP", "forward"]),
             ("module", ["MLP_0"]),
         ],
@@ -259,14 +279,23 @@ class TestTable:
             ("self_device_time_total", "aten::addmm"),
             ("cpu_time_total", "aten::linear"),
             ("count", "aten::many"),
+            ("cpu_time", "aten::linear"),
+            ("self_cuda_memory_usage", "aten::addmm"),
         ],
     )
     def test_it_sorts_as_key_averages_does(self, profile, sort_by, first):
         builder = nested()
         for at in (700, 710, 720):
             builder.op("aten::many", at, 1)
+        builder.allocation(2**20, 32)
+        builder.allocation(-(2**20), 711)
         rows = profile(builder).table(by="op", sort_by=sort_by).splitlines()
-        assert rows[3].split()[0] == first
+        line = next(number for number, row in enumerate(rows) if row.startswith("---"))
+        assert rows[line + 1].split()[0] == first
+
+    def test_a_column_that_only_operators_have_is_refused_elsewhere(self, profile):
+        with pytest.raises(UnknownLimit, match="sort_by='cpu_memory_usage' is a column of operators"):
+            profile(nested()).table(by="range", sort_by="cpu_memory_usage")
 
     @pytest.mark.parametrize("wrong", [{"by": "colour"}, {"sort_by": "colour"}])
     def test_unknown_ways_and_columns_are_refused(self, profile, wrong):

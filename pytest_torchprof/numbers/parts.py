@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.numbers.backward import waiting
 from pytest_torchprof.numbers.cpukernels import cpu_kernels
 from pytest_torchprof.trace import StepRange
+from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.linking import Intervals
 
 if TYPE_CHECKING:
@@ -57,25 +59,29 @@ def steps(trace: Trace) -> tuple[Part, ...]:
 
 
 def within(trace: Trace, part: Part, name: str) -> Part:
-    """Return what of the part was launched inside its user annotations of this name, by the launching thread.
+    """Return what of the part was launched inside its user annotations of this name.
 
-    Where launches and GPU operations are not linked, a GPU operation counts that itself ran inside one.
+    By the annotation's own thread, or by autograd's while that waited for it inside of one. A GPU operation without a
+    recorded launch counts where it ran itself.
     """
     spans = [span for span in trace.spans(name) if span.name == name and span.category == "user_annotation"]
     thread_of = {label: index for index, label in enumerate(trace.threads)}
     inside = [span for span in spans if any(step.start_ns <= span.start_ns < step.end_ns for step in part.ranges)]
     own = Intervals((thread_of[span.tid], span.start_ns, span.end_ns) for span in inside)
-    calls, ops, gpu = trace.calls, trace.ops, trace.gpu
-    if trace.attribution == "time":
-        anywhere = Intervals((0, span.start_ns, span.end_ns) for span in inside)
-        gpu_ops = [i for i in part.gpu_ops if anywhere.cover(0, gpu.start[i])]
-    else:
-        call_of = trace.links.call_of
-        gpu_ops = [i for i in part.gpu_ops if own.cover(calls.thread[call_of[i]], calls.start[call_of[i]])]
+    calls, ops, gpu, call_of = trace.calls, trace.ops, trace.gpu, trace.links.call_of
+    for_others = waiting(trace, {*part.calls, *(call_of[i] for i in part.gpu_ops)} - {ABSENT})
+
+    def launched(call: int) -> bool:
+        threads = (calls.thread[call], *for_others.get(call, ()))
+        return any(own.cover(thread, calls.start[call]) for thread in threads)
+
+    anywhere = Intervals((0, span.start_ns, span.end_ns) for span in inside)
     return Part(
         name=part.name,
         ranges=tuple(StepRange(name, start, end, trace.threads[thread]) for thread, start, end in own.ranges()),
-        gpu_ops=gpu_ops,
-        calls=[i for i in part.calls if own.cover(calls.thread[i], calls.start[i])],
+        gpu_ops=[
+            i for i in part.gpu_ops if (launched(call_of[i]) if call_of[i] >= 0 else anywhere.cover(0, gpu.start[i]))
+        ],
+        calls=[i for i in part.calls if launched(i)],
         operators=[i for i in part.operators if own.cover(ops.thread[i], ops.start[i])],
     )

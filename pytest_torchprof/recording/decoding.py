@@ -43,12 +43,23 @@ class Args(
     collective_dtype: str | None = None
 
 
+class Allocation(Struct, frozen=True, gc=False, rename={"size": "Bytes", "device_type": "Device Type"}):
+    """What the ``args`` of an allocation tell, which is an instant; it has others too."""
+
+    size: int = 0
+    device_type: int = -1
+
+
 class Kinds(NamedTuple):
     """The type of complete events for one way of reading time stamps; decoders of a list of events and of one."""
 
     event: type[Struct]
     other: type[Struct]
-    """Any event that is not complete: an arrow, an instant, a counter."""
+    """Any event that is not complete; its ``told`` is what an instant is called, the category of others."""
+    start: type[Struct]
+    """Where an arrow starts."""
+    finish: type[Struct]
+    instant: type[Struct]
     events: msgspec.json.Decoder[list[Any]]
     one: msgspec.json.Decoder[Any]
 
@@ -56,6 +67,8 @@ class Kinds(NamedTuple):
 RANGE, NOTE, FRAME, CALL, OWN, NOTHING = "range", "note", "frame", "call", "own", "nothing"
 KERNEL, MEMCPY, MEMSET = "kernel", "memcpy", "memset"
 GPU = (KERNEL, MEMCPY, MEMSET)
+FORWARD_BACKWARD, MEMORY = "fwdbwd", "[memory]"
+"""The category of arrows from an operator to its backward, and the name of allocations."""
 ROLES = {
     "cpu_op": RANGE,
     "operator": RANGE,
@@ -95,6 +108,21 @@ def kinds(stamps: str = WHOLE) -> Kinds:
         tag="X",
         gc=False,
     )
-    others = [defstruct(f"Event_{ord(phase)}", [], tag_field="ph", tag=phase, gc=False) for phase in _PHASES]
-    union: Any = Union[event, *others]
-    return Kinds(event, others[0], msgspec.json.Decoder(list[union]), msgspec.json.Decoder(union))
+    told: Any = ("told", str, "")
+    arrow = [told, ("id", int | str, 0), ("tid", int | str, ""), ("ts", stamp, 0)]
+    instant = [told, ("tid", int | str, ""), ("ts", stamp, 0), ("args", Allocation, Allocation())]
+    more = {"s": arrow, "f": arrow, "i": instant}
+    others = {
+        phase: defstruct(
+            f"Event_{ord(phase)}",
+            more.get(phase, [told]),
+            rename={"told": "name" if phase == "i" else "cat"},
+            tag_field="ph",
+            tag=phase,
+            gc=False,
+        )
+        for phase in _PHASES
+    }
+    union: Any = Union[event, *others.values()]
+    decoders = msgspec.json.Decoder(list[union]), msgspec.json.Decoder(union)
+    return Kinds(event, others["M"], others["s"], others["f"], others["i"], *decoders)

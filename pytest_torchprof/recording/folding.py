@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import count
-from operator import add, gt
+from itertools import compress, count
+from operator import add, attrgetter, gt
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.recording import decoding
 from pytest_torchprof.recording.decoding import CALL, FRACTIONAL, FRAME, GPU, NOTE, OWN, RANGE, ROLES, WHOLE, Kinds
-from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Calls, GpuOps, Ranges
+from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Allocations, Arrows, Calls, GpuOps, Ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _KINDS = {decoding.KERNEL: KERNEL, decoding.MEMCPY: MEMCPY, decoding.MEMSET: MEMSET}
+_KEPT = {decoding.FORWARD_BACKWARD, decoding.MEMORY}
+_told = attrgetter("told")
 _NO_INPUTS = b"\0\0"
 # From here on a double does not hold every nanosecond.
 _EXACT_NS = 2**53
@@ -81,6 +83,7 @@ class Columns:
         self.inputs[_NO_INPUTS]
         self.ops, self.annotations, self.frames, self.overheads = Ranges(), Ranges(), Ranges(), Ranges()
         self.calls, self.gpu = Calls(), GpuOps()
+        self.arrows, self.allocations = Arrows(), Allocations()
         self.unended = 0
         self._parts: dict[str, Ranges | Calls | GpuOps] = {
             RANGE: self.ops,
@@ -100,12 +103,15 @@ class Columns:
     def fold(self, events: list[Any], types: Kinds, stamps: str) -> None:
         """Append the events' columns; TooFineError if their time stamps need the exact types."""
         complete: Any = types.event
-        roles = _Roles()
+        roles, others = _Roles(), []
         for event in events:
             if type(event) is complete:
                 roles[event.cat](event)
+            else:
+                others.append(event)
         # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
         times = {role: _times(found, stamps) for role, found in roles.events.items() if found}
+        self._fold_others(others, types, stamps)
         self.events += len(events)
         for role, (start, end) in times.items():
             part = self._parts[role]
@@ -123,6 +129,28 @@ class Columns:
                 self._inputs(found)
             elif isinstance(part, Calls):
                 part.correlation.extend([event.args.correlation for event in found])
+
+    def _fold_others(self, events: list[Any], types: Kinds, stamps: str) -> None:
+        """Append arrows from forward to backward, and allocations."""
+        start: Any = types.start
+        finish: Any = types.finish
+        instant: Any = types.instant
+        # First all that can fail, as above.
+        kept = [
+            (event, _instant(event.ts, stamps))
+            for event in compress(events, map(_KEPT.__contains__, map(_told, events)))
+            if type(event) in (start, finish, instant)
+        ]
+        arrows, allocations, threads = self.arrows, self.allocations, self.threads
+        for event, moment in kept:
+            if type(event) is instant:
+                allocations.moment.append(moment)
+                allocations.thread.append(threads[event.tid])
+                allocations.size.append(event.args.size)
+                allocations.device_type.append(event.args.device_type)
+            else:
+                ends = arrows.starts if type(event) is start else arrows.finishes
+                ends[event.id] = (threads[event.tid], moment)
 
     def _inputs(self, events: list[Any]) -> None:
         inputs, joined = self.inputs, b"\0".join
@@ -144,6 +172,14 @@ class Columns:
         for i, arg in enumerate(args, first):
             if arg.collective is not None:
                 self.collectives[i] = (arg.collective, arg.collective_dtype)
+
+
+def _instant(stamp: Any, stamps: str) -> int:
+    """Return a moment in ns; TooFineError where it needs the exact types."""
+    moment: int = round(stamp * 1000)
+    if stamps == FRACTIONAL and moment >= _EXACT_NS:
+        raise TooFineError
+    return moment
 
 
 def _times(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:

@@ -218,6 +218,8 @@ def _trace(path: str, columns: Columns, metadata: dict[str, Any]) -> Trace:
         overheads=columns.overheads,
         calls=columns.calls,
         gpu=columns.gpu,
+        arrows=columns.arrows,
+        allocations=columns.allocations,
         unended=columns.unended,
         collectives=columns.collectives,
     )

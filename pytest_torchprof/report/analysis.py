@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tabulate import tabulate
 
-from pytest_torchprof import breakdown, units
+from pytest_torchprof import breakdown, optable, units
 from pytest_torchprof.analysis import chosen_steps
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.origins import MODULE
 from pytest_torchprof.printable import printable
+from pytest_torchprof.report.drawing import WIDTH, cut, drawn, share, wrapped
+from pytest_torchprof.report.operators import operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_torchprof.breakdown import FamilyRow, KernelRow, RangeRow
+    from pytest_torchprof.optable import OpRow
     from pytest_torchprof.profile import Profile, StepProfile
 
-WIDTH = 100
+Row = TypeVar("Row", "RangeRow", "OpRow")
+
 _KERNEL_COLUMNS = ("kernel", "calls", "time", "share", "launched by")
 _FAMILY_COLUMNS = ("family", "library", "calls", "time", "share")
-_RANGE_COLUMNS = ("calls", "self CPU", "CPU total", "self GPU", "GPU total")
+_RANGE_COLUMNS = ("calls", "self CPU", "CPU total", "kernels", "self GPU", "GPU total")
 # As key_averages().table() calls them, in torch before and after 2.3.
+_DEVICES = ("cuda", "device", "xpu")
 _SORT_BY: dict[str, str] = {
     "count": "calls",
     "cpu_time_total": "cpu_us",
     "self_cpu_time_total": "self_cpu_us",
-    **dict.fromkeys(("cuda_time_total", "device_time_total", "xpu_time_total"), "gpu_us"),
-    **dict.fromkeys(("self_cuda_time_total", "self_device_time_total", "self_xpu_time_total"), "self_gpu_us"),
+    "cpu_memory_usage": "cpu_memory_bytes",
+    "self_cpu_memory_usage": "self_cpu_memory_bytes",
+    **{f"{device}_time_total": "gpu_us" for device in _DEVICES},
+    **{f"self_{device}_time_total": "self_gpu_us" for device in _DEVICES},
+    **{f"{device}_memory_usage": "gpu_memory_bytes" for device in _DEVICES},
+    **{f"self_{device}_memory_usage": "self_gpu_memory_bytes" for device in _DEVICES},
     **{name: name for name in ("calls", "cpu_us", "self_cpu_us", "gpu_us", "self_gpu_us", "time_us")},
 }
+_PER_CALL = {"cpu_time": "cpu_us", **{f"{device}_time": "gpu_us" for device in _DEVICES}}
 _WAYS = ("kernel", "family", "op", "range", "module")
 
 
@@ -49,8 +58,8 @@ def table(profile: Profile, *, by: str = "kernel", sort_by: str | None = None, t
     """Return one table over all steps; UnknownLimit for an unknown way or column."""
     if by not in _WAYS:
         raise UnknownLimit(f"by= takes one of {', '.join(_WAYS)}; got {by!r}")
-    if sort_by is not None and sort_by not in _SORT_BY:
-        raise UnknownLimit(f"sort_by= takes one of {', '.join(_SORT_BY)}; got {sort_by!r}")
+    if sort_by is not None and sort_by not in _SORT_BY and sort_by not in _PER_CALL:
+        raise UnknownLimit(f"sort_by= takes one of {', '.join([*_SORT_BY, *_PER_CALL])}; got {sort_by!r}")
     return _rows(profile, profile.steps, by=by, sort_by=sort_by, top=top)
 
 
@@ -61,13 +70,13 @@ def _title(profile: Profile) -> str:
     device = "the CPU as device" if trace.on_cpu else f"{many}{devices}" if devices else "no GPU"
     steps = f"{len(trace.steps)} steps" if trace.has_step_ranges else "no step ranges: the whole trace is one step"
     lines = [
-        _cut(printable(trace.path or "a trace"), WIDTH),
+        cut(printable(trace.path or "a trace"), WIDTH),
         f"{printable(device)} | {_plural(trace.events, 'event')} | {steps}",
     ]
     if profile.why_not is not None:
-        lines += _wrapped(f"NOT MEASURED: {printable(profile.why_not)}", "")
+        lines += wrapped(f"NOT MEASURED: {printable(profile.why_not)}", "")
     if trace.attribution == "time":
-        lines += _wrapped("launches and kernels are not linked in this file: kernels count where they ran", "")
+        lines += wrapped("launches and kernels are not linked in this file: kernels count where they ran", "")
     for count, words in (
         (trace.orphans, "launched before the recording began: in no step"),
         (trace.unrecorded_launches, "launched by calls that the profiler does not record"),
@@ -100,10 +109,6 @@ def _where(profile: Profile, steps: Sequence[StepProfile]) -> str:
     )
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.1f}%"
-
-
 _SHOWN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("kernels", "kernels", lambda value: f"{value:g}"),
     ("launches", "launches", lambda value: f"{value:g}"),
@@ -117,9 +122,9 @@ _SHOWN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("GPU span", "gpu_span_us", units.show_us),
     ("kernel time", "kernel_time_us", units.show_us),
     ("CPU/GPU ratio", "cpu_gpu_ratio", units.show_ratio),
-    ("GPU utilization", "gpu_utilization", _share),
-    ("SM efficiency", "sm_efficiency", _share),
-    ("occupancy", "achieved_occupancy", _share),
+    ("GPU utilization", "gpu_utilization", share),
+    ("SM efficiency", "sm_efficiency", share),
+    ("occupancy", "achieved_occupancy", share),
     ("graph breaks", "graph_breaks", str),
     ("recompiles", "recompiles", str),
     ("peak memory", "peak_memory_bytes", units.show_bytes),
@@ -133,15 +138,34 @@ def _rows(profile: Profile, steps: Sequence[StepProfile], *, by: str, sort_by: s
         kernels = breakdown.by_kernel(trace, launching, parts)
         return _kernels(kernels, sort_by, top, over) if by == "kernel" else _families(kernels, top, over)
     if by == "op":
-        found, what = breakdown.by_op(trace, launching, parts), "operators"
-    elif by == "range":
+        rows = _sorted(optable.by_op(trace, launching, parts), sort_by)
+        if rows:
+            return operators(rows[:top], f"operators {over}", len(rows) - top, gpu=len(trace.gpu) > 0)
+        return f"no operators {over}"
+    if by == "range":
         found, what = breakdown.by_annotation(trace, parts), "user annotations"
     else:
         found, what = breakdown.by_module(trace, parts), "modules"
     if not found:
         missing = "modules are recorded with stacks only: profile(with_stack=True), record=['stacks']"
         return f"no {what} {over}" + (f"; {missing}" if by == "module" else "")
-    return _ranges(found, sort_by, top, f"{what} {over}")
+    return _ranges(_sorted(found, sort_by), top, f"{what} {over}")
+
+
+def _sorted(rows: Sequence[Row], sort_by: str | None) -> Sequence[Row]:
+    """Return the rows by a column, the largest first; UnknownLimit for a column that they do not have."""
+    if sort_by is None:
+        return rows
+    column = _PER_CALL.get(sort_by) or {"time_us": "gpu_us"}.get(sort_by) or _SORT_BY[sort_by]
+    if rows and not hasattr(rows[0], column):
+        raise UnknownLimit(f"sort_by={sort_by!r} is a column of operators: by='op'")
+    per_call = sort_by in _PER_CALL
+
+    def value(row: Row) -> float:
+        found: float = getattr(row, column) or 0
+        return found / row.calls if per_call else found
+
+    return sorted(rows, key=value, reverse=True)
 
 
 def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str) -> str:
@@ -150,18 +174,29 @@ def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str
     if _SORT_BY.get(sort_by or "") == "calls":
         rows = sorted(rows, key=lambda row: -row.count)
     total = sum(row.time_us for row in rows) or 1.0
-    drawn = [
+    # What a backward pass launches tells whose backward it is, and needs more room for it.
+    named, launched = (40, 30) if any(row.forward_op for row in rows[:top]) else (48, 22)
+    lines = [
         (
-            _cut(printable(_kernel_name(row)), 48),
+            cut(printable(_kernel_name(row)), named),
             row.count,
             units.show_us(row.time_us),
-            _share(row.time_us / total),
-            _cut(printable(row.op or "-"), 22),
+            share(row.time_us / total),
+            _launched_by(row, launched),
         )
         for row in rows[:top]
     ]
     names = _plural(len(rows), "kernel name")
-    return _drawn(drawn, _KERNEL_COLUMNS, f"{names} {over}, {units.show_us(total)}", len(rows) - len(drawn))
+    return drawn(lines, _KERNEL_COLUMNS, f"{names} {over}, {units.show_us(total)}", len(rows) - len(lines))
+
+
+def _launched_by(row: KernelRow, width: int) -> str:
+    """Return the operator and, of a backward pass, ``< conv2d``: the one whose backward it is."""
+    op = printable(row.op or "-")
+    if row.forward_op is None:
+        return cut(op, width)
+    forward = cut(printable(row.forward_op.removeprefix("aten::")), width - 12)
+    return f"{cut(op.removeprefix('aten::'), width - len(forward) - 3)} < {forward}"
 
 
 def _kernel_name(row: KernelRow) -> str:
@@ -177,33 +212,25 @@ def _kernel_name(row: KernelRow) -> str:
 def _families(rows: Sequence[KernelRow], top: int, over: str) -> str:
     found: Sequence[FamilyRow] = breakdown.by_family(rows)
     total = sum(row.time_us for row in found) or 1.0
-    drawn = [
-        (row.family, row.library, row.count, units.show_us(row.time_us), _share(row.time_us / total))
+    lines = [
+        (row.family, row.library, row.count, units.show_us(row.time_us), share(row.time_us / total))
         for row in found[:top]
     ]
-    return _drawn(drawn, _FAMILY_COLUMNS, f"families {over}, {units.show_us(total)}", len(found) - len(drawn))
+    return drawn(lines, _FAMILY_COLUMNS, f"families {over}, {units.show_us(total)}", len(found) - len(lines))
 
 
-def _ranges(rows: Sequence[RangeRow], sort_by: str | None, top: int, title: str) -> str:
-    if sort_by is not None:
-        column = {"time_us": "gpu_us"}.get(_SORT_BY[sort_by], _SORT_BY[sort_by])
-        rows = sorted(rows, key=lambda row: -getattr(row, column))
-    drawn = [
+def _ranges(rows: Sequence[RangeRow], top: int, title: str) -> str:
+    lines = [
         (
-            _cut(printable(row.name.removeprefix(MODULE)), 44),
+            cut(printable(row.name.removeprefix(MODULE)), 36),
             row.calls,
-            *(units.show_us(time) for time in (row.self_cpu_us, row.cpu_us, row.self_gpu_us, row.gpu_us)),
+            *(units.show_us(time) for time in (row.self_cpu_us, row.cpu_us)),
+            row.kernels,
+            *(units.show_us(time) for time in (row.self_gpu_us, row.gpu_us)),
         )
         for row in rows[:top]
     ]
-    return _drawn(drawn, ("name", *_RANGE_COLUMNS), title, len(rows) - len(drawn))
-
-
-def _drawn(rows: Sequence[tuple[Any, ...]], headers: tuple[str, ...], title: str, more: int) -> str:
-    left = {"kernel", "family", "library", "name", "launched by"}
-    align = tuple("left" if header in left else "right" for header in headers)
-    drawn = tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
-    return f"{title}\n{drawn}" + (f"\n... and {more} more (--top {more + len(rows)})" if more > 0 else "")
+    return drawn(lines, ("name", *_RANGE_COLUMNS), title, len(rows) - len(lines))
 
 
 def _efficiency(profile: Profile) -> str:
@@ -214,34 +241,26 @@ def _efficiency(profile: Profile) -> str:
     total = found.step_time.total or 1.0
     spent = [(name.replace("_", " "), us) for name, us in asdict(found.step_time).items() if us >= 0.0005 * total]
     lines = [
-        f"time of a step, {units.show_us(total)}: {', '.join(f'{name} {_share(us / total)}' for name, us in spent)}"
+        f"time of a step, {units.show_us(total)}: {', '.join(f'{name} {share(us / total)}' for name, us in spent)}"
     ]
     if found.tensor_core_share is not None:
-        lines.append(f"on tensor cores: {_share(found.tensor_core_share)} of the time of products and convolutions")
+        lines.append(f"on tensor cores: {share(found.tensor_core_share)} of the time of products and convolutions")
     if found.throughput.mfu is not None:
         speed = found.throughput
-        lines.append(f"{speed.tflops:.3g} TFLOP/s, {_share(speed.mfu or 0.0)} of the peak in {speed.dtype}")
+        lines.append(f"{speed.tflops:.3g} TFLOP/s, {share(speed.mfu or 0.0)} of the peak in {speed.dtype}")
     known = [f"{row.direction} {row.gb_per_s:.3g} GB/s" for row in found.copies if row.gb_per_s is not None]
     if known:
         lines.append(f"copies: {', '.join(known)}")
-    return "\n".join(line for one in lines for line in _wrapped(one, "  "))
+    return "\n".join(line for one in lines for line in wrapped(one, "  "))
 
 
 def _findings(profile: Profile) -> str:
     lines = []
     for finding in profile.findings:
-        lines += _wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ")
+        lines += wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ")
         if finding.remedy:
-            lines += _wrapped(printable(finding.remedy), "    ", first="  -> ")
+            lines += wrapped(printable(finding.remedy), "    ", first="  -> ")
     return "\n".join(["what stands out", *lines]) if lines else ""
-
-
-def _wrapped(words: str, indent: str, *, first: str = "") -> list[str]:
-    return textwrap.wrap(words, WIDTH, initial_indent=first, subsequent_indent=indent)
-
-
-def _cut(words: str, width: int) -> str:
-    return words if len(words) <= width else words[: width - 3] + "..."
 
 
 def _plural(count: int, noun: str) -> str:

@@ -77,3 +77,25 @@ class GpuOps:
 
     def __len__(self) -> int:
         return len(self.start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Arrows:
+    """Where the arrows from operators to their backward start and finish, as (thread, ns) by the arrow's id."""
+
+    starts: dict[int | str, tuple[int, int]] = field(default_factory=dict)
+    finishes: dict[int | str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Allocations:
+    """What allocators gave and took back, by thread. Times in ns, sizes in bytes, below zero for what is freed."""
+
+    moment: list[int] = field(default_factory=list)
+    thread: list[int] = field(default_factory=list)
+    size: list[int] = field(default_factory=list)
+    device_type: list[int] = field(default_factory=list)
+    """As c10 numbers them: 0 is the CPU."""
+
+    def __len__(self) -> int:
+        return len(self.moment)

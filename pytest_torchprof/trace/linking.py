@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import compress, count, repeat
+from operator import not_
 from typing import TYPE_CHECKING, Literal
 
 from pytest_torchprof.trace.calls import LAUNCHES, CallKind
@@ -37,15 +39,21 @@ class Intervals:
 
     def __init__(self, ranges: Iterable[tuple[int, int, int]]) -> None:
         """Take (key, start, end) in any order; overlapping ranges of a key become one."""
-        merged: dict[int, list[list[int]]] = {}
+        self._starts: dict[int, list[int]] = {}
+        self._ends: dict[int, list[int]] = {}
+        starts: list[int] = []
+        ends: list[int] = []
+        last = None
         for key, start, end in sorted(ranges):
-            known = merged.setdefault(key, [])
-            if known and start <= known[-1][1]:
-                known[-1][1] = max(known[-1][1], end)
+            if key != last:
+                starts = self._starts[key] = []
+                ends = self._ends[key] = []
+                last = key
+            if ends and start <= ends[-1]:
+                ends[-1] = max(ends[-1], end)
             else:
-                known.append([start, end])
-        self._starts = {key: [start for start, _ in known] for key, known in merged.items()}
-        self._ends = {key: [end for _, end in known] for key, known in merged.items()}
+                starts.append(start)
+                ends.append(end)
 
     def __bool__(self) -> bool:
         return bool(self._starts)
@@ -103,13 +111,12 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], *, own: bool) -> 
         return Links(
             attribution="time", call_of=nowhere, orphans=frozenset(), unrecorded=frozenset(), launches=launches, lost=()
         )
-    queueing = where(calls.correlation, set(gpu.correlation))
-    call_at = {calls.correlation[i]: i for i in queueing}
+    call_at = dict(zip(calls.correlation, count(), strict=False))
     # CUPTI counts from 1; some ROCm files write 0 where they know none.
     call_at.pop(0, None)
     call_at.pop(ABSENT, None)
-    call_of = [call_at.get(correlation, ABSENT) for correlation in gpu.correlation]
-    alone = where(call_of, {ABSENT})
+    call_of = list(map(call_at.get, gpu.correlation, repeat(ABSENT)))
+    alone = where(call_of, {ABSENT}) if ABSENT in call_of else []
     unrecorded = _unrecorded(alone, calls, gpu, launches) if own else frozenset()
     return Links(
         attribution="launch",
@@ -132,7 +139,8 @@ def _lost(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], launches: Sequen
     if not len(gpu):
         return ()
     seen = set(gpu.correlation)
-    missing = [i for i in launches if calls.correlation[i] not in seen]
+    unseen = map(not_, map(seen.__contains__, map(calls.correlation.__getitem__, launches)))
+    missing = list(compress(launches, unseen))
     if not missing:
         return ()
     captured = captures(calls, kinds)

@@ -11,7 +11,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.trace.calls import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind
-from pytest_torchprof.trace.columns import ABSENT, Calls, GpuOps, Ranges, where
+from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
 from pytest_torchprof.trace.linking import Intervals, Links, link
 from pytest_torchprof.trace.nesting import Nesting
 
@@ -78,6 +78,8 @@ class Trace:
     """What the profiler and the driver did for themselves: buffers, flushes, loading of code."""
     calls: Calls
     gpu: GpuOps
+    arrows: Arrows
+    allocations: Allocations
     unended: int
     """GPU operations without a duration that can be one; in ``gpu`` they end as they start."""
     collectives: Mapping[int, tuple[str, str | None]]
@@ -265,6 +267,24 @@ class Trace:
     def nesting(self) -> Nesting:
         """Which operator ran inside which."""
         return Nesting(self.ops)
+
+    @cached_property
+    def forward_of(self) -> Mapping[int, int]:
+        """For operators of a backward pass the operator whose backward they are, where an arrow links the two."""
+        starts, finishes = self.arrows.starts, self.arrows.finishes
+        ids = starts.keys() & finishes.keys()
+        wanted = {ends[one] for one in ids for ends in (starts, finishes)}
+        ops = self.ops
+        # Of operators that begin together the outermost one, which comes first, is meant.
+        at: dict[tuple[int, int], int] = {}
+        if wanted:
+            for i, place in enumerate(zip(ops.thread, ops.start, strict=True)):
+                if place in wanted and (place not in at or ops.end[i] > ops.end[at[place]]):
+                    at[place] = i
+        pairs = {one: (at.get(finishes[one]), at.get(starts[one])) for one in ids}
+        return {
+            backward: forward for backward, forward in pairs.values() if backward is not None and forward is not None
+        }
 
     @cached_property
     def step_of_call(self) -> array[int]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Files of torch before 2.4 cut start and duration to whole microseconds each: an end may lie up to two too early.
 _CUT_NS = 2000
 _NEVER = 2**63
+_NOTHING: Sequence[int] = ()
 
 
 class Nesting:
@@ -64,13 +65,17 @@ class Nesting:
     def around_each(self, calls: Calls, members: Iterable[int]) -> dict[int, int]:
         """Return the innermost range around each of the calls, ABSENT without one."""
         found, ends, parent = {}, self._ranges.end, self.parent
-        threads, starts, until = calls.thread, calls.start, calls.end
+        threads, began, until = calls.thread, calls.start, calls.end
+        thread, starts, order = -1, _NOTHING, _NOTHING
         for call in members:
-            thread, start = threads[call], starts[call]
-            place = bisect_right(self._starts.get(thread, ()), start) - 1
-            holder = self._order[thread][place] if place >= 0 else ABSENT
-            last = until[call] - _CUT_NS
-            while holder >= 0 and (ends[holder] < start or ends[holder] < last):
+            if threads[call] != thread:
+                thread = threads[call]
+                starts, order = self._starts.get(thread, _NOTHING), self._order.get(thread, _NOTHING)
+            start = began[call]
+            place = bisect_right(starts, start)
+            holder = order[place - 1] if place else ABSENT
+            least = max(start, until[call] - _CUT_NS)
+            while holder >= 0 and ends[holder] < least:
                 holder = parent[holder]
             found[call] = holder
         return found
