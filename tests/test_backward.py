@@ -199,3 +199,16 @@ def test_live_arrows_link_a_backward_to_its_forward(tmp_path):
         for backward, forward in trace.forward_of.items()
     }
     assert names == {"SigmoidBackward0": "aten::sigmoid", "MmBackward0": "aten::mm", "SumBackward0": "aten::sum"}
+
+
+def test_arrows_and_allocations_of_odd_types_are_left_out(look):
+    builder = training()
+    builder.backward_of(20, 255)
+    builder.events += [
+        {"ph": "s", "cat": "fwdbwd", "id": None, "tid": [], "ts": "soon"},
+        {"ph": "f", "cat": 7},
+        {"ph": "i", "name": "[memory]", "tid": 1, "ts": 5, "args": {"Bytes": "many"}},
+        {"ph": "i", "name": None, "args": None},
+    ]
+    assert look(builder).kernels[1].forward_op == "aten::mm"
+    assert len(look(builder).trace.allocations) == 0
