@@ -159,7 +159,7 @@ def pytest_runtest_makereport(
         return report
     from pytest_torchprof.run.expecting import corrected  # noqa: PLC0415
 
-    corrected(report, run, item)
+    corrected(report, call.excinfo.value if call.excinfo else None, run, item)
     ours = call.excinfo is not None and isinstance(call.excinfo.value, TorchprofError)
     if call.excinfo is not None and ours and report.outcome == "failed" and not _shows_user_code(call.excinfo):
         report.longrepr = call.excinfo.getrepr(style="value")

@@ -61,8 +61,9 @@ def test_names_reach_the_terminal_without_their_escapes(run_tests):
     assert "\x1b" not in table
 
 
-def test_one_row_per_measurement_then_the_kernels_of_those_that_failed(run_tests):
-    result = run_tests(MIXED)
+def test_one_row_per_measurement_then_the_kernels_of_those_that_failed(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    result = run_tests(MIXED, "-v")
     result.stdout.fnmatch_lines(
         [
             "*torchprof: *torch *",

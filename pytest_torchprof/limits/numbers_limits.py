@@ -82,6 +82,10 @@ def _kernels(_profile: Profile, step: StepProfile) -> tuple[Row, ...]:
     return kernel_rows(step)
 
 
+def _longest(_profile: Profile, step: StepProfile) -> tuple[Row, ...]:
+    return tuple(sorted(kernel_rows(step), key=lambda row: -(row.time_us or 0)))
+
+
 def _copies(profile: Profile, step: StepProfile) -> tuple[Row, ...]:
     return moved_rows(profile, step, MEMCPY)
 
@@ -121,7 +125,7 @@ BOUNDS = (
         number="gpu_busy_us",
         at_most=True,
         say=lambda us: f"{units.show_us(us)} GPU busy",
-        rows=_kernels,
+        rows=_longest,
     ),
     Bound(
         limit="max_peak_memory",

@@ -112,10 +112,10 @@ def _share(told: Sequence[_Told], room: int, screen: Screen) -> None:
 
 def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return the verdicts with each set of rows once: several limits may be missed by the same kernels."""
-    seen: set[tuple[Row, ...]] = set()
+    seen: set[frozenset[Row]] = set()
     found = []
     for verdict in verdicts:
-        rows = tuple(one for one in verdict.details if isinstance(one, Row))
+        rows = frozenset(one for one in verdict.details if isinstance(one, Row))
         others = tuple(one for one in verdict.details if not isinstance(one, Row))
         found.append(replace(verdict, details=others) if rows in seen else verdict)
         seen.update([rows] if rows else [])

@@ -65,14 +65,16 @@ def _unjudged(run: TestRun) -> str | None:
     return f"body passed; measuring is off (--torchprof=off), not judged: {names}" if names else None
 
 
-def corrected(report: pytest.TestReport, run: TestRun, item: pytest.Item) -> None:
+def corrected(report: pytest.TestReport, raised: BaseException | None, run: TestRun, item: pytest.Item) -> None:
     """Take back what an expected failure does to a report where nothing was measured, or nothing judged."""
     expected = hasattr(report, "wasxfail")
-    if isinstance(run.failure, NotMeasured) and report.when == "call" and report.outcome == "skipped" and expected:
+    hidden = raised if isinstance(raised, NotMeasured) else run.failure if report.when == "call" else None
+    if isinstance(hidden, NotMeasured) and report.outcome == "skipped" and expected:
         # What is expected is a failure; that nothing was measured is none.
         report.outcome = "failed"
-        report.longrepr = str(run.failure)
+        report.longrepr = str(hidden)
         del report.wasxfail
+        expected = False
     passed = report.outcome == "passed" or (report.outcome == "failed" and isinstance(report.longrepr, str))
     is_unexpected = expected or str(report.longrepr or "").startswith("[XPASS(strict)]")
     if report.when == "call" and passed and is_unexpected and (reason := _unjudged(run)):
