@@ -10,10 +10,11 @@ import re
 import sys
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_torchprof.numbers.backward import forward_operator
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.nesting import Nesting
 
@@ -33,6 +34,7 @@ _FRAME = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<function>.+)")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
 _INSTALLED = re.compile(r"^.*/(?:site|dist)-packages/")
 _PYTHONS_OWN = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/torchinductor_[^/]*/|/pytest_torchprof/")
+_ENGINE = "autograd::engine::evaluate_function: "
 _TOOLS = frozenset({"torch", "triton", "functorch", "numpy", "pytest", "_pytest", "pluggy", "pytest_torchprof", "py"})
 
 
@@ -47,6 +49,8 @@ class Origin:
     """The line is the one that ran; else the one at which the function begins."""
     module: str | None = None
     """From the outermost: ``MLP_0.Linear_1``."""
+    backward: bool = False
+    """What was done is the backward pass of what was called there."""
 
     @property
     def where(self) -> str | None:
@@ -61,7 +65,7 @@ class Origin:
             place = f"{self.where} in {self.function}"
         else:
             place = f"{self.function} ({self.where})"
-        return ", ".join(part for part in (place, self.module) if part)
+        return "backward of " * self.backward + ", ".join(part for part in (place, self.module) if part)
 
 
 class _Frame(NamedTuple):
@@ -84,14 +88,30 @@ class Origins:
         return len(self._trace.frames) > 0
 
     def of_operator(self, op: int) -> Origin | None:
-        """Return where an operator was called."""
+        """Return where an operator was called; in a backward pass, where its forward operator was."""
         ops = self._trace.ops
+        forward = self._forward(op)
+        if forward is not None:
+            return forward
         return self.at(ops.thread[op], ops.start[op], ops.end[op])
 
-    def of_call(self, call: int) -> Origin | None:
-        """Return where a call of the runtime was made; ``call`` may be ABSENT."""
+    def of_call(self, call: int, op: int) -> Origin | None:
+        """Return where a call of the runtime was made, by the operator; likewise. Both may be ABSENT."""
         calls = self._trace.calls
-        return self.at(calls.thread[call], calls.start[call], calls.end[call]) if call >= 0 else None
+        if call < 0:
+            return None
+        return self._forward(op) or self.at(calls.thread[call], calls.start[call], calls.end[call])
+
+    def _forward(self, op: int) -> Origin | None:
+        """Return where the operator was called whose backward holds this one; None where no arrow tells."""
+        if not self.recorded or op < 0:
+            return None
+        ops, chain = self._trace.ops, self._trace.nesting.chain
+        forward = forward_operator(self._trace, op)
+        if forward < 0:
+            forward = next((self._nodes[one] for one in chain(op) if one in self._nodes), ABSENT)
+        found = self.at(ops.thread[forward], ops.start[forward], ops.end[forward]) if forward >= 0 else None
+        return None if found is None or found.file is None else replace(found, backward=True)
 
     def at(self, thread: int, start_ns: int, end_ns: int) -> Origin | None:
         """Return where a thread was during [start, end] in ns; None without recorded stacks or outside of all frames.
@@ -112,6 +132,16 @@ class Origins:
                 file=frame.file, line=frame.line, function=frame.function, exact=exact, module=origin.module
             )
         return origin if origin.file or origin.module else None
+
+    @cached_property
+    def _nodes(self) -> dict[int, int]:
+        """The engine's ranges around operators of a backward pass; in them gradients are summed to their sizes too."""
+        trace = self._trace
+        around = ((trace.nesting.parent[backward], forward) for backward, forward in trace.forward_of.items())
+        return {node: forward for node, forward in around if node >= 0 and self._name(node).startswith(_ENGINE)}
+
+    def _name(self, op: int) -> str:
+        return self._trace.names[self._trace.ops.name[op]]
 
     @cached_property
     def _frames(self) -> Nesting:

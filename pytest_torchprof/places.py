@@ -66,9 +66,9 @@ def _origins(trace: Trace, launching: Launching, part: Part) -> Iterator[tuple[W
         name = names[trace.ops.name[op]]
         yield (name, name), origins.of_operator(op)
     for i in part.gpu_ops:
-        call = trace.links.call_of[i]
-        yield (names[trace.gpu.name[i]], launching.op_name(launching.op_of[i])), origins.of_call(call)
+        op = launching.op_of[i]
+        yield (names[trace.gpu.name[i]], launching.op_name(op)), origins.of_call(trace.links.call_of[i], op)
     blocking = trace.call_names(BLOCKING)
     waits = [call for call in part.calls if trace.calls.name[call] in blocking]
     for call, op in trace.nesting.around_each(trace.calls, waits).items():
-        yield (names[trace.calls.name[call]], launching.op_name(op)), origins.of_call(call)
+        yield (names[trace.calls.name[call]], launching.op_name(op)), origins.of_call(call, op)

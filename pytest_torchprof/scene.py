@@ -267,11 +267,12 @@ class Scene:
 
     def source_of(self, gpu_op: int) -> str | None:
         """Return ``file.py:12``, the user's line that launched a GPU operation; None without recorded stacks."""
-        return self.source_of_call(self.trace.links.call_of[gpu_op])
+        origin = self.launching.origins.of_call(self.trace.links.call_of[gpu_op], self.launching.op_of[gpu_op])
+        return origin.where if origin else None
 
     def source_of_call(self, call: int) -> str | None:
         """Return the user's line that made a call, likewise."""
-        origin = self.launching.origins.of_call(call)
+        origin = self.launching.origins.of_call(call, ABSENT)
         return origin.where if origin else None
 
     @cached_property

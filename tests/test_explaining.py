@@ -78,6 +78,20 @@ def test_each_kernel_over_the_limit_has_its_operator_module_and_line(run_model, 
     result.stdout.no_fnmatch_line("*lines: not known*")
 
 
+def test_a_kernel_of_the_backward_pass_is_placed_where_its_forward_was_called(run_model, wide):
+    source = """
+@pytest.mark.torchprof(device="cpu", max_kernels=2)
+def test_it():
+    mlp(x).sum().backward()
+"""
+    result = run_model(source, "-vv")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*1 x aten::gelu_backward *s", "*backward of outside.py:11 in forward, MLP_0"])
+    result.stdout.fnmatch_lines_random(
+        ["*2 x backward of outside.py:12 in forward, MLP_0.Linear_1", "*1 x test_it.py:* in test_it"]
+    )
+
+
 def test_a_green_run_is_called_as_often_as_ever_and_a_missed_limit_once_more(run_model, pytester):
     counted = "def test_calls():\n    assert len(calls) == {}\n"
     run_model(MARKER.replace("=2", "=3") + counted.format(8)).assert_outcomes(passed=2)

@@ -25,7 +25,8 @@ numbers.idle, trace.spans
 trace
 recording.reading
 recording
-compiled.breaks, numbers.backward, numbers.cpukernels, evidence, origins
+compiled.breaks, numbers.backward, numbers.cpukernels, evidence
+origins
 compiled.fxgraphs
 numbers.parts, compiled.model
 compiled

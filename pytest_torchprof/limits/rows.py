@@ -32,8 +32,7 @@ def kernel_rows(step: StepProfile, kernels: Iterable[Kernel] | None = None, *, r
 
 def _row(places: Places, name: str, kernels: list[Kernel], *, raw: bool) -> Row:
     shown = name if raw else kernels[0].short or name
-    # On the CPU the operator is the kernel: where the name shows it already it is not said again.
-    ops = dict.fromkeys(kernel.op or "?" for kernel in kernels if kernel.op is None or kernel.op not in shown)
+    ops = dict.fromkeys(kernel.op or "?" for kernel in kernels)
     return Row(
         count=len(kernels),
         name=printable(shown),

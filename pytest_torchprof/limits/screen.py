@@ -79,7 +79,8 @@ class Layout:
         return [said.rstrip(), *self._places(row)]
 
     def _places(self, row: Row) -> list[str]:
-        most = len(row.places) if self.screen.everything else MOST_PLACES
+        everything = self.screen.everything or len(row.places) == MOST_PLACES + 1
+        most = len(row.places) if everything else MOST_PLACES
         several = len(row.places) > 1
         indent = " " * (INDENT + 7)
         found = [f"{indent}{f'{count} x ' if several else ''}{place}" for count, place in row.places[:most]]
@@ -92,7 +93,8 @@ def _name(row: Row, screen: Screen) -> str:
 
 
 def _ops(row: Row, screen: Screen) -> str:
-    ops = ", ".join(row.ops if screen.everything else row.ops[:3])
+    found = row.launched_by(_name(row, screen))
+    ops = ", ".join(found if screen.everything else found[:3])
     return ops if screen.everything or len(ops) <= LONGEST_OPS else f"{ops[: LONGEST_OPS - 3]}..."
 
 

@@ -27,9 +27,14 @@ class Row:
     places: tuple[tuple[int, str], ...] = ()
     """How often from where in the user's code, where the recording tells."""
 
+    def launched_by(self, name: str) -> list[str]:
+        """Return the operators that ``name`` does not show already: on the CPU the operator is the kernel."""
+        return [op for op in self.ops if op not in name]
+
     def __str__(self) -> str:
         """Return all of it in one line."""
-        facts = [units.show_us(self.time_us) if self.time_us is not None else "", self.note, ", ".join(self.ops)]
+        spent = units.show_us(self.time_us) if self.time_us is not None else ""
+        facts = [spent, self.note, ", ".join(self.launched_by(self.name))]
         facts += [f"{count} x {place}" if len(self.places) > 1 else place for count, place in self.places]
         return "  ".join([f"{self.count:>4} x {self.name}", *filter(None, facts)])
 
