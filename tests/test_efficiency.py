@@ -211,7 +211,8 @@ def test_without_flops_or_peak_there_is_no_share(changed, reason, profile_of):
         ("NVIDIA H100 80GB HBM3", 989.4),
         ("NVIDIA H100 PCIe", 756.0),
         ("NVIDIA H200", 989.4),
-        ("NVIDIA H200 NVL", 835.5),
+        ("NVIDIA H100 NVL", 835.0),
+        ("NVIDIA H200 NVL", None),
         ("NVIDIA A100-SXM4-40GB", 312.0),
         ("AMD Instinct MI300X VF", 1307.4),
         ("NVIDIA B200", 2250.0),
@@ -220,6 +221,8 @@ def test_without_flops_or_peak_there_is_no_share(changed, reason, profile_of):
         ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
         ("NVIDIA GeForce RTX 4090", 165.2),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA GeForce RTX 3090", None),
+        ("Tesla V100-SXM3-32GB", None),
         ("NVIDIA PG509-210", None),
         (None, None),
     ],
@@ -230,7 +233,17 @@ def test_a_device_has_the_peak_of_its_own_data_sheet_or_none(name, bf16):
 
 
 def test_each_peak_has_a_source():
-    assert all(peak.source and peak.tflops for peak in peaks.PEAKS)
+    assert all(peak.source.startswith("https://") and peak.tflops for peak in peaks.PEAKS)
+    assert len({peak.source for peak in peaks.PEAKS}) == len(peaks.PEAKS)
+
+
+def test_what_depends_on_the_type_only_has_its_usual_ratio():
+    # Tensor cores halve their rate with each doubling of the operands; a slip in the table would show.
+    for peak in peaks.PEAKS:
+        known = peak.tflops
+        for narrow, wide in (("fp8", "bf16"), ("fp8", "fp16"), ("fp4", "fp8")):
+            if narrow in known and wide in known:
+                assert known[narrow] == pytest.approx(2 * known[wide], rel=0.03)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """What a GPU can compute at most, by type of operand: dense matrix products, from the makers' data sheets.
 
 Tables that count structured sparsity are halved here: products of ordinary matrices do not have it. A device or a type
-that is not in the table has no known peak, and nothing that needs one is measured on it.
+that is not in the table has no known peak, and nothing that needs one is measured on it: for the RTX 3090, the H200 NVL
+and the V100 SXM3 no figures were found that agree.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TF32_FROM = 8
 """The compute capability (Ampere) from which on fp32 operands may be multiplied as TF32."""
 
 
-_OTHERS = frozenset({"MIG", "LAPTOP", "TI", "SUPER", "D"})
+_OTHERS = frozenset({"MIG", "LAPTOP", "TI", "SUPER", "D", "SXM3"})
 """Words in a name that make another device of it, with other peaks; a slice of one (MIG) has a part of them."""
 
 
@@ -30,6 +31,7 @@ class Peak:
     """Words that are all in the device's name, in one of these ways."""
     tflops: Mapping[str, float]
     source: str
+    """The page that says so."""
 
 
 _H100_SXM: Mapping[str, float] = {
@@ -43,77 +45,74 @@ _H100_SXM: Mapping[str, float] = {
 }
 _A100: Mapping[str, float] = {"fp64": 19.5, "fp32": 19.5, "tf32": 156.0, "bf16": 312.0, "fp16": 312.0, "int8": 624.0}
 
+_NVIDIA = "https://www.nvidia.com/en-us/data-center"
+_SHEETS = "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center"
+
 # The first entry whose words are all in the name holds, so that the special stands before the general.
 PEAKS: tuple[Peak, ...] = (
     Peak(
         names=(("H100", "PCIE"),),
-        tflops={"fp64": 51.2, "fp32": 51.2, "tf32": 378.0, "bf16": 756.0, "fp16": 756.0, "fp8": 1513.0, "int8": 1513.0},
-        source="NVIDIA H100 Tensor Core GPU Architecture, white paper, table 2 (H100 PCIe)",
+        tflops={"fp64": 51.0, "fp32": 51.0, "tf32": 378.0, "bf16": 756.0, "fp16": 756.0, "fp8": 1513.0, "int8": 1513.0},
+        source="https://resources.nvidia.com/en-us-tensor-core/nvidia-tensor-core-gpu-datasheet (H100 PCIe)",
     ),
     Peak(
         names=(("H100", "HBM3"), ("H100", "SXM5")),
         tflops=_H100_SXM,
-        source="NVIDIA H100 Tensor Core GPU Architecture, white paper, table 2 (H100 SXM5)",
+        source="https://resources.nvidia.com/en-us-tensor-core/nvidia-tensor-core-gpu-datasheet (H100 SXM5)",
     ),
     Peak(
-        names=(("H100", "NVL"), ("H200", "NVL")),
-        tflops={"fp64": 60.0, "fp32": 60.0, "tf32": 417.7, "bf16": 835.5, "fp16": 835.5, "fp8": 1670.5, "int8": 1670.5},
-        source="NVIDIA H200 Tensor Core GPU data sheet (H200 NVL) and H100 data sheet (H100 NVL)",
+        # Of this one only the figure of 16-bit types was found.
+        names=(("H100", "NVL"),),
+        tflops={"bf16": 835.0, "fp16": 835.0},
+        source=f"{_NVIDIA}/h100/ (H100 NVL)",
     ),
-    Peak(
-        names=(("H200",),),
-        tflops=_H100_SXM,
-        source="NVIDIA H200 Tensor Core GPU data sheet (H200 SXM; the same processor as H100 SXM5)",
-    ),
+    Peak(names=(("H200",),), tflops=_H100_SXM, source=f"{_NVIDIA}/h200/ (H200 SXM; the same processor as H100 SXM5)"),
     Peak(
         names=(("B200",),),
         tflops={"tf32": 1100.0, "bf16": 2250.0, "fp16": 2250.0, "fp8": 4500.0, "int8": 4500.0, "fp4": 9000.0},
-        source="NVIDIA HGX B200 data sheet (per GPU)",
+        source="https://nvdam.widen.net/s/wwnsxrhm2w/blackwell-datasheet-3384703 (HGX B200, per GPU)",
     ),
-    Peak(names=(("A100",),), tflops=_A100, source="NVIDIA A100 Tensor Core GPU data sheet"),
     Peak(
-        names=(("V100", "SXM2"), ("V100", "SXM3")),
+        names=(("A100",),),
+        tflops=_A100,
+        source=f"{_SHEETS}/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf",
+    ),
+    Peak(
+        names=(("V100", "SXM2"),),
         tflops={"fp64": 7.8, "fp32": 15.7, "fp16": 125.0},
-        source="NVIDIA V100 data sheet (V100 for NVLink)",
+        source="https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf",
     ),
     Peak(
         names=(("V100", "PCIE"),),
         tflops={"fp64": 7.0, "fp32": 14.0, "fp16": 112.0},
-        source="NVIDIA V100 data sheet (V100 for PCIe)",
+        source="https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf "
+        "(PCIe)",
     ),
-    Peak(names=(("T4",),), tflops={"fp32": 8.1, "fp16": 65.0, "int8": 130.0}, source="NVIDIA T4 data sheet"),
+    Peak(
+        names=(("T4",),),
+        tflops={"fp32": 8.1, "fp16": 65.0, "int8": 130.0},
+        source=f"{_SHEETS}/tesla-t4/t4-tensor-core-datasheet-951643.pdf",
+    ),
     Peak(
         names=(("L40S",),),
         tflops={"fp32": 91.6, "tf32": 183.0, "bf16": 362.05, "fp16": 362.05, "fp8": 733.0, "int8": 733.0},
-        source="NVIDIA L40S data sheet",
+        source="https://resources.nvidia.com/en-us-l40s/l40s-datasheet-28413",
     ),
     Peak(
+        # 16-bit products with fp32 accumulation, as torch asks for them.
         names=(("RTX", "4090"),),
         tflops={"fp32": 82.6, "tf32": 82.6, "bf16": 165.2, "fp16": 165.2, "int8": 660.6},
-        source="NVIDIA Ada GPU Architecture, white paper, appendix A (16-bit products with fp32 accumulation)",
-    ),
-    Peak(
-        names=(("RTX", "3090"),),
-        tflops={"fp32": 35.6, "tf32": 35.6, "bf16": 71.0, "fp16": 71.0, "int8": 284.0},
-        source="NVIDIA Ampere GA102 GPU Architecture, white paper, table 2 (16-bit products with fp32 accumulation)",
+        source="https://github.com/Quentin-Anthony/torch-profiler-tutorial (from NVIDIA's Ada white paper)",
     ),
     Peak(
         names=(("MI300X",),),
-        tflops={
-            "fp64": 163.4,
-            "fp32": 163.4,
-            "tf32": 653.7,
-            "bf16": 1307.4,
-            "fp16": 1307.4,
-            "fp8": 2614.9,
-            "int8": 2614.9,
-        },
-        source="AMD Instinct MI300X data sheet",
+        tflops={"fp64": 163.4, "fp32": 163.4, "bf16": 1307.4, "fp16": 1307.4, "fp8": 2614.9, "int8": 2614.9},
+        source="https://www.amd.com/en/products/accelerators/instinct/mi300/mi300x.html",
     ),
     Peak(
         names=(("MI210",),),
-        tflops={"fp64": 45.3, "fp32": 45.3, "bf16": 181.0, "fp16": 181.0, "int8": 181.0},
-        source="AMD Instinct MI210 data sheet",
+        tflops={"fp64": 45.3, "fp32": 45.3, "fp16": 181.0, "int8": 181.0},
+        source="https://www.anandtech.com/show/17326/amd-releases-instinct-mi210-accelerator-cdna-2-on-a-pcie-card",
     ),
 )
 
@@ -121,7 +120,7 @@ PEAKS: tuple[Peak, ...] = (
 def of_device(name: str | None) -> Peak | None:
     """Return the peaks of a device by its name, None for one that is not known."""
     words = set((name or "").upper().replace("-", " ").split())
-    if words & _OTHERS:
+    if words & _OTHERS or {"H200", "NVL"} <= words:
         return None
     return next((peak for peak in PEAKS if any(words.issuperset(way) for way in peak.names)), None)
 
