@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from pytest_torchprof import breakdown, numbers, optable
 from pytest_torchprof.errors import TorchprofError
@@ -60,7 +61,7 @@ def as_dict(
         "compiled_in_window": seen.compiled_in_window,
     }
     if findings:
-        found["efficiency"] = asdict(profile.efficiency)
+        found["efficiency"] = msgspec.to_builtins(profile.efficiency)
     found["findings"] = [
         {
             "code": one.code,
@@ -88,8 +89,6 @@ def chosen_steps(profile: Profile, step: int | None) -> Sequence[StepProfile]:
 
 def encoded(value: object) -> str:
     """Return JSON in plain ASCII, so that no name out of a trace reaches a terminal as anything but text."""
-    import msgspec  # noqa: PLC0415 - loaded already by whoever read a recording
-
     text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
     return (text if text.isascii() else _NOT_PLAIN.sub(_escaped, text)) + "\n"
 
@@ -145,7 +144,10 @@ def _more(
 
 def _rounded(row: RangeRow | OpRow) -> dict[str, Any]:
     """Return the row's columns; sums of nanoseconds need no more digits."""
-    return {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(row).items()}
+    return {
+        name: round(value, 3) if isinstance(value, float) else value
+        for name, value in msgspec.structs.asdict(row).items()
+    }
 
 
 def _annotation(trace: Trace, chosen: Sequence[Part], row: RangeRow) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.numbers.backward import waiting
 from pytest_torchprof.optable import members
@@ -25,8 +27,7 @@ _STEP, EACH_STEP = "ProfilerStep#", "ProfilerStep*"
 """The steps' own annotations are one row, called as in the profiler's table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class KernelRow:
+class KernelRow(Struct, frozen=True, kw_only=True, eq=False):
     """All kernels of one name; ``op`` is the operator that launched most of them."""
 
     name: str
@@ -39,8 +40,7 @@ class KernelRow:
     """Where most of them are of the backward pass: whose backward most of those are, as arrows tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class FamilyRow:
+class FamilyRow(Struct, frozen=True, kw_only=True, eq=False):
     """All kernels of one family and library."""
 
     family: str
@@ -49,8 +49,7 @@ class FamilyRow:
     time_us: float
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
-class RangeRow:
+class RangeRow(Struct, kw_only=True, eq=False):
     """All ranges of one name; times in microseconds, on the GPU those of what was launched inside.
 
     What is its own is not in a range of the same kind inside it.

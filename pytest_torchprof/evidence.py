@@ -17,8 +17,10 @@ The rules, in the order they are applied:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.names import decode
 from pytest_torchprof.names.communication import collective_of
@@ -143,8 +145,7 @@ _ADDING: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(Struct, frozen=True, kw_only=True):
     """What the recording says of a kernel's launch, in its own words; None or empty where it does not say."""
 
     op: str | None = None

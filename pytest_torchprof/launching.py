@@ -64,7 +64,9 @@ class Launching:
         """For each GPU operation the innermost operator around its launch, ABSENT without one."""
         trace = self._trace
         call_of = trace.links.call_of
-        found = trace.nesting.around_each(trace.calls, set(call_of) - {ABSENT})
+        calls = dict.fromkeys(call_of)
+        calls.pop(ABSENT, None)
+        found = trace.nesting.around_each(trace.calls, calls)
         found[ABSENT] = ABSENT
         return [found[call] for call in call_of]
 

@@ -7,8 +7,9 @@ that does nothing but call its like (``aten::to`` in ``aten::to``) is one call.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_torchprof.numbers.backward import forward_operator
 from pytest_torchprof.trace.columns import ABSENT, Calls, Ranges
@@ -32,8 +33,7 @@ _UNSEEN = frozenset(
 """Operators that the profiler leaves out of its tables."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
-class OpRow:
+class OpRow(Struct, kw_only=True, eq=False):
     """All calls of one operator. Times in microseconds, on the GPU those of what was launched inside."""
 
     name: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from msgspec.structs import replace
 
 from pytest_torchprof import numbers
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording

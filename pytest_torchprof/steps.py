@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, overload
+
+from msgspec.structs import replace
 
 from pytest_torchprof import numbers
 from pytest_torchprof.places import Places, places_of

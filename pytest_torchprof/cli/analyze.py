@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profile import Profile, load
@@ -35,8 +36,7 @@ UNUSABLE = 2
 _TAKING = ("--top", "--step", "--by", "--threshold")
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(Struct):
     paths: list[str] = field(default_factory=list)
     json: bool = False
     top: int | None = None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -12,8 +14,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.compiled.regions import Region
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphBreak:
+class GraphBreak(Struct, frozen=True, kw_only=True):
     """A place where compiled code ends; file, line and function are None where only the trace shows it."""
 
     reason: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_torchprof.compiled import regions
 from pytest_torchprof.numbers.cpukernels import Work, work
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Span, Trace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CudaGraphs:
+class CudaGraphs(Struct, frozen=True, kw_only=True):
     """Graph launches over all steps, those among them inside compiled code, and why Inductor made no graph."""
 
     launches: int
@@ -28,8 +28,7 @@ class CudaGraphs:
     """Why there may be more than ``skips``; None if they are all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FxGraph:
+class FxGraph(Struct, frozen=True, kw_only=True):
     """One graph of Inductor's that ran: its cache key, the generated file if it is known, its calls over all steps."""
 
     hash: str | None
@@ -37,8 +36,7 @@ class FxGraph:
     calls: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fallback:
+class Fallback(Struct, frozen=True, kw_only=True):
     """An aten kernel that Inductor's graph calls itself; how often in the step that has most."""
 
     op: str

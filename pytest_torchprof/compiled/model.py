@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_torchprof.compiled import breaks, regions
 from pytest_torchprof.compiled.breaks import GraphBreak
@@ -30,8 +31,7 @@ _NO_KEY = "the recording holds no compile evidence (its key `torchprof` is missi
 _NO_EVIDENCE = "the recording holds no compile evidence (its key `torchprof` has no `compile`)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recompile:
+class Recompile(Struct, frozen=True, kw_only=True):
     """A frame that was compiled again because a guard failed; places are None where only the trace shows it."""
 
     reason: str
@@ -40,8 +40,7 @@ class Recompile:
     line: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compile:
+class Compile(Struct, frozen=True, kw_only=True):
     """Compile evidence of one recording; None where it cannot be known, with the reason beside."""
 
     regions: int

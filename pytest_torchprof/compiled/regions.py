@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +28,7 @@ class Region(NamedTuple):
     identity: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Regions:
+class Regions(Struct, frozen=True, kw_only=True):
     """The regions of the steps, and which ran inside which."""
 
     regions: Sequence[Region]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.efficiency import peaks
 from pytest_torchprof.efficiency.steptime import StepTime, step_time
@@ -19,8 +20,7 @@ _COUNTED = ("gemm", "conv", "attention")
 """What FLOPs are counted of: torch.utils.flop_counter knows products, convolutions and attention."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copies:
+class Copies(Struct, frozen=True, kw_only=True):
     """The copies of one direction over all steps."""
 
     direction: str
@@ -33,8 +33,7 @@ class Copies:
     """Bytes over the time they took, in 1e9 bytes per second; None where no time or no size is recorded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Throughput:
+class Throughput(Struct, frozen=True, kw_only=True):
     """FLOP/s of the slowest step; where something is not known, the reason stands instead."""
 
     flops_per_step: int | None
@@ -52,8 +51,7 @@ class Throughput:
     """Why there is no share."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Efficiency:
+class Efficiency(Struct, frozen=True, kw_only=True):
     """How well the GPU was used in the steps of a recording."""
 
     step_time: StepTime

@@ -7,8 +7,9 @@ and the V100 SXM3 no figures were found that agree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +24,7 @@ _OTHERS = frozenset({"MIG", "LAPTOP", "TI", "SUPER", "D", "SXM3"})
 """Words in a name that make another device of it, with other peaks; a slice of one (MIG) has a part of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peak:
+class Peak(Struct, frozen=True, kw_only=True):
     """A device's peaks in TFLOP/s (TOP/s for int8), and where they are published."""
 
     names: tuple[tuple[str, ...], ...]

@@ -7,8 +7,10 @@ where the one before ended. Unlike the plugin, no step at the end is left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from pytest_torchprof.trace import spans
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, where
@@ -27,8 +29,7 @@ _Ranges = tuple[list[int], list[int]]
 """Starts and ends in ns, in any order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepTime:
+class StepTime(Struct, frozen=True, kw_only=True):
     """The mean over the steps, in microseconds."""
 
     kernel: float

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -14,8 +15,7 @@ Severity = Literal["recording", "warning", "information"]
 """About the recording itself; about time that is lost; good to know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """Something a person reading the trace would point at."""
 
     code: str
@@ -30,8 +30,7 @@ class Finding:
     """The most that could be saved over all steps, in microseconds; findings are ranked by it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Threshold:
+class Threshold(Struct, frozen=True, eq=False):
     """A value from which on a rule finds something; a whole one is a count and stays whole."""
 
     name: str
@@ -39,8 +38,7 @@ class Threshold:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """A finding's code with the function that looks for it.
 
     ``find`` takes the profile and, where the rule has thresholds, their values by threshold.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 FAMILIES: Final = (
     "gemm",
@@ -62,8 +63,7 @@ def shortened(text: str, length: int = SHORT_LENGTH) -> str:
     return f"{text[: length - tail - 3]}...{text[-tail:]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelName:
+class KernelName(Struct, frozen=True, kw_only=True):
     """What a kernel's raw name tells; None where it does not say."""
 
     family: str = "other"

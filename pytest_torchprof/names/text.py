@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pytest_torchprof.names.expression import Expression
 
@@ -16,8 +17,7 @@ _RETURN_TYPES: Final = ("__global__ ", "static ", "void ")
 _LENGTH: Final = Expression(r"\d{1,3}")
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """One name: ``head`` cleaned, ``base`` the qualified function, ``last`` its last part, ``args`` what follows."""
 
     raw: str

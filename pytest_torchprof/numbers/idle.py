@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,8 +25,7 @@ Gap = tuple[int, int, Cause, int]
 """From, to (in ns), why, and the operation that ended it. A plain tuple: a recording has tens of thousands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Idle:
+class Idle(Struct, frozen=True, kw_only=True):
     """Idle time by cause, in microseconds."""
 
     host_us: float = 0.0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields, replace
 from operator import sub
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from pytest_torchprof.numbers import occupation
 from pytest_torchprof.trace.calls import BLOCKING, LAUNCHES, CallKind
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import StepRange, Trace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
+class Numbers(Struct, frozen=True, kw_only=True):
     """What is measured, of a step or over the steps; times in microseconds, None for what is not recorded."""
 
     kernels: float | None = None

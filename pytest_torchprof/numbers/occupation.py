@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import compress
+from operator import mul, sub
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.trace.columns import KERNEL
@@ -62,55 +64,72 @@ class Occupation:
         self._window_ns = until - begin
         gpu, kinds = trace.gpu, trace.gpu.kind
         kernels = [i for i in trace.gpu_order if kinds[i] == KERNEL]
-        devices = by_device(trace, kernels).values()
-        columns = gpu.start, gpu.end, gpu.blocks_per_sm, gpu.occupancy
-        self._devices = [list(zip(*[[column[i] for i in ops] for column in columns], strict=True)) for ops in devices]
-        for running in self._devices:
-            if running[0][0] < begin:
-                # Nothing ends after the window, as it lasts until the last end.
-                running[:] = [(max(one[0], begin), *one[1:]) for one in running if one[1] > begin]
+        # Per device the columns start, end, blocks per SM and occupancy, in start order. Nothing ends after the window,
+        # as it lasts until the last end.
+        self._devices: list[tuple[list[int], list[int], list[float], list[float]]] = []
+        for ops in by_device(trace, kernels).values():
+            late = gpu.start[ops[0]] >= begin
+            inside = ops if late else [i for i in ops if gpu.end[i] > begin]
+            starts, ends = [gpu.start[i] for i in inside], [gpu.end[i] for i in inside]
+            self._devices.append(
+                (
+                    starts if late else [max(start, begin) for start in starts],
+                    ends,
+                    [gpu.blocks_per_sm[i] for i in inside],
+                    [gpu.occupancy[i] for i in inside],
+                )
+            )
 
     @property
     def utilization(self) -> float | None:
         """The share of the window in which a kernel ran, the mean over devices; kineto's "GPU Utilization"."""
         if not self._devices or self._window_ns <= 0:
             return None
-        covered = [union_ns((start, end) for start, end, _, _ in running) for running in self._devices]
+        covered = [union_ns(zip(starts, ends, strict=True)) for starts, ends, _, _ in self._devices]
         return sum(covered) / len(covered) / self._window_ns
 
     @property
     def sm_efficiency(self) -> float | None:
         """The integral of min(1, blocks per SM of what runs) over the window; kineto's "Est. SM Efficiency"."""
-        if self._window_ns <= 0 or not any(one[2] >= 0 for running in self._devices for one in running):
+        if (
+            self._window_ns <= 0
+            or max([max(blocks, default=-1.0) for _, _, blocks, _ in self._devices], default=-1) < 0
+        ):
             return None
-        filled = [_filled_ns(running) for running in self._devices]
+        filled = [_filled_ns(zip(starts, ends, blocks, strict=True)) for starts, ends, blocks, _ in self._devices]
         return sum(filled) / len(filled) / self._window_ns
 
     @property
     def achieved_occupancy(self) -> float | None:
         """The mean of the launches' estimates weighted by kernel time, 0..1; kineto's "Est. Achieved Occupancy"."""
-        known = [one for running in self._devices for one in running if one[3] >= 0]
-        spent = sum([end - start for start, end, _, _ in known])
-        weighted = sum([share * (end - start) for start, end, _, share in known])
+        spent, weighted = 0, 0.0
+        for starts, ends, _, shares in self._devices:
+            known = [share >= 0 for share in shares]
+            lasted = list(compress(map(sub, ends, starts), known))
+            spent += sum(lasted)
+            weighted += sum(map(mul, compress(shares, known), lasted))
         return weighted / spent / 100 if spent else None
 
 
-def _filled_ns(running: Iterable[tuple[int, int, float, float]]) -> float:
+def _filled_ns(running: Iterable[tuple[int, int, float]]) -> float:
     """Return the integral over kernels in start order; those that overlap are taken together."""
     filled, reached, alone = 0.0, -(2**63), 0.0
+    first = 0, 0, 0.0
     together: list[tuple[int, int, float]] = []
-    for start, end, blocks, _ in running:
+    for one in running:
+        start, end, blocks = one
         if blocks <= 0 or end <= start:
             continue
         if start >= reached:
-            filled += _together_ns(together) if len(together) > 1 else alone
+            filled += _together_ns(together) if together else alone
             # Most kernels run alone.
             alone = (end - start) * (blocks if blocks < 1 else 1.0)
-            together, reached = [(start, end, blocks)], end
+            first, together, reached = one, [], end
         else:
-            together.append((start, end, blocks))
+            together = together or [first]
+            together.append(one)
             reached = max(reached, end)
-    return filled + (_together_ns(together) if len(together) > 1 else alone)
+    return filled + (_together_ns(together) if together else alone)
 
 
 def _together_ns(running: Sequence[tuple[int, int, float]]) -> float:

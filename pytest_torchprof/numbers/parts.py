@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.numbers.backward import waiting
 from pytest_torchprof.numbers.cpukernels import cpu_kernels
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Part:
+class Part(Struct, frozen=True, kw_only=True, eq=False):
     """What belongs to a step or to a range of one."""
+
+    __repr__ = object.__repr__
 
     name: str | None
     ranges: tuple[StepRange, ...]

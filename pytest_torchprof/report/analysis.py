@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import asdict
 from tabulate import tabulate
 
 from pytest_torchprof import breakdown, optable, units

@@ -6,9 +6,10 @@ Lists rather than arrays: they fill and read twice as fast, and an event still t
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
 from itertools import compress
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +29,10 @@ def _real() -> array[float]:
     return array("d")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Ranges:
+class Ranges(Struct, frozen=True, kw_only=True, eq=False):
     """Ranges on the CPU side: operators, user annotations or Python frames. Times in ns."""
+
+    __repr__ = object.__repr__
 
     name: list[int] = field(default_factory=list)
     start: list[int] = field(default_factory=list)
@@ -43,9 +45,10 @@ class Ranges:
         return len(self.start)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Calls:
+class Calls(Struct, frozen=True, kw_only=True, eq=False):
     """Calls of the runtime or the driver. Times in ns."""
+
+    __repr__ = object.__repr__
 
     name: list[int] = field(default_factory=list)
     start: list[int] = field(default_factory=list)
@@ -57,9 +60,10 @@ class Calls:
         return len(self.start)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class GpuOps:
+class GpuOps(Struct, frozen=True, kw_only=True, eq=False):
     """Kernels, copies and fills as the GPU ran them. Times in ns."""
+
+    __repr__ = object.__repr__
 
     kind: list[int] = field(default_factory=list)
     name: list[int] = field(default_factory=list)
@@ -79,17 +83,19 @@ class GpuOps:
         return len(self.start)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Arrows:
+class Arrows(Struct, frozen=True, kw_only=True, eq=False):
     """Where the arrows from operators to their backward start and finish, as (thread, ns) by the arrow's id."""
+
+    __repr__ = object.__repr__
 
     starts: dict[int | str, tuple[int, int]] = field(default_factory=dict)
     finishes: dict[int | str, tuple[int, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Allocations:
+class Allocations(Struct, frozen=True, kw_only=True, eq=False):
     """What allocators gave and took back, by thread. Times in ns, sizes in bytes, below zero for what is freed."""
+
+    __repr__ = object.__repr__
 
     moment: list[int] = field(default_factory=list)
     thread: list[int] = field(default_factory=list)

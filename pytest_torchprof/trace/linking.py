@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from itertools import compress, count, repeat
 from operator import not_
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from pytest_torchprof.trace.calls import LAUNCHES, CallKind
 from pytest_torchprof.trace.columns import ABSENT, where
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.columns import Calls, GpuOps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Links:
+class Links(Struct, frozen=True, kw_only=True, eq=False):
     """How the CPU and the GPU side of a recording belong together."""
+
+    __repr__ = object.__repr__
 
     attribution: Literal["launch", "time"]
     call_of: Sequence[int]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from msgspec import Struct
 
 from pytest_torchprof.trace.calls import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
@@ -47,8 +48,7 @@ class StepRange(NamedTuple):
     tid: int | str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(Struct, frozen=True, kw_only=True):
     """A GPU that ran something in the recording; ``pid`` is what the file calls it."""
 
     index: int
@@ -57,9 +57,10 @@ class Device:
     pid: int | str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Trace:
+class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One recording, read; nothing in it changes. Times in ns; columns index ``names``, ``threads``, ``streams``."""
+
+    __repr__ = object.__repr__
 
     path: str | None
     events: int
@@ -222,8 +223,9 @@ class Trace:
         parts = [part for part in (self.ops, self.annotations, self.calls) if len(part)]
         if not parts:
             return self._whole_gpu()
-        first = min(parts, key=lambda part: min(part.start))
-        start, flush = min(first.start), self.flush
+        starts = [min(part.start) for part in parts]
+        start, flush = min(starts), self.flush
+        first = parts[starts.index(start)]
         thread = first.thread[first.start.index(start)] if flush is None else self.calls.thread[flush]
         ends = [max(part.end) for part in (self.ops, self.annotations) if len(part)]
         called = self.calls.end if flush is None else [*self.calls.end[:flush], *self.calls.end[flush + 1 :]]
