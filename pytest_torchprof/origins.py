@@ -10,9 +10,11 @@ import re
 import sys
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.numbers.backward import forward_operator
 from pytest_torchprof.trace.columns import ABSENT
@@ -38,8 +40,7 @@ _ENGINE = "autograd::engine::evaluate_function: "
 _TOOLS = frozenset({"torch", "triton", "functorch", "numpy", "pytest", "_pytest", "pluggy", "pytest_torchprof", "py"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """A place in the user's code, and the modules that were running there."""
 
     file: str | None = None

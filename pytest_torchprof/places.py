@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from pytest_torchprof.trace.calls import BLOCKING
 
@@ -20,8 +21,7 @@ Work = tuple[str, str | None]
 """The name of a kernel, copy or blocking call, and the operator that made it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(Struct, frozen=True, kw_only=True):
     """The origins of one step's work, and why there are none where they were looked for."""
 
     work: Mapping[Work, Counter[Origin]] = field(default_factory=dict)

@@ -347,3 +347,30 @@ def pytest_torchprof_findings():
     (entry,) = json.loads((pytester.path / "report.json").read_text())["results"]
     (slow,) = [one for one in entry["findings"] if one["code"] == "slow-add"]
     assert slow["evidence"]["source"].startswith("test_it.py:")
+
+
+GROWING = """
+import os
+@cpu
+def test_it():
+    y = torch.sin(x)
+    if os.path.exists("more"):
+        y = torch.cos(y)
+"""
+
+
+def test_kernels_that_the_baseline_has_not_are_placed(run_model, pytester):
+    run_model(GROWING, "--torchprof-baseline=add").assert_outcomes(passed=1)
+    (pytester.path / "more").touch()
+    result = run_model(GROWING)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["worse than the baseline *", "*+ pointwise cos: 1 per step*", "*pointwise cos from: test_it.py:* in test_it"]
+    )
+    result.stdout.no_fnmatch_line("*sin from:*")
+
+
+def test_a_run_that_compares_as_before_is_not_repeated(run_model):
+    source = GROWING.replace("y = torch.sin(x)", "calls.append(1)") + "def test_calls():\n    assert len(calls) == 8\n"
+    run_model(source, "--torchprof-baseline=add").assert_outcomes(passed=2)
+    run_model(source).assert_outcomes(passed=2)

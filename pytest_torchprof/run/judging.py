@@ -19,12 +19,16 @@ from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPE
 from pytest_torchprof.run.comparing import environment_of
 from pytest_torchprof.run.session import stacks_name
 
+MOST_PLACED = 5
+"""Kernels with lines below a comparison, and lines for each."""
 LEAST_LINES = 12
 """For each failure of a test that has several: together they may then be longer than a screen."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from msgspec import Struct
 
     from pytest_torchprof.baseline import Comparison
     from pytest_torchprof.limits import Screen, Verdict
@@ -185,7 +189,7 @@ def _concluded(
         baseline=comparison.words if comparison else None,
         changes=comparison.changes if comparison else (),
         limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
-        summary={**asdict(profile.median), "worst": asdict(profile.worst)},
+        summary={**_plain(profile.median), "worst": _plain(profile.worst)},
         environment=dict(environment_of(profile)),
         findings=tuple(_plain_finding(finding) for finding in profile.findings),
         kernels=_kernel_rows(profile) if problem and profile.kernels_unknown is None else (),
@@ -258,21 +262,21 @@ class _Compared:
 def _compared(run: TestRun, measured: Measured, profile: Profile, *, kept: bool) -> _Compared | None:
     """Compare with the baseline, or note what to write; None where no baseline is asked for or it cannot be."""
     settings = run.state.settings
-    if not run.comparing.wanted or profile.why_not is not None or profile.kernels_unknown is not None:
+    compared = run.compared(measured, profile)
+    if compared is None:
         return None
     from pytest_torchprof import baseline  # noqa: PLC0415
 
+    old, new, comparison = compared
     file, key = run.comparing.place(measured.label, profile)
-    old, new = run.comparing.entries(measured.label, profile)
     run.state.compared[str(file)] = run.path
     allowed = run.options.tolerance.allowed
-    comparison = baseline.compare(old, new, names=run.options.names, tolerance=allowed)
     if kept and (settings.baseline == "update" or (settings.baseline == "add" and old is None)):
         if old is not None and "time" in allowed:
             new = replace(new, time=baseline.settled(old.time, new.time, allowed["time"]))
         run.baseline_entries.append((str(file), key, baseline.plain(new)))
         return _Compared("written" if old is None else f"written ({comparison.summary})")
-    failure = tuple(_failure_lines(run, comparison, file))
+    failure = tuple(_failure_lines(run, profile, comparison, file))
     if comparison.verdict == "ambiguous" and not failure:
         # Where warnings are errors this one is none: only strict fails what the samples do not tell.
         with suppress(TorchprofWarning):
@@ -280,13 +284,14 @@ def _compared(run: TestRun, measured: Measured, profile: Profile, *, kept: bool)
     return _Compared(comparison.summary, failure, () if failure else comparison.lines)
 
 
-def _failure_lines(run: TestRun, comparison: Comparison, file: Path) -> list[str]:
+def _failure_lines(run: TestRun, profile: Profile, comparison: Comparison, file: Path) -> list[str]:
     mode = run.state.settings.baseline
     accept = f'  do: mend it, or accept it: pytest "{run.nodeid}" --torchprof-baseline=update'
     if comparison.verdict == "worse" and mode != "update":
         return [
             f"worse than the baseline {run.state.shown(file)}:",
             *(f"  {line}" for line in comparison.lines),
+            *_where_from(profile, comparison),
             accept,
         ]
     if comparison.fails(strict=mode == "strict") and mode != "update":
@@ -296,6 +301,20 @@ def _failure_lines(run: TestRun, comparison: Comparison, file: Path) -> list[str
         write = f'  do: pytest "{run.nodeid}" --torchprof-baseline=add'
         return [f"no baseline for this test and device in {run.state.shown(file)} (strict)", write]
     return []
+
+
+def _where_from(profile: Profile, comparison: Comparison) -> Iterator[str]:
+    """Yield from where in the user's code the kernels come that the baseline has not, or has fewer of."""
+    from pytest_torchprof.limits.rows import kernel_rows  # noqa: PLC0415
+
+    step = max(profile.steps, key=lambda step: len(step.kernels))
+    worse = {change.what for change in comparison.changes if change.direction == "worse"}
+    rows = kernel_rows(step, [kernel for kernel in step.kernels if kernel.short in worse])
+    for row in rows[:MOST_PLACED]:
+        if row.places:
+            yield f"    {row.name} from: {'; '.join(place for _, place in row.places[:MOST_PLACED])}"
+    if rows and step.places.why_not:
+        yield f"  lines: not known: {printable_line(step.places.why_not)}"
 
 
 def _plain_time(profile: Profile) -> dict[str, Any]:
@@ -318,7 +337,13 @@ def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _plain_finding(finding: Any) -> dict[str, Any]:
-    return {**asdict(replace(finding, evidence={})), "evidence": dict(finding.evidence)}
+    return {**_plain(finding), "evidence": dict(finding.evidence)}
+
+
+def _plain(found: Struct) -> dict[str, Any]:
+    from msgspec.structs import asdict  # noqa: PLC0415 - a run without a measurement does without
+
+    return asdict(found)
 
 
 def _kernel_rows(profile: Profile) -> tuple[dict[str, Any], ...]:

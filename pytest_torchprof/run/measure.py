@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from pytest_torchprof.baseline import Comparison, Entry
     from pytest_torchprof.limits import Asked, Screen
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.run.session import RunState
@@ -46,6 +47,8 @@ class Measured:
     """How the test itself ended before this was judged; empty if it did not."""
     skipped: bool = False
     """The test skipped itself."""
+    compared: tuple[Entry | None, Entry, Comparison] | None = None
+    """The baseline's entry, what would be one now, and how they compare; None before anybody asked."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -300,12 +303,30 @@ class TestRun:
         finally:
             measured.profile = self._guarded(profile, replay=False)
 
+    def compared(self, measured: Measured, profile: Profile) -> tuple[Entry | None, Entry, Comparison] | None:
+        """Return how a measurement compares with its baseline, None where that is not asked for or cannot be told."""
+        if not self.comparing.wanted or profile.why_not is not None or profile.kernels_unknown is not None:
+            return None
+        if measured.compared is None:
+            from pytest_torchprof import baseline  # noqa: PLC0415  (only runs that compare pay for it)
+
+            old, new = self.comparing.entries(measured.label, profile)
+            allowed = self.options.tolerance.allowed
+            found = baseline.compare(old, new, names=self.options.names, tolerance=allowed)
+            measured.compared = (old, new, found)
+        return measured.compared
+
     def _misses(self, measured: Measured, profile: Profile) -> bool:
-        """Whether a limit is missed by work whose lines are not known yet; at the end it is judged with all others."""
+        """Whether it fails by work whose lines are not known yet; at the end it is judged together with all others."""
         from pytest_torchprof.limits import judge, missed_somewhere  # noqa: PLC0415
 
         if measured.why_not is not None or profile.launching.origins.recorded:
             return False
+        with suppress(TorchprofError):  # A baseline that cannot be read is said when the test is judged.
+            compared = None if self.stands_in(profile) else self.compared(measured, profile)
+            changes = compared[2].changes if compared is not None and self.state.settings.baseline != "update" else ()
+            if any(change.fails and change.kind != "number" for change in changes):
+                return True
         asked = [one for one in self.asked(measured, profile) if one.limit.located]
         open_profile = profile.with_context(rules=self.state.rules, gate=None)
         with suppress(Exception):  # What a check of another plugin raises is said when the test is judged.
