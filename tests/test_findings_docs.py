@@ -20,6 +20,34 @@ def test_each_code_has_a_section_and_a_row_of_the_cheat_sheet():
     assert CODES - set(re.findall(r"`([a-z0-9-]+)`", sheet)) == set()
 
 
+SEEN = {code for found in FINDINGS.values() for code in found}
+HERE = Path(__file__).parent
+
+
+def asked_for(file):
+    """Return the codes that a test file looks for."""
+    return CODES & set(re.findall(r'"([a-z0-9-]+)"', (HERE / file).read_text()))
+
+
 def test_what_no_real_recording_shows_is_marked():
-    seen = {code for found in FINDINGS.values() for code in found}
-    assert {code for code, mark in SECTIONS.items() if not mark} == seen
+    assert {code for code, mark in SECTIONS.items() if not mark} == SEEN
+    assert {code for code, mark in SECTIONS.items() if mark == "‡"} == asked_for("test_findings_compiled.py") - SEEN
+    assert {code for code, mark in SECTIONS.items() if mark == "†"} == CODES - SEEN - asked_for(
+        "test_findings_compiled.py"
+    )
+
+
+def test_each_code_is_found_somewhere_and_not_found_somewhere_else():
+    assert SEEN | asked_for("test_findings_compiled.py") | asked_for("test_findings.py") == CODES
+    for code in SEEN:
+        assert any(code not in found for found in FINDINGS.values())
+    # Where a recording has it, a trace built for it shows the border too.
+    assert not CODES - SEEN - asked_for("test_findings.py") - asked_for("test_findings_compiled.py")
+
+
+def test_each_section_says_all_that_one_asks():
+    sections = dict(re.findall(r"^### ([a-z0-9-]+)[^\n]*\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))
+    asked = ("*You see*", "*It means*", "*Do*", "*Computed:*", "*Wrong*")
+    assert {code: [words for words in asked if words not in text] for code, text in sections.items()} == {
+        code: [] for code in CODES
+    }
