@@ -386,9 +386,12 @@ def _unless_other_json(file: str) -> Profile | None:
         raise
 
 
-def load_file(path: str | os.PathLike[str]) -> Profile:
-    """Return the profile of a trace file; UnreadableRecording for what is missing, damaged, a folder or no trace."""
-    return Profile.from_trace(read(path))
+def load_file(path: str | os.PathLike[str], *, by_two: bool = False) -> Profile:
+    """Return the profile of a trace file; UnreadableRecording for what is missing, damaged, a folder or no trace.
+
+    ``by_two`` allows a second process that reads a part of the file.
+    """
+    return Profile.from_trace(read(path, by_two=by_two))
 
 
 def _traces_in(folder: str) -> Iterable[str]:

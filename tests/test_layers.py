@@ -17,6 +17,7 @@ units
 names
 trace.calls, trace.columns
 recording.decoding, trace.nesting, recording.pieces, recording.ownkey
+recording.halves
 recording.careful, recording.repair
 recording.folding
 trace.linking, compiled.regions

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.profile import Profile, load
+from pytest_torchprof.profile import Profile, load, load_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,8 @@ def run(argv: list[str]) -> int:
     try:
         asked = _read(argv)
         rules = _rules(asked.thresholds)
-        found = _with(rules, load(asked.paths[0]))
+        (path,) = asked.paths
+        found = _with(rules, load(path) if os.path.isdir(path) else load_file(path, by_two=True))  # noqa: PTH112
         sys.stdout.write(_json(found, asked) if asked.json else _text(found, asked))
     except TorchprofError as problem:
         sys.stderr.write(f"torchprof analyze: {problem}\n")

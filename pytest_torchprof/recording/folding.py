@@ -7,12 +7,16 @@ from itertools import compress, count
 from operator import add, attrgetter, gt
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from pytest_torchprof.recording import decoding
 from pytest_torchprof.recording.decoding import CALL, FRACTIONAL, FRAME, GPU, NOTE, OWN, RANGE, ROLES, WHOLE, Kinds
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Allocations, Arrows, Calls, GpuOps, Ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from msgspec import Struct
 
 _KINDS = {decoding.KERNEL: KERNEL, decoding.MEMCPY: MEMCPY, decoding.MEMSET: MEMSET}
 _KEPT = {decoding.FORWARD_BACKWARD, decoding.MEMORY}
@@ -151,6 +155,49 @@ class Columns:
             else:
                 ends = arrows.starts if type(event) is start else arrows.finishes
                 ends[event.id] = (threads[event.tid], moment)
+
+    def packed(self) -> dict[str, Any]:
+        """Return all of it as plain data, for :meth:`extend` in another process."""
+        return {
+            "events": self.events,
+            "unended": self.unended,
+            "numbered": {column: labels() for column, (_, labels) in self._numbered().items()},
+            "columns": [
+                {name: column if isinstance(column, list) else list(column) for name, column in asdict(part).items()}
+                for part in self._all_columns()
+            ],
+            "collectives": self.collectives,
+            "arrows": asdict(self.arrows),
+        }
+
+    def extend(self, packed: Mapping[str, Any]) -> None:
+        """Append what another has folded of the events that come next."""
+        before = len(self.gpu)
+        renumbered: dict[str, Callable[[int], int]] = {}
+        for column, (numbers, _) in self._numbered().items():
+            renumbered[column] = [numbers[label] for label in packed["numbered"][column]].__getitem__
+        for mine, theirs in zip(self._all_columns(), packed["columns"], strict=True):
+            for name, column in theirs.items():
+                getattr(mine, name).extend(map(renumbered[name], column) if name in renumbered else column)
+        self.events += packed["events"]
+        self.unended += packed["unended"]
+        self.collectives |= {before + i: (name, dtype) for i, (name, dtype) in packed["collectives"].items()}
+        thread = renumbered["thread"]
+        for name, ends in packed["arrows"].items():
+            getattr(self.arrows, name).update({key: (thread(one), moment) for key, (one, moment) in ends.items()})
+
+    def _numbered(self) -> dict[str, tuple[Mapping[Any, int], Callable[[], list[Any]]]]:
+        """Return what numbers the values of a column, and those values in turn, by the column's name."""
+        return {
+            "name": (self.names, lambda: list(self.names)),
+            "inputs": (self.inputs, lambda: list(self.inputs)),
+            "thread": (self.threads, lambda: self.threads.labels),
+            "stream": (self.streams, lambda: self.streams.labels),
+            "process": (self.processes, lambda: self.processes.labels),
+        }
+
+    def _all_columns(self) -> tuple[Struct, ...]:
+        return self.ops, self.annotations, self.frames, self.overheads, self.calls, self.gpu, self.allocations
 
     def _inputs(self, events: list[Any]) -> None:
         inputs, joined = self.inputs, b"\0".join

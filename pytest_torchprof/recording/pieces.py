@@ -45,6 +45,38 @@ def inflated(path: str) -> Iterator[bytes]:
             raise EOFError
 
 
+def size(path: str) -> int:
+    """Return how many bytes of text the file holds; a guess where it is packed in several parts or beyond 4 GiB."""
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+        packed = file.read(2) == _GZIP
+        end = file.seek(0, 2)
+        if packed and end > 4:
+            # RFC 1952: the last four bytes are the length before packing, modulo 2**32.
+            file.seek(end - 4)
+            return int.from_bytes(file.read(4), "little")
+    return end
+
+
+def cut(source: Iterator[bytes], rest: bytes, mark: bytes) -> Iterator[tuple[list[bytes | memoryview], int, bool]]:
+    """Yield lists of whole events as parts of text, where in the text each began, and whether it is the last.
+
+    The last one is not closed: what comes behind the list of events is in it.
+    """
+    parts: list[bytes | memoryview] = [b"[", rest]
+    begin, held = 0, len(rest)
+    for part in source:
+        parts.append(part)
+        held += len(part)
+        if held >= PIECE and (at := border(part, mark)):
+            parts[-1] = memoryview(part)[: at[0]]
+            parts.append(b"]")
+            yield parts, begin, False
+            kept = len(part) - at[1]
+            begin += held - kept
+            parts, held = [b"[", part[at[1] :]], kept
+    yield parts, begin, True
+
+
 def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
     """Return what comes before the list of events, and the beginning of what is in it."""
     text, looked, events = bytearray(), 0, 0

@@ -1,0 +1,160 @@
+"""A large file read by two processes gives what one gives, and the same errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from builder import AUTOGRAD, TraceBuilder
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from pytest_torchprof import UnreadableRecording
+from pytest_torchprof.recording import halves, pieces, reading
+
+TRACES = Path(__file__).parents[1] / "../shared/traces"
+
+
+def training(steps=1500):
+    """Some pieces' worth of events: two threads, two GPUs, a collective, arrows to the backward, allocations."""
+    built = TraceBuilder()
+    for step in range(steps):
+        at = step * 100
+        built.op(f"aten::op{step % 7}", at, 20, inputs=[([step % 11, 4], [4, 1], "float")])
+        launched = built.launch(at + 2, 3)
+        built.kernel(f"kernel{step % 13}", at + 10, 5, launched, device=step % 2)
+        built.op("AddBackward0", at + 40, 10, tid=AUTOGRAD)
+        built.backward_of(at, at + 40)
+        built.allocation(512, at + 1)
+    return built
+
+
+def columns(trace):
+    """Return all that was read, as plain data."""
+    found = asdict(trace)
+    for name, value in found.items():
+        if isinstance(value, Struct):
+            found[name] = {
+                key: list(column.items() if isinstance(column, dict) else column)
+                for key, column in asdict(value).items()
+            }
+    return found
+
+
+class Here:
+    """Stands in for the other process, so that what it does is seen: works in this one, when asked."""
+
+    def __init__(self, work):
+        self.answer = work
+
+    def stop(self):
+        pass
+
+
+@pytest.fixture
+def middle(monkeypatch):
+    def set_to(place, other=Here):
+        monkeypatch.setattr(reading, "border", lambda _: place)
+        monkeypatch.setattr(reading, "Other", other)
+
+    return set_to
+
+
+@pytest.mark.parametrize("share", [0, 0.25, 0.5, 0.9, 2])
+def test_wherever_the_file_is_shared_the_columns_are_the_same(tmp_path, middle, share):
+    path = training().write(tmp_path / "t.json.gz")
+    alone = columns(reading.read(path))
+    assert len(alone["ops"]["start"]) == 3000
+    assert pieces.size(str(path)) > 3 * pieces.PIECE
+    middle(int(share * pieces.size(str(path))))
+    assert columns(reading.read(path, by_two=True)) == alone
+
+
+@pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.stem)
+def test_recordings_shared_by_two_have_the_same_columns(path, middle):
+    """Collectives, arrows, allocations, odd thread ids, and events that are read one by one."""
+    alone = columns(reading.read(path))
+    middle(pieces.size(str(path)) // 2)
+    assert columns(reading.read(path, by_two=True)) == alone
+
+
+def test_where_the_other_process_fails_the_first_reads_on(tmp_path, middle):
+    path = training().write(tmp_path / "t.json")
+    alone = columns(reading.read(path))
+    middle(pieces.size(str(path)) // 2, lambda _: Here(lambda: None))
+    assert columns(reading.read(path, by_two=True)) == alone
+
+
+def test_a_file_that_does_not_come_apart_is_read_by_one(tmp_path, middle):
+    """Its events begin with different keys, so it has one piece, which is the first process's."""
+    built = training(20)
+    built.events = [event if i % 2 else dict(reversed(event.items())) for i, event in enumerate(built.events)]
+    path = built.write(tmp_path / "t.json")
+    alone = columns(reading.read(path))
+    middle(pieces.size(str(path)) // 2)
+    assert columns(reading.read(path, by_two=True)) == alone
+
+
+def shared(path):
+    """Read the file in a process of its own, allowed to fork; return what it printed and how many forks it made."""
+    code = (
+        "import os, sys; forks = []; fork = os.fork\n"
+        "def counted(): forks.append(1); return fork()\n"
+        "os.fork = counted\n"
+        "from pytest_torchprof.errors import UnreadableRecording\n"
+        "from pytest_torchprof.recording import halves, reading\n"
+        "halves._LARGE = 1\n"
+        "try: found = reading.read(sys.argv[1], by_two=True); print(found.events, sum(found.ops.start), found.names)\n"
+        "except UnreadableRecording as refused: print(refused)\n"
+        "print(len(forks))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)
+    assert not done.stderr
+    *text, forks = done.stdout.splitlines()
+    return "\n".join(text), int(forks)
+
+
+two_processes = pytest.mark.skipif(
+    not hasattr(halves.os, "sched_getaffinity") or len(halves.os.sched_getaffinity(0)) < 2, reason="needs two CPUs"
+)
+
+
+@two_processes
+def test_a_process_of_one_thread_is_helped_by_another(tmp_path):
+    path = training().write(tmp_path / "t.json.gz")
+    alone = reading.read(path)
+    assert shared(path) == (f"{alone.events} {sum(alone.ops.start)} {alone.names}", 1)
+
+
+@two_processes
+@pytest.mark.parametrize("where", [0.2, 0.9])
+def test_what_is_damaged_is_refused_in_the_same_words(tmp_path, where):
+    """In the first process's part, and in the other's."""
+    text = training().text().encode()
+    place = text.index(b'"ph"', int(where * len(text)))
+    path = tmp_path / "t.json"
+    path.write_bytes(text[:place] + b"?" + text[place + 1 :])
+    with pytest.raises(UnreadableRecording) as alone:
+        reading.read(path)
+    assert shared(path) == (str(alone.value), 1)
+
+
+def test_a_process_with_threads_is_never_forked(tmp_path):
+    """A fork of it would hold locks that nobody releases."""
+    path = tmp_path / "t.json"
+    path.write_bytes(b" " * 20 * 1024**2)
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        assert halves.border(str(path)) is None
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_missing_file_is_not_shared(tmp_path):
+    assert halves.border(str(tmp_path / "none.json")) is None
