@@ -25,7 +25,9 @@ def training(steps=1500):
         at = step * 100
         built.op(f"aten::op{step % 7}", at, 20, inputs=[([step % 11, 4], [4, 1], "float")])
         launched = built.launch(at + 2, 3)
-        built.kernel(f"kernel{step % 13}", at + 10, 5, launched, device=step % 2)
+        # Now and then a collective, and a kernel whose end was lost.
+        told = {} if step % 50 else {"Collective name": "allreduce", "dtype": "Float"}
+        built.kernel(f"kernel{step % 13}", at + 10, -1 if step % 70 == 1 else 5, launched, device=step % 2, **told)
         built.op("AddBackward0", at + 40, 10, tid=AUTOGRAD)
         built.backward_of(at, at + 40)
         built.allocation(512, at + 1)
