@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from pytest_torchprof import capture, load
+from pytest_torchprof.optable import by_op
 
 pytestmark = [
     pytest.mark.gpu,
@@ -122,3 +126,75 @@ def test_a_share_of_the_peak_is_measured_where_the_peak_is_known(record):
     throughput = record(step, count_flops=True).efficiency.throughput
     assert throughput.flops_per_step == 2 * 8192**3
     assert throughput.mfu is None or 0.1 < throughput.mfu < 1
+
+
+COLD = """
+import sys, torch
+from torch.profiler import profile, record_function
+x, w, b = (torch.randn(64, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+def step():
+    with record_function("matmul_add"):
+        torch.add(torch.matmul(x, w), b)
+for _ in range(int(sys.argv[1])):
+    step()
+torch.cuda.synchronize()
+with profile(schedule=torch.profiler.schedule(wait=0, warmup=1, active=5)) as prof:
+    prof.step()
+    for _ in range(5):
+        step()
+        prof.step()
+prof.export_chrome_trace(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize(("calls_before", "cold"), [(0, True), (10, False)])
+def test_a_cold_process_is_told_from_a_warm_one(calls_before, cold, tmp_path):
+    path = tmp_path / "t.json"
+    subprocess.run([sys.executable, "-c", COLD, str(calls_before), str(path)], check=True)
+    found = codes(load(path))
+    assert ("cold-start" in found) == cold
+    assert "overhead-bound" in found
+
+
+def test_the_operator_table_is_that_of_key_averages(tmp_path):
+    model, x = nn.Linear(256, 256, device="cuda"), torch.randn(64, 256, device="cuda")
+
+    def step():
+        model(x).relu().sum().backward()
+
+    step()
+    torch.cuda.synchronize()
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=activities, record_shapes=True, profile_memory=True) as prof:
+        for _ in range(3):
+            step()
+    prof.export_chrome_trace(str(tmp_path / "t.json"))
+    found = load(tmp_path / "t.json")
+    ours = {row.name: row for row in by_op(found.trace, found.launching, [step.part for step in found.steps])}
+    theirs = {row.key: row for row in prof.key_averages() if row.key in ours and "cpu" in str(row.device_type).lower()}
+    assert set(ours) == set(theirs)
+    for name, row in theirs.items():
+        assert ours[name].calls == row.count
+        assert ours[name].cpu_us == pytest.approx(row.cpu_time_total, abs=0.01)
+        assert ours[name].self_cpu_us == pytest.approx(row.self_cpu_time_total, abs=0.01)
+        assert ours[name].gpu_us == pytest.approx(row.device_time_total, abs=0.01)
+        assert ours[name].self_gpu_us == pytest.approx(row.self_device_time_total, abs=0.01)
+        assert ours[name].gpu_memory_bytes == row.device_memory_usage
+        assert ours[name].self_gpu_memory_bytes == row.self_device_memory_usage
+
+
+def test_a_backward_pass_counts_in_the_range_around_it(record):
+    model, x = nn.Linear(256, 256, device="cuda"), torch.randn(64, 256, device="cuda")
+
+    def step():
+        with record_function("forward"):
+            loss = model(x).relu().sum()
+        with record_function("backward"):
+            loss.backward()
+
+    found = record(step)
+    whole, forward, backward = found.worst, found.range("forward"), found.range("backward")
+    assert backward.kernels > 0
+    assert forward.kernels + backward.kernels == whole.kernels
+    linked = {kernel.forward_op for kernel in found.kernels} - {None}
+    assert {"aten::addmm", "aten::relu"} <= linked
