@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Below this one process is done before the other has passed on what it found.
 _LARGE = 16 * 1024**2
 # The other process has to unpack all of it, and to pass on what it found.
-_FIRST = 0.55
+_FIRST = 0.6
 
 
 def border(path: str) -> int | None:
