@@ -56,7 +56,8 @@ capture
 run
 run.tolerance
 run.settings
-run.session, run.comparing, run.gone, run.explaining
+run.session, run.comparing, run.gone
+run.explaining, run.against, run.measured
 run.measure
 run.fixture, run.judging
 run.expecting

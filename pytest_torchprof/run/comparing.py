@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.baseline import Comparison, Entry
     from pytest_torchprof.profile import Profile
+    from pytest_torchprof.run.measure import TestRun
+    from pytest_torchprof.run.measured import Measured
     from pytest_torchprof.run.settings import MeasureOptions, Settings
 
 
@@ -78,6 +80,22 @@ class Comparing:
                 "tests mean nothing: run the tests with a time tolerance by themselves, with -n 0"
             )
         return "the recording has no samples of times: record it again with this tolerance"
+
+
+def compared(run: TestRun, measured: Measured, profile: Profile) -> tuple[Entry | None, Entry, Comparison] | None:
+    """Return the baseline's entry, what would be one now, and how they compare; computed once.
+
+    None where that is not asked for or cannot be told.
+    """
+    if not run.comparing.wanted or profile.why_not is not None or profile.kernels_unknown is not None:
+        return None
+    if measured.compared is None:
+        from pytest_torchprof import baseline  # noqa: PLC0415
+
+        old, new = run.comparing.entries(measured.label, profile)
+        allowed = run.options.tolerance.allowed
+        measured.compared = old, new, baseline.compare(old, new, names=run.options.names, tolerance=allowed)
+    return measured.compared
 
 
 def environment_of(profile: Profile) -> Mapping[str, Any]:

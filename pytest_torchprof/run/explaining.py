@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits.screen import Screen
+from pytest_torchprof.run.comparing import compared
 from pytest_torchprof.steps import Repeat
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.capture import Plan
     from pytest_torchprof.profile import Profile
+    from pytest_torchprof.run.measure import TestRun
+    from pytest_torchprof.run.measured import Measured
 
 NARROWEST, WIDEST = 60, 100
 
@@ -98,3 +101,24 @@ class Explaining:
         """Take note why there are no places; the first reason counts."""
         if self.repeat is None:
             self.repeat = Repeat(None, reason)
+
+
+def misses(run: TestRun, measured: Measured, profile: Profile) -> bool:
+    """Whether a measurement fails by work whose lines are not known yet; it is judged at the end, with all others."""
+    from pytest_torchprof.limits import judge, missed_somewhere  # noqa: PLC0415
+
+    if measured.why_not is not None or profile.launching.origins.recorded:
+        return False
+    with suppress(TorchprofError):  # A baseline that cannot be read is said when the test is judged.
+        if not run.stands_in(profile) and _has_other_kernels(run, measured, profile):
+            return True
+    asked = [one for one in run.asked(measured, profile) if one.limit.located]
+    open_profile = profile.with_context(rules=run.state.rules, gate=None)
+    with suppress(Exception):  # What a check of another plugin raises is said when the test is judged.
+        return missed_somewhere(judge(open_profile, asked), asked)
+    return False
+
+
+def _has_other_kernels(run: TestRun, measured: Measured, profile: Profile) -> bool:
+    found = compared(run, measured, profile) if run.state.settings.baseline != "update" else None
+    return found is not None and any(change.fails and change.kind != "number" for change in found[2].changes)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.run.measure import Measured, TestRun
+    from pytest_torchprof.run.measure import TestRun
+    from pytest_torchprof.run.measured import Measured
 
 
 class Torchprof:
@@ -126,4 +127,4 @@ def _only_makes_an_object(function: Callable[..., Any]) -> bool:
 def _profile_of(measured: Measured) -> Profile:
     if measured.profile is None:
         raise NotMeasured(f"not measured: {measured.why_not}")
-    return measured.profile.with_explainer(measured.explaining)
+    return measured.profile

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
 
 import pytest
 
-from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofWarning
+from pytest_torchprof.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits.text import LONGEST_REASON
 from pytest_torchprof.printable import printable_line
 from pytest_torchprof.report.junit import properties
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
+from pytest_torchprof.run.against import against_baseline
 from pytest_torchprof.run.comparing import environment_of
 from pytest_torchprof.run.session import stacks_name
 
-MOST_PLACED = 5
-"""Kernels with lines below a comparison, and lines for each."""
 LEAST_LINES = 12
 """For each failure of a test that has several: together they may then be longer than a screen."""
 
@@ -30,10 +28,11 @@ if TYPE_CHECKING:
 
     from msgspec import Struct
 
-    from pytest_torchprof.baseline import Comparison
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.run.measure import Measured, TestRun
+    from pytest_torchprof.run.against import Against
+    from pytest_torchprof.run.measure import TestRun
+    from pytest_torchprof.run.measured import Measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +134,7 @@ def _judge_one(run: TestRun, measured: Measured, profiles: Sequence[Profile]) ->
         *_of_hidden_kernels(run, measured, open_profile),
     )
     kept = all(verdict.status == HOLDS for verdict in verdicts)
-    comparison = _compared(run, measured, open_profile, kept=kept and not (stands_in and run.unanswerable()))
+    comparison = against_baseline(run, measured, open_profile, kept=kept and not (stands_in and run.unanswerable()))
     return _concluded(run, measured, open_profile, verdicts, comparison)
 
 
@@ -164,7 +163,7 @@ def _concluded(
     measured: Measured,
     profile: Profile,
     verdicts: tuple[Verdict, ...],
-    comparison: _Compared | None,
+    comparison: Against | None,
 ) -> _Judgement:
     from pytest_torchprof.limits import failure  # noqa: PLC0415
 
@@ -247,74 +246,6 @@ def _keep(run: TestRun, measured: Measured, *, failed: bool) -> Path | None:
         return recording
     stacks = measured.explaining.recording
     return run.state.keep(recording, run.nodeid, measured.label, failed=failed, stacks=stacks)
-
-
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """A comparison, in words for the table, and lines for the failure where it fails the test."""
-
-    words: str
-    failure: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()
-    """What differs without failing the test."""
-
-
-def _compared(run: TestRun, measured: Measured, profile: Profile, *, kept: bool) -> _Compared | None:
-    """Compare with the baseline, or note what to write; None where no baseline is asked for or it cannot be."""
-    settings = run.state.settings
-    compared = run.compared(measured, profile)
-    if compared is None:
-        return None
-    from pytest_torchprof import baseline  # noqa: PLC0415
-
-    old, new, comparison = compared
-    file, key = run.comparing.place(measured.label, profile)
-    run.state.compared[str(file)] = run.path
-    allowed = run.options.tolerance.allowed
-    if kept and (settings.baseline == "update" or (settings.baseline == "add" and old is None)):
-        if old is not None and "time" in allowed:
-            new = replace(new, time=baseline.settled(old.time, new.time, allowed["time"]))
-        run.baseline_entries.append((str(file), key, baseline.plain(new)))
-        return _Compared("written" if old is None else f"written ({comparison.summary})")
-    failure = tuple(_failure_lines(run, profile, comparison, file))
-    if comparison.verdict == "ambiguous" and not failure:
-        # Where warnings are errors this one is none: only strict fails what the samples do not tell.
-        with suppress(TorchprofWarning):
-            warnings.warn(f"{run.nodeid}: {comparison.summary} against the baseline", TorchprofWarning, stacklevel=2)
-    return _Compared(comparison.summary, failure, () if failure else comparison.lines)
-
-
-def _failure_lines(run: TestRun, profile: Profile, comparison: Comparison, file: Path) -> list[str]:
-    mode = run.state.settings.baseline
-    accept = f'  do: mend it, or accept it: pytest "{run.nodeid}" --torchprof-baseline=update'
-    if comparison.verdict == "worse" and mode != "update":
-        return [
-            f"worse than the baseline {run.state.shown(file)}:",
-            *(f"  {line}" for line in comparison.lines),
-            *_where_from(profile, comparison),
-            accept,
-        ]
-    if comparison.fails(strict=mode == "strict") and mode != "update":
-        if comparison.verdict == "ambiguous":
-            said = f"ambiguous against the baseline {run.state.shown(file)} (strict):"
-            return [said, *(f"  {line}" for line in comparison.lines), accept]
-        write = f'  do: pytest "{run.nodeid}" --torchprof-baseline=add'
-        return [f"no baseline for this test and device in {run.state.shown(file)} (strict)", write]
-    return []
-
-
-def _where_from(profile: Profile, comparison: Comparison) -> Iterator[str]:
-    """Yield from where in the user's code the kernels come that the baseline has not, or has fewer of."""
-    from pytest_torchprof.limits.rows import kernel_rows  # noqa: PLC0415
-
-    step = max(profile.steps, key=lambda step: len(step.kernels))
-    worse = {change.what for change in comparison.changes if change.direction == "worse"}
-    rows = kernel_rows(step, [kernel for kernel in step.kernels if kernel.short in worse])
-    for row in rows[:MOST_PLACED]:
-        if row.places:
-            yield f"    {row.name} from: {'; '.join(place for _, place in row.places[:MOST_PLACED])}"
-    if rows and step.places.why_not:
-        yield f"  lines: not known: {printable_line(step.places.why_not)}"
 
 
 def _plain_time(profile: Profile) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,8 @@ import pytest
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.run.comparing import Comparing
-from pytest_torchprof.run.explaining import Explaining
+from pytest_torchprof.run.explaining import Explaining, misses
+from pytest_torchprof.run.measured import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -22,33 +23,12 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_torchprof.baseline import Comparison, Entry
     from pytest_torchprof.limits import Asked, Screen
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.run.session import RunState
     from pytest_torchprof.run.settings import MeasureOptions
 
 READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
-
-
-@dataclass(slots=True, kw_only=True)
-class Measured:
-    """One measurement of a test, before it is judged."""
-
-    label: str | None
-    limits: tuple[Asked, ...]
-    explaining: Explaining
-    """Where its work comes from, if a limit is missed."""
-    profile: Profile | None = None
-    recording: Path | None = None
-    why_not: str | None = None
-    """Why there is no believable profile."""
-    ended: str = ""
-    """How the test itself ended before this was judged; empty if it did not."""
-    skipped: bool = False
-    """The test skipped itself."""
-    compared: tuple[Entry | None, Entry, Comparison] | None = None
-    """The baseline's entry, what would be one now, and how they compare; None before anybody asked."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -234,11 +214,11 @@ class TestRun:
             measured.why_not = f"{path.name} was recorded on the cpu, and the test asks for {self.options.device}"
         elif profile.why_not is not None:
             measured.why_not = profile.why_not
-        measured.profile = self._guarded(profile, replay=True)
+        measured.profile = self._guarded(profile, measured.explaining, replay=True)
         beside = path.with_name(stacks_name(path.name))
         if beside.is_file():
             measured.explaining.again = partial(measured.explaining.read, beside)
-            if self._misses(measured, profile):
+            if misses(self, measured, profile):
                 measured.explaining.read(beside)
         return
         yield
@@ -298,42 +278,12 @@ class TestRun:
         explaining, profile = measured.explaining, measured.profile
         explaining.plan = plan
         try:
-            if self._misses(measured, profile):
+            if misses(self, measured, profile):
                 yield from explaining.calls(plan, self._stacks(measured))
         finally:
-            measured.profile = self._guarded(profile, replay=False)
+            measured.profile = self._guarded(profile, measured.explaining, replay=False)
 
-    def compared(self, measured: Measured, profile: Profile) -> tuple[Entry | None, Entry, Comparison] | None:
-        """Return how a measurement compares with its baseline, None where that is not asked for or cannot be told."""
-        if not self.comparing.wanted or profile.why_not is not None or profile.kernels_unknown is not None:
-            return None
-        if measured.compared is None:
-            from pytest_torchprof import baseline  # noqa: PLC0415  (only runs that compare pay for it)
-
-            old, new = self.comparing.entries(measured.label, profile)
-            allowed = self.options.tolerance.allowed
-            found = baseline.compare(old, new, names=self.options.names, tolerance=allowed)
-            measured.compared = (old, new, found)
-        return measured.compared
-
-    def _misses(self, measured: Measured, profile: Profile) -> bool:
-        """Whether it fails by work whose lines are not known yet; at the end it is judged together with all others."""
-        from pytest_torchprof.limits import judge, missed_somewhere  # noqa: PLC0415
-
-        if measured.why_not is not None or profile.launching.origins.recorded:
-            return False
-        with suppress(TorchprofError):  # A baseline that cannot be read is said when the test is judged.
-            compared = None if self.stands_in(profile) else self.compared(measured, profile)
-            changes = compared[2].changes if compared is not None and self.state.settings.baseline != "update" else ()
-            if any(change.fails and change.kind != "number" for change in changes):
-                return True
-        asked = [one for one in self.asked(measured, profile) if one.limit.located]
-        open_profile = profile.with_context(rules=self.state.rules, gate=None)
-        with suppress(Exception):  # What a check of another plugin raises is said when the test is judged.
-            return missed_somewhere(judge(open_profile, asked), asked)
-        return False
-
-    def _guarded(self, profile: Profile, *, replay: bool) -> Profile:
+    def _guarded(self, profile: Profile, explainer: Explaining, *, replay: bool) -> Profile:
         """Return the profile with the rules of other plugins, and a gate where numbers are not to be looked at."""
         gate = None
         if self.stands_in(profile):
@@ -341,7 +291,7 @@ class TestRun:
             gate = self._gate(READABLE_WITHOUT_GPU, f"body passed so far; not judged without a GPU: {names}")
         elif replay:
             gate = self._gate(None, "a replay does not run the measured code, so there is no result")
-        return profile.with_context(rules=self.state.rules, gate=gate)
+        return profile.with_context(rules=self.state.rules, gate=gate).with_explainer(explainer)
 
     def _gate(self, readable: frozenset[str] | None, reason: str) -> Callable[[str], None]:
         """Return a gate that skips the test at a look at anything but ``readable``; None: at ``result`` only."""

@@ -1,0 +1,34 @@
+"""What one measurement of a test left, before it is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_torchprof.baseline import Comparison, Entry
+    from pytest_torchprof.limits import Asked
+    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.run.explaining import Explaining
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """One measurement of a test, before it is judged."""
+
+    label: str | None
+    limits: tuple[Asked, ...]
+    explaining: Explaining
+    """Where its work comes from, if a limit is missed."""
+    profile: Profile | None = None
+    recording: Path | None = None
+    why_not: str | None = None
+    """Why there is no believable profile."""
+    ended: str = ""
+    """How the test itself ended before this was judged; empty if it did not."""
+    skipped: bool = False
+    """The test skipped itself."""
+    compared: tuple[Entry | None, Entry, Comparison] | None = None
+    """The baseline's entry, what would be one now, and how they compare; None before anybody asked."""
