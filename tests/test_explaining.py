@@ -179,6 +179,30 @@ def test_it():
     assert (limit["status"], limit["measured"]) == ("missed", 2 if "<" in body else 1)
 
 
+def test_one_rank_of_several_is_not_called_once_more(run_model):
+    source = """
+from torch import distributed
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+@pytest.fixture
+def two_ranks():
+    distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    yield
+    distributed.destroy_process_group()
+
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_it(two_ranks):
+    calls.append(1)
+    torch.add(x, x)
+
+def test_calls():
+    assert len(calls) == 8
+"""
+    result = run_model(source)
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["  lines: not known: * the code runs on 2 ranks, and the others would not take part*"])
+
+
 def test_a_block_that_raises_when_it_is_repeated_fails_by_its_limit(run_model):
     source = """
 @cpu

@@ -25,6 +25,9 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
     NotMeasured says why there is none. The warm-up is over: the measurement was just made. Stacks cost time and memory
     for every Python call, so there is one step and no further attempt.
     """
+    if (ranks := _ranks()) > 1:
+        # They may have kept their limits: a collective of this rank alone would wait for them for ever.
+        raise NotMeasured(f"the code runs on {ranks} ranks, and the others would not take part in one more call")
     with only_measurement(plan.device), Session(plan.device, frozenset({"stacks", "modules"})) as session:
         with session.step(0):
             yield
@@ -32,6 +35,12 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
         if session.problem or not session.exportable:
             raise NotMeasured(session.problem or "the profiler holds no recording")
         write_recording(session, path, _metadata(replace(plan, warmup=0, steps=1), session))
+
+
+def _ranks() -> int:
+    from torch import distributed
+
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
 def _metadata(plan: Plan, session: Session) -> dict[str, object]:
