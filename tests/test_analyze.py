@@ -6,9 +6,13 @@ import json
 
 import pytest
 from builder import TraceBuilder, own_recording
+from findings_on_recordings import FINDINGS
 
+from pytest_torchprof import load
 from pytest_torchprof.cli import COMMANDS, main
+from pytest_torchprof.cli.analyze import WAYS
 from pytest_torchprof.numbers import NAMES, OF_STEP
+from pytest_torchprof.report.analysis import text
 
 DOCUMENTED = ["schema", "trace", "summary", "steps", "kernels", "compile", "findings"]
 OPTIONS = [
@@ -146,16 +150,37 @@ def test_the_text_fits_into_100_columns(analyze, trace, options):
     assert lines[-1] == lines[-1].rstrip() != ""
 
 
-def test_the_text_says_what_stands_in_the_file(analyze, trace):
-    text = analyze(trace)
-    assert text.splitlines()[:2] == [
-        str(trace)[:97] + "..." if len(str(trace)) > 100 else str(trace),
-        text.splitlines()[1],
+@pytest.mark.parametrize("recording", FINDINGS)
+def test_every_recording_fits_into_100_columns_whichever_way_it_is_looked_at(recording, shared_trace):
+    profile = load(shared_trace(recording))
+    last = profile.steps[-1].name
+    ways = [
+        *({"by": by} for by in WAYS),
+        *({"by": by, "top": 1, "findings": False} for by in WAYS),
+        {"top": 1000, "findings": False},
+        *([{"step": int(last.rpartition("#")[2])}] if last else []),
     ]
-    assert "Test GPU" in text
-    assert "3 steps" in text
-    assert "gemm" in text
-    assert "aten::mul" in text
+    for way in ways:
+        lines = text(profile, **way).splitlines()
+        assert max(map(len, lines)) <= 100, way
+        assert all(line == line.rstrip() for line in lines), way
+
+
+def test_modules_that_were_not_recorded_are_told_with_how_to_record_them(analyze, tmp_path):
+    path = TraceBuilder().write(tmp_path / "t.json")
+    assert "not recorded: record them with profile(with_stack=True)" in analyze(path, "--by", "module")
+
+
+def test_the_text_says_what_stands_in_the_file(analyze, trace):
+    shown = analyze(trace)
+    assert shown.splitlines()[:2] == [
+        str(trace)[:97] + "..." if len(str(trace)) > 100 else str(trace),
+        shown.splitlines()[1],
+    ]
+    assert "Test GPU" in shown
+    assert "3 steps" in shown
+    assert "gemm" in shown
+    assert "aten::mul" in shown
 
 
 def test_the_text_says_first_that_a_recording_is_not_to_be_believed(analyze, tmp_path):

@@ -147,8 +147,8 @@ def _rows(profile: Profile, steps: Sequence[StepProfile], *, by: str, sort_by: s
     else:
         found, what = breakdown.by_module(trace, parts), "modules"
     if not found:
-        missing = "modules are recorded with stacks only: profile(with_stack=True), record=['stacks']"
-        return f"no {what} {over}" + (f"; {missing}" if by == "module" else "")
+        missing = "; they are not recorded: record them with profile(with_stack=True), here with record=['modules']"
+        return "\n".join(wrapped(f"no {what} {over}{missing if by == 'module' else ''}", ""))
     return _ranges(_sorted(found, sort_by), top, f"{what} {over}")
 
 
@@ -175,10 +175,10 @@ def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str
         rows = sorted(rows, key=lambda row: -row.count)
     total = sum(row.time_us for row in rows) or 1.0
     # What a backward pass launches tells whose backward it is, and needs more room for it.
-    named, launched = (40, 30) if any(row.forward_op for row in rows[:top]) else (48, 22)
+    launched = 30 if any(row.forward_op for row in rows[:top]) else 22
     lines = [
         (
-            cut(printable(_kernel_name(row)), named),
+            printable(_kernel_name(row)),
             row.count,
             units.show_us(row.time_us),
             share(row.time_us / total),
@@ -222,7 +222,7 @@ def _families(rows: Sequence[KernelRow], top: int, over: str) -> str:
 def _ranges(rows: Sequence[RangeRow], top: int, title: str) -> str:
     lines = [
         (
-            cut(printable(row.name.removeprefix(MODULE)), 36),
+            printable(row.name.removeprefix(MODULE)),
             row.calls,
             *(units.show_us(time) for time in (row.self_cpu_us, row.cpu_us)),
             row.kernels,

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.optable import OpRow
 
-_NAME = 36
 _Column = tuple[str, str, "Callable[[Any], str]"]
 _CPU: tuple[_Column, ...] = (
     ("# of\nCalls", "calls", "{:,}".format),
@@ -38,9 +37,7 @@ def operators(rows: Sequence[OpRow], title: str, more: int, *, gpu: bool) -> str
     """Return the table of these rows; operands' shapes, where recorded, stand below each."""
     memory = any(row.cpu_memory_bytes is not None for row in rows)
     columns = (*_CPU, *(_CUDA if gpu else ()), *((_CUDA_MEMORY if gpu else _CPU_MEMORY) if memory else ()))
-    values = [
-        (cut(printable(_name(row)), _NAME), *(show(getattr(row, key)) for _, key, show in columns)) for row in rows
-    ]
+    values = [(printable(_name(row)), *(show(getattr(row, key)) for _, key, show in columns)) for row in rows]
     text = drawn(values, ("name", *(header for header, _, _ in columns)), title, more).split("\n")
     first = next(number for number, line in enumerate(text) if line.startswith("---")) + 1
     for number, row in reversed([*enumerate(rows, first)]):
