@@ -90,7 +90,7 @@ def attention():
     torch.nn.functional.scaled_dot_product_attention(x, x, x).sum().backward()
 
 
-@pytest.mark.parametrize("what", ["mlp", "compiled", casting, attention], ids=str)
+@pytest.mark.parametrize("what", ["mlp", "compiled", casting, attention])
 def test_all_columns_are_those_of_key_averages(what, request, tmp_path):
     step = request.getfixturevalue(what) if isinstance(what, str) else what
     prof = recorded(step, tmp_path / "t.json")
