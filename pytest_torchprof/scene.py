@@ -229,7 +229,8 @@ class Scene:
         long = [i for i in self.trace.links.launches if calls.end[i] - calls.start[i] >= _LOADING_LAUNCH_NS]
         if not long:
             return
-        launched = {call: self.trace.gpu.start[i] for i, call in enumerate(self.trace.links.call_of)}
+        call_of = self.trace.links.call_of
+        launched = {call_of[i]: self.trace.gpu.start[i] for i in where(call_of, set(long))}
         for i in long:
             # Behind a full queue a launch takes long too; there its kernel has to wait.
             soon = i in launched and launched[i] - calls.end[i] < _LOADING_LAUNCH_NS

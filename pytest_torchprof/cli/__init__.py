@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 # Name -> what it is for. Looking for modules at run time would import them all.
@@ -32,8 +33,9 @@ def main(argv: list[str] | None = None) -> int:
         return BAD_USAGE
     status = _run(words[0], words[1:])
     if argv is None:
-        # The process ends here; its last collection would look through all that was imported: 2 % of the time.
-        gc.freeze()
+        # The process ends here: to free what it read, object by object, would take 2 % of its time.
+        sys.stderr.flush()
+        os._exit(status)
     return status
 
 
@@ -52,8 +54,6 @@ def _run(command: str, words: list[str]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (head, less) has seen enough; the interpreter's own flush at exit must not complain either.
-        import os  # noqa: PLC0415
-
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -78,11 +78,11 @@ def _steps(scene: Scene) -> Iterator[tuple[int, int]]:
     start, end = trace.gpu.start, trace.gpu.end
     reached = trace.steps[0].start_ns
     if parts[0].gpu_ops:
-        first = min(start[i] for i in parts[0].gpu_ops)
+        first = start[parts[0].gpu_ops[0]]
         reached = max([reached, *(end[i] for i in trace.links.orphans if end[i] < first)])
     for step, part in zip(trace.steps, parts, strict=True):
         begin = max(reached, step.start_ns)
-        reached = max([begin, step.end_ns, *(end[i] for i in part.gpu_ops)])
+        reached = max([begin, step.end_ns, *map(end.__getitem__, part.gpu_ops)])
         yield begin, reached
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import units
@@ -94,11 +95,12 @@ def _pointwise_chains(profile: Profile, least: float) -> Iterator[list[int]]:
             elements[inputs] = _elements(profile.launching.operands(inputs)[1]) if inputs >= 0 else None
         return elements[inputs]
 
-    name, kind, stream = trace.gpu.name, trace.gpu.kind, trace.gpu.stream
+    name, stream = trace.gpu.name, trace.gpu.stream
     for ops in scene.launched_together:
-        for in_question, run in groupby(ops, key=lambda i: name[i] in fusible and kind[i] == KERNEL):
-            members = list(run)
-            if not in_question or len(members) < least:
+        in_turn = zip(map(fusible.__contains__, map(name.__getitem__, ops)), ops, strict=True)
+        for in_question, run in groupby(in_turn, key=itemgetter(0)):
+            members = [i for _, i in run] if in_question else ()
+            if len(members) < max(least, 1):
                 continue
             for found, chain in groupby(members, key=lambda i: (size(i), stream[i])):
                 if found[0] and len(alike := list(chain)) >= least:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -42,15 +42,15 @@ def gaps(trace: Trace, in_order: Iterable[int]) -> list[Gap]:
     call_of, launched = trace.links.call_of, trace.calls.start
     starts = [trace.gpu.start[i] for i in order]
     reached = accumulate([trace.gpu.end[i] for i in order], max)
-    late = [(since, until, i) for since, until, i in zip(reached, starts[1:], order[1:], strict=False) if until > since]
-    found: list[Gap] = []
-    for since, until, i in late:
-        call = call_of[i]
+    following = zip(reached, islice(starts, 1, None), islice(order, 1, None), strict=False)
+
+    def cause(since: int, until: int, before: int) -> Cause:
+        call = call_of[before]
         if call >= 0 and launched[call] > since:
-            found.append((since, until, "host", i))
-        else:
-            found.append((since, until, "kernel" if until - since < KERNEL_WAIT_NS else "other", i))
-    return found
+            return "host"
+        return "kernel" if until - since < KERNEL_WAIT_NS else "other"
+
+    return [(since, until, cause(since, until, i), i) for since, until, i in following if until > since]
 
 
 def summed(found: Sequence[Gap]) -> Idle:
