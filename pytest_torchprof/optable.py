@@ -55,7 +55,7 @@ class OpRow(Struct, kw_only=True, eq=False):
 
 def by_op(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[OpRow]:
     """Return the operators that started in the parts, the longest time on the GPU first, then on the CPU."""
-    into, own_ns = _merged(trace)
+    nesting, into, own_ns = _merged(trace)
     ops, rows, of_op = trace.ops, dict[int, OpRow](), dict[int, OpRow]()
     inputs: dict[int, Counter[int]] = defaultdict(Counter)
     forward: dict[int, Counter[int]] = defaultdict(Counter)
@@ -77,7 +77,7 @@ def by_op(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[Op
         if 2 * forward[name].total() > row.calls:
             row.forward_op = trace.names[forward[name].most_common(1)[0][0]]
     _add_gpu_time(trace, launching, chosen, into, of_op)
-    _add_memory(trace, into, of_op)
+    _add_memory(trace, nesting, into, of_op)
     return sorted(rows.values(), key=lambda row: (-row.gpu_us, -row.cpu_us, row.name))
 
 
@@ -94,15 +94,19 @@ def members(trace: Trace, ranges: Ranges, chosen: Sequence[Part]) -> Iterator[in
             yield i
 
 
-def _merged(trace: Trace) -> tuple[list[int], list[int]]:
-    """Return for each operator the one that it is one call with, itself as a rule, and its own time in ns."""
+def _merged(trace: Trace) -> tuple[Nesting, list[int], list[int]]:
+    """Return which operator, annotation or call is in which, what each is one call with, and its own time in ns.
+
+    One call with itself, as a rule. Operators come first, so that their places are those in the trace.
+    """
     every = Ranges()
     for part in (trace.ops, trace.annotations, trace.calls):
         every.name.extend(part.name)
         every.start.extend(part.start)
         every.end.extend(part.end)
         every.thread.extend(part.thread)
-    parent, count = Nesting(every).parent, len(trace.ops)
+    nesting = Nesting(every)
+    parent = nesting.parent
     unseen = {name for name, text in enumerate(trace.names) if text in _UNSEEN}
     children = Counter(holder for i, holder in enumerate(parent) if every.name[i] not in unseen)
     into = list(range(len(every)))
@@ -115,13 +119,13 @@ def _merged(trace: Trace) -> tuple[list[int], list[int]]:
             into[i] = into[holder]
         else:
             own[into[holder]] -= every.end[i] - every.start[i]
-    return into[:count], own[:count]
+    return nesting, into, own
 
 
-def _holders(trace: Trace, op: int, into: Sequence[int]) -> Iterator[int]:
-    """Yield the calls around and including the operator, innermost first, each once."""
+def _holders(nesting: Nesting, member: int, into: Sequence[int]) -> Iterator[int]:
+    """Yield what is around the member, and it itself first; what is one call once."""
     last = ABSENT
-    for one in trace.nesting.chain(op):
+    for one in nesting.chain(member):
         if into[one] != last:
             last = into[one]
             yield last
@@ -134,14 +138,14 @@ def _add_gpu_time(
     for part in chosen:
         for i in part.gpu_ops:
             spent = (end[i] - start[i]) / 1000
-            for depth, holder in enumerate(_holders(trace, op_of[i], into)):
+            for depth, holder in enumerate(_holders(trace.nesting, op_of[i], into)):
                 row = of_op.get(holder)
                 if row is not None:
                     row.gpu_us += spent
                     row.self_gpu_us += 0 if depth else spent
 
 
-def _add_memory(trace: Trace, into: Sequence[int], of_op: dict[int, OpRow]) -> None:
+def _add_memory(trace: Trace, nesting: Nesting, into: Sequence[int], of_op: dict[int, OpRow]) -> None:
     made = trace.allocations
     if not len(made):
         return
@@ -149,9 +153,9 @@ def _add_memory(trace: Trace, into: Sequence[int], of_op: dict[int, OpRow]) -> N
         known.self_cpu_memory_bytes = known.cpu_memory_bytes = 0
         known.self_gpu_memory_bytes = known.gpu_memory_bytes = 0
     moments = Calls(start=made.moment, end=made.moment, thread=made.thread)
-    for i, op in trace.nesting.around_each(moments, range(len(made))).items():
+    for i, innermost in nesting.around_each(moments, range(len(made))).items():
         where = "cpu" if made.device_type[i] in _HOST else "gpu"
-        for depth, holder in enumerate(_holders(trace, op, into)):
+        for depth, holder in enumerate(_holders(nesting, innermost, into)):
             row = of_op.get(holder)
             if row is not None:
                 for name in (f"{where}_memory_bytes", f"self_{where}_memory_bytes")[: 1 if depth else 2]:

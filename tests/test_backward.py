@@ -67,6 +67,10 @@ def test_the_tables_say_so_too(look, tmp_path, capsys):
     builder.launched("dgrad", 505, op="aten::convolution_backward", tid=AUTOGRAD)
     builder.backward_of(20, 255)
     builder.backward_of(150, 500)
+    # Mostly called in the forward: nobody's backward.
+    for at in (700, 720, 740):
+        builder.launched("shared", at, op="aten::sum")
+    builder.launched("shared", 512, op="aten::sum", tid=AUTOGRAD, dur=1)
     path = str(builder.write(tmp_path / "t.json"))
     assert main(["analyze", path, "--json", "--by", "op"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -74,6 +78,7 @@ def test_the_tables_say_so_too(look, tmp_path, capsys):
         "product": "aten::mm",
         "dgrad": "aten::convolution",
         "sum": None,
+        "shared": None,
     }
     assert {row["name"]: row["forward_op"] for row in found["ops"]} == {
         "MmBackward0": "aten::mm",
@@ -81,7 +86,7 @@ def test_the_tables_say_so_too(look, tmp_path, capsys):
         "aten::convolution_backward": "aten::convolution",
         # Called three times, twice in a backward.
         "aten::mm": "aten::mm",
-        **dict.fromkeys([NODE, CLEANING_UP, "aten::add_", "aten::convolution"]),
+        **dict.fromkeys([NODE, CLEANING_UP, "aten::add_", "aten::convolution", "aten::sum"]),
     }
     assert main(["analyze", path]) == 0
     assert "convolution_b... < convolution" in capsys.readouterr().out

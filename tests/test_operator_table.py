@@ -90,7 +90,17 @@ def attention():
     torch.nn.functional.scaled_dot_product_attention(x, x, x).sum().backward()
 
 
-@pytest.mark.parametrize("what", ["mlp", "compiled", casting, attention])
+@torch.library.custom_op("torchprof_tests::annotated", mutates_args=())
+def annotated(x: torch.Tensor) -> torch.Tensor:
+    with record_function("inside of an operator"):
+        return x.sin() + 1
+
+
+def calling_annotated():
+    annotated(torch.ones(64))
+
+
+@pytest.mark.parametrize("what", ["mlp", "compiled", casting, attention, calling_annotated])
 def test_all_columns_are_those_of_key_averages(what, request, tmp_path):
     step = request.getfixturevalue(what) if isinstance(what, str) else what
     prof = recorded(step, tmp_path / "t.json")
