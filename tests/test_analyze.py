@@ -108,8 +108,8 @@ def test_operators_come_with_times_and_shapes(analyze_json, tmp_path):
     builder.step(0, 0, 100)
     builder.op("aten::linear", 5, 40)
     builder.launched("k", 10, op="aten::mm", inputs=[([4, 8], [8, 1], "float")], dur=30)
-    builder.allocation(512, 12)
-    builder.allocation(-128, 14, device_type=0)
+    builder.allocation(512, 16)
+    builder.allocation(-128, 17, device_type=0)
     rows = analyze_json(builder.write(tmp_path / "t.json"), "--by", "op")["ops"]
     columns = ["name", "calls", "self_cpu_us", "cpu_us", "self_gpu_us", "gpu_us", "shapes"]
     assert [list(row)[: len(columns)] for row in rows] == [columns, columns]
