@@ -109,6 +109,14 @@ def test_the_others_do_so_on_traces_built_for_them(tmp_path):
     assert "num_workers" not in remedy("launch-gaps.data_loading=0.2")
 
 
+@pytest.mark.parametrize("value", ["0", "1000000"])
+def test_no_value_of_a_threshold_is_an_error(value, shared_trace):
+    for recording in ("rocm_no_correlation", "cpu_only_steps", "mi250_string_tids", "a100_launches_without_kernels"):
+        profile = load(shared_trace(recording))
+        for name in NAMED:
+            assert isinstance(find(profile, with_thresholds(RULES, [f"{name}={value}"])), tuple)
+
+
 def test_each_threshold_is_shown_to_matter():
     shown = {text[1:].partition("=")[0] for texts in MOVED.values() for text in texts}
     built = {"cold-start.steps", "cold-start.gap_us", "launch-gaps.data_loading"}
