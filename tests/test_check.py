@@ -19,6 +19,19 @@ def check(tmp_path):
     return run
 
 
+def test_thresholds_change_what_is_found(tmp_path, capsys):
+    path = str(own_recording({"one": 3, "two": 1, "three": 1}, steps=1).write(tmp_path / "t.json"))
+    words = ["check", path, "--limit", "forbid=hotspot"]
+    assert main(words) == 1
+    assert main([*words, "--threshold", "hotspot.share=0.7"]) == 0
+    assert main([*words, "--threshold=hotspot.share=0.7"]) == 0
+    capsys.readouterr()
+    assert main([*words, "--threshold=hotspot.shares=0.7"]) == 2
+    assert "there is no threshold 'hotspot.shares'" in capsys.readouterr().err
+    assert main([*words, "--threshold"]) == 2
+    assert "--threshold takes NAME=VALUE, e.g. --threshold hotspot.share=0.6" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("limit", "status"),
     [

@@ -13,10 +13,11 @@ from pytest_torchprof.errors import TorchprofError, UnknownLimit
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-USAGE = """usage: torchprof check TRACE --limit NAME=VALUE [--limit NAME=VALUE ...]
+USAGE = """usage: torchprof check TRACE --limit NAME=VALUE [--limit NAME=VALUE ...] [--threshold NAME=VALUE ...]
 
 Judges a recording by the limits of the torchprof marker. VALUE is a Python or JSON literal, a selector
 such as gemm(layout="tn"), a list or dict of them, else a text; a list keyword given several times adds up.
+--threshold hotspot.share=0.6 changes when a finding that is forbidden is found, as torchprof_thresholds does.
 
   torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_ --limit 'max_gpu_time="1.5ms"'
 
@@ -35,30 +36,33 @@ def run(argv: list[str]) -> int:
         sys.stdout.write(USAGE)
         return HOLDS
     try:
-        trace, given = _arguments(argv)
-        return _check(trace, given)
+        trace, limits, thresholds = _arguments(argv)
+        return _check(trace, _given(limits), thresholds)
     except TorchprofError as problem:
         sys.stderr.write(f"torchprof check: {problem}\n")
         return UNUSABLE
 
 
-def _arguments(argv: list[str]) -> tuple[str, dict[str, object]]:
+def _arguments(argv: list[str]) -> tuple[str, list[str], list[str]]:
+    """Return the recording, the limits and the thresholds as they were written."""
     traces: list[str] = []
-    limits: list[str] = []
+    options: dict[str, list[str]] = {"--limit": [], "--threshold": []}
     rest = iter(argv)
     for word in rest:
-        if word == "--limit" or word.startswith("--limit="):
-            value = next(rest, None) if word == "--limit" else word.removeprefix("--limit=")
-            if value is None:
-                raise UnknownLimit("--limit takes NAME=VALUE, e.g. --limit max_kernels=5")
-            limits.append(value)
+        name, equals, value = word.partition("=")
+        if name in options:
+            written = value if equals else next(rest, None)
+            if written is None:
+                example = "max_kernels=5" if name == "--limit" else "hotspot.share=0.6"
+                raise UnknownLimit(f"{name} takes NAME=VALUE, e.g. {name} {example}")
+            options[name].append(written)
         elif word.startswith("-") and word != "-":
             raise UnknownLimit(f"unknown option {word!r}; see torchprof check --help")
         else:
             traces.append(word)
-    if len(traces) != 1 or not limits:
+    if len(traces) != 1 or not options["--limit"]:
         raise UnknownLimit("expected one TRACE and at least one --limit NAME=VALUE; see torchprof check --help")
-    return traces[0], _given(limits)
+    return traces[0], options["--limit"], options["--threshold"]
 
 
 def _given(limits: Iterable[str]) -> dict[str, object]:
@@ -118,17 +122,19 @@ def _literal(name: str, text: str) -> object:
         raise UnknownLimit(f"--limit {name}: {wrong}") from None
 
 
-def _check(trace: str, given: dict[str, object]) -> int:
+def _check(trace: str, given: dict[str, object], thresholds: list[str]) -> int:
+    from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
     from pytest_torchprof.limits import judge, read_limits  # noqa: PLC0415
     from pytest_torchprof.limits.text import one_line  # noqa: PLC0415
     from pytest_torchprof.printable import printable_line  # noqa: PLC0415
     from pytest_torchprof.profile import load  # noqa: PLC0415
 
     asked = read_limits(given)
+    rules = with_thresholds(RULES, thresholds)
     profile = load(trace)
     if isinstance(profile, list):
         raise UnknownLimit(f"{trace} is a folder of {len(profile)} recordings; check one file at a time")
-    verdicts = judge(profile, asked)
+    verdicts = judge(profile.with_context(rules=rules, gate=None), asked)
     for verdict in verdicts:
         sys.stdout.write(f"{verdict.status:<14}{one_line(verdict).lstrip()}\n")
         sys.stdout.writelines(f"{'':14}    {printable_line(str(line))}\n" for line in verdict.details)
