@@ -23,8 +23,8 @@ def test_thresholds_change_what_is_found(tmp_path, capsys):
     path = str(own_recording({"one": 3, "two": 1, "three": 1}, steps=1).write(tmp_path / "t.json"))
     words = ["check", path, "--limit", "forbid=hotspot"]
     assert main(words) == 1
-    assert main([*words, "--threshold", "hotspot.share=0.7"]) == 0
-    assert main([*words, "--threshold=hotspot.share=0.7"]) == 0
+    assert main([*words, "--threshold", "hotspot.share=1.1"]) == 0
+    assert main([*words, "--threshold=hotspot.share=1.1"]) == 0
     capsys.readouterr()
     assert main([*words, "--threshold=hotspot.shares=0.7"]) == 2
     assert "there is no threshold 'hotspot.shares'" in capsys.readouterr().err
