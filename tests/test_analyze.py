@@ -150,6 +150,30 @@ def test_the_text_fits_into_100_columns(analyze, trace, options):
     assert lines[-1] == lines[-1].rstrip() != ""
 
 
+def test_the_text_has_all_that_one_opens_a_trace_for(analyze, trace):
+    shown = analyze(trace)
+    steps = [line.split() for line in shown.splitlines() if line.startswith("ProfilerStep#")]
+    # Name, length, CPU time and GPU busy with their units, kernels, launches, blocking calls.
+    assert [(row[0], *row[-3:]) for row in steps] == [
+        ("ProfilerStep#0", "3", "3", "0"),
+        ("ProfilerStep#1", "4", "4", "0"),
+        ("ProfilerStep#2", "3", "3", "0"),
+    ]
+    lines = shown.splitlines()
+    assert "by family: gemm 60.0%, pointwise 40.0%" in lines
+    assert "launched by: aten::mul 100.0%" in lines
+    assert any(line.startswith("time of a step, ") for line in lines)
+    assert "what stands out" in lines
+    one = analyze(trace, "--step", 1)
+    assert not [line for line in one.splitlines() if line.startswith("ProfilerStep#")]
+
+
+def test_of_many_steps_the_first_ones_are_shown(analyze, tmp_path):
+    shown = analyze(own_recording({"k": 1}, steps=12).write(tmp_path / "t.json"))
+    assert sum(line.startswith("ProfilerStep#") for line in shown.splitlines()) == 10
+    assert "... and 2 more (--step N)" in shown
+
+
 @pytest.mark.parametrize("recording", FINDINGS)
 def test_every_recording_fits_into_100_columns_whichever_way_it_is_looked_at(recording, shared_trace):
     profile = load(shared_trace(recording))

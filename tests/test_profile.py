@@ -287,7 +287,7 @@ class TestTable:
         builder = nested()
         for at in (700, 710, 720):
             builder.op("aten::many", at, 1)
-        builder.allocation(2**20, 32)
+        builder.allocation(2**20, 36)
         builder.allocation(-(2**20), 711)
         rows = profile(builder).table(by="op", sort_by=sort_by).splitlines()
         line = next(number for number, row in enumerate(rows) if row.startswith("---"))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import asdict
-from tabulate import tabulate
 
 from pytest_torchprof import breakdown, optable, units
 from pytest_torchprof.analysis import chosen_steps
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.origins import MODULE
 from pytest_torchprof.printable import printable
-from pytest_torchprof.report.drawing import WIDTH, cut, drawn, share, wrapped
+from pytest_torchprof.report.drawing import cut, drawn, plural, share, wrapped
 from pytest_torchprof.report.operators import operators
+from pytest_torchprof.report.overview import by_family_and_operator, each_step, step_numbers, title
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pytest_torchprof.breakdown import FamilyRow, KernelRow, RangeRow
     from pytest_torchprof.optable import OpRow
@@ -48,7 +48,10 @@ _WAYS = ("kernel", "family", "op", "range", "module")
 def text(profile: Profile, *, by: str = "kernel", step: int | None = None, top: int = 20, findings: bool = True) -> str:
     """Return the whole analysis, ending in a line break; ``step`` N is ProfilerStep#N alone."""
     steps = chosen_steps(profile, step)
-    parts = [_title(profile), _where(profile, steps), _rows(profile, steps, by=by, sort_by=None, top=top)]
+    parts = [title(profile), step_numbers(profile, steps), each_step(steps)]
+    parts.append(_rows(profile, steps, by=by, sort_by=None, top=top))
+    if by == "kernel":
+        parts.append(by_family_and_operator(profile, steps))
     if findings:
         parts += [_efficiency(profile), _findings(profile)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -61,74 +64,6 @@ def table(profile: Profile, *, by: str = "kernel", sort_by: str | None = None, t
     if sort_by is not None and sort_by not in _SORT_BY and sort_by not in _PER_CALL:
         raise UnknownLimit(f"sort_by= takes one of {', '.join([*_SORT_BY, *_PER_CALL])}; got {sort_by!r}")
     return _rows(profile, profile.steps, by=by, sort_by=sort_by, top=top)
-
-
-def _title(profile: Profile) -> str:
-    trace = profile.trace
-    devices = ", ".join(dict.fromkeys(device.name or "a GPU without a name" for device in trace.devices))
-    many = f"{len(trace.devices)} x " if len(trace.devices) > 1 else ""
-    device = "the CPU as device" if trace.on_cpu else f"{many}{devices}" if devices else "no GPU"
-    steps = f"{len(trace.steps)} steps" if trace.has_step_ranges else "no step ranges: the whole trace is one step"
-    lines = [
-        cut(printable(trace.path or "a trace"), WIDTH),
-        f"{printable(device)} | {_plural(trace.events, 'event')} | {steps}",
-    ]
-    if profile.why_not is not None:
-        lines += wrapped(f"NOT MEASURED: {printable(profile.why_not)}", "")
-    if trace.attribution == "time":
-        lines += wrapped("launches and kernels are not linked in this file: kernels count where they ran", "")
-    for count, words in (
-        (trace.orphans, "launched before the recording began: in no step"),
-        (trace.unrecorded_launches, "launched by calls that the profiler does not record"),
-    ):
-        if count:
-            lines.append(f"{_plural(count, 'GPU operation')} {words}")
-    return "\n".join(lines)
-
-
-def _where(profile: Profile, steps: Sequence[StepProfile]) -> str:
-    """Return the numbers: the median over steps, and the worst beside it where it differs."""
-    median, worst = profile.median_of(steps), profile.worst_of(steps)
-    several = len(steps) > 1
-    lines = [
-        [name, show(getattr(median, key)), show(getattr(worst, key)) if several else ""]
-        for name, key, show in _SHOWN
-        if getattr(median, key) is not None
-    ]
-    half = (len(lines) + 1) // 2
-    left, right = lines[:half], [*lines[half:], ["", "", ""]][:half]
-    headers = ["", "median", "worst"] if several else ["", "", ""]
-    width = 3 if several else 2
-    rows = [[*a[:width], "  ", *b[:width]] for a, b in zip(left, right, strict=True)]
-    return tabulate(
-        rows,
-        headers=[*headers[:width], "", *headers[:width]] if several else (),
-        tablefmt="plain",
-        disable_numparse=True,
-        colalign=("left", *["right"] * (width - 1), "left", "left", *["right"] * (width - 1)),
-    )
-
-
-_SHOWN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("kernels", "kernels", lambda value: f"{value:g}"),
-    ("launches", "launches", lambda value: f"{value:g}"),
-    ("graph launches", "graph_launches", lambda value: f"{value:g}"),
-    ("copies", "memcpys", lambda value: f"{value:g}"),
-    ("bytes copied", "memcpy_bytes", lambda value: units.show_bytes(round(value))),
-    ("fills", "memsets", lambda value: f"{value:g}"),
-    ("blocking calls", "syncs", lambda value: f"{value:g}"),
-    ("CPU time", "cpu_time_us", units.show_us),
-    ("GPU busy", "gpu_busy_us", units.show_us),
-    ("GPU span", "gpu_span_us", units.show_us),
-    ("kernel time", "kernel_time_us", units.show_us),
-    ("CPU/GPU ratio", "cpu_gpu_ratio", units.show_ratio),
-    ("GPU utilization", "gpu_utilization", share),
-    ("SM efficiency", "sm_efficiency", share),
-    ("occupancy", "achieved_occupancy", share),
-    ("graph breaks", "graph_breaks", str),
-    ("recompiles", "recompiles", str),
-    ("peak memory", "peak_memory_bytes", units.show_bytes),
-)
 
 
 def _rows(profile: Profile, steps: Sequence[StepProfile], *, by: str, sort_by: str | None, top: int) -> str:
@@ -186,7 +121,7 @@ def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str
         )
         for row in rows[:top]
     ]
-    names = _plural(len(rows), "kernel name")
+    names = plural(len(rows), "kernel name")
     return drawn(lines, _KERNEL_COLUMNS, f"{names} {over}, {units.show_us(total)}", len(rows) - len(lines))
 
 
@@ -261,7 +196,3 @@ def _findings(profile: Profile) -> str:
         if finding.remedy:
             lines += wrapped(printable(finding.remedy), "    ", first="  -> ")
     return "\n".join(["what stands out", *lines]) if lines else ""
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH = 100
-_LEFT = {"kernel", "family", "library", "name", "launched by"}
+_LEFT = {"step", "kernel", "family", "library", "name", "launched by"}
 
 
 def drawn(rows: Sequence[tuple[Any, ...]], headers: tuple[str, ...], title: str, more: int) -> str:
@@ -42,3 +42,8 @@ def cut(words: str, width: int) -> str:
 def share(value: float) -> str:
     """Return a share as percent."""
     return f"{100 * value:.1f}%"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``1 event``, ``2,500 events``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
