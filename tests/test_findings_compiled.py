@@ -74,6 +74,16 @@ def test_compiling_inside_the_steps_is_found(record):
     assert found(record(lambda _: compiled(X)), "compile-in-window") is None
 
 
+def test_cuda_graphs_that_inductor_did_not_record_are_found(record):
+    # Graphs are asked for, and on the CPU there are none.
+    graphed = torch.compile(lambda x: x.sin() + 1, mode="reduce-overhead")
+    finding = found(record(lambda _: graphed(X)), "cuda-graph-skipped")
+    assert "skipping cudagraphs due to" in finding.message
+    torch._dynamo.reset()
+    plain = torch.compile(lambda x: x.sin() + 1)
+    assert found(record(lambda _: plain(X)), "cuda-graph-skipped") is None
+
+
 def test_code_that_torch_compile_leaves_alone_is_found(record):
     left_alone = torch.compile(torch.nn.Linear(16, 16).forward)
     plain = record(lambda _: X.sin())

@@ -111,7 +111,8 @@ def _cuda_graph_skipped(profile: Profile) -> Iterator[Finding]:
         yield Finding(
             code="cuda-graph-skipped",
             title="CUDA graph skipped",
-            message=f"Inductor skipped CUDA graphs {units.counted(len(skips), 'time')}, first because: {skips[0]}",
+            message=f"Inductor skipped CUDA graphs {units.counted(len(skips), 'time')}, the first because: "
+            f"{skips[0].rstrip(': ')}",
             evidence={"reasons": list(skips)},
             remedy="remove the cause (inputs on the CPU, mutated inputs, dynamic sizes), or do without the mode",
         )
