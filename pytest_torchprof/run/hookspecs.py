@@ -27,7 +27,21 @@ def pytest_torchprof_limits() -> Iterable[Limit] | None:
 
 @pytest.hookspec
 def pytest_torchprof_findings() -> Iterable[Rule] | None:
-    """Return further rules; their codes can be forbidden with ``forbid=``."""
+    """Return further rules; their codes can be forbidden with ``forbid=``, their thresholds set in the ini file.
+
+    .. code-block:: python
+
+        MOST = Threshold("kernels", 5, "so many sines are too many")
+
+        def find_sines(profile, at):
+            if profile.kernels.matching("aten::sin").count > at[MOST]:
+                yield Finding(code="sines", title="Sines", message="sines were computed")
+
+        def pytest_torchprof_findings():
+            return [Rule(code="sines", find=find_sines, thresholds=(MOST,))]
+
+    ``find`` takes the profile alone where there are no thresholds.
+    """
 
 
 @pytest.hookspec
