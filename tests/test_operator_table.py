@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from builder import TraceBuilder
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from pytest_torchprof import load
@@ -152,3 +153,38 @@ def test_the_table_has_the_profilers_names(tmp_path):
     for column in ("Self", "CPU", "total", "Mem", "# of", "Calls"):
         assert column in table, headers
     assert "CUDA" not in table
+
+
+OTHER = 4242
+"""A thread of the user's."""
+
+
+def test_what_differs_from_torchs_table_does_so_on_purpose(tmp_path):
+    builder = TraceBuilder()
+    builder.op("aten::linear", 0, 100)
+    builder.op("aten::is_leaf", 10, 5)
+    builder.annotation("range", 20, 30)
+    builder.launch(60, 10)
+    builder.allocation(1024, 80, device_type=0)
+    # torch counts this one for aten::linear too, since it runs at that moment.
+    builder.allocation(2048, 80, device_type=0, tid=OTHER)
+    builder.allocation(4096, 200, device_type=0)
+    found = ours(builder.write(tmp_path / "t.json"))
+    # torch leaves is_leaf out as well, and takes annotations and calls out of the operator's own time; rows of their own
+    # they have there, "[memory]" too.
+    assert found == {"aten::linear": (1, 100, 60, 1024, 1024)}
+
+
+def test_an_operator_inside_of_its_like_beside_others_is_a_call_of_its_own(tmp_path):
+    builder = TraceBuilder()
+    builder.op("aten::to", 0, 100)
+    builder.op("aten::to", 10, 50)
+    builder.op("aten::copy_", 70, 20)
+    builder.op("aten::add", 200, 100)
+    builder.op("aten::add", 210, 50)
+    found = ours(builder.write(tmp_path / "t.json"))
+    assert {name: row[:3] for name, row in found.items()} == {
+        "aten::to": (2, 150, 80),
+        "aten::copy_": (1, 20, 20),
+        "aten::add": (1, 100, 100),
+    }
