@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import compress, count
-from operator import add, attrgetter, gt
+from itertools import count
+from operator import add, gt
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _KINDS = {decoding.KERNEL: KERNEL, decoding.MEMCPY: MEMCPY, decoding.MEMSET: MEMSET}
 _KEPT = {decoding.FORWARD_BACKWARD, decoding.MEMORY}
-_told = attrgetter("told")
 _NO_INPUTS = b"\0\0"
 # From here on a double does not hold every nanosecond.
 _EXACT_NS = 2**53
@@ -111,7 +110,7 @@ class Columns:
         for event in events:
             if type(event) is complete:
                 roles[event.cat](event)
-            else:
+            elif event.told in _KEPT:
                 others.append(event)
         # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
         times = {role: _times(found, stamps) for role, found in roles.events.items() if found}
@@ -140,11 +139,7 @@ class Columns:
         finish: Any = types.finish
         instant: Any = types.instant
         # First all that can fail, as above.
-        kept = [
-            (event, _instant(event.ts, stamps))
-            for event in compress(events, map(_KEPT.__contains__, map(_told, events)))
-            if type(event) in (start, finish, instant)
-        ]
+        kept = [(event, _instant(event.ts, stamps)) for event in events if type(event) in (start, finish, instant)]
         arrows, allocations, threads = self.arrows, self.allocations, self.threads
         for event, moment in kept:
             if type(event) is instant:
