@@ -134,7 +134,7 @@ def _json(found: Profile | list[Profile], asked: _Asked) -> str:
     from pytest_torchprof.analysis import as_dict, encoded  # noqa: PLC0415
 
     objects = [
-        as_dict(profile, by=asked.by, step=asked.step, top=asked.top, findings=asked.findings)
+        as_dict(profile, by=asked.by, step=asked.step, top=asked.top, findings=asked.findings, by_two=True)
         for profile in _each(found)
     ]
     return encoded(objects if isinstance(found, list) else objects[0])

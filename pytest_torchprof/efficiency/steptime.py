@@ -7,6 +7,7 @@ where the one before ended. Unlike the plugin, no step at the end is left out.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -95,7 +96,8 @@ def _roles(scene: Scene) -> Iterator[_Ranges]:
     def ran(members: list[int]) -> _Ranges:
         return [gpu.start[i] for i in members], [gpu.end[i] for i in members]
 
-    yield ran([i for i in where(kind, {KERNEL}) if i not in talking])
+    kernels = where(kind, {KERNEL})
+    yield ran([i for i in kernels if i not in talking] if talking else kernels)
     yield ran(where(kind, {MEMCPY}))
     yield ran(where(kind, {MEMSET}))
     yield _together(ran(sorted(talking)), *_named(trace, _COMMUNICATING))
@@ -109,7 +111,9 @@ def _roles(scene: Scene) -> Iterator[_Ranges]:
 
 
 def _together(*ranges: _Ranges) -> _Ranges:
-    return [start for starts, _ in ranges for start in starts], [end for _, ends in ranges for end in ends]
+    return [*chain.from_iterable([starts for starts, _ in ranges])], [
+        *chain.from_iterable([ends for _, ends in ranges])
+    ]
 
 
 def _named(trace: Trace, prefixes: tuple[str, ...]) -> Iterator[_Ranges]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.forking import Other
 from pytest_torchprof.recording import pieces
 from pytest_torchprof.recording.decoding import EXACT, STAMPS, WHOLE, kinds
 from pytest_torchprof.recording.folding import Columns, TooFineError
-from pytest_torchprof.recording.halves import Other, border
+from pytest_torchprof.recording.halves import border
 from pytest_torchprof.recording.ownkey import KEY, refusal
 from pytest_torchprof.recording.pieces import UncuttableError, inflated
 from pytest_torchprof.trace import Trace
@@ -74,17 +75,12 @@ _CAUSES: dict[type[Exception], str] = {
 
 def _in_two(path: str, middle: int) -> Trace:
     """Read the first part while another process reads the second; alone where that fails."""
-    second = Other(lambda: _second_part(path, middle))
     columns = Columns()
-    try:
+    with Other(lambda: _second_part(path, middle)) as second:
         metadata = _in_pieces(path, columns, until=middle)
-    except BaseException:
-        second.stop()
-        raise
-    if metadata is not None:
-        second.stop()
-        return _trace(path, columns, metadata)
-    found = second.answer()
+        if metadata is not None:
+            return _trace(path, columns, metadata)
+        found = second.answer()
     if found is None:
         return _trace(path, columns, _in_pieces(path, columns, begin=middle) or {})
     packed, metadata = msgspec.msgpack.decode(found)

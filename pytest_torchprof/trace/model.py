@@ -329,21 +329,9 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             (self.annotations, "user_annotation"),
         )
         for part, category in groups:
-            for i in _places(part.name, names):
+            for i in where(part.name, names):
                 tid = self.threads[part.thread[i]]
                 yield Span(self.names[part.name[i]], part.start[i], part.end[i], tid, category)
-
-
-def _places(column: list[int], names: set[int]) -> Iterator[int]:
-    """Yield where one of the names stands; few names are looked for one by one, at a tenth of the cost."""
-    if len(names) > 4:
-        yield from where(column, names)
-        return
-    for name in names:
-        place = -1
-        for _ in range(column.count(name)):
-            place = column.index(name, place + 1)
-            yield place
 
 
 def _numbers_first(pid: int | str) -> tuple[bool, int, str]:

@@ -1,7 +1,9 @@
-"""A large file read by two processes gives what one gives, and the same errors."""
+"""What two processes read and work out of a large recording is what one does, and the same errors."""
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +14,7 @@ from builder import AUTOGRAD, TraceBuilder
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from pytest_torchprof import UnreadableRecording
+from pytest_torchprof import UnreadableRecording, analysis, forking, load
 from pytest_torchprof.recording import halves, pieces, reading
 
 TRACES = Path(__file__).parents[1] / "../shared/traces"
@@ -52,7 +54,10 @@ class Here:
     def __init__(self, work):
         self.answer = work
 
-    def stop(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         pass
 
 
@@ -120,7 +125,7 @@ def shared(path):
 
 
 two_processes = pytest.mark.skipif(
-    not hasattr(halves.os, "sched_getaffinity") or len(halves.os.sched_getaffinity(0)) < 2, reason="needs two CPUs"
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs"
 )
 
 
@@ -142,6 +147,43 @@ def test_what_is_damaged_is_refused_in_the_same_words(tmp_path, where):
     with pytest.raises(UnreadableRecording) as alone:
         reading.read(path)
     assert shared(path) == (str(alone.value), 1)
+
+
+@pytest.mark.parametrize("other", [Here, lambda _: Here(lambda: None)], ids=["answers", "fails"])
+def test_efficiency_comes_from_the_other_process_while_this_one_looks_for_findings(tmp_path, monkeypatch, other):
+    path = training().write(tmp_path / "t.json.gz")
+    alone = analysis.encoded(analysis.as_dict(load(path)))
+    monkeypatch.setattr(analysis, "_MANY", 1)
+    monkeypatch.setattr(analysis, "Other", other)
+    monkeypatch.setattr(forking, "possible", lambda: True)
+    assert analysis.encoded(analysis.as_dict(load(path), by_two=True)) == alone
+    assert json.loads(alone)["efficiency"]["step_time"]["kernel"] > 0
+
+
+@two_processes
+def test_the_command_prints_what_one_process_finds(tmp_path):
+    path = training(20_000).write(tmp_path / "t.json")
+    assert halves.size(str(path)) > halves._LARGE
+    code = "import sys; from pytest_torchprof.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "analyze", path, "--json"], check=True, capture_output=True)
+    assert done.stdout.decode() == analysis.encoded(analysis.as_dict(load(path)))
+
+
+def test_a_process_that_is_not_asked_is_ended():
+    code = (
+        "import os, time; from pytest_torchprof.forking import Other\n"
+        "with Other(lambda: time.sleep(600)) as other: pid = other._process\n"
+        "try: os.kill(pid, 0); print('still there')\n"
+        "except ProcessLookupError: print('gone')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "gone\n"
+
+
+def test_what_fails_in_the_other_process_is_no_answer_and_prints_nothing():
+    code = "from pytest_torchprof.forking import Other\nwith Other(lambda: 1 / 0) as other: print(other.answer())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("None\n", "")
 
 
 def test_a_process_with_threads_is_never_forked(tmp_path):
