@@ -5,7 +5,8 @@
 Both sides run as whole processes, in turns, so that a machine whose speed drifts treats them alike. HTA runs in the
 interpreter given with --hta (``pip install HolisticTraceAnalysis==0.5.0`` in an environment of its own), else in this
 one if it is installed here. It loads the trace and computes kernel breakdown, launch statistics and idle time; ours
-prints ``torchprof analyze --json``, once with and once without findings. Prints ratios, asserts nothing.
+prints ``torchprof analyze --json``, once with and once without findings. A large file is read by two processes: CPU is
+that of both, the peak memory that of the larger one. Prints ratios, asserts nothing.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ def write_grown(trace: str, times: int, file: str) -> None:
 
 def grow(trace: str, count: int) -> None:
     """Print time and memory per event as the trace grows to a million events."""
-    print(f"\n{'events':>10}{'CPU':>10}{'peak':>10}{'per further event':>24}")
-    before: tuple[int, float, int] | None = None
+    print(f"\n{'events':>10}{'wall':>10}{'CPU':>10}{'peak':>10}   per further event: wall, CPU, peak")
+    before: tuple[float, float, float, float] | None = None
     for times in sorted({max(1, share * MILLION // 4 // count) for share in (1, 2, 3, 4)}):
         with tempfile.TemporaryDirectory() as folder:
             file = str(Path(folder) / "grown.json")
@@ -115,13 +116,16 @@ def grow(trace: str, count: int) -> None:
             writer.start()
             writer.join()
             runs = [run(ours(file, "--no-findings")) for _ in range(3)]
-        events, cpu, peak = times * count, min(used for _, used, _ in runs), min(peak for _, _, peak in runs)
+        events = times * count
+        wall, cpu, peak = (min(column) for column in zip(*runs, strict=True))
         further = ""
         if before is not None:
             more = events - before[0]
-            further = f"{(cpu - before[1]) / more * 1e6:10.2f} us{(peak - before[2]) / more:8.0f} bytes"
-        print(f"{events:10,}{cpu:8.2f} s{peak / 1e6:7.0f} MB{further:>24}")
-        before = (events, cpu, peak)
+            further = "{:15.2f} us{:8.2f} us{:8.0f} bytes".format(
+                (wall - before[1]) / more * 1e6, (cpu - before[2]) / more * 1e6, (peak - before[3]) / more
+            )
+        print(f"{events:10,}{wall:8.2f} s{cpu:8.2f} s{peak / 1e6:7.0f} MB{further}")
+        before = (events, wall, cpu, peak)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from pytest_torchprof.trace import Trace
 
@@ -119,7 +119,7 @@ def cpu_kernels(trace: Trace) -> list[int]:
     data, with no computing one around it and none that moves data inside; a C++ kernel of Inductor's. What a
     compilation ran is left out.
     """
-    ops, parent, chain = trace.ops, trace.nesting.parent, trace.nesting.chain
+    ops, parent = trace.ops, trace.nesting.parent
     does = {name: work(trace.names[name]) for name in set(ops.name)}
     computing = {name for name, kind in does.items() if kind in (Work.COMPUTES, Work.ALONE, Work.FUSED)}
     alone = {name for name, kind in does.items() if kind is Work.ALONE}
@@ -129,11 +129,14 @@ def cpu_kernels(trace: Trace) -> list[int]:
     kernels = [
         i
         for i, name in enumerate(ops.name)
-        if name in apart and not (apart[name] and any(ops.name[around] in apart[name] for around in chain(parent[i])))
+        if name in apart and not (apart[name] and _is_inside(apart[name], ops.name, parent, i))
     ]
     holders: set[int] = set()
     for i in kernels:
-        _mark(parent, parent[i], holders)
+        around = parent[i]
+        while around >= 0 and around not in holders:
+            holders.add(around)
+            around = parent[around]
     compiling = trace.compiling
     found = [i for i in kernels if i not in holders]
     if compiling:
@@ -141,7 +144,10 @@ def cpu_kernels(trace: Trace) -> list[int]:
     return sorted(found, key=ops.start.__getitem__)
 
 
-def _mark(parent: Sequence[int], member: int, holders: set[int]) -> None:
-    while member >= 0 and member not in holders:
-        holders.add(member)
-        member = parent[member]
+def _is_inside(barred: Container[int], names: Sequence[int], parent: Sequence[int], member: int) -> bool:
+    around = parent[member]
+    while around >= 0:
+        if names[around] in barred:
+            return True
+        around = parent[around]
+    return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from math import inf
-from os import fspath
+from os import SEEK_END, fspath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -255,30 +255,20 @@ def _shown(path: str) -> str:
 
 
 def write_metadata(path: str | os.PathLike[str], key: Mapping[str, object]) -> None:
-    """Put our key into an exported, unpacked trace file; the file is replaced at once or not at all."""
-    import os  # noqa: PLC0415 - reading needs none of this
-    import shutil  # noqa: PLC0415
-
+    """Put our key into an exported, unpacked trace file, in place: whoever calls has it under a name of its own."""
     path = fspath(path)
-    fresh = f"{path}.new"
     try:
-        shutil.copyfile(path, fresh)
-        with open(fresh, "r+b") as file:  # noqa: PTH123
-            size = file.seek(0, os.SEEK_END)
-            start = max(0, size - 4096)
+        with open(path, "r+b") as file:  # noqa: PTH123
+            start = max(0, file.seek(0, SEEK_END) - 4096)
             file.seek(start)
             end = start + file.read().rindex(b"}")
             file.seek(end)
             file.truncate()
             file.write(b',\n"%s": %s\n}\n' % (KEY.encode(), msgspec.json.encode(key)))
-        os.replace(fresh, path)  # noqa: PTH105
     except ValueError:
         raise UnreadableRecording(
             f"{_shown(path)} is not a recording: it does not end as a JSON object does."
         ) from None
-    finally:
-        if os.path.exists(fresh):  # noqa: PTH110
-            os.unlink(fresh)  # noqa: PTH108
 
 
 def copy(source: str, target: str | os.PathLike[str]) -> None:

@@ -41,19 +41,17 @@ class Nesting:
     def _adopt(self, order: Sequence[int], starts: Sequence[int]) -> bool:
         """Find the parents; False if of ranges that start together a longer one comes later."""
         ends, parent = self._ranges.end, self.parent
-        # The open ranges and, as the quickest thing to look at, when the innermost of them ends.
-        stack, holder, until, began = [ABSENT], ABSENT, _NEVER, -_NEVER
+        # The innermost open range, when it ends, and when it began.
+        holder, until, began = ABSENT, _NEVER, -_NEVER
         for i, start in zip(order, starts, strict=True):
             end = ends[i]
             if end > until and start == began:
                 return False
             # One that has no length may lie on the border of its holder; others must end before it does.
             while until < start or (until <= start and end > until):
-                stack.pop()
-                holder = stack[-1]
+                holder = parent[holder]
                 until = ends[holder] if holder >= 0 else _NEVER
             parent[i] = holder
-            stack.append(i)
             holder, until, began = i, end, start
         return True
 
