@@ -108,7 +108,7 @@ def grow(trace: str, count: int) -> None:
     """Print time and memory per event as the trace grows to a million events."""
     print(f"\n{'events':>10}{'wall':>10}{'CPU':>10}{'peak':>10}   per further event: wall, CPU, peak")
     before: tuple[float, float, float, float] | None = None
-    for times in sorted({max(1, share * MILLION // 4 // count) for share in (1, 2, 3, 4)}):
+    for times in sorted({max(1, round(share * MILLION / 4 / count)) for share in (1, 2, 3, 4)}):
         with tempfile.TemporaryDirectory() as folder:
             file = str(Path(folder) / "grown.json")
             # In a process of its own: a child's peak memory begins at what its parent has.
