@@ -121,9 +121,8 @@ def grow(trace: str, count: int) -> None:
         further = ""
         if before is not None:
             more = events - before[0]
-            further = "{:15.2f} us{:8.2f} us{:8.0f} bytes".format(
-                (wall - before[1]) / more * 1e6, (cpu - before[2]) / more * 1e6, (peak - before[3]) / more
-            )
+            slower_us, busier_us = (wall - before[1]) / more * 1e6, (cpu - before[2]) / more * 1e6
+            further = f"{slower_us:15.2f} us{busier_us:8.2f} us{(peak - before[3]) / more:8.0f} bytes"
         print(f"{events:10,}{wall:8.2f} s{cpu:8.2f} s{peak / 1e6:7.0f} MB{further}")
         before = (events, wall, cpu, peak)
 

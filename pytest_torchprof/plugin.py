@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pytest_torchprof.run.fixture import Torchprof
+    from pytest_torchprof.run.measure import TestRun
 
 _MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "contextlib.py", "torch"})
 
@@ -91,7 +92,13 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
     """Measure calls on the device: a function with its arguments, or a block under a label."""
     from pytest_torchprof.run.fixture import Torchprof  # noqa: PLC0415
 
-    run = request.node.stash[RUN]
+    run = request.node.stash.get(RUN, None)
+    if run is None:
+        pytest.fail(
+            f"{request.node.nodeid}: the torchprof fixture was asked for while the test runs; what is measured must be "
+            'known before: name it in the test\'s arguments, or with @pytest.mark.usefixtures("torchprof")',
+            pytrace=False,
+        )
     run.uses_fixture = True
     return Torchprof(run)
 
@@ -155,8 +162,19 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     run = item.stash.get(RUN, None)
-    if run is None:
-        return report
+    if run is not None:
+        _correct(report, call, run, item)
+    passed = report.passed and not hasattr(report, "wasxfail")
+    item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
+    state = item.config.stash.get(STATE, None)
+    if report.when == "teardown" and item.stash[PASSED] and state is not None:
+        state.passed[item.nodeid] = item.path
+        if run is not None:
+            run.commit_baselines()
+    return report
+
+
+def _correct(report: pytest.TestReport, call: pytest.CallInfo[None], run: TestRun, item: pytest.Item) -> None:
     from pytest_torchprof.run.expecting import corrected  # noqa: PLC0415
 
     corrected(report, call.excinfo.value if call.excinfo else None, run, item)
@@ -165,13 +183,8 @@ def pytest_runtest_makereport(
         report.longrepr = call.excinfo.getrepr(style="value")
         sections = ((title, _TRACE_RECORD.sub("", text)) for title, text in report.sections)
         report.sections = [(title, text) for title, text in sections if text.strip()]
-    passed = report.passed and not hasattr(report, "wasxfail")
     if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
         run.state.expect_failure(item.nodeid)
-    item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
-    if report.when == "teardown" and item.stash[PASSED]:
-        run.commit_baselines()
-    return report
 
 
 def _shows_user_code(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+import yaml
 
 WORKFLOWS = sorted((Path(__file__).parents[1] / "examples" / "ci").glob("*.yml"))
 
@@ -109,7 +110,7 @@ def test_the_step_summary_of_a_green_run_is_one_line(on_github, pytester):
     lines = [line for line in (pytester.path / "summary.md").read_text().splitlines() if line]
     assert lines[0] == "from another step"
     assert len(lines) == 2
-    assert lines[1].startswith("**torchprof**: 1 kept on ")
+    assert lines[1].startswith("**torchprof**: 1 passed on ")
 
 
 def test_the_step_summary_says_what_failed_the_kernels_and_how_to_accept(on_github, run_tests, pytester):
@@ -259,7 +260,6 @@ def test_the_options_in_the_workflows_exist(path, pytestconfig):
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_the_workflows_are_yaml(path):
-    yaml = pytest.importorskip("yaml")
     jobs = yaml.safe_load(path.read_text())["jobs"]
     assert all(job["steps"] and job["runs-on"] for job in jobs.values())
 
@@ -288,7 +288,9 @@ def test_in_ci_an_entry_whose_test_is_gone_is_announced(on_github, run_tests, py
     assert kind == "warning"
     assert place["file"].startswith("__torchprof__/test_it.cpu-")
     assert "test_gone" in message
-    assert "Gone, but still in" in (pytester.path / "summary.md").read_text()
+    assert (
+        "of tests that are gone: test\\_gone (`torchprof baseline prune`)" in (pytester.path / "summary.md").read_text()
+    )
 
 
 @pytest.mark.parametrize(
@@ -316,3 +318,56 @@ def test_what_last_failed_left_out_is_not_gone(run_tests, pytester):
 def test_gone_is_seen_under_xdist_too(run_tests):
     run_tests(BOTH, "--torchprof-baseline=update")
     run_tests(KEPT, "-n", "2").stdout.fnmatch_lines(["*entries of tests that are gone: test_gone"])
+
+
+LABELS = """
+@cpu
+def test_labels(torchprof):
+    for label in LABELS:
+        with torchprof.measure(label) as m:
+            for _ in m.steps():
+                torch.add(x, x)
+    assert not FAILS
+"""
+
+
+def labels(*names, fails=False):
+    return f"LABELS, FAILS = {names!r}, {fails}" + LABELS
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_an_entry_that_its_test_measures_no_more_is_shown_and_an_update_removes_it(run_tests, pytester, workers):
+    run_tests(labels("a", "b"), "--torchprof-baseline=update")
+    (path,) = pytester.path.rglob("__torchprof__/*.json")
+    result = run_tests(labels("b"), "--torchprof-report=report.json", "--torchprof-report=report.md", *workers)
+    result.stdout.fnmatch_lines(
+        ["__torchprof__/*.json: entries that their tests no longer measure: test_labels (a)", "*-baseline=update"]
+    )
+    report = json.loads((pytester.path / "report.json").read_text())
+    assert (list(report["unmeasured"].values()), report["gone"]) == ([["test_labels (a)"]], {})
+    assert "no longer measure: test\\_labels \\(a\\)" in (pytester.path / "report.md").read_text()
+    assert set(json.loads(path.read_text())["entries"]) == {"test_labels (a)", "test_labels (b)"}
+    result = run_tests(labels("b"), "--torchprof-baseline=update", *workers)
+    result.stdout.fnmatch_lines(["*removed, since their tests no longer measure them: test_labels (a)"])
+    assert set(json.loads(path.read_text())["entries"]) == {"test_labels (b)"}
+    run_tests(labels("b"), *workers).stdout.no_fnmatch_line("*no longer measure*")
+
+
+def test_what_a_test_that_failed_did_not_measure_stays(run_tests, pytester):
+    run_tests(labels("a", "b"), "--torchprof-baseline=update")
+    result = run_tests(labels("b", fails=True), "--torchprof-baseline=update")
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*no longer measure*")
+    (path,) = pytester.path.rglob("__torchprof__/*.json")
+    assert set(json.loads(path.read_text())["entries"]) == {"test_labels (a)", "test_labels (b)"}
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_test_that_lost_its_marker_is_told_though_nothing_else_of_its_file_is_measured(run_tests, pytester, workers):
+    run_tests(KEPT, "--torchprof-baseline=update")
+    (path,) = pytester.path.rglob("__torchprof__/*.json")
+    pytester.makepyfile(test_other=(pytester.path / "test_it.py").read_text())
+    plain = "def test_kept(): pass\n"
+    run_tests(plain, *workers).stdout.fnmatch_lines(["*test_it.*: entries that * no longer measure: test_kept"])
+    run_tests(plain, "--torchprof-baseline=update", *workers)
+    assert not path.exists()

@@ -383,3 +383,15 @@ def test_left(torchprof):
     result.stdout.fnmatch_lines([">*with torchprof.measure*"])
     assert "RunState" not in result.stdout.str()
     assert "def __exit__" not in result.stdout.str()
+
+
+def test_the_fixture_asked_for_while_the_test_runs_is_an_error_that_says_how_to_ask(run_tests):
+    result = run_tests(
+        """
+def test_it(request):
+    request.getfixturevalue("torchprof")
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["test_it.py::test_it: the torchprof fixture was asked for while*usefixtures*"])
+    result.stdout.no_fnmatch_line("*KeyError*")

@@ -56,7 +56,7 @@ capture
 run
 run.tolerance
 run.settings
-run.session, run.comparing, run.gone
+run.session, run.comparing, run.leftovers
 run.explaining, run.against, run.measured
 run.measure
 run.fixture, run.judging

@@ -333,7 +333,9 @@ def test_no_expression_blows_up_on_a_name_made_to_hurt_it():
 
 def test_importing_the_tables_needs_neither_torch_nor_pytest():
     """The command decodes names in a process that loads neither."""
-    code = "import sys, pytest_torchprof.names as n; n.decode('x'); print(sorted({'torch', 'pytest'} & set(sys.modules)))"
+    code = (
+        "import sys, pytest_torchprof.names as n; n.decode('x'); print(sorted({'torch', 'pytest'} & set(sys.modules)))"
+    )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

@@ -71,14 +71,14 @@ def test_one_row_per_measurement_then_the_kernels_of_those_that_failed(run_tests
             "test_it.py::test_kept *1*passed*",
             "kernel *calls*time*launched by*",
             "pointwise * 1 *aten::*",
-            "1 kept, 1 failed, 1 not measured",
+            "1 passed, 1 failed, 1 not measured",
         ]
     )
 
 
 def test_quiet_runs_say_one_line(run_tests):
     result = run_tests(MIXED, "-q")
-    result.stdout.fnmatch_lines(["torchprof: 1 kept, 1 failed, 1 not measured"])
+    result.stdout.fnmatch_lines(["torchprof: 1 passed, 1 failed, 1 not measured"])
     result.stdout.no_fnmatch_line("*CPU/GPU*")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import platform
@@ -37,6 +38,13 @@ def place(test_file: Path, rootdir: Path, device_slug: str, baseline_dir: Path |
     if baseline_dir is None:
         return test_file.parent / FOLDER / name
     return baseline_dir.joinpath(*_mirrored(test_file.parent, rootdir), name)
+
+
+def files_of(test_file: Path, rootdir: Path, baseline_dir: Path | None) -> dict[str, Path]:
+    """Return the baseline files that a test file has, by device slug."""
+    one = place(test_file, rootdir, "any", baseline_dir)
+    named = ((split_name(file), file) for file in one.parent.glob(f"{glob.escape(module_name(test_file.name))}.*"))
+    return {name[1]: file for name, file in named if name is not None and name[0] == module_name(test_file.name)}
 
 
 def module_name(file_name: str) -> str:

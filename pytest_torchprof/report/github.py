@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.printable import printable
-from pytest_torchprof.report.markdown import escaped, fenced
+from pytest_torchprof.report.markdown import escaped, fenced, left_over
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED
 from pytest_torchprof.report.table import where
 from pytest_torchprof.report.terminal import closing
@@ -34,10 +34,10 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
         elif (result.baseline or "").startswith("ambiguous"):
             said = "\n".join([f"{result.baseline} against the baseline", *result.changes])
             yield _command("warning", result, said, rootdir, workspace)
-    for file, keys in run.gone.items():
-        message = f"entries of tests that are gone: {', '.join(keys)}; torchprof baseline prune removes them"
-        place = {"file": _in_checkout(rootdir / file, workspace, rootdir), "title": "torchprof: gone"}
-        yield _written("warning", place, message)
+    for left in run.leftovers:
+        message = left.words + (f"; {left.remedy} removes them" if left.remedy else "")
+        place = {"file": _in_checkout(rootdir / left.file, workspace, rootdir), "title": f"torchprof: {left.why}"}
+        yield _written("warning" if left.remedy else "notice", place, message)
 
 
 def step_summary(run: RunResults) -> str:
@@ -48,9 +48,7 @@ def step_summary(run: RunResults) -> str:
         lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut(result.message)), ""]
     if len(failed) > _MOST_FAILURES:
         lines += [f"and {len(failed) - _MOST_FAILURES} more: see the report", ""]
-    for file, keys in run.gone.items():
-        lines += [f"Gone, but still in {escaped(file)}: {escaped(', '.join(keys))} (`torchprof baseline prune`)", ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *left_over(run)])
 
 
 def _cut(message: str) -> str:

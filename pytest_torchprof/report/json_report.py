@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.report.results import GONE, REMOVED, UNMEASURED
+
 if TYPE_CHECKING:
     from pytest_torchprof.report.results import RunResults
 
@@ -12,7 +14,7 @@ SCHEMA = 1
 
 
 def render(run: RunResults) -> str:
-    """Return ``{"schema", "environment", "results"}`` as indented JSON."""
+    """Return ``{"schema", "environment", "results"}`` and the baselines' leftovers as indented JSON."""
     results = [
         {
             "nodeid": result.nodeid,
@@ -29,6 +31,8 @@ def render(run: RunResults) -> str:
         }
         for result in run.results
     ]
-    gone = {file: list(keys) for file, keys in run.gone.items()}
-    report = {"schema": SCHEMA, "environment": dict(run.environment), "results": results, "gone": gone}
+    left: dict[str, dict[str, list[str]]] = {GONE: {}, UNMEASURED: {}, REMOVED: {}}
+    for leftover in run.leftovers:
+        left[leftover.why][leftover.file] = list(leftover.keys)
+    report = {"schema": SCHEMA, "environment": dict(run.environment), "results": results, **left}
     return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

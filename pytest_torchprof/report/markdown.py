@@ -8,7 +8,7 @@ from pytest_torchprof.report.results import FAILED, NOT_MEASURED
 from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, row, where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pytest_torchprof.report.results import RunResults
 
@@ -21,7 +21,14 @@ def render(run: RunResults) -> str:
             lines += [f"### {escaped(result.name)}: {result.outcome}", "", fenced(result.message), ""]
             if result.kernels:
                 lines += [*_table(KERNEL_HEADERS, kernel_rows(result)), ""]
-    return "\n".join([*lines, *_table(HEADERS, [row(result) for result in run.results]), ""])
+    return "\n".join([*lines, *_table(HEADERS, [row(result) for result in run.results]), "", *left_over(run)])
+
+
+def left_over(run: RunResults) -> Iterator[str]:
+    """Yield a paragraph for each baseline file with entries that nothing measures any more."""
+    for left in run.leftovers:
+        remedy = f" (`{left.remedy}`)" if left.remedy else ""
+        yield from (f"{escaped(left.file)}: {escaped(left.words)}{remedy}", "")
 
 
 def _table(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:

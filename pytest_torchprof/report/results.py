@@ -15,6 +15,15 @@ NOT_MEASURED = "not measured"
 XFAILED = "xfailed"
 """Failed, and the test is marked as one that does."""
 
+GONE = "gone"
+UNMEASURED = "unmeasured"
+REMOVED = "removed"
+_LEFT = {
+    GONE: ("entries of tests that are gone", "torchprof baseline prune"),
+    UNMEASURED: ("entries that their tests no longer measure", "pytest --torchprof-baseline=update"),
+    REMOVED: ("removed, since their tests no longer measure them", None),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
@@ -48,12 +57,31 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """Entries of a baseline file that nothing measures any more."""
+
+    file: str
+    why: str
+    """GONE: the test file does not have the tests; UNMEASURED: they ran and did not measure it; REMOVED: so too."""
+    keys: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What is so about the entries, with their keys."""
+        return f"{_LEFT[self.why][0]}: {', '.join(self.keys)}"
+
+    @property
+    def remedy(self) -> str | None:
+        """The command that removes them."""
+        return _LEFT[self.why][1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResults:
     """All results of a run, in the order in which the tests ran."""
 
     results: tuple[Result, ...]
-    gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Baseline file -> its entries whose tests no longer exist."""
+    leftovers: tuple[Leftover, ...] = ()
 
     @property
     def environment(self) -> Mapping[str, Any]:

@@ -37,9 +37,8 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
             )
             parts.append(f"{name}: kernels of the step with most\n{kernels}")
     parts += [
-        f"{printable(file)}: entries of tests that are gone: {', '.join(map(printable, keys))}\n"
-        "  do: torchprof baseline prune"
-        for file, keys in run.gone.items()
+        printable(f"{left.file}: {left.words}") + (f"\n  do: {left.remedy}" if left.remedy else "")
+        for left in run.leftovers
     ]
     return "\n\n".join([*parts, closing(run)])
 
@@ -88,7 +87,7 @@ def closing(run: RunResults) -> str:
     counts = [
         f"{sum(result.outcome == outcome for result in run.results)} {said}"
         for outcome, said in (
-            (PASSED, "kept"),
+            (PASSED, "passed"),
             (FAILED, "failed"),
             (NOT_MEASURED, "not measured"),
             (SKIPPED, "not judged"),
@@ -96,5 +95,5 @@ def closing(run: RunResults) -> str:
         )
         if any(result.outcome == outcome for result in run.results)
     ]
-    better = any((result.baseline or "").startswith("better") for result in run.results)
-    return ", ".join(counts) + ("; keep what got better: pytest --torchprof-baseline=update" if better else "")
+    better = sum((result.baseline or "").startswith("better") for result in run.results)
+    return ", ".join(counts) + (f"; {better} better, to keep: pytest --torchprof-baseline=update" if better else "")

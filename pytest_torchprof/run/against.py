@@ -44,7 +44,7 @@ def against_baseline(run: TestRun, measured: Measured, profile: Profile, *, kept
 
     old, new, comparison = found
     file, key = run.comparing.place(measured.label, profile)
-    run.state.compared[str(file)] = run.path
+    run.state.compared.setdefault(str(file), set()).add(key)
     allowed = run.options.tolerance.allowed
     if kept and (settings.baseline == "update" or (settings.baseline == "add" and old is None)):
         if old is not None and "time" in allowed:

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.report import FAILED, NOT_MEASURED, github, terminal
-from pytest_torchprof.run.gone import gone
+from pytest_torchprof.run.leftovers import leftovers
 from pytest_torchprof.run.session import SUFFIX, stacks_name
 from pytest_torchprof.run.stash import WORKER_KEY, is_worker
 
@@ -25,10 +25,10 @@ RECORDINGS = "torchprof-recordings"
 def finish(state: RunState, session: pytest.Session) -> None:
     """Write what the run leaves behind; on a worker, hand it to the controller, which alone writes."""
     try:
-        state.gone.update(gone(state.compared, state.collected))
         if is_worker(session.config):
             session.config.workeroutput[WORKER_KEY] = state.to_plain()  # type: ignore[attr-defined]
             return
+        state.leftovers.extend(leftovers(state))
         problems = [*_write_baselines(state), *_write_reports(state), *_write_step_summary(state)]
         if state.settings.replay is not None and not state.replayed:
             problems.append(f"--torchprof-replay={state.settings.replay}: no test judged a recording")
@@ -72,10 +72,11 @@ def _write_baselines(state: RunState) -> list[str]:
     problems = []
     for path, entries in sorted(state.baseline_updates.items()):
         try:
-            baseline.update(Path(path), {key: baseline.from_plain(entry) for key, entry in entries.items()})
+            baseline.update(Path(path), {key: entry and baseline.from_plain(entry) for key, entry in entries.items()})
         except TorchprofError as problem:
             problems.append(str(problem))
             state.not_written()
+            state.leftovers.clear()
     return problems
 
 

@@ -15,7 +15,7 @@ from pytest_torchprof.limits import catalogue
 from pytest_torchprof.report import exports, json_report, markdown
 from pytest_torchprof.report.junit import PREFIX
 from pytest_torchprof.run.explaining import screen_of
-from pytest_torchprof.run.gone import whole_files
+from pytest_torchprof.run.leftovers import whole_files
 from pytest_torchprof.run.measure import TestRun
 from pytest_torchprof.run.progress import progress_of
 from pytest_torchprof.run.session import RunState

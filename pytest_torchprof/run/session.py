@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.report.results import FAILED, XFAILED, Result, RunResults
+from pytest_torchprof.report.results import FAILED, XFAILED, Leftover, Result, RunResults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.limits import Limit
     from pytest_torchprof.report import Reporter
@@ -43,12 +41,13 @@ class RunState:
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
     baseline_updates: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Baseline file -> key -> entry as plain data, of tests that passed altogether."""
-    collected: Mapping[Path, list[str]] = field(default_factory=dict)
+    collected: dict[Path, list[str]] = field(default_factory=dict)
     """Test file -> its test ids, of files that were collected as a whole."""
-    compared: dict[str, Path] = field(default_factory=dict)
-    """Baseline file -> the test file that was compared with it."""
-    gone: dict[str, list[str]] = field(default_factory=dict)
-    """Baseline file -> its entries whose tests no longer exist."""
+    passed: dict[str, Path] = field(default_factory=dict)
+    """Test id -> its test file, of tests that passed altogether, measured or not."""
+    compared: dict[str, set[str]] = field(default_factory=dict)
+    """Baseline file -> the keys of what was measured and compared with it."""
+    leftovers: list[Leftover] = field(default_factory=list)
     replayed: set[str] = field(default_factory=set)
     """Names of the recordings that a test judged."""
     problems: list[str] = field(default_factory=list)
@@ -58,6 +57,7 @@ class RunState:
     unarmed: dict[str, str] = field(default_factory=dict)
     """Device as it was asked for -> why nothing can be measured on it in this process."""
     _scratch: tempfile.TemporaryDirectory[str] | None = None
+    _has_baselines: dict[Path, bool] = field(default_factory=dict)
 
     @property
     def scratch(self) -> Path:
@@ -69,8 +69,7 @@ class RunState:
     @property
     def run_results(self) -> RunResults:
         """Return the results so far, in the order in which they came."""
-        gone = {self.shown(Path(file)): tuple(keys) for file, keys in sorted(self.gone.items())}
-        return RunResults(results=tuple(self.results.values()), gone=gone)
+        return RunResults(results=tuple(self.results.values()), leftovers=tuple(self.leftovers))
 
     def add(self, result: Result) -> None:
         """Record a result; a test that is run again replaces its former ones."""
@@ -92,6 +91,16 @@ class RunState:
         """Return a path as messages name it: relative to the root directory where it lies below."""
         root = self.settings.rootdir
         return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+    def has_baselines(self, test_file: Path) -> bool:
+        """Whether there is a baseline of a test file, for whatever device."""
+        found = self._has_baselines.get(test_file)
+        if found is None:
+            from pytest_torchprof.baseline import files_of  # noqa: PLC0415
+
+            found = any(files_of(test_file, self.settings.rootdir, self.settings.baseline_dir))
+            self._has_baselines[test_file] = found
+        return found
 
     def reporter_of(self, path: Path) -> Reporter | None:
         """Return what writes a report of this name: by its suffix, the longest that is known."""
@@ -175,7 +184,9 @@ class RunState:
                 "replayed": sorted(self.replayed),
                 "problems": self.problems,
                 "lacks_gpu": self.lacks_gpu,
-                "gone": self.gone,
+                "collected": {str(path): ids for path, ids in self.collected.items() if self.has_baselines(path)},
+                "passed": {nodeid: str(path) for nodeid, path in self.passed.items() if self.has_baselines(path)},
+                "compared": {file: sorted(keys) for file, keys in self.compared.items()},
             }
         )
 
@@ -189,7 +200,10 @@ class RunState:
         self.replayed.update(other["replayed"])
         self.problems.extend(other["problems"])
         self.lacks_gpu |= other["lacks_gpu"]
-        self.gone.update(other["gone"])
+        self.collected.update({Path(path): ids for path, ids in other["collected"].items()})
+        self.passed.update({nodeid: Path(path) for nodeid, path in other["passed"].items()})
+        for file, keys in other["compared"].items():
+            self.compared.setdefault(file, set()).update(keys)
 
     def close(self) -> None:
         """Remove the scratch folder."""

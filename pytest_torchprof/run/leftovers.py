@@ -1,0 +1,79 @@
+"""Entries of baselines that nothing measures any more, as far as this run can tell."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.report.results import GONE, REMOVED, UNMEASURED, Leftover
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pytest
+
+    from pytest_torchprof.run.session import RunState
+
+
+def whole_files(session: pytest.Session, collected: Iterable[pytest.Item]) -> dict[Path, list[str]]:
+    """Return the test ids of each test file that was collected as a whole, before anything was deselected."""
+    # --last-failed leaves tests out while it collects, and where collecting failed nobody knows what there was.
+    if session.testsfailed or session.config.getoption("lf", False):
+        return {}
+    files: defaultdict[Path, list[str]] = defaultdict(list)
+    for item in collected:
+        files[item.path].append(item.nodeid)
+    parts = [
+        Path(session.config.invocation_params.dir, arg.partition("::")[0]) for arg in session.config.args if "::" in arg
+    ]
+    return {path: ids for path, ids in files.items() if path not in parts}
+
+
+def leftovers(state: RunState) -> list[Leftover]:
+    """Return what is left over in the baselines of the devices that this run measured on.
+
+    An entry whose test the file no longer has; and one that its test, which ran and passed, measured no more. With
+    ``--torchprof-baseline=update`` the latter is noted to be removed: what a test that passed measures is what is kept.
+    """
+    from pytest_torchprof import baseline  # noqa: PLC0415  (only runs that compare pay for it)
+
+    found = []
+    update = state.settings.baseline == "update"
+    passed: defaultdict[Path, set[str]] = defaultdict(set)
+    for nodeid, test_file in state.passed.items():
+        passed[test_file].add(_test(nodeid))
+    for file, test_file in sorted(_files(state)):
+        collected = state.collected.get(test_file)
+        known = None if collected is None else {_test(nodeid) for nodeid in collected}
+        try:
+            keys = sorted(baseline.read_or_empty(file).entries.keys() - state.compared.get(str(file), set()))
+        except TorchprofError:  # its tests have said so
+            continue
+        tests = {key: baseline.split_key(key)[0] for key in keys}
+        gone = [key for key in keys if known is not None and tests[key] not in known]
+        unmeasured = [key for key in keys if tests[key] in passed[test_file] and key not in gone]
+        if unmeasured and update:
+            state.baseline_updates.setdefault(str(file), {}).update(dict.fromkeys(unmeasured))
+        for why, left in ((GONE, gone), (REMOVED if update else UNMEASURED, unmeasured)):
+            if left:
+                found.append(Leftover(file=state.shown(file), why=why, keys=tuple(left)))
+    return found
+
+
+def _files(state: RunState) -> Iterator[tuple[Path, Path]]:
+    """Yield (baseline file, test file) of all that this run knows about, on devices that it measured on."""
+    from pytest_torchprof import baseline  # noqa: PLC0415
+
+    slugs = {name[1] for file in state.compared if (name := baseline.split_name(Path(file)))}
+    for test_file in {*state.collected, *state.passed.values()} if slugs else ():
+        for slug, file in baseline.files_of(test_file, state.settings.rootdir, state.settings.baseline_dir).items():
+            if slug in slugs:
+                yield file, test_file
+
+
+def _test(nodeid: str) -> str:
+    from pytest_torchprof import baseline  # noqa: PLC0415
+
+    return baseline.split_key(baseline.key_of(nodeid, None))[0]
