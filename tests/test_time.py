@@ -9,6 +9,7 @@ from itertools import combinations
 import pytest
 
 from pytest_torchprof.baseline.timing import KEPT, chance, settled, times, unsure, verdict
+from pytest_torchprof.capture import nvml
 
 CONDITIONS = {"clock": "perf_counter", "cache": "hot", "machine": "a machine", "threads": 2}
 
@@ -233,6 +234,12 @@ def test_what_was_wrong_with_the_machine_is_shown(run_tests, pytester):
     edit_times(pytester, lambda time: {**time, "disturbed": ["the GPU was slowed down by its temperature"]})
     result = run_tests(TIMED.replace("0.10", "50.0"))
     result.stdout.fnmatch_lines(["*during the baseline's samples the GPU was slowed down by its temperature*"])
+
+
+def test_where_nobody_tells_what_was_wrong_with_the_machine_that_is_said():
+    assert nvml.disturbances("GPU-that-is-not-there") == [
+        "nobody told whether the GPU was slowed down or used by others (no NVML for it)"
+    ]
 
 
 def test_a_kept_recording_is_judged_as_it_was_live(run_tests, pytester):

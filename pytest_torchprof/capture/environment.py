@@ -33,13 +33,14 @@ def environment(device: str) -> dict[str, object]:
 
 def _gpu(device: str) -> dict[str, object]:
     if device == "cpu":
-        return dict.fromkeys(("gpu", "compute_capability", "driver", "cudnn", "clocks_mhz"))
+        return dict.fromkeys(("gpu", "compute_capability", "gcn_arch", "driver", "cudnn", "clocks_mhz"))
     import torch  # pragma: needs gpu
 
     properties = torch.cuda.get_device_properties(device)  # pragma: needs gpu
     return {  # pragma: needs gpu
         "gpu": properties.name,
         "compute_capability": f"{properties.major}.{properties.minor}",
+        "gcn_arch": properties.gcnArchName if torch.version.hip else None,
         "driver": nvml.driver_version(),
         "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
         "clocks_mhz": nvml.clocks_mhz(gpu_uuid(device)),

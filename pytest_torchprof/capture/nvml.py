@@ -47,13 +47,11 @@ def clocks_mhz(uuid: str) -> dict[str, int] | None:
 
 
 def disturbances(uuid: str) -> list[str]:
-    """Return what spoils times on the GPU with this UUID right now, in words: slowed down, used by others."""
+    """Return what spoils times on the GPU with this UUID right now, in words: slowed down, used by others, not told."""
     with _opened() as nvml:
-        if nvml is None:
-            return []
-        handle = ctypes.c_void_p()  # pragma: needs gpu
-        if nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)) != _OK:  # pragma: needs gpu
-            return []
+        handle = ctypes.c_void_p()
+        if nvml is None or nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)) != _OK:
+            return ["nobody told whether the GPU was slowed down or used by others (no NVML for it)"]
         return [*_slowed(nvml, handle), *_others(nvml, handle)]  # pragma: needs gpu
 
 

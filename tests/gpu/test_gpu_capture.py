@@ -84,15 +84,6 @@ def path(tmp_path):
     return tmp_path / "t.json"
 
 
-@pytest.fixture
-def fact(record_property):
-    def note(name, value):
-        record_property(name, value)
-        sys.stdout.write(f"{torch.cuda.get_device_name()}, torch {torch.__version__}: {name} = {value}\n")
-
-    return note
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # What a measurement holds
 
