@@ -11,6 +11,9 @@ class TorchprofError(Exception):
 
     __module__ = "pytest_torchprof"
 
+    brief: str | None = None
+    """The text where one line is enough (``pytest -q``)."""
+
 
 class NotMeasured(TorchprofError):
     """The numbers could not be obtained, so nothing was judged; never a pass."""

@@ -160,6 +160,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    told = call.excinfo.value if call.excinfo else None
+    if isinstance(told, TorchprofError) and told.brief is not None and item.config.get_verbosity() < 0:
+        told.args = (told.brief,)
     report = yield
     run = item.stash.get(RUN, None)
     if run is not None:

@@ -132,3 +132,15 @@ def test_what_holds_is_no_failure(tmp_path):
     profile = load(own_recording({"a": 1}).write(tmp_path / "t.json"))
     assert failure(judge(profile, read_limits({"max_kernels": 1})), profile) is None
     assert isinstance(failure((), profile, also=["worse"]), LimitsMissed)
+
+
+def test_what_a_caught_failure_says_does_not_depend_on_verbosity(run_tests):
+    source = """
+@cpu
+def test_it(torchprof):
+    profile = torchprof(torch.add, x, x)
+    with pytest.raises(pytest_torchprof.LimitsMissed, match="1 x pointwise add"):
+        profile.expect(max_kernels=0)
+"""
+    for verbosity in ("-q", "-v", "-vv"):
+        run_tests(source, verbosity).assert_outcomes(passed=1)

@@ -103,8 +103,11 @@ def expect(profile: Profile, given: Mapping[str, object]) -> None:
         # The same verdicts, with lines: what explains them changes none.
         profile = explainer.explained(profile)
         verdicts = judge(profile, asked)
-    problem = failure(verdicts, profile, screen=explainer.screen if explainer else DEFAULT)
+    screen = explainer.screen if explainer else DEFAULT
+    # Whoever catches it may look for something in its text, which must not depend on -q.
+    problem = failure(verdicts, profile, screen=replace(screen, verbosity=max(screen.verbosity, 0)))
     if problem is not None:
+        problem.brief = str(failure(verdicts, profile, screen=replace(screen, verbosity=-1)))
         raise problem
 
 
