@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -16,13 +17,9 @@ def run_examples(tmp_path: Path, *args: str) -> tuple[subprocess.CompletedProces
     """Run a copy of the examples as a user does, and return what came out and the outcome of each measurement."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples", dirs_exist_ok=True)
     shutil.copytree(RECORDINGS, tmp_path / "tests" / "recordings", dirs_exist_ok=True)
-    command = [sys.executable, "-m", "pytest", "examples", "--torchprof-report=report.json", "-W", "error"]
-    # torch's own warnings, as in pyproject.toml.
-    ignored = (
-        "ignore:`torch.jit.script_method` is:DeprecationWarning",
-        "ignore:Failed to initialize NumPy:UserWarning",
-    )
-    options = [word for filters in ignored for word in ("-W", filters)]
+    command = [sys.executable, "-m", "pytest", "examples", "--torchprof-report=report.json"]
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    options = [word for filters in ours["filterwarnings"] for word in ("-W", filters)]
     done = subprocess.run([*command, *options, *args], cwd=tmp_path, capture_output=True, text=True, check=False)
     report = json.loads((tmp_path / "report.json").read_text())
     return done, {f"{entry['nodeid']} {entry['label']}": entry["outcome"] for entry in report["results"]}

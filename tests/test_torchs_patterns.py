@@ -19,10 +19,17 @@ MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<
 
 
 def torchs(pattern, step):
-    """Return how often torch's pattern matches in a recording of the step made here."""
+    """Return how often torch's pattern matches in a recording of the step made here.
+
+    Where the build of torch switches the pattern off (that of TF32, in builds for GPUs before A100 too), the test is
+    skipped.
+    """
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True) as prof:
         step()
-    return len(getattr(_pattern_matcher, pattern)(prof).matched_events())
+    check = getattr(_pattern_matcher, pattern)(prof)
+    if check.skip:
+        pytest.skip(f"torch's {pattern} is off in this build of torch")
+    return len(check.matched_events())
 
 
 @pytest.fixture
