@@ -202,3 +202,52 @@ def test_the_xdist_hole_several_workers_fail_a_new_test_under_strict(run_tests, 
     run_tests(source, "-n", "2", "--torchprof-baseline=update").assert_outcomes(passed=2)
     (path,) = baseline_files(pytester)
     assert sorted(json.loads(path.read_text())["entries"]) == ["test_block", "test_other"]
+
+
+NOTHING = """
+@cpu
+def test_block():
+    if RUNS: torch.add(x, x)
+"""
+
+
+@pytest.mark.parametrize("mode", ["compare", "update", "strict"])
+def test_a_test_that_no_longer_runs_anything_is_not_better_but_not_measured(run_tests, pytester, mode):
+    run_tests("RUNS = True" + NOTHING, "--torchprof-baseline=update")
+    (path,) = pytester.path.rglob("__torchprof__/*.json")
+    before = path.read_bytes()
+    result = run_tests("RUNS = False" + NOTHING, f"--torchprof-baseline={mode}")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*baseline=* not measured: nothing ran on the device in step 1 of 5; *min_kernels=0"])
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("mode", ["update", "add"])
+def test_no_baseline_is_written_of_nothing_unless_that_is_meant(run_tests, pytester, mode):
+    run_tests("RUNS = False" + NOTHING, f"--torchprof-baseline={mode}").assert_outcomes(failed=1)
+    assert not list(pytester.path.rglob("__torchprof__/*.json"))
+    meant = NOTHING.replace("@cpu", '@pytest.mark.torchprof(device="cpu", min_kernels=0)')
+    for _ in range(2):
+        run_tests("RUNS = False" + meant, f"--torchprof-baseline={mode}").assert_outcomes(passed=1)
+    run_tests("RUNS = False" + meant).assert_outcomes(passed=1)
+    run_tests("RUNS = True" + meant).assert_outcomes(failed=1)
+
+
+def test_without_a_gpu_a_baseline_of_one_is_not_judged_and_no_pass(run_tests, pytester):
+    """A runner that has lost its GPU must not turn green because there is no baseline for its CPU."""
+    if __import__("torch").cuda.is_available():
+        pytest.skip("needs a machine without a GPU")
+    source = """
+@pytest.mark.torchprof
+def test_block():
+    torch.add(x, x)
+"""
+    run_tests(source, "--torchprof-baseline=update")  # nothing is known of a GPU: the CPU's is written
+    (path,) = pytester.path.rglob("__torchprof__/*.json")
+    path.rename(path.with_name("test_it.nvidia-h200-sm90.json"))
+    for mode in ("compare", "update", "add"):
+        result = run_tests(source, f"--torchprof-baseline={mode}", "-rs")
+        result.assert_outcomes(skipped=1)
+        result.stdout.fnmatch_lines(["*not judged without a GPU: baseline*"])
+    run_tests(source, "--torchprof-baseline=strict").assert_outcomes(failed=1)
+    run_tests(source, "--torchprof-device=cpu").assert_outcomes(passed=1)

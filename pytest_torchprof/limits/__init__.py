@@ -88,11 +88,20 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 def judge(profile: Profile, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
     """Return a verdict for each limit; none that could not be measured holds."""
     limits = tuple(asked)
-    nothing_is_fine = any(one.limit.name == "min_kernels" and one.value == 0 for one in limits)
-    return tuple(
-        replace(_judge_one(profile, one, nothing_is_fine=nothing_is_fine), expected=_as_written(one.written))
-        for one in limits
-    )
+    idle = idle_step(profile, limits)
+    return tuple(replace(_judge_one(profile, one, idle), expected=_as_written(one.written)) for one in limits)
+
+
+def idle_step(profile: Profile, asked: Iterable[Asked]) -> StepProfile | None:
+    """Return the first step in which nothing ran on the device, None where that is meant: with ``min_kernels=0``."""
+    if any(one.limit.name == "min_kernels" and one.value == 0 for one in asked):
+        return None
+    return next((step for step in profile.steps if not (step.kernels or step.memcpys or step.memsets)), None)
+
+
+def nothing_ran(profile: Profile, step: StepProfile) -> str:
+    """Return why a step in which nothing ran satisfies nothing."""
+    return f"nothing ran on the device in {step_name(profile, step)}; if that is meant, say min_kernels=0"
 
 
 def expect(profile: Profile, given: Mapping[str, object]) -> None:
@@ -131,17 +140,15 @@ def failure(
     return kind(failure_text(failed, profile, also=others, screen=screen))
 
 
-def _judge_one(profile: Profile, one: Asked, *, nothing_is_fine: bool) -> Verdict:
+def _judge_one(profile: Profile, one: Asked, idle: StepProfile | None) -> Verdict:
     limit = one.limit
     blocked = _cannot_judge(profile, limit)
     if blocked is not None:
         return Verdict(limit=limit.name, expected="", measured=blocked, status=NOT_MEASURED)
     verdict = limit.check(profile, one.value)
-    if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and not nothing_is_fine:
-        idle = next((step for step in profile.steps if not _has_work(step)), None)
-        if idle is not None:
-            reason = f"nothing ran on the device in {step_name(profile, idle)}; if that is meant, say min_kernels=0"
-            return Verdict(limit=limit.name, expected="", measured=reason, status=NOT_MEASURED, step=idle.name)
+    if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
+        reason = nothing_ran(profile, idle)
+        return Verdict(limit=limit.name, expected="", measured=reason, status=NOT_MEASURED, step=idle.name)
     return verdict
 
 
@@ -157,10 +164,6 @@ def _cannot_judge(profile: Profile, limit: Limit) -> str | None:
     if limit.on_time and isinstance(environment, dict) and environment.get("cuda_launch_blocking"):
         return "CUDA_LAUNCH_BLOCKING=1 makes every launch wait, so that times and ratios mean nothing"
     return None
-
-
-def _has_work(step: StepProfile) -> bool:
-    return bool(step.kernels or step.memcpys or step.memsets)
 
 
 def _as_written(value: object) -> str:

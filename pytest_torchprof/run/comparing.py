@@ -50,6 +50,17 @@ class Comparing:
         file = baseline.place(self.path, self.settings.rootdir, slug, self.settings.baseline_dir)
         return file, baseline.key_of(self.nodeid, label)
 
+    def only_elsewhere(self, label: str | None, profile: Profile) -> bool:
+        """Whether this measurement has a baseline, and only those of other devices."""
+        if not self.wanted:
+            return False
+        from pytest_torchprof import baseline  # noqa: PLC0415
+
+        file, key = self.place(label, profile)
+        files = baseline.files_of(self.path, self.settings.rootdir, self.settings.baseline_dir).values()
+        known = {path for path in files if key in baseline.read_or_empty(path).entries}
+        return bool(known) and file not in known
+
     def entries(self, label: str | None, profile: Profile) -> tuple[Entry | None, Entry]:
         """Return the baseline's entry, None where there is none, and what this measurement would leave as one."""
         from pytest_torchprof import baseline  # noqa: PLC0415

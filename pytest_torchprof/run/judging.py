@@ -128,13 +128,19 @@ def _judge_one(run: TestRun, measured: Measured, profiles: Sequence[Profile]) ->
     open_profile = profile.with_context(rules=run.state.rules, gate=None).with_others(beside)
     if measured.explaining.repeat is not None:
         open_profile = open_profile.with_repeat(measured.explaining.repeat)
+    if stands_in:
+        elsewhere = run.comparing.only_elsewhere(measured.label, profile)
+        measured.unanswerable = (*run.unanswerable(), *(["baseline"] if elsewhere else []))
+    nothing_to_compare = tuple(_of_nothing_to_compare(run, measured, open_profile))
     verdicts = (
         *judge_limits(open_profile, run.asked(measured, profile)),
         *(() if stands_in else _of_times(run, open_profile)),
-        *_of_hidden_kernels(run, measured, open_profile),
+        *nothing_to_compare,
     )
-    kept = all(verdict.status == HOLDS for verdict in verdicts)
-    comparison = against_baseline(run, measured, open_profile, kept=kept and not (stands_in and run.unanswerable()))
+    comparison = None
+    if not nothing_to_compare:
+        kept = all(verdict.status == HOLDS for verdict in verdicts) and not measured.unanswerable
+        comparison = against_baseline(run, measured, open_profile, kept=kept)
     return _concluded(run, measured, open_profile, verdicts, comparison)
 
 
@@ -147,15 +153,22 @@ def _of_times(run: TestRun, profile: Profile) -> Iterator[Verdict]:
         yield Verdict(limit="tolerance", expected=f'{{"time": {share}}}', measured=reason, status=NOT_MEASURED)
 
 
-def _of_hidden_kernels(run: TestRun, measured: Measured, profile: Profile) -> Iterator[Verdict]:
-    """Say where there is a baseline to compare with, and kernels that are not to be seen."""
+def _of_nothing_to_compare(run: TestRun, measured: Measured, profile: Profile) -> Iterator[Verdict]:
+    """Say where a baseline is to be compared with or written, and no kernel ran or none is to be seen."""
     from pytest_torchprof import baseline  # noqa: PLC0415
-    from pytest_torchprof.limits import NOT_MEASURED, Verdict  # noqa: PLC0415
+    from pytest_torchprof.limits import NOT_MEASURED, Verdict, idle_step, nothing_ran  # noqa: PLC0415
 
-    if run.comparing.wanted and (reason := profile.kernels_unknown) is not None:
-        file, key = run.comparing.place(measured.label, profile)
-        if key in baseline.read_or_empty(file).entries:
-            yield Verdict(limit="baseline", expected=run.state.settings.baseline, measured=reason, status=NOT_MEASURED)
+    if not run.comparing.wanted or profile.why_not is not None:
+        return
+    mode, hidden = run.state.settings.baseline, profile.kernels_unknown
+    idle = None if hidden is not None else idle_step(profile, measured.limits)
+    reason = hidden if idle is None else nothing_ran(profile, idle)
+    if reason is None:
+        return
+    file, key = run.comparing.place(measured.label, profile)
+    written = hidden is None and mode in ("update", "add") and not run.stands_in(profile)
+    if written or key in baseline.read_or_empty(file).entries:
+        yield Verdict(limit="baseline", expected=mode, measured=reason, status=NOT_MEASURED)
 
 
 def _concluded(
@@ -167,10 +180,11 @@ def _concluded(
 ) -> _Judgement:
     from pytest_torchprof.limits import failure  # noqa: PLC0415
 
-    unanswerable = tuple(run.unanswerable()) if run.stands_in(profile) else ()
     regressed = comparison.failure if comparison else ()
     problem = failure(verdicts, profile, also=regressed)
-    outcome = SKIPPED if unanswerable or measured.skipped or run.gated else FAILED if measured.ended else PASSED
+    outcome = (
+        SKIPPED if measured.unanswerable or measured.skipped or run.gated else FAILED if measured.ended else PASSED
+    )
     if problem is not None and not measured.skipped:
         outcome = NOT_MEASURED if isinstance(problem, NotMeasured) else FAILED
     recording = _keep(run, measured, failed=outcome in (FAILED, NOT_MEASURED))
@@ -184,7 +198,7 @@ def _concluded(
         nodeid=run.nodeid,
         label=measured.label,
         outcome=outcome,
-        message=tell(replace(run.screen, verbosity=0)) if problem else _message(measured, unanswerable),
+        message=tell(replace(run.screen, verbosity=0)) if problem else _message(measured),
         baseline=comparison.words if comparison else None,
         changes=comparison.changes if comparison else (),
         limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
@@ -199,12 +213,12 @@ def _concluded(
     if measured.recording is not None and outcome != SKIPPED:
         run.state.replayed.add(measured.recording.name)
     kind = None if problem is None else type(problem)
-    return _Judgement(result=result, failure=kind, tell=tell, unanswerable=unanswerable)
+    return _Judgement(result=result, failure=kind, tell=tell, unanswerable=measured.unanswerable)
 
 
-def _message(measured: Measured, unanswerable: tuple[str, ...]) -> str:
-    if unanswerable:
-        return f"not judged without a GPU: {', '.join(unanswerable)}"
+def _message(measured: Measured) -> str:
+    if measured.unanswerable:
+        return f"not judged without a GPU: {', '.join(measured.unanswerable)}"
     return measured.ended
 
 

@@ -30,5 +30,7 @@ class Measured:
     """How the test itself ended before this was judged; empty if it did not."""
     skipped: bool = False
     """The test skipped itself."""
+    unanswerable: tuple[str, ...] = ()
+    """What cannot be judged because the CPU stood in for a missing GPU."""
     compared: tuple[Entry | None, Entry, Comparison] | None = None
     """The baseline's entry, what would be one now, and how they compare; None before anybody asked."""
