@@ -81,7 +81,14 @@ def test_diff_exits_with_1_where_kernels_differ_and_says_how(project, capsys):
         "  worse (+1 kernel)",
         "    + triton_poi_fused_mul_0: 1 per step, launched by aten::mul",
     ]
-    assert "same" not in out
+    assert "same" not in "".join(out.splitlines()[:-1])
+    assert out.endswith("\n1 of 2 entries the same\n")
+
+
+def test_diff_of_the_same_says_so(project, capsys):
+    update(project / "a.json", {"t": entry(ADD)})
+    assert run(["diff", "a.json", "a.json"]) == 0
+    assert capsys.readouterr().out == "1 of 1 entry the same\n"
 
 
 def test_diff_exits_with_0_where_only_times_differ(project, capsys):

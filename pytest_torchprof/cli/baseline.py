@@ -12,6 +12,7 @@ from pytest_torchprof.baseline.place import FOLDER, split_name
 from pytest_torchprof.cli.entries import differences
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.printable import printable
+from pytest_torchprof.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,11 +81,12 @@ def _diff(argv: list[str]) -> int:
         raise _UsageError("diff takes two baseline files or two folders; see torchprof baseline --help")
     before, after = (_entries(path) for path in paths)
     found = differences(before, after)
-    for key, difference in found.items():
-        if difference.summary != "same" or difference.lines:
-            _say(": ".join(part for part in key if part))
-            for line in (difference.summary, *difference.lines):
-                _say(f"  {line}")
+    told = {key: one for key, one in found.items() if one.summary != "same" or one.lines}
+    for key, difference in told.items():
+        _say(": ".join(part for part in key if part))
+        for line in (difference.summary, *difference.lines):
+            _say(f"  {line}")
+    _say(f"{len(found) - len(told)} of {counted(len(found), 'entry')} the same")
     return DIFFER if any(difference.kernels_differ for difference in found.values()) else SAME
 
 
