@@ -147,8 +147,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    if (run := item.stash.get(RUN, None)) is None:
+        return (yield)
+    from pytest_torchprof.run.judging import judged_late  # noqa: PLC0415
+
+    with judged_late(run):
+        return (yield)
+
+
+@pytest.hookimpl(trylast=True, specname="pytest_runtest_teardown")
+def dynamo_is_read(item: pytest.Item) -> None:
     if item.config.stash.get(STATE, None) is not None and "torch._dynamo" in sys.modules:
         from pytest_torchprof.compilewatch import this_process  # noqa: PLC0415
 

@@ -304,6 +304,8 @@ class Profile(HasNumbers):
         ``sort_by`` is a column's name there (``cuda_time_total``) or here; UnknownLimit for other names.
         """
         self._look("table")
+        if by in ("kernel", "family"):
+            self.launching.refuse_hidden()
         from pytest_torchprof.report.analysis import table  # noqa: PLC0415 - above this layer
 
         return table(self.with_context(rules=self._rules, gate=None), by=by, sort_by=sort_by, top=top)

@@ -70,3 +70,37 @@ def test_backward_and_a_data_loader_without_workers_are_measured(record):
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(4, 4)), batch_size=2)
     profile = record(lambda: [(x * batch[0]).sum().backward() for batch in loader])
     profile.expect(max_kernels=1000)
+
+
+@pytest.mark.parametrize("mode", ["compare", "update"])
+def test_where_a_thread_hides_kernels_what_needs_none_is_judged(run_tests, mode):
+    source = """
+@torch.compile(backend="eager")
+def function(y):
+    return y + y
+
+@pytest.mark.torchprof(device="cpu", max_graph_breaks=0)
+def test_it():
+    thread = threading.Thread(target=lambda: torch.add(x, x))
+    thread.start()
+    thread.join()
+    function(x)
+"""
+    run_tests("import threading" + source, f"--torchprof-baseline={mode}").assert_outcomes(passed=1)
+    result = run_tests("import threading" + source.replace("max_gr", "max_kernels=9, max_gr"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*max_kernels=9*not measured: the measured code ran * on another thread*"])
+
+
+def test_a_table_of_kernels_is_refused_where_a_thread_hides_some(run_tests):
+    run_tests(
+        """
+import threading
+@cpu
+def test_it(torchprof):
+    profile = torchprof(lambda: threading.Thread(target=lambda: torch.add(x, x)).start())
+    for by in ("kernel", "family"):
+        with pytest.raises(pytest_torchprof.NotMeasured, match="on another thread"):
+            profile.table(by=by)
+"""
+    ).assert_outcomes(passed=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 CASES = """
 import unittest
 
@@ -136,3 +138,50 @@ def test_switched_off_unittest_does_not_either(run_tests):
     result = run_tests(CASES, "--torchprof=off", "-rA")
     result.assert_outcomes(skipped=3, xfailed=1)
     result.stdout.fnmatch_lines(["SKIPPED *measuring is off (--torchprof=off), not judged: max_syncs"])
+
+
+USED_WRONGLY = {
+    "a limit that is none": """
+        with torchprof.measure("a", maxkernels=5) as m:
+            for _ in m.steps(): torch.add(x, x)
+""",
+    "a measurement inside another": """
+        torchprof(lambda: torchprof(torch.add, x, x))
+""",
+    "two loops in a block": """
+        with torchprof.measure("a") as m:
+            for _ in m.steps(): torch.add(x, x)
+            for _ in m.steps(): torch.add(x, x)
+""",
+    "a block that is entered twice": """
+        m = torchprof.measure("a")
+        for _ in range(2):
+            with m:
+                for _ in m.steps(): torch.add(x, x)
+""",
+}
+
+
+@pytest.mark.parametrize("body", USED_WRONGLY.values(), ids=USED_WRONGLY)
+def test_xfail_hides_no_measurement_that_is_asked_for_in_a_way_that_cannot_be(run_tests, body):
+    result = run_tests(f"""
+class TestIt:
+    @pytest.mark.xfail
+    @pytest.mark.torchprof(device="cpu", max_kernels=5)
+    def test_it(self, torchprof):{body}
+""")
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*ValueError*")
+
+
+def test_xfail_hides_no_recording_that_is_missing(run_tests, pytester):
+    (pytester.path / "kept").mkdir()
+    source = """
+@pytest.mark.xfail
+@pytest.mark.torchprof(device="cpu", max_kernels=5)
+def test_it():
+    torch.add(x, x)
+"""
+    result = run_tests(source, "--torchprof-replay=kept")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*no recording of test_it.py::test_it in *"])

@@ -68,8 +68,8 @@ def test_once(torchprof):
     ("body", "words"),
     [
         ("pass", "m.steps() of 'a' was never started"),
-        ("\n        for _ in m.steps(): break", "m.steps() of 'a' was left after 1 calls"),
-        ("next(iter(m.steps()))", "was left after 1 calls"),
+        ("\n        for _ in m.steps(): break", "m.steps() of 'a' was left after 1 call:"),
+        ("next(iter(m.steps()))", "was left after 1 call:"),
     ],
 )
 def test_a_block_that_does_not_run_its_steps_is_not_measured(run_tests, body, words):
@@ -395,3 +395,44 @@ def test_it(request):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["test_it.py::test_it: the torchprof fixture was asked for while*usefixtures*"])
     result.stdout.no_fnmatch_line("*KeyError*")
+
+
+LATE = """
+@pytest.fixture
+def late(torchprof):
+    torchprof(torch.add, x, x)
+    yield
+    torchprof(lambda: torch.add(torch.add(x, x), x))
+
+@pytest.mark.torchprof(device="cpu", max_kernels=MOST)
+def test_it(late):
+    pass
+"""
+
+
+def test_what_a_fixture_measures_after_the_test_is_judged_too(run_tests):
+    run_tests(LATE.replace("MOST", "2")).assert_outcomes(passed=1)
+    result = run_tests(LATE.replace("MOST", "1"))
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["#2: 1 limit missed: max_kernels*", "*max_kernels=1*2 kernels in step 1 of 5"])
+
+
+def test_what_a_fixture_measured_before_it_skipped_the_test_is_not_judged(run_tests):
+    source = LATE.replace("MOST", "0").replace("    yield", "    pytest.skip('not today')\n    yield")
+    run_tests(source).assert_outcomes(skipped=1)
+
+
+def test_a_block_that_could_not_be_entered_is_not_forgotten(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_it(torchprof):
+    torchprof(torch.add, x, x)
+    try:
+        with torchprof.measure("a", maxkernels=5): pass
+    except pytest_torchprof.TorchprofError:
+        pass
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["a: not measured: torchprof.measure('a') was never entered*"])

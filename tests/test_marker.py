@@ -396,3 +396,28 @@ def test_missed(torchprof):
     result.assert_outcomes(failed=1)
     assert "\x1b[31m" not in result.stdout.str()
     assert not [line for line in result.outlines if line.startswith("::error::")]
+
+
+def test_a_marked_test_without_limits_that_runs_nothing_is_not_measured(run_tests):
+    source = """
+@cpu
+def test_it():
+    pass
+"""
+    result = run_tests(source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured: nothing ran on the device in step 1 of 5; *min_kernels=0"])
+    run_tests(source.replace("@cpu", '@pytest.mark.torchprof(device="cpu", min_kernels=0)')).assert_outcomes(passed=1)
+
+
+def test_a_selector_written_as_a_text_is_refused(run_tests):
+    """As a text it is in no kernel's name, so that forbidding it would hold for ever."""
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", forbid_kernels="gemm(dtype='fp32')")
+def test_it():
+    torch.mm(x, x)
+"""
+    )
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*is a selector written as a text*from pytest_torchprof import gemm*"])

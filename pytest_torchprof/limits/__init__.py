@@ -93,8 +93,8 @@ def judge(profile: Profile, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
 
 
 def idle_step(profile: Profile, asked: Iterable[Asked]) -> StepProfile | None:
-    """Return the first step in which nothing ran on the device, None where that is meant: with ``min_kernels=0``."""
-    if any(one.limit.name == "min_kernels" and one.value == 0 for one in asked):
+    """Return the first step in which nothing ran on the device; None where that is meant, or what ran is not known."""
+    if profile.kernels_unknown is not None or any(one.limit.name == "min_kernels" and one.value == 0 for one in asked):
         return None
     return next((step for step in profile.steps if not (step.kernels or step.memcpys or step.memsets)), None)
 

@@ -9,6 +9,7 @@ from pytest_torchprof.patterns.fused import fused_match, unfused_lines
 from pytest_torchprof.patterns.hints import hint
 from pytest_torchprof.patterns.parse import parse_value
 from pytest_torchprof.patterns.selectors import (
+    SIGNATURES,
     Selector,
     attention,
     communication,
@@ -58,6 +59,12 @@ def compile_pattern(value: object) -> Pattern:
     if isinstance(value, Text | Selector):
         return value
     if isinstance(value, str):
+        kind, bracket, rest = value.strip().partition("(")
+        if kind in SIGNATURES and bracket and rest.endswith(")"):
+            raise UnknownLimit(
+                f"{value!r} is a selector written as a text, which no kernel's name holds: take the quotes away, and "
+                f"write from pytest_torchprof import {kind}"
+            )
         return Text(value)
     raise UnknownLimit(
         f"expected a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn'), got {value!r}"

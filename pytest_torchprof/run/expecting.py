@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.errors import LimitsMissed, TorchprofError
 from pytest_torchprof.run.judging import judged
 
 if TYPE_CHECKING:
@@ -68,9 +68,10 @@ def _unjudged(run: TestRun) -> str | None:
 def corrected(report: pytest.TestReport, raised: BaseException | None, run: TestRun, item: pytest.Item) -> None:
     """Take back what an expected failure does to a report where nothing was measured, or nothing judged."""
     expected = hasattr(report, "wasxfail")
-    hidden = raised if isinstance(raised, NotMeasured) else run.failure if report.when == "call" else None
-    if isinstance(hidden, NotMeasured) and report.outcome == "skipped" and expected:
-        # What is expected is a failure; that nothing was measured is none.
+    hidden = raised if isinstance(raised, TorchprofError) else run.failure if report.when == "call" else None
+    is_failure = hidden is None or isinstance(hidden, LimitsMissed)
+    if not is_failure and report.outcome == "skipped" and expected:
+        # What is expected is a failure; that nothing was measured, or asked for in a way that cannot be, is none.
         report.outcome = "failed"
         report.longrepr = str(hidden)
         del report.wasxfail

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -71,8 +72,12 @@ class Measurement:
         self._count = 0
 
     def __enter__(self) -> Self:
-        self._run.announced.remove(self._label)
+        if self._measured is not None:
+            raise TorchprofError(
+                f"the block {self._label!r} is entered twice; each block has its own: with torchprof.measure(...) as m"
+            )
         self._measured = self._run.start(self._label, self._limits)
+        self._run.announced.remove(self._label)
         return self
 
     def steps(self) -> Iterator[None]:
@@ -107,7 +112,7 @@ class Measurement:
             # An exception leaves the loop's generator suspended, and with it the profiler running.
             self._steps.close()
         if kind is None and measured.profile is None and measured.why_not is None:
-            after = f"was left after {self._count} calls" if self._steps is not None else "was never started"
+            after = f"was left after {counted(self._count, 'call')}" if self._steps is not None else "was never started"
             measured.why_not = f"m.steps() of {self._label!r} {after}: run `for _ in m.steps():` to its end"
             raise NotMeasured(f"not measured: {measured.why_not}")
 

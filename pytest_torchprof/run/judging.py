@@ -52,6 +52,7 @@ def judge(run: TestRun) -> None:
         return
     for label in run.announced:
         run.note(label, why_not=f"torchprof.measure({label!r}) was never entered: use it in a with statement")
+    run.announced.clear()
     if not run.measured and run.options.marked:
         reason = "the test is marked torchprof and requests the fixture, but measured nothing"
         run.note(None, why_not=f"{reason}; call torchprof(...) in it")
@@ -66,6 +67,17 @@ def judge(run: TestRun) -> None:
     unanswerable = dict.fromkeys(name for judgement in judgements for name in judgement.unanswerable)
     if unanswerable:
         pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}")
+
+
+@contextmanager
+def judged_late(run: TestRun) -> Iterator[None]:
+    """Around the teardown of a test: judge what fixtures measured there."""
+    # The setup's, where it failed or skipped: a test that did not run is not judged.
+    run.measured.clear()
+    run.announced.clear()
+    yield
+    if run.measured or run.announced:
+        judge(run)
 
 
 @contextmanager
@@ -154,7 +166,7 @@ def _of_times(run: TestRun, profile: Profile) -> Iterator[Verdict]:
 
 
 def _of_nothing_to_compare(run: TestRun, measured: Measured, profile: Profile) -> Iterator[Verdict]:
-    """Say where a baseline is to be compared with or written, and no kernel ran or none is to be seen."""
+    """Say where a baseline is all that is asked for, to be compared with or written, and no kernel ran or is seen."""
     from pytest_torchprof import baseline  # noqa: PLC0415
     from pytest_torchprof.limits import NOT_MEASURED, Verdict, idle_step, nothing_ran  # noqa: PLC0415
 
@@ -166,8 +178,8 @@ def _of_nothing_to_compare(run: TestRun, measured: Measured, profile: Profile) -
     if reason is None:
         return
     file, key = run.comparing.place(measured.label, profile)
-    written = hidden is None and mode in ("update", "add") and not run.stands_in(profile)
-    if written or key in baseline.read_or_empty(file).entries:
+    asked = mode in ("update", "add") or (run.body_is_step and not measured.limits)
+    if (asked and hidden is None and not run.stands_in(profile)) or key in baseline.read_or_empty(file).entries:
         yield Verdict(limit="baseline", expected=mode, measured=reason, status=NOT_MEASURED)
 
 

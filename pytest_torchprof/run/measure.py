@@ -52,6 +52,8 @@ class TestRun:
     properties: list[tuple[str, Any]]
     """Where JUnit looks for what a test has to tell."""
     measured: list[Measured] = field(default_factory=list)
+    labels: set[str | None] = field(default_factory=set)
+    """Those of all measurements so far, judged or not."""
     announced: list[str] = field(default_factory=list)
     """Labels of ``measure()`` whose block was not entered yet."""
     measuring: bool = False
@@ -113,11 +115,12 @@ class TestRun:
             (name for name in given if name in ("warmup", "steps", "device", "record", "names", "baseline")), None
         ):
             raise UnknownLimit(f"{option!r} is no limit of one measurement; it belongs into the marker")
-        if label is None and self.measured:
-            label = f"#{len(self.measured) + 1}"
-        if any(label == other.label for other in self.measured):
+        if label is None and self.labels:
+            label = f"#{len(self.labels) + 1}"
+        if label in self.labels:
             raise UnknownLimit(f"the label {label!r} is used twice in {self.nodeid}; each measurement needs its own")
         limits = read_limits({**self.options.given, **given}, known=self.state.limits)
+        self.labels.add(label)
         return self.note(label, limits)
 
     def note(self, label: str | None, limits: tuple[Asked, ...] = (), *, why_not: str | None = None) -> Measured:
