@@ -53,7 +53,10 @@ def text(profile: Profile, *, by: str = "kernel", step: int | None = None, top: 
     if by == "kernel":
         parts.append(by_family_and_operator(profile, steps))
     if findings:
-        parts += [_efficiency(profile), _findings(profile)]
+        looked_at = [_efficiency(profile), _findings(profile)]
+        if any(looked_at) and len(steps) < len(profile.steps):
+            parts.append(f"of the whole recording, all its {len(profile.steps)} steps:")
+        parts += looked_at
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -108,7 +111,7 @@ def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str
         return f"no kernels {over}"
     if _SORT_BY.get(sort_by or "") == "calls":
         rows = sorted(rows, key=lambda row: -row.count)
-    total = sum(row.time_us for row in rows) or 1.0
+    total = sum(row.time_us for row in rows)
     # What a backward pass launches tells whose backward it is, and needs more room for it.
     launched = 30 if any(row.forward_op for row in rows[:top]) else 22
     lines = [
@@ -116,7 +119,7 @@ def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str
             printable(_kernel_name(row)),
             row.count,
             units.show_us(row.time_us),
-            share(row.time_us / total),
+            share(row.time_us / (total or 1.0)),
             _launched_by(row, launched),
         )
         for row in rows[:top]
@@ -146,9 +149,11 @@ def _kernel_name(row: KernelRow) -> str:
 
 def _families(rows: Sequence[KernelRow], top: int, over: str) -> str:
     found: Sequence[FamilyRow] = breakdown.by_family(rows)
-    total = sum(row.time_us for row in found) or 1.0
+    if not found:
+        return f"no kernels {over}"
+    total = sum(row.time_us for row in found)
     lines = [
-        (row.family, row.library, row.count, units.show_us(row.time_us), share(row.time_us / total))
+        (row.family, row.library, row.count, units.show_us(row.time_us), share(row.time_us / (total or 1.0)))
         for row in found[:top]
     ]
     return drawn(lines, _FAMILY_COLUMNS, f"families {over}, {units.show_us(total)}", len(found) - len(lines))
@@ -173,11 +178,12 @@ def _efficiency(profile: Profile) -> str:
     if profile.trace.on_cpu or not len(profile.trace.gpu):
         return ""
     found = profile.efficiency
-    total = found.step_time.total or 1.0
-    spent = [(name.replace("_", " "), us) for name, us in asdict(found.step_time).items() if us >= 0.0005 * total]
-    lines = [
-        f"time of a step, {units.show_us(total)}: {', '.join(f'{name} {share(us / total)}' for name, us in spent)}"
-    ]
+    total = found.step_time.total
+    spent = [(name.replace("_", " "), us) for name, us in asdict(found.step_time).items() if us > 0.0005 * total]
+    lines = []
+    if spent:
+        shares = ", ".join(f"{name} {share(us / total)}" for name, us in spent)
+        lines.append(f"time of a step, to its last GPU operation, {units.show_us(total)}: {shares}")
     if found.tensor_core_share is not None:
         lines.append(f"on tensor cores: {share(found.tensor_core_share)} of the time of products and convolutions")
     if found.throughput.mfu is not None:

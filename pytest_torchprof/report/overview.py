@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from pytest_torchprof import units
+from pytest_torchprof import numbers, units
 from pytest_torchprof.names import decode
 from pytest_torchprof.printable import printable
 from pytest_torchprof.report.drawing import WIDTH, cut, drawn, plural, share, wrapped
@@ -25,10 +25,10 @@ _MOST_SHARES = 5
 
 def title(profile: Profile) -> str:
     trace = profile.trace
-    devices = ", ".join(dict.fromkeys(device.name or "a GPU without a name" for device in trace.devices))
-    many = f"{len(trace.devices)} x " if len(trace.devices) > 1 else ""
-    device = "the CPU as device" if trace.on_cpu else f"{many}{devices}" if devices else "no GPU"
-    steps = f"{len(trace.steps)} steps" if trace.has_step_ranges else "no step ranges: the whole trace is one step"
+    found = Counter(device.name or "GPU without a name" for device in trace.devices)
+    devices = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in found.items())
+    device = "the CPU as device" if trace.on_cpu else devices or "no GPU"
+    steps = plural(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
     lines = [
         cut(printable(trace.path or "a trace"), WIDTH),
         f"{printable(device)} | {plural(trace.events, 'event')} | {steps}",
@@ -47,13 +47,17 @@ def title(profile: Profile) -> str:
 
 
 def step_numbers(profile: Profile, steps: Sequence[StepProfile]) -> str:
-    """Return the numbers: the median over steps, and the worst beside it where it differs."""
+    """Return the numbers: the median over steps and the worst beside it, or those of the one step.
+
+    What is one number of the whole recording is no number of one of its steps.
+    """
+    part = len(steps) < len(profile.steps)
     median, worst = profile.median_of(steps), profile.worst_of(steps)
     several = len(steps) > 1
     lines = [
         [name, show(getattr(median, key)), show(getattr(worst, key)) if several else ""]
         for name, key, show in _SHOWN
-        if getattr(median, key) is not None
+        if getattr(median, key) is not None and not (part and key in numbers.OF_WINDOW)
     ]
     half = (len(lines) + 1) // 2
     left, right = lines[:half], [*lines[half:], ["", "", ""]][:half]
