@@ -122,8 +122,12 @@ class ProfileDiff:
     """What else differs: number -> (before, after), times in microseconds."""
     kernels_differ: bool
     """Whether names without Triton's trailing index, or their counts, differ in any step."""
+    moved: int = 0
+    """How many of the same kernels run in another place."""
     steps: tuple[str | None, str | None] | None = None
     """Names of the compared steps where they are not those with most kernels."""
+    devices: tuple[str, str] | None = None
+    """The GPUs, where they are not the same."""
 
     def __bool__(self) -> bool:
         return self.kernels_differ
@@ -139,6 +143,8 @@ class ProfileDiff:
         parts += _one_sided(self.replaced)
         if renamed := sum(change.count for change in self.renamed):
             parts.append(f"{renamed} renamed")
+        if self.moved:
+            parts.append(f"{self.moved} in another place")
         return ", ".join(parts) or "no kernels in either"
 
     @property
@@ -146,7 +152,8 @@ class ProfileDiff:
         """What is different, one line each, after a line that says it all; the most frequent changes first."""
         replaced = sorted(self.replaced, key=lambda change: -change.count)
         renamed = sorted(self.renamed, key=lambda change: -change.count)
-        found = [self.words]
+        found = [f"recorded on {' and on '.join(self.devices)}"] if self.devices else []
+        found.append(self.words)
         if self.steps:
             first, second = (name or "the recording" for name in self.steps)
             found.append(f"  these are {first} and {second}; the steps with most kernels run the same")
@@ -177,7 +184,9 @@ class ProfileDiff:
             "numbers": {name: list(values) for name, values in self.numbers.items()},
             "kernels_differ": self.kernels_differ,
             "words": self.words,
+            "moved": self.moved,
             "steps": list(self.steps) if self.steps else None,
+            "devices": list(self.devices) if self.devices else None,
         }
 
 
@@ -197,7 +206,16 @@ def diff(before: Profile, after: Profile) -> ProfileDiff:
     first, second = _compared(before.steps, after.steps)
     found = compare_items(_items(first.kernels), _items(second.kernels), numbers)
     most = {max(profile.steps, key=_count) for profile in (before, after)}
+    found = replace(found, devices=_devices(before, after))
     return found if {first, second} == most or not found else replace(found, steps=(first.name, second.name))
+
+
+def _devices(before: Profile, after: Profile) -> tuple[str, str] | None:
+    first, second = (
+        ", ".join(dict.fromkeys(device.name for device in profile.trace.devices if device.name))
+        for profile in (before, after)
+    )
+    return (printable_line(first), printable_line(second)) if first and second and first != second else None
 
 
 def _compared(before: Sequence[StepProfile], after: Sequence[StepProfile]) -> tuple[StepProfile, StepProfile]:
@@ -246,7 +264,13 @@ def compare_items(
     numbers: Mapping[str, tuple[float | None, float | None]],
 ) -> ProfileDiff:
     """Compare two lists of kernels in launch order; ``numbers`` are kept as they are given."""
-    pairs, runs = _aligned(before, after) if max(len(before), len(after)) <= _ALIGNED else _counted_off(before, after)
+    moved = 0
+    if max(len(before), len(after)) <= _ALIGNED:
+        pairs, runs = _aligned(before, after)
+        elsewhere, runs = _without_moved(runs)
+        pairs, moved = pairs + elsewhere, len(elsewhere)
+    else:
+        pairs, runs = _counted_off(before, after)
     renames = Counter((old.name, new.name) for old, new in pairs if without_index(old.name) != without_index(new.name))
     return ProfileDiff(
         same=Counter(old.noun for old, _ in pairs),
@@ -257,6 +281,7 @@ def compare_items(
         replaced=tuple(Replaced(old=old, new=new, count=count) for (old, new), count in Counter(runs).items()),
         numbers=numbers,
         kernels_differ=_names(before) != _names(after),
+        moved=moved,
     )
 
 
@@ -277,6 +302,28 @@ def _aligned(before: Sequence[Item], after: Sequence[Item]) -> tuple[Pairs, Runs
         else:
             runs.append((tuple(before[old:old_end]), tuple(after[new:new_end])))
     return pairs, runs
+
+
+def _without_moved(runs: Runs) -> tuple[Pairs, Runs]:
+    """Pair what left one place and came in another; return the pairs, and what is left in the places."""
+    left = Counter(item.identity for old, _ in runs for item in old)
+    came = Counter(item.identity for _, new in runs for item in new)
+    both = left & came
+    taken: list[list[Item]] = [[], []]
+    kept: list[list[tuple[Item, ...]]] = [[], []]
+    for side in (0, 1):
+        waiting = Counter(both)
+        for run in runs:
+            stays = []
+            for item in run[side]:
+                if waiting[item.identity] > 0:
+                    waiting[item.identity] -= 1
+                    taken[side].append(item)
+                else:
+                    stays.append(item)
+            kept[side].append(tuple(stays))
+    by_identity = [sorted(items, key=lambda item: str(item.identity)) for items in taken]
+    return list(zip(*by_identity, strict=True)), [run for run in zip(*kept, strict=True) if any(run)]
 
 
 def _counted_off(before: Sequence[Item], after: Sequence[Item]) -> tuple[Pairs, Runs]:
@@ -356,4 +403,4 @@ def _one_sided(replaced: Iterable[Replaced]) -> list[str]:
 def _number(value: float | None) -> str:
     if value is None:
         return "not recorded"
-    return str(value) if isinstance(value, int) else f"{value:.1f}"
+    return str(value) if isinstance(value, int) else f"{value:.1f}".removesuffix(".0")

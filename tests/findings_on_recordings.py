@@ -10,7 +10,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
             "aten::ones is 2.25 ms, 2.19 of it in aten::empty: the first allocation of the process",
         ),
         "hotspot": (36, "one spin_kernel of 36 us beside three kernels of 13 us together"),
-        "implicit-sync": (6, "cudaStreamSynchronize inside aten::is_nonzero: a Python `if` on a tensor"),
+        "implicit-sync": (35, "cudaStreamSynchronize inside aten::is_nonzero: a Python `if` on a tensor"),
         "overhead-bound": (212, "4 of 5 GPU operations launched on an idle GPU, 51 us of GPU work in 3.1 ms"),
         "small-grid": (48, "three kernels of less than one block per SM, the spin kernel among them"),
     },
@@ -22,7 +22,10 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         ),
         "exposed-communication": (185000, "75 SendRecv kernels on their own stream with no compute kernel meanwhile"),
         "hotspot": (165000, "SendRecv is 48 % of the kernel time"),
-        "implicit-sync": (2800, "cudaStreamSynchronize inside aten::to x75: copies from and to the host"),
+        "implicit-sync": (
+            761000,
+            "aten::to x75: 30 copies to pageable memory wait up to 147 ms in cudaMemcpyAsync, all have a cudaStreamSynchronize",
+        ),
         "in-flight-kernels": (59500, "872 GPU operations whose correlation has no call in the file"),
         "tf32-gemm": (99500, "cutlass_tensorop_s1688gemm: TF32 in the name, fp32 operands where they are known"),
         "unfused-pointwise": (9000, "the loss: sigmoid, neg, clamp, mul .. in a row on one size, without a compiler"),
@@ -34,7 +37,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "cold-start": (18900, "3 launches of 1 to 14 ms on an idle GPU whose kernels start at once: code is loaded"),
         "exposed-communication": (241000, "all_reduce of tensor parallelism, nothing else runs meanwhile"),
         "hotspot": (227000, "all_reduce is 61 % of the kernel time"),
-        "implicit-sync": (31, "aten::to x2 and aten::is_nonzero x1 hold a cudaStreamSynchronize"),
+        "implicit-sync": (56, "aten::to x2 and aten::is_nonzero x1 hold a cudaStreamSynchronize"),
         "launch-gaps": (206000, "99 gaps that end with a kernel launched after the one before had ended"),
         "unfused-attention": (
             36200,
@@ -44,7 +47,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "a100_megatron_tp8_rank1": {
         "exposed-communication": (481000, "as on rank 0, and twice as long: this rank waits for the other one"),
         "hotspot": (461000, "all_reduce is 75 % of the kernel time"),
-        "implicit-sync": (41, "aten::to x2 and aten::is_nonzero x1 hold a cudaStreamSynchronize"),
+        "implicit-sync": (65, "aten::to x2 and aten::is_nonzero x1 hold a cudaStreamSynchronize"),
         "unfused-attention": (36200, "as on rank 0: the same kernels"),
     },
     "a100_moe_no_steps": {
@@ -55,7 +58,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "implicit-sync": (17000, "aten::is_nonzero x20: an assertion on a tensor in each expert layer"),
         "kernel-time-varies": (4660, "three runs of one sgemm on the same operands take 1 to 3 ms instead of 0.4"),
         "launch-delay": (497000, "the first kernel starts 497 ms after its launch did, the median is 22 us"),
-        "launch-gaps": (199000, "305 gaps before late launches, a fourth of the recording"),
+        "launch-gaps": (188000, "305 gaps before late launches, a fourth of the recording"),
         "overhead-bound": (199000, "without the cold start still 57 % late launches, the GPU a third busy"),
         "sync-over-little-work": (2110, "one cudaStreamSynchronize of 2.3 ms over 0.2 ms of GPU work"),
         "unfused-attention": (858, "multiquery_attention.py: bmm, softmax, bmm, ten times"),
@@ -63,8 +66,8 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "a100_sam_eager_large": {
         "costly-children": (1.14e6, "aten::index: most of it in the aten::nonzero of a mask"),
         "fp32-gemm": (663000, "sgemm and fp32 convolutions: the eager model is float"),
-        "implicit-sync": (381000, "7,023 blocking calls inside aten::index, aten::to, aten::is_nonzero .."),
-        "launch-gaps": (1.57e6, "18,457 gaps before late launches, more than half of the recording"),
+        "implicit-sync": (1.046e6, "7,023 blocking calls inside aten::index, aten::to, aten::is_nonzero .."),
+        "launch-gaps": (1.53e6, "18,457 gaps before late launches, more than half of the recording"),
         "many-small-calls": (60900, "aten::nonzero with 5,936 and aten::eq with 2,760 kernels of 2 to 3 us"),
         "overhead-bound": (1.57e6, "69 % late launches, the GPU 43 % busy, the CPU twice as long"),
         "unfused-attention": (92900, "bmm, relative positions, softmax, bmm in the image encoder"),
@@ -72,8 +75,8 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "a100_sam_fast_large": {
         "cold-start": (67000, "a graph is captured inside the recording; cudaMalloc and cudaFree x16 each"),
         "costly-children": (472000, "aten::index: most of it in the aten::nonzero of a mask"),
-        "implicit-sync": (33200, "6,896 blocking calls inside aten::to, aten::index, aten::is_nonzero .."),
-        "launch-gaps": (2.01e6, "18,164 gaps before late launches: the GPU got faster, the host did not"),
+        "implicit-sync": (375000, "6,896 blocking calls inside aten::to, aten::index, aten::is_nonzero .."),
+        "launch-gaps": (1.97e6, "18,164 gaps before late launches: the GPU got faster, the host did not"),
         "overhead-bound": (2.01e6, "72 % late launches, the GPU 21 % busy"),
         "unfused-pointwise": (18400, "the mask decoder is eager: div, mul, add, gelu on one size"),
     },
@@ -84,7 +87,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     },
     "b200_eager_nvjet": {
         "hotspot": (6080, "vllm::moe_forward launches 56 % of the kernel time"),
-        "launch-gaps": (72500, "711 gaps before late launches, 83 % of the recording"),
+        "launch-gaps": (70500, "711 gaps before late launches, 81 % of the recording"),
         "many-small-calls": (1230, "vllm::moe_forward launches 180 routing and quantizing kernels of 5 us"),
         "overhead-bound": (72500, "77 % late launches, the GPU 13 % busy: decoding without graphs"),
         "profiler-gap": (1530, "an Activity Buffer Request of 1.5 ms before the first kernel"),
@@ -95,7 +98,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "h100_bert_small": {
         "hotspot": (198, "aten::addmm launches 64 % of the kernel time"),
         "implicit-sync": (7.64, "cudaStreamSynchronize inside aten::is_nonzero: a check of the attention mask"),
-        "launch-gaps": (3600, "60 gaps before late launches, 81 % of the recording"),
+        "launch-gaps": (3500, "60 gaps before late launches, 79 % of the recording"),
         "misaligned-gemm": (41.3, "the vocabulary of 30,522 is no multiple of 8: cutlass .._align2"),
         "overhead-bound": (3600, "98 % late launches: a small model, one forward"),
         "small-grid": (199, "GEMMs of 32x32 tiles that do not fill 132 SMs"),
@@ -108,7 +111,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "unfused-pointwise": (2180, "the rotary embedding and norms of Qwen, eager: mul, add, mul on one size"),
     },
     "h100_transformer_three_steps": {
-        "launch-gaps": (2100, "45 gaps before late launches, 73 % of the recording"),
+        "launch-gaps": (1990, "45 gaps before late launches, 69 % of the recording"),
         "overhead-bound": (2100, "94 % late launches, the GPU 14 % busy: the tutorial's small batch"),
         "small-grid": (89, "two products of 0.97 blocks per SM"),
         "tf32-gemm": (233, "sm90_xmma_gemm_f32f32_tf32: float operands under allow_tf32"),
@@ -116,7 +119,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     },
     "h100_vit_falconsai": {
         "hotspot": (735, "aten::addmm launches 60 % of the kernel time"),
-        "launch-gaps": (6320, "147 gaps before late launches, 80 % of the recording"),
+        "launch-gaps": (6080, "147 gaps before late launches, 77 % of the recording"),
         "overhead-bound": (6320, "94 % late launches: one image"),
         "small-grid": (958, "products of one image do not fill 132 SMs"),
     },
@@ -128,7 +131,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "fp32-gemm": (30.2, "Tensile's SB kernels with float operands"),
         "hidden-copy": (6.88, "a copy kernel inside aten::addmm before its GEMM: the bias"),
         "implicit-sync": (95.8, "hipMemcpyWithStream inside aten::to x2"),
-        "launch-gaps": (8760, "15 gaps before late launches"),
+        "launch-gaps": (8670, "15 gaps before late launches"),
         "no-gpu-work": (1, "the second of two steps launches nothing"),
         "overhead-bound": (8760, "14 kernels of 5 us each in 9 ms"),
         "unfused-pointwise": (13.1, "fill, mse_backward, threshold on one size"),
@@ -136,7 +139,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "mi300x_bert_small": {
         "hotspot": (174, "aten::addmm launches 45 % of the kernel time"),
         "implicit-sync": (24.9, "hipMemcpyWithStream inside aten::is_nonzero"),
-        "launch-gaps": (3000, "51 gaps before late launches, 75 % of the recording"),
+        "launch-gaps": (2240, "51 gaps before late launches, 56 % of the recording"),
         "misaligned-gemm": (25.5, "the vocabulary of 30,522 is no multiple of 8"),
         "overhead-bound": (3000, "84 % late launches: a small model, one forward"),
     },
@@ -145,9 +148,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "hotspot": (8030, "aten::mm launches 64 % of the kernel time"),
     },
     "mi300x_sglang_decode_device9": {
-        "costly-children": (463000, "aten::copy_ around the blocking copy"),
         "implicit-sync": (463000, "hipMemcpyWithStream inside aten::copy_"),
-        "launch-gaps": (464000, "six gaps, one of them as long as that copy blocks"),
         "sync-over-little-work": (463000, "hipMemcpyWithStream of 463 ms over next to no GPU work"),
     },
     "mi300x_vllm_decode_graph": {},
@@ -175,8 +176,8 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "v100_dlrm_rank0": {
         "exposed-communication": (5540, "SendRecv and AllReduce while nothing else runs"),
         "hotspot": (4000, "SendRecv is 59 % of the kernel time"),
-        "implicit-sync": (1140, "cudaStreamSynchronize inside aten::index, aten::to, aten::_index_put_impl_"),
-        "launch-gaps": (6300, "158 gaps before late launches, 44 % of the step"),
+        "implicit-sync": (2045, "cudaStreamSynchronize inside aten::index, aten::to, aten::_index_put_impl_"),
+        "launch-gaps": (6000, "158 gaps before late launches, 41 % of the step"),
         "overhead-bound": (6300, "61 % late launches, the GPU 46 % busy, communication included"),
         "single-tensor-optimizer": (
             209,
@@ -200,7 +201,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "v100_resnet50_steps": {
         "fp32-gemm": (395000, "cuDNN's fp32 convolutions, volta_sgemm"),
         "implicit-sync": (551, "cudaStreamSynchronize inside aten::to x12: images to the GPU"),
-        "launch-gaps": (383000, "the GPU waits while a DataLoader without workers loads"),
+        "launch-gaps": (378000, "the GPU waits while a DataLoader without workers loads"),
         "many-small-calls": (44400, "aten::add_ with 499 kernels of 8 us in each step, fill_ and mul_"),
         "single-tensor-optimizer": (7880, "Optimizer.step#SGD.step: add_ and mul_ for each of 161 tensors"),
     },

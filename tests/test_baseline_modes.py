@@ -251,3 +251,36 @@ def test_block():
         result.stdout.fnmatch_lines(["*not judged without a GPU: baseline*"])
     run_tests(source, "--torchprof-baseline=strict").assert_outcomes(failed=1)
     run_tests(source, "--torchprof-device=cpu").assert_outcomes(passed=1)
+
+
+def test_one_operator_on_several_types_is_the_same_as_its_own_baseline(run_tests):
+    source = """
+@cpu
+def test_it(torchprof):
+    y = torch.ones(8, 8, requires_grad=True)
+    torchprof(lambda: y.pow(2).mean().backward())
+"""
+    run_tests(source, "--torchprof-baseline=update").assert_outcomes(passed=1)
+    result = run_tests(source)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*same*passed*"])
+
+
+def test_a_number_that_is_no_longer_measured_is_no_pass(run_tests, pytester):
+    source = """
+@pytest.mark.torchprof(device="cpu"MORE)
+def test_it():
+    torch.add(x, x)
+"""
+    run_tests(source.replace("MORE", ""), "--torchprof-baseline=update").assert_outcomes(passed=1)
+    (path,) = pytester.path.rglob("__torchprof__/*.json")
+    kept = json.loads(path.read_text())
+    kept["entries"]["test_it"]["numbers"]["launches"] = 1
+    path.write_text(json.dumps(kept))
+    result = run_tests(source.replace("MORE", ""))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured: launches: compared with the baseline, and this measurement does not*"])
+    run_tests(source.replace("MORE", ""), "--torchprof-baseline=update").assert_outcomes(passed=1)
+    result = run_tests(source.replace("MORE", ', tolerance={"memory": 0.05}'))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured: peak memory: compared with the baseline*"])

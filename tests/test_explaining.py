@@ -395,6 +395,9 @@ def test_kernels_that_the_baseline_has_not_are_placed(run_model, pytester):
 
 
 def test_a_run_that_compares_as_before_is_not_repeated(run_model):
-    source = GROWING.replace("y = torch.sin(x)", "calls.append(1)") + "def test_calls():\n    assert len(calls) == 8\n"
+    source = (
+        GROWING.replace("y = torch.sin(x)", "calls.append(1); torch.cos(x)")
+        + "def test_calls():\n    assert len(calls) == 8\n"
+    )
     run_model(source, "--torchprof-baseline=add").assert_outcomes(passed=2)
     run_model(source).assert_outcomes(passed=2)

@@ -84,7 +84,9 @@ EVIDENCE = {
     "launch-delay": lambda _: lambda event: "Launch" in event["name"] and event["dur"] > 1000,
     "compute-bound": lambda _: lambda event: category(event) == "kernel",
     "sync-over-little-work": calls("Synchronize", "MemcpyWithStream"),
-    "implicit-sync": calls("Synchronize", "MemcpyWithStream"),
+    "implicit-sync": lambda _: (
+        lambda event: calls("Synchronize", "MemcpyWithStream")(None)(event) or "Pageable" in event["name"]
+    ),
     "exposed-communication": kernels("communication"),
     "hotspot": launched_there,
     "many-small-calls": lambda _: lambda event: category(event) == "kernel" and event["dur"] < 20,

@@ -163,6 +163,8 @@ def _entry(form: EntryForm) -> Entry:
         for row in form.kernels
     )
     steps = tuple(tuple(order) for order in form.steps)
+    if not steps:
+        raise ValueError('"steps" is empty: there is no step to compare with')
     if any(index >= len(kernels) for order in steps for index in order):
         raise ValueError('"steps" names a kernel that "kernels" does not have (merged by hand?)')
     entry = Entry(

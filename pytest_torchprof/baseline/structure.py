@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -96,14 +96,19 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
 def _as_told_now(old: Entry, new: Entry) -> tuple[tuple[Row, ...], ...]:
     """Return the baseline's steps with what this version reads from the names that are still there.
 
-    One raw name is one family; where the two entries say otherwise, another version of this package recorded one.
+    One raw name is one family; where the two entries say otherwise, another version of this package recorded one. Where
+    it is now read in several ways, as an operator's name is on several types, the baseline's may be any of them.
     """
-    now = {row.name: row for row in new.kernels} | {(row.name, row.op): row for row in new.kernels}
+    now: defaultdict[object, list[Row]] = defaultdict(list)
+    for row in new.kernels:
+        now[row.name].append(row)
+        now[row.name, row.op].append(row)
 
     def told(row: Row) -> Row:
-        same = now.get((row.name, row.op)) or now.get(row.name)
-        if same is None:
+        read = now.get((row.name, row.op)) or now.get(row.name)
+        if read is None or len(read) > 1:
             return row
+        (same,) = read
         dtype, layout = row.dtype or same.dtype, row.layout or same.layout
         return replace(row, family=same.family, helper=same.helper, dtype=dtype, layout=layout)
 

@@ -66,11 +66,22 @@ def _run(argv: list[str]) -> int:
         lines = lines or ["no tests in either baseline file"]
     else:
         found = _recordings(first, second)
-        differ, data, lines = bool(found), found.to_dict(), [printable(line) for line in found.lines]
+        differ, data, lines = bool(found), found.to_dict(), _on_screen(found.lines)
     if "--json" in argv:
         lines = [json.dumps({"schema": 1, "files": files, "kernels_differ": differ, **data}, indent=2)]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return DIFFER if differ else SAME
+
+
+def _on_screen(lines: list[str]) -> list[str]:
+    """Return the lines as they fit, each with its own indentation."""
+    from pytest_torchprof.report.drawing import wrapped  # noqa: PLC0415 - --help does without
+
+    return [
+        part
+        for line in map(printable, lines)
+        for part in wrapped(line.lstrip(), "      ", first=line[: len(line) - len(line.lstrip())])
+    ]
 
 
 def _is_baseline(path: Path) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
+from pytest_torchprof.findings.needs import LAUNCHES
 from pytest_torchprof.names import decode
 from pytest_torchprof.trace import spans
 from pytest_torchprof.trace.columns import KERNEL
@@ -60,7 +61,7 @@ def _overhead_bound(profile: Profile, at: Mapping[Threshold, float]) -> Iterator
     late, ratio, busy_share = _late(scene), cpu_us / busy_us, scene.busy_share * scene.window_us / warm
     if late < at[LATE]:
         return
-    waited = scene.idle.host_us
+    waited = scene.idle.host_us / len(scene.by_device)
     yield Finding(
         code="overhead-bound",
         title="Bound by overhead",
@@ -98,19 +99,28 @@ def _compute_bound(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[
 
 
 def _launch_gaps(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find idle time between GPU operations of which the next one was not yet launched; classes as in HTA."""
-    scene = profile.scene
-    found = scene.idle
-    late = [(end - start, before) for start, end, cause, before in scene.gaps if cause == "host"]
-    if not late or scene.share(found.host_us) < at[WAITING]:
+    """Find idle time between GPU operations of which the next one was not yet launched; of several GPUs the mean.
+
+    The classes are HTA's, by when the launch began. But what of a gap lies behind the launch's end is not the host's.
+    """
+    scene, trace = profile.scene, profile.trace
+    found, call_of, ends = scene.idle, trace.links.call_of, trace.calls.end
+    late = [
+        (max(min(end, ends[call_of[before]]) - start, 0), before)
+        for start, end, cause, before in scene.gaps
+        if cause == "host"
+    ]
+    devices = max(len(scene.by_device), 1)
+    waited_us = sum([length for length, _ in late]) / 1000 / devices
+    if not late or scene.share(waited_us) < at[WAITING]:
         return
     longest_ns, before = max(late)
     loading = _loading_us(profile)
     launched_by = profile.launching.op_name(profile.launching.op_of[before])
     awaited = launched_by or decode(profile.trace.names[profile.trace.gpu.name[before]]).short
     evidence: dict[str, object] = {
-        "time_us": found.host_us,
-        "share": scene.share(found.host_us),
+        "time_us": waited_us,
+        "share": scene.share(waited_us),
         "host_wait_us": found.host_us,
         "kernel_wait_us": found.kernel_us,
         "other_us": found.other_us,
@@ -126,12 +136,12 @@ def _launch_gaps(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fi
     yield Finding(
         code="launch-gaps",
         title="The GPU waits for launches",
-        message=f"{units.show_us(found.host_us)} ({scene.share(found.host_us):.0%} of the time) the GPU idled because "
+        message=f"{units.show_us(waited_us)} ({scene.share(waited_us):.0%} of the time) the GPU idled because "
         f"the next operation was not launched yet, in {units.counted(len(late), 'gap')}, the longest "
         f"{units.show_us(longest_ns / 1000)} before {awaited}",
         evidence=evidence,
         remedy=remedy,
-        saves_us=found.host_us,
+        saves_us=waited_us,
     )
 
 
@@ -166,7 +176,9 @@ def _launch_delay(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[F
     )
 
 
-OVERHEAD_BOUND = Rule(code="overhead-bound", find=_overhead_bound, thresholds=(LATE, BUSY))
+OVERHEAD_BOUND = Rule(code="overhead-bound", find=_overhead_bound, needs=(LAUNCHES,), thresholds=(LATE, BUSY))
 COMPUTE_BOUND = Rule(code="compute-bound", find=_compute_bound, thresholds=(COMPUTING,))
-LAUNCH_GAPS = Rule(code="launch-gaps", find=_launch_gaps, thresholds=(WAITING, LOADING))
-LAUNCH_DELAY = Rule(code="launch-delay", find=_launch_delay, thresholds=(FIRST_US, FIRST_TIMES, MEDIAN_US, LATE))
+LAUNCH_GAPS = Rule(code="launch-gaps", find=_launch_gaps, needs=(LAUNCHES,), thresholds=(WAITING, LOADING))
+LAUNCH_DELAY = Rule(
+    code="launch-delay", find=_launch_delay, needs=(LAUNCHES,), thresholds=(FIRST_US, FIRST_TIMES, MEDIAN_US, LATE)
+)

@@ -9,6 +9,7 @@ from pytest_torchprof import units
 from pytest_torchprof.compiled import NOT_USED
 from pytest_torchprof.compiled.regions import FX_GRAPH
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
+from pytest_torchprof.findings.needs import OPERATORS
 from pytest_torchprof.trace import spans
 from pytest_torchprof.trace.calls import CallKind
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
@@ -270,5 +271,7 @@ CUDA_GRAPH_SKIPPED = Rule(code="cuda-graph-skipped", find=_cuda_graph_skipped)
 BACKWARD_NOT_COMPILED = Rule(code="backward-not-compiled", find=_backward_not_compiled)
 GRAPH_HASH_CHANGES = Rule(code="graph-hash-changes", find=_graph_hash_changes)
 GUARD_OVERHEAD = Rule(code="guard-overhead", find=_guard_overhead, thresholds=(GUARDS,))
-CUDAGRAPH_INPUT_COPY = Rule(code="cudagraph-input-copy", find=_cudagraph_input_copy, thresholds=(GRAPH_COPIES,))
+CUDAGRAPH_INPUT_COPY = Rule(
+    code="cudagraph-input-copy", find=_cudagraph_input_copy, needs=(OPERATORS,), thresholds=(GRAPH_COPIES,)
+)
 COMPILE_OVERHEAD = Rule(code="compile-overhead", find=_compile_overhead)

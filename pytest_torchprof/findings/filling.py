@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
+from pytest_torchprof.findings.needs import BLOCKS_PER_SM, OCCUPANCY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -98,5 +99,5 @@ def _longest_names(profile: Profile, kernels: list[int]) -> list[str]:
     return [profile.scene.named[name].short for name in sorted(spent, key=lambda name: -spent[name])[:5]]
 
 
-SMALL_GRID = Rule(code="small-grid", find=_small_grid, thresholds=(FEW_BLOCKS,))
-LOW_OCCUPANCY = Rule(code="low-occupancy", find=_low_occupancy, thresholds=(LOW, BLOCKS, LOW_SHARE))
+SMALL_GRID = Rule(code="small-grid", find=_small_grid, needs=(BLOCKS_PER_SM,), thresholds=(FEW_BLOCKS,))
+LOW_OCCUPANCY = Rule(code="low-occupancy", find=_low_occupancy, needs=(OCCUPANCY,), thresholds=(LOW, BLOCKS, LOW_SHARE))

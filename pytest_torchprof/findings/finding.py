@@ -38,6 +38,14 @@ class Threshold(Struct, frozen=True, eq=False):
     reason: str
 
 
+class Need(Struct, frozen=True, eq=False):
+    """What a recording must hold for a rule to tell anything."""
+
+    missing: str
+    """What is so where it does not."""
+    there: Callable[[Profile], bool]
+
+
 class Rule(Struct, frozen=True, kw_only=True):
     """A finding's code with the function that looks for it.
 
@@ -49,6 +57,11 @@ class Rule(Struct, frozen=True, kw_only=True):
     thresholds: tuple[Threshold, ...] = ()
     changed: Mapping[Threshold, float] = field(default_factory=dict)
     """The values that someone set; the others are as they come."""
+    needs: tuple[Need, ...] = ()
+
+    def blind(self, profile: Profile) -> str | None:
+        """Return why nothing can be told from this recording, None where it can."""
+        return next((need.missing for need in self.needs if not need.there(profile)), None)
 
     def look(self, profile: Profile) -> Iterable[Finding]:
         """Return what the rule finds."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
+from pytest_torchprof.findings.needs import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -148,6 +149,8 @@ def _costly_children(profile: Profile, at: Mapping[Threshold, float]) -> Iterato
     inside: dict[int, int] = defaultdict(int)
     for i in compress(range(len(parent)), map(members.__contains__, parent)):
         inside[named[i]] += end[i] - start[i]
+    # One that calls itself, as copy_ does from another device's memory, is no child to look at.
+    inside.pop(name, None)
     share = sum(inside.values()) / spent[name] if spent[name] else 0.0
     if not inside or share < at[INSIDE]:
         return
@@ -170,6 +173,9 @@ def _costly_children(profile: Profile, at: Mapping[Threshold, float]) -> Iterato
 
 HOTSPOT = Rule(code="hotspot", find=_hotspot, thresholds=(SHARE, NAMES))
 MANY_SMALL_CALLS = Rule(
-    code="many-small-calls", find=_many_small_calls, thresholds=(CALLS, SMALL_US, OF_CALLS, TO_SPARE)
+    code="many-small-calls",
+    find=_many_small_calls,
+    needs=(OPERATORS,),
+    thresholds=(CALLS, SMALL_US, OF_CALLS, TO_SPARE),
 )
 COSTLY_CHILDREN = Rule(code="costly-children", find=_costly_children, thresholds=(INSIDE, OF_CPU_TIME))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
+from pytest_torchprof.findings.needs import LAUNCHES, OPERATORS, SHAPES
 from pytest_torchprof.trace.columns import KERNEL
 from pytest_torchprof.trace.linking import Intervals
 
@@ -95,14 +96,14 @@ def _pointwise_chains(profile: Profile, least: float) -> Iterator[list[int]]:
             elements[inputs] = _elements(profile.launching.operands(inputs)[1]) if inputs >= 0 else None
         return elements[inputs]
 
-    name, stream = trace.gpu.name, trace.gpu.stream
+    name, stream, process = trace.gpu.name, trace.gpu.stream, trace.gpu.process
     for ops in scene.launched_together:
         in_turn = zip(map(fusible.__contains__, map(name.__getitem__, ops)), ops, strict=True)
         for in_question, run in groupby(in_turn, key=itemgetter(0)):
             members = [i for _, i in run] if in_question else ()
             if len(members) < max(least, 1):
                 continue
-            for found, chain in groupby(members, key=lambda i: (size(i), stream[i])):
+            for found, chain in groupby(members, key=lambda i: (size(i), stream[i], process[i])):
                 if found[0] and len(alike := list(chain)) >= least:
                     yield alike
 
@@ -280,9 +281,14 @@ def _launched_inside(profile: Profile, ranges: Sequence[Any]) -> list[int]:
     ]
 
 
-UNFUSED_POINTWISE = Rule(code="unfused-pointwise", find=_unfused_pointwise, thresholds=(CHAIN, SAVED))
-UNFUSED_ATTENTION = Rule(code="unfused-attention", find=_unfused_attention)
+UNFUSED_POINTWISE = Rule(
+    code="unfused-pointwise", find=_unfused_pointwise, needs=(OPERATORS, SHAPES), thresholds=(CHAIN, SAVED)
+)
+UNFUSED_ATTENTION = Rule(code="unfused-attention", find=_unfused_attention, needs=(LAUNCHES,))
 LAYOUT_CONVERSION = Rule(code="layout-conversion", find=_layout_conversion, thresholds=(CONVERSION,))
 SINGLE_TENSOR_OPTIMIZER = Rule(
-    code="single-tensor-optimizer", find=_single_tensor_optimizer, thresholds=(KERNELS, OF_OPTIMIZER)
+    code="single-tensor-optimizer",
+    find=_single_tensor_optimizer,
+    needs=(OPERATORS,),
+    thresholds=(KERNELS, OF_OPTIMIZER),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof import units
 from pytest_torchprof.efficiency import peaks
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
+from pytest_torchprof.findings.needs import OPERATORS, SHAPES
 from pytest_torchprof.trace.columns import MEMCPY
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _slow_products(profile: Profile, least: float, dtype: str, faster: Sequence[
 
 
 def _fp32_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    half = "autocast or a model in bf16 (fp16 before Ampere)"
+    half = "autocast or a model in bf16" + ("" if peaks.is_amd(profile.trace) else " (fp16 before Ampere)")
     tf32 = (
         'or, where fp32 operands must stay, TF32: torch.set_float32_matmul_precision("high") for products, '
         "torch.backends.cudnn.allow_tf32 for convolutions"
@@ -199,5 +200,7 @@ def _product_around(profile: Profile, gpu_op: int) -> str | None:
 
 FP32_GEMM = Rule(code="fp32-gemm", find=_fp32_gemm, thresholds=(SLOW_TYPE,))
 TF32_GEMM = Rule(code="tf32-gemm", find=_tf32_gemm, thresholds=(SLOW_TYPE,))
-MISALIGNED_GEMM = Rule(code="misaligned-gemm", find=_misaligned_gemm, thresholds=(MISALIGNED,))
-HIDDEN_COPY = Rule(code="hidden-copy", find=_hidden_copy, thresholds=(COPYING,))
+MISALIGNED_GEMM = Rule(
+    code="misaligned-gemm", find=_misaligned_gemm, needs=(OPERATORS, SHAPES), thresholds=(MISALIGNED,)
+)
+HIDDEN_COPY = Rule(code="hidden-copy", find=_hidden_copy, needs=(OPERATORS,), thresholds=(COPYING,))

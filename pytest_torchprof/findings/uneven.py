@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
+from pytest_torchprof.findings.needs import LAUNCHES
 from pytest_torchprof.trace import spans
 
 if TYPE_CHECKING:
@@ -215,7 +216,9 @@ def _slower(trace: Trace, same: Sequence[int], at: Mapping[Threshold, float]) ->
             yield _Slow(i, step_of[i], end[i] - start[i], usual)
 
 
-COLD_START = Rule(code="cold-start", find=_cold_start, thresholds=(STEPS, FIRST_STEP, GAP_US, GAP_TIMES, SETUP))
+COLD_START = Rule(
+    code="cold-start", find=_cold_start, needs=(LAUNCHES,), thresholds=(STEPS, FIRST_STEP, GAP_US, GAP_TIMES, SETUP)
+)
 KERNEL_TIME_VARIES = Rule(
     code="kernel-time-varies", find=_kernel_time_varies, thresholds=(SLOWER, RUN_US, EXCESS, STEPS, RUNS)
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
+from pytest_torchprof.findings.needs import LAUNCHES, OPERATORS
 from pytest_torchprof.trace import spans
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
@@ -52,7 +53,7 @@ def _sync_over_little_work(profile: Profile, at: Mapping[Threshold, float]) -> I
         code="sync-over-little-work",
         title="Waiting for little",
         message=f"{units.counted(len(idle_ns), 'blocking call')} ({', '.join(names)}) took {units.show_us(wasted)} "
-        "in which the GPU was nearly idle: the work they wait for was launched too late, or is not on this GPU",
+        "in which the GPU was nearly idle: what they wait for was launched late, waits itself, or is not on this GPU",
         evidence={
             "time_us": wasted,
             "share": scene.share(wasted),
@@ -65,19 +66,25 @@ def _sync_over_little_work(profile: Profile, at: Mapping[Threshold, float]) -> I
 
 
 def _implicit_sync(profile: Profile) -> Iterator[Finding]:
-    """Find blocking calls that an operator made: the program did not ask for a synchronization."""
+    """Find blocking calls that an operator made: the program did not ask for a synchronization.
+
+    A copy from or to memory that is not pinned waits in its own call, before the synchronization that follows.
+    """
     trace, scene, calls = profile.trace, profile.scene, profile.trace.calls
-    waits = _blocking(profile)
-    around = trace.nesting.around_each(calls, waits)
+    waits, copies = _blocking(profile), _waiting_copies(profile)
+    around = trace.nesting.around_each(calls, [*waits, *copies])
     asked = _operators(profile, set(around.values()))
     found: dict[str, list[int]] = defaultdict(list)
-    for i in waits:
+    spent: dict[str, float] = defaultdict(float)
+    synchronized = {around[i] for i in waits}
+    for i in (*waits, *copies):
         name = asked[around[i]]
         if name is not None:
-            found[name].append(i)
+            spent[name] += (calls.end[i] - calls.start[i]) / 1000
+            if i not in copies or around[i] not in synchronized:
+                found[name].append(i)
     if not found:
         return
-    spent = {name: sum(calls.end[i] - calls.start[i] for i in members) / 1000 for name, members in found.items()}
     order = sorted(found, key=lambda name: (-spent[name], name))
     total, count = sum(spent.values()), sum(map(len, found.values()))
     shown = ", ".join(f"{name} x{len(found[name])}" for name in order[:4]) + (" and others" if len(order) > 4 else "")
@@ -99,6 +106,14 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
         # While the CPU waits for a busy GPU nothing is lost: no more than the idle time can be won.
         saves_us=min(total, idle_us),
     )
+
+
+def _waiting_copies(profile: Profile) -> dict[int, None]:
+    """Return the calls of copies from or to pageable memory that came back only when the copy was done."""
+    trace, gpu, calls = profile.trace, profile.trace.gpu, profile.trace.calls
+    names = {name for name in set(gpu.name) if "Pageable" in trace.names[name]}
+    found = ((i, trace.links.call_of[i]) for i in profile.scene.copies if gpu.name[i] in names)
+    return {call: None for i, call in found if call >= 0 and calls.end[call] >= gpu.end[i]}
 
 
 def _operators(profile: Profile, ops: Iterable[int]) -> dict[int, str | None]:
@@ -154,6 +169,8 @@ def _exposed_ns(scene: Scene, ops: list[int]) -> int:
     return spans.length(spans.without(talking, computing))
 
 
-SYNC_OVER_LITTLE_WORK = Rule(code="sync-over-little-work", find=_sync_over_little_work, thresholds=(WORK, WAIT_US))
-IMPLICIT_SYNC = Rule(code="implicit-sync", find=_implicit_sync)
+SYNC_OVER_LITTLE_WORK = Rule(
+    code="sync-over-little-work", find=_sync_over_little_work, needs=(LAUNCHES,), thresholds=(WORK, WAIT_US)
+)
+IMPLICIT_SYNC = Rule(code="implicit-sync", find=_implicit_sync, needs=(OPERATORS,))
 EXPOSED_COMMUNICATION = Rule(code="exposed-communication", find=_exposed_communication, thresholds=(EXPOSED,))

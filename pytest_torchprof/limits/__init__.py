@@ -48,7 +48,7 @@ __all__ = [
 
 def catalogue(rules: Iterable[Rule] = RULES, others: Iterable[Limit] = ()) -> tuple[Limit, ...]:
     """Return every limit: our own, ``forbid`` over the codes of ``rules``, and those of other plugins."""
-    return (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMPILE_LIMITS, forbid_limit({rule.code for rule in rules}), *others)
+    return (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMPILE_LIMITS, forbid_limit({rule.code: rule for rule in rules}), *others)
 
 
 LIMITS = catalogue()
@@ -102,6 +102,12 @@ def idle_step(profile: Profile, asked: Iterable[Asked]) -> StepProfile | None:
 def nothing_ran(profile: Profile, step: StepProfile) -> str:
     """Return why a step in which nothing ran satisfies nothing."""
     return f"nothing ran on the device in {step_name(profile, step)}; if that is meant, say min_kernels=0"
+
+
+def of_compiling(given: Iterable[str]) -> bool:
+    """Whether limits of these names are all on what the compiler did, which every device can tell."""
+    names = {limit.name for limit in LIMITS if limit.needs == COMPILE}
+    return bool(asked := set(given)) and asked <= names
 
 
 def expect(profile: Profile, given: Mapping[str, object]) -> None:

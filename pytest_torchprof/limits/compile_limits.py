@@ -191,7 +191,14 @@ def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[str | None, tuple[Ro
 
 def _in_compiled_code(kernels: Sequence[Kernel]) -> Iterator[Kernel]:
     """Yield the kernels outside graphs that compiled code, or a range with a graph launch in it, launched."""
-    owners = {name for kernel in kernels if kernel.in_graph for name in kernel.op_chain}
+    # The engine's own range is around all that a backward pass does, such as adding up gradients behind the graph.
+    owners = {
+        name
+        for kernel in kernels
+        if kernel.in_graph
+        for name in kernel.op_chain
+        if not name.startswith("autograd::engine::evaluate_function: ")
+    }
     for kernel in kernels:
         if not kernel.in_graph and any(is_compiled_code(name) or name in owners for name in kernel.op_chain):
             yield kernel

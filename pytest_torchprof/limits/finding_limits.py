@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.bearing import said
 from pytest_torchprof.limits.limit import Limit, as_list
-from pytest_torchprof.limits.verdict import HOLDS, MISSED, Verdict
+from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
+    from pytest_torchprof.findings import Rule
     from pytest_torchprof.profile import Profile
 
 
-def forbid_limit(known: Collection[str]) -> Limit:
+def forbid_limit(known: Mapping[str, Rule]) -> Limit:
     """Return the limit ``forbid`` that takes the finding codes in ``known`` and refuses others."""
 
     def read(value: object) -> tuple[str, ...]:
@@ -27,11 +28,19 @@ def forbid_limit(known: Collection[str]) -> Limit:
                 raise UnknownLimit(f"{code!r} is no finding; {advice}")
         return tuple(str(code) for code in codes)
 
-    return Limit(name="forbid", read=read, check=_check)
+    def check(profile: Profile, codes: tuple[str, ...]) -> Verdict:
+        blind = {code: reason for code in codes if (reason := known[code].blind(profile)) is not None}
+        return _check(profile, codes, blind)
+
+    return Limit(name="forbid", read=read, check=check)
 
 
-def _check(profile: Profile, codes: tuple[str, ...]) -> Verdict:
+def _check(profile: Profile, codes: tuple[str, ...], blind: Mapping[str, str]) -> Verdict:
     found = [finding for finding in profile.findings if finding.code in codes]
+    if not found and blind:
+        code, reason = next(iter(blind.items()))
+        said_of = f"{code} cannot be told from this recording: {reason}"
+        return Verdict(limit="forbid", expected="", measured=said_of, status=NOT_MEASURED)
     if not found:
         return Verdict(limit="forbid", expected="", measured="none of them occurs", number=0, status=HOLDS)
     return Verdict(

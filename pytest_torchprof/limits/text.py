@@ -166,7 +166,9 @@ def _said(verdict: Verdict) -> str:
 
 def _one_line(verdicts: tuple[Verdict, ...], others: tuple[str, ...]) -> str:
     if not verdicts:
-        return printable_line(others[0].strip()) if others else ""
+        # A headline and, behind its colon, the first thing it is about.
+        said = [line.strip() for line in others[: 2 if others and others[0].endswith(":") else 1]]
+        return printable_line(" ".join(said))
     first, more = verdicts[0], [verdict.limit for verdict in verdicts[1:]]
     row = next((one for one in first.details if isinstance(one, Row)), None)
     most = f"; most: {_briefly(row)}" if row else ""

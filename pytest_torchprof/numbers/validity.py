@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.trace import SENTINEL
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.trace import Trace
 
+_CUT_NS = 2000
+
 
 def why_not(trace: Trace) -> str | None:
     """Return why the recording's numbers may not be believed, None when they may."""
@@ -19,7 +22,19 @@ def why_not(trace: Trace) -> str | None:
         return _own(trace, trace.torchprof)
     if not len(trace.gpu) and not trace.links.launches:
         return "the recording has no GPU operation and no launch: it was made without the GPU"
-    return _gpu_side(trace, trace.lost_kernels, len(trace.links.launches))
+    return _overlapping_steps(trace) or _gpu_side(trace, trace.lost_kernels, len(trace.links.launches))
+
+
+def _overlapping_steps(trace: Trace) -> str | None:
+    """One profiler's steps come one after the other; where they do not, what is launched belongs to no one step."""
+    for one, other in pairwise(trace.steps):
+        # Files of torch before 2.4 cut times to whole microseconds.
+        if other.start_ns + _CUT_NS < one.end_ns:
+            return (
+                f"{one.name} and {other.name} overlap: the recording holds the work of several processes or profilers; "
+                "read the recording of each by itself"
+            )
+    return None
 
 
 def _own(trace: Trace, ours: Mapping[str, object]) -> str | None:

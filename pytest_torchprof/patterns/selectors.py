@@ -83,7 +83,10 @@ def _launched_by(kernel: Kernel, value: object) -> Verdict:
     chain = kernel.op_chain or ((kernel.op,) if kernel.op else ())
     if not chain:
         return None
-    return any(value.matches_op(op) for op in chain)  # type: ignore[attr-defined]
+    if any(value.matches_op(op) for op in chain):  # type: ignore[attr-defined]
+        return True
+    # Of a graph's kernels only the launch of the graph is known.
+    return None if kernel.in_graph else False
 
 
 def _is_fused(kernel: Kernel, value: object) -> Verdict:
@@ -136,10 +139,17 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
 
 
+# What torch calls the types.
+_TORCHS: Final = {"float": "fp32", "half": "fp16", "double": "fp64", "bfloat16": "bf16"} | {
+    f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)
+}
+
+
 def _one_of(what: str, valid: tuple[str, ...]) -> Callable[[object], object]:
     def check(value: object) -> object:
         if not isinstance(value, str) or value not in valid:
-            raise UnknownLimit(f"{what}={value!r} is unknown: {nearest(str(value).rpartition('.')[2], valid)}")
+            word = str(value).rpartition(".")[2]
+            raise UnknownLimit(f"{what}={value!r} is unknown: {nearest(_TORCHS.get(word, word), valid)}")
         return value
 
     return check

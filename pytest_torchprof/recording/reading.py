@@ -69,6 +69,7 @@ _CAUSES: dict[type[Exception], str] = {
     zlib.error: "{path} is damaged, its gzip data cannot be unpacked ({cause}). {again}",
     OSError: "{path} cannot be read: {cause}.",
     UnicodeDecodeError: "{path} is damaged: a text in it is not UTF-8, as all text of JSON is. {again}",
+    OverflowError: "{path} is not a recording: a number in it is larger than any time stamp. {again}",
     RecursionError: "{path} is not a recording: its lists or objects are nested deeper than any trace's.",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from pytest_torchprof.printable import printable_line
 from pytest_torchprof.report.junit import properties
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
 from pytest_torchprof.run.against import against_baseline
-from pytest_torchprof.run.comparing import environment_of
+from pytest_torchprof.run.comparing import compared, environment_of
 from pytest_torchprof.run.session import stacks_name
 
 LEAST_LINES = 12
@@ -148,6 +149,7 @@ def _judge_one(run: TestRun, measured: Measured, profiles: Sequence[Profile]) ->
         *judge_limits(open_profile, run.asked(measured, profile)),
         *(() if stands_in else _of_times(run, open_profile)),
         *nothing_to_compare,
+        *(() if stands_in or nothing_to_compare else _of_lost_numbers(run, measured, open_profile)),
     )
     comparison = None
     if not nothing_to_compare:
@@ -181,6 +183,24 @@ def _of_nothing_to_compare(run: TestRun, measured: Measured, profile: Profile) -
     asked = mode in ("update", "add") or (run.body_is_step and not measured.limits)
     if (asked and hidden is None and not run.stands_in(profile)) or key in baseline.read_or_empty(file).entries:
         yield Verdict(limit="baseline", expected=mode, measured=reason, status=NOT_MEASURED)
+
+
+def _of_lost_numbers(run: TestRun, measured: Measured, profile: Profile) -> Iterator[Verdict]:
+    """Say which number the baseline gates, or the test asks to compare, and this measurement does not have."""
+    from pytest_torchprof import baseline  # noqa: PLC0415
+    from pytest_torchprof.limits import NOT_MEASURED, Verdict  # noqa: PLC0415
+
+    found = compared(run, measured, profile)
+    if found is None or run.state.settings.baseline == "update":
+        return
+    old, new, _ = found
+    lost = [name for name in sorted(baseline.GATED) if old and name in old.numbers and name not in new.numbers]
+    asked = (run.options.marker or {}).get("tolerance")
+    if isinstance(asked, Mapping) and "memory" in asked and "peak_memory_bytes" not in new.varying:
+        lost.append("peak memory")
+    if lost:
+        reason = f"{', '.join(lost)}: compared with the baseline, and this measurement does not have it"
+        yield Verdict(limit="baseline", expected=run.state.settings.baseline, measured=reason, status=NOT_MEASURED)
 
 
 def _concluded(
