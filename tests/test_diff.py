@@ -268,3 +268,13 @@ def test_recordings_of_two_ranks_run_the_same_kernels(capsys):
     files = [str(SHARED / f"a100_megatron_tp8_rank{rank}.json.gz") for rank in (0, 1)]
     assert run(files) in (0, 1)
     assert "same " in capsys.readouterr().out
+
+
+def test_what_only_moved_took_nobodys_place(recording):
+    first = recording("first", [("gemm", "aten::mm"), ("a", "aten::add"), ("b", "aten::mul"), ("c", "aten::exp")])
+    second = recording("second", [("c", "aten::exp"), ("gemm", "aten::mm"), ("b", "aten::mul"), ("a", "aten::add")])
+    found = load(first).diff(load(second))
+    assert not found
+    assert found.replaced == ()
+    assert found.moved == 2
+    assert found.words.endswith("2 in another place")

@@ -368,3 +368,67 @@ def test_the_line_is_that_of_the_users_code(findings):
     builder.sync(210, 30, what="stream sync")
     builder.launched(MUL, 400)
     assert findings(builder)["implicit-sync"].evidence["source"] == "train.py:12"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Several GPUs, AMD's, and what comes behind the launch
+
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, x>(int)"
+
+
+def test_idle_time_of_several_gpus_is_their_mean_and_never_more_than_the_time(findings):
+    builder = TraceBuilder()
+    for i in range(20):
+        for device in range(4):
+            builder.launched(ADD, 100 * i + 20 * device, device=device, wait=0, dur=5)
+    found = findings(builder)["launch-gaps"]
+    assert 0.5 < found.evidence["share"] < 1
+    assert found.evidence["host_wait_us"] == pytest.approx(4 * found.evidence["time_us"], rel=0.1)
+
+
+def test_kernels_of_two_gpus_are_no_chain(findings):
+    operands = [([1 << 20], [1], "float")] * 2
+
+    def chain(devices):
+        builder = TraceBuilder()
+        for i in range(30):
+            builder.launched(ADD, 20 * i, device=devices[i % len(devices)], inputs=operands, dur=10)
+        return findings(builder)
+
+    assert "unfused-pointwise" in chain([0])
+    assert "unfused-pointwise" not in chain([0, 1])
+
+
+def test_what_an_operation_waits_for_after_its_launch_is_not_the_hosts_doing(findings):
+    def waiting(call_us, wait):
+        builder = TraceBuilder()
+        for i in range(5):
+            builder.op("aten::add", 1000 * i, call_us + 4)
+            builder.kernel(ADD, 1000 * i + call_us + wait, 10, builder.launch(1000 * i + 2, call_us))
+        return findings(builder)
+
+    assert waiting(900, 5)["launch-gaps"].evidence["share"] > 0.8
+    assert "launch-gaps" not in waiting(5, 900)
+
+
+def test_a_copy_to_pageable_memory_waits_in_its_own_call(findings):
+    builder = TraceBuilder()
+    builder.launched(ADD, 0, dur=8000)
+    builder.op("aten::to", 10, 8100)
+    builder.memcpy("DtoH", 8010, 5, builder.call("copy", 20, 8000))
+    builder.sync(8030, 10, what="stream sync")
+    found = findings(builder)["implicit-sync"]
+    assert (found.evidence["time_us"], found.evidence["ops"]) == (8010, {"aten::to": 1})
+
+
+def test_tf32_is_no_advice_for_amds_gpus(findings):
+    remedies = []
+    for rocm in (False, True):
+        builder = TraceBuilder(rocm=rocm)
+        builder.metadata["deviceProperties"] = [{"id": 0, "name": "GPU", "numSms": 100, "computeMajor": 9}]
+        operands = [([512, 512], [512, 1], "float")] * 2
+        name = "Cijk_Ailk_Bljk_SB_MT64x64x16_MI32x32x2x1" if rocm else "ampere_sgemm_128x64_tn"
+        for i in range(5):
+            builder.launched(name, 100 * i, op="aten::mm", inputs=operands, dur=500)
+        remedies.append(findings(builder)["fp32-gemm"].remedy)
+    assert ["TF32" in remedy for remedy in remedies] == [True, False]

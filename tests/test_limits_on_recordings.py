@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from pytest_torchprof import load
+from pytest_torchprof import gemm, load
 from pytest_torchprof.cli import main
 from pytest_torchprof.errors import LimitsMissed, NotMeasured
 
@@ -150,3 +151,19 @@ def test_check_without_what_it_needs_is_bad_usage(argv, capsys):
 def test_check_says_what_is_wrong_with_a_file(tmp_path, capsys):
     assert main(["check", str(tmp_path / "missing.json"), "--limit", "max_kernels=1"]) == 2
     assert "missing.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("recording", "limits", "why"),
+    [
+        ("rocm_no_correlation", {"forbid": ["launch-gaps"]}, "no operation of the GPU is linked to its launch"),
+        ("mi210_gpu_only", {"forbid": ["misaligned-gemm"]}, "no operator is known"),
+        ("mi300x_bert_small", {"forbid": ["low-occupancy"]}, "occupancy is not recorded"),
+        ("mi210_gpu_only", {"forbid_ops": ["aten::mm"]}, "which operator launched them cannot be told"),
+        ("rtx3060_cudagraph_steps", {"forbid_ops": ["aten::mm"]}, "which operator launched them cannot be told"),
+        ("rtx3060_cudagraph_steps", {"forbid_kernels": gemm(op="mm")}, "whether gemm(op='mm') matches cannot be told"),
+    ],
+)
+def test_what_the_recording_cannot_tell_is_not_measured_rather_than_kept(recording, limits, why, shared_trace):
+    with pytest.raises(NotMeasured, match=re.escape(why)):
+        load(shared_trace(recording)).expect(**limits)

@@ -301,3 +301,9 @@ def test_kernels_are_selected_by_any_pattern():
     assert kernels.matching(gemm()).count == 1
     assert kernels.matching("triton_*").names == [POINTWISE]
     assert kernels.matching(family("reduction", op="mm")).names == [SPLIT_K]
+
+
+@pytest.mark.parametrize("text", ["aten:mm", "aten::mm.default", "::", " ", "mm()"])
+def test_a_text_that_can_be_no_operator_is_refused_rather_than_forbidden_for_ever(text):
+    with pytest.raises(UnknownLimit, match="is no operator's name"):
+        compile_op_pattern(text)

@@ -335,3 +335,10 @@ def test_an_ini_tolerance_that_cannot_be_used_stops_the_run(run_tests, pytester)
     result = run_tests(TIMED)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "unknown tolerance 'tme'; did you mean 'time'?" in result.stderr.str() + result.stdout.str()
+
+
+@pytest.mark.parametrize("text", ["=5", "kernels=1,kernels=2", "time=10"])
+def test_an_ini_tolerance_that_can_be_misunderstood_stops_the_run(run_tests, pytester, text):
+    pytester.makeini(f"[pytest]\ntorchprof_tolerance = {text}")
+    result = run_tests(TIMED)
+    assert result.ret == 4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from builder import TraceBuilder, own_recording
+from builder import MAIN, TraceBuilder, own_recording
 
-from pytest_torchprof import UnreadableRecording, capture, load
+from pytest_torchprof import NotMeasured, UnreadableRecording, capture, load
 from pytest_torchprof.cli import main
 
 
@@ -126,3 +126,14 @@ def test_a_gpu_operation_without_a_duration_that_can_be_one_is_not_measured(tmp_
     assert found.median.kernel_time_us >= 0
     assert main(["check", str(path), "--limit", "max_gpu_time=1"]) == 3
     assert "no usable time" in capsys.readouterr().out
+
+
+def test_steps_of_two_processes_in_one_file_are_not_measured(profile):
+    builder = TraceBuilder()
+    for tid in (MAIN, MAIN + 5):
+        builder.step(0, 0 if tid == MAIN else 10, 100, tid=tid)
+        builder.launched("k", 20, tid=tid)
+    found = profile(builder)
+    assert "ProfilerStep#0 and ProfilerStep#0 overlap" in found.why_not
+    with pytest.raises(NotMeasured, match="several processes"):
+        found.expect(max_kernels=5)

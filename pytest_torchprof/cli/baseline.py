@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -71,7 +72,9 @@ def _show(argv: list[str]) -> int:
             for row, count in zip(entry.kernels, entry.counts(), strict=True):
                 _say(f"    {count:>5} x {row.short:<60} {row.op or ''}".rstrip())
             numbers = {**entry.numbers, **entry.varying}
-            _say("    " + ", ".join(f"{name} {value:g}" for name, value in numbers.items()))
+            said = ", ".join(f"{name} {value:g}" for name, value in numbers.items())
+            for line in textwrap.wrap(said, 96):
+                _say(f"    {line}")
     return SAME
 
 

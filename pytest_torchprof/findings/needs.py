@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isnan
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.finding import Need
@@ -27,11 +26,11 @@ def _shapes(profile: Profile) -> bool:
 
 
 def _blocks(profile: Profile) -> bool:
-    return not all(map(isnan, profile.trace.gpu.blocks_per_sm))
+    return any(blocks >= 0 for blocks in profile.trace.gpu.blocks_per_sm)
 
 
 def _occupancy(profile: Profile) -> bool:
-    return not all(map(isnan, profile.trace.gpu.occupancy))
+    return any(percent >= 0 for percent in profile.trace.gpu.occupancy)
 
 
 LAUNCHES = Need(missing="no operation of the GPU is linked to its launch", there=_launches)

@@ -167,13 +167,18 @@ def _ops(profile: Profile, counts: OpCounts) -> Verdict:
 
 
 def _forbid_ops(profile: Profile, patterns: list[Operator]) -> Verdict:
+    no_operators = not len(profile.trace.ops)
+
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern in patterns:
             if hits := _op_hits(step, pattern):
                 rows = operator_rows(step, dict(hits.most_common()))
                 yield _Answer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
         # Of a graph's kernels only the launch of the graph is known.
-        if unknown := sum(kernel.in_graph or (kernel.op or kernel.launch) is None for kernel in step.kernels):
+        if unknown := sum(
+            kernel.in_graph or (kernel.op is None and (kernel.launch is None or no_operators))
+            for kernel in step.kernels
+        ):
             yield _Answer(NOT_MEASURED, f"which operator launched them cannot be told for {unknown} kernels")
 
     return _first_bad(profile, "forbid_ops", answers)

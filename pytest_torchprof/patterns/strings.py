@@ -73,6 +73,8 @@ class Operator:
 
     def __post_init__(self) -> None:
         checked_text(self.written, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION")
+        if advice := _no_operator(self.written):
+            raise UnknownLimit(f"{self.written!r} is no operator's name: {advice}")
         special = self.written.startswith("re:") or "*" in self.written or "?" in self.written
         object.__setattr__(self, "_regex", _compiled(self.written) if special else None)
         object.__setattr__(self, "_words", _words(self.written))
@@ -92,6 +94,19 @@ class Operator:
 
     def __repr__(self) -> str:
         return repr(self.written)
+
+
+def _no_operator(text: str) -> str | None:
+    """Return what is wrong with a text that can be no operator's name: to forbid it would always hold."""
+    if text.startswith("re:"):
+        return None
+    if not re.search(r"[\w*?]", text):
+        return "expected one such as 'aten::addmm'"
+    if re.search(r"(?<!:):(?![:\s])", text):
+        return "a namespace ends in two colons, as in 'aten::addmm'"
+    if re.fullmatch(r"aten::\w+\.\w+", text):
+        return f"in a recording it has no overload: {text.partition('.')[0]!r}"
+    return "it has no parentheses" if text.endswith("()") else None
 
 
 def _words(name: str) -> tuple[str, ...]:

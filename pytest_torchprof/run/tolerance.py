@@ -33,7 +33,8 @@ def tolerance(value: object) -> Tolerance:
         raise UnknownLimit(f"expected a dict such as {EXAMPLE}")
     known = {*SHARES, *GATED, "cache"}
     given = dict(value)
-    if unknown := next((str(name) for name in given if name not in known), None):
+    unknown = next((str(name) for name in given if name not in known), None)
+    if unknown is not None:
         raise UnknownLimit(f"unknown tolerance {unknown!r}{nearest(unknown, known)}")
     cache = given.pop("cache", "hot")
     if cache not in ("hot", "cold"):
@@ -44,15 +45,18 @@ def tolerance(value: object) -> Tolerance:
 def from_text(text: str) -> Tolerance | None:
     """Return the tolerance in the ini file's form, "time=0.10 kernels=1"; None where there is none."""
     pairs = [word.partition("=") for word in text.replace(",", " ").split()]
+    names = [name for name, _, _ in pairs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UnknownLimit(f"{twice!r} is there twice")
     return tolerance({name: _number(amount) for name, _, amount in pairs}) if pairs else None
 
 
 def _allowed(name: str, amount: object) -> float:
     is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
     if name in SHARES:
-        if is_number and 0 < amount < math.inf:  # type: ignore[operator]
-            return float(amount)  # type: ignore[arg-type]
-        raise UnknownLimit(f'"{name}": expected a share above 0, such as 0.10, got {amount!r}')
+        if isinstance(amount, float) and 0 < amount < math.inf:
+            return amount
+        raise UnknownLimit(f'"{name}": expected a share above 0, such as 0.10 for 10 %, got {amount!r}')
     if is_number and 0 <= amount < math.inf:  # type: ignore[operator]
         return amount  # type: ignore[return-value]
     raise UnknownLimit(f'"{name}": expected so many more (1) or a share (0.5), got {amount!r}')
@@ -60,7 +64,7 @@ def _allowed(name: str, amount: object) -> float:
 
 def _number(text: str) -> object:
     """Return a number as it would stand in a marker, or the text itself."""
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.removeprefix("+").isdigit():
         return int(text)
     try:
         return float(text)
