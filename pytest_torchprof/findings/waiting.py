@@ -53,7 +53,7 @@ def _sync_over_little_work(profile: Profile, at: Mapping[Threshold, float]) -> I
         code="sync-over-little-work",
         title="Waiting for little",
         message=f"{units.counted(len(idle_ns), 'blocking call')} ({', '.join(names)}) took {units.show_us(wasted)} "
-        "in which the GPU was nearly idle: what they wait for was launched late, waits itself, or is not on this GPU",
+        "in which the GPU was nearly idle: what is waited for was launched late, waits itself, or is not on this GPU",
         evidence={
             "time_us": wasted,
             "share": scene.share(wasted),

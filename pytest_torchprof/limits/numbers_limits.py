@@ -52,6 +52,8 @@ class Bound:
         if self.holds(worst, bound):
             return Verdict(limit=self.limit, expected="", measured=self.say(worst), number=worst, status=HOLDS)
         measured = self.say(worst)
+        if measured == self.say(bound):
+            measured += f" (beyond it by {100 * abs(worst / bound - 1):.2g} %)"
         if worst_step is not None:
             measured += f" = {self.formula(worst_step)}" if self.formula else ""
             measured += f" in {step_name(profile, worst_step)}" if len(profile.steps) > 1 else ""

@@ -83,7 +83,7 @@ def _gpu_side(trace: Trace, lost: int, launches: int) -> str | None:
     if lost:
         return f"{lost} of {launches} launches have no kernel in the recording (the profiler lost events)"
     if trace.untimed:
-        return f"{trace.untimed} GPU operations have no usable time in the recording"
+        return f"GPU operations without a usable time in the recording: {trace.untimed}"
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import asdict
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", "RangeRow", "OpRow")
 
 _KERNEL_COLUMNS = ("kernel", "calls", "time", "share", "launched by")
+_NUMBERED = 42
+"""Leaves room for the number in a column of a table that fits."""
 _FAMILY_COLUMNS = ("family", "library", "calls", "time", "share")
 _RANGE_COLUMNS = ("calls", "self CPU", "CPU total", "kernels", "self GPU", "GPU total")
 # As key_averages().table() calls them, in torch before and after 2.3.
@@ -114,18 +117,30 @@ def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str
     total = sum(row.time_us for row in rows)
     # What a backward pass launches tells whose backward it is, and needs more room for it.
     launched = 30 if any(row.forward_op for row in rows[:top]) else 22
+    labels = _told_apart([printable(_kernel_name(row)) for row in rows[:top]])
     lines = [
         (
-            printable(_kernel_name(row)),
+            label,
             row.count,
             units.show_us(row.time_us),
             share(row.time_us / (total or 1.0)),
             _launched_by(row, launched),
         )
-        for row in rows[:top]
+        for label, row in zip(labels, rows, strict=False)
     ]
     names = plural(len(rows), "kernel name")
     return drawn(lines, _KERNEL_COLUMNS, f"{names} {over}, {units.show_us(total)}", len(rows) - len(lines))
+
+
+def _told_apart(labels: Sequence[str]) -> list[str]:
+    """Return the labels; those of kernels that only their raw names tell apart are numbered: ``pointwise add [2]``."""
+    several = {label for label, count in Counter(labels).items() if count > 1}
+    seen: Counter[str] = Counter()
+    numbered = []
+    for label in labels:
+        seen[label] += 1
+        numbered.append(f"{cut(label, _NUMBERED)} [{seen[label]}]" if label in several else label)
+    return numbered
 
 
 def _launched_by(row: KernelRow, width: int) -> str:
