@@ -202,19 +202,19 @@ class Launching:
             collective=None,
         )
 
-    def ops(self, part: Part) -> dict[str, int]:
-        """Return how often each operator launched a kernel of the part or enclosed one that did.
+    def ops(self, part: Part, *, copies: bool = False) -> dict[str, int]:
+        """Return how often each operator launched a kernel of the part or enclosed one that did; or a copy or fill.
 
         One that calls itself again at once, as autocast makes operators do, is one call.
         """
         named = self._trace.ops.name
-        return _counted(self._trace.names[named[op]] for op in self.holders(part))
+        return _counted(self._trace.names[named[op]] for op in self.holders(part, copies=copies))
 
-    def holders(self, part: Part) -> list[int]:
+    def holders(self, part: Part, *, copies: bool = False) -> list[int]:
         """Return the operators that launched a kernel of the part or enclose one that did, likewise, in start order."""
         trace = self._trace
         named, parent = trace.ops.name, trace.nesting.parent
-        launched = [i for i in part.gpu_ops if trace.gpu.kind[i] == KERNEL]
+        launched = [i for i in part.gpu_ops if copies or trace.gpu.kind[i] == KERNEL]
         members = part.operators if trace.on_cpu else {self.op_of[i] for i in launched}
         seen: set[int] = set()
         for member in members:

@@ -81,6 +81,15 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse options that cannot be used, before any worker of pytest-xdist could stumble over them."""
+    if not is_worker(session.config):
+        from pytest_torchprof.run.settings import Settings  # noqa: PLC0415
+
+        Settings.from_pytest(session.config)
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     from pytest_torchprof.run.headline import lines  # noqa: PLC0415
 

@@ -98,6 +98,12 @@ class StepProfile(HasNumbers):
         return self._launching.ops(self.part)
 
     @cached_property
+    def ops_of_work(self) -> Mapping[str, int]:
+        """The operators that launch a kernel, a copy or a fill of the step or enclose one that does, likewise."""
+        self._launching.refuse_hidden()
+        return self._launching.ops(self.part, copies=True)
+
+    @cached_property
     def places(self) -> Places:
         """Where in the user's code the step's work comes from: from its own stacks, or those of a repeat."""
         if self._launching.origins.recorded or self._repeat is None:

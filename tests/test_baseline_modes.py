@@ -284,3 +284,11 @@ def test_it():
     result = run_tests(source.replace("MORE", ', tolerance={"memory": 0.05}'))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*not measured: peak memory: compared with the baseline*"])
+
+
+@pytest.mark.parametrize("args", [(), ("-q",), ("-n", "2"), ("-q", "-n", "2")])
+def test_an_option_that_cannot_be_used_is_one_error_line(run_tests, args):
+    result = run_tests(ONE, "--torchprof-baseline=foo", *args, in_process=False)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: --torchprof-baseline: expected compare, update, add, strict, off, got 'foo'"])
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()

@@ -167,3 +167,10 @@ def test_check_says_what_is_wrong_with_a_file(tmp_path, capsys):
 def test_what_the_recording_cannot_tell_is_not_measured_rather_than_kept(recording, limits, why, shared_trace):
     with pytest.raises(NotMeasured, match=re.escape(why)):
         load(shared_trace(recording)).expect(**limits)
+
+
+def test_a_forbidden_operator_may_launch_a_copy_and_no_kernel(shared_trace):
+    profile = load(shared_trace("a100_moe_no_steps"))
+    with pytest.raises(LimitsMissed, match="20 operators match aten::item"):
+        profile.expect(forbid_ops="aten::item")
+    assert "aten::item" not in profile.ops

@@ -166,7 +166,7 @@ def test_nothing_is_meant():
         ("record='everything'", "record='everything': expected one or several of stacks, modules, memory"),
         ("tolerance=0.1", "expected a dict such as"),
         ("tolerance={'time': 0}", "expected a share above 0"),
-        ("tolerance={'kernels': -1}", "expected so many more (1) or a share (0.5)"),
+        ("tolerance={'kernels': -1}", "expected so many more (1) or a share below 1 (0.5)"),
         ("tolerance={'tiem': 0.1}", "unknown tolerance 'tiem'; did you mean 'time'?"),
         ("tolerance={'time': 0.1, 'cache': 'warm'}", 'expected "hot" or "cold"'),
         ("names='normal'", "names='normal': expected \"exact\""),

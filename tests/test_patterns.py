@@ -307,3 +307,23 @@ def test_kernels_are_selected_by_any_pattern():
 def test_a_text_that_can_be_no_operator_is_refused_rather_than_forbidden_for_ever(text):
     with pytest.raises(UnknownLimit, match="is no operator's name"):
         compile_op_pattern(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("Memcpy", "max_memcpys"),
+        ("Memcpy HtoD", "max_memcpys"),
+        ("Memset", "max_memsets"),
+        ("cudaLaunchKernel", "max_launches"),
+        ("cudaStreamSynchronize", "max_syncs"),
+    ],
+)
+def test_what_is_no_kernel_is_refused_with_the_limit_that_there_is_for_it(text, limit):
+    with pytest.raises(UnknownLimit, match=limit):
+        compile_pattern(text)
+
+
+@pytest.mark.parametrize("text", ["cuApplyLayerNorm", "hipblaslt", "memcpy32_post", "Mem"])
+def test_names_that_only_look_like_calls_are_kernels(text):
+    compile_pattern(text)

@@ -342,3 +342,7 @@ def test_an_ini_tolerance_that_can_be_misunderstood_stops_the_run(run_tests, pyt
     pytester.makeini(f"[pytest]\ntorchprof_tolerance = {text}")
     result = run_tests(TIMED)
     assert result.ret == 4
+
+
+def test_one_more_kernel_and_twice_as_many_are_not_a_point_apart(run_tests):
+    assert run_tests(TWO.replace('{"kernels": 1}', '{"kernels": 1.0}')).ret == 4

@@ -22,7 +22,7 @@ from pytest_torchprof.patterns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from pytest_torchprof.kernels import Kernel
     from pytest_torchprof.profile import Profile, StepProfile
@@ -153,14 +153,14 @@ def _only_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
     return _first_bad(profile, "only_kernels", answers)
 
 
-def _op_hits(step: StepProfile, pattern: Operator) -> Counter[str]:
-    return Counter({name: calls for name, calls in step.ops.items() if pattern.matches_op(name)})
+def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
+    return Counter({name: calls for name, calls in ops.items() if pattern.matches_op(name)})
 
 
 def _ops(profile: Profile, counts: OpCounts) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern, count in counts.items():
-            answer = _count_answer(pattern, count, _op_hits(step, pattern).total(), 0, "operator")
+            answer = _count_answer(pattern, count, _op_hits(step.ops, pattern).total(), 0, "operator")
             yield _Answer(answer.status, answer.measured, kernel_rows(step) if answer.status != HOLDS else ())
 
     return _first_bad(profile, "ops", answers)
@@ -171,7 +171,8 @@ def _forbid_ops(profile: Profile, patterns: list[Operator]) -> Verdict:
 
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern in patterns:
-            if hits := _op_hits(step, pattern):
+            # What is forbidden may as well be a copy: .item() launches no kernel.
+            if hits := _op_hits(step.ops_of_work, pattern):
                 rows = operator_rows(step, dict(hits.most_common()))
                 yield _Answer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
         # Of a graph's kernels only the launch of the graph is known.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_torchprof.errors import UnknownLimit
@@ -54,6 +55,14 @@ class Pattern(Protocol):
         """Tell whether the kernel matches; None where neither its name nor its launch tells."""
 
 
+# What stands beside the kernels in a recording: no pattern on kernels would ever match it.
+_NO_KERNELS = re.compile(
+    r"(?P<max_memcpys>Memcpy(?: |$))|(?P<max_memsets>Memset(?: |$))"
+    r"|(?P<max_launches>(?:cudaLaunch|cuLaunch|hipLaunch|hipModuleLaunch)\w*$)"
+    r"|(?P<max_syncs>(?:cuda|hip)(?:Stream|Device|Event)Synchronize$)"
+)
+
+
 def compile_pattern(value: object) -> Pattern:
     """Return the pattern that a string or selector stands for; anything else is an UnknownLimit."""
     if isinstance(value, Text | Selector):
@@ -65,6 +74,8 @@ def compile_pattern(value: object) -> Pattern:
                 f"{value!r} is a selector written as a text, which no kernel's name holds: take the quotes away, and "
                 f"write from pytest_torchprof import {kind}"
             )
+        if advice := _NO_KERNELS.match(value):
+            raise UnknownLimit(f"{value!r} is no kernel's name; there is a limit for it: {advice.lastgroup}")
         return Text(value)
     raise UnknownLimit(
         f"expected a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn'), got {value!r}"

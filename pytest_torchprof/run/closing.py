@@ -44,10 +44,14 @@ def finish(state: RunState, session: pytest.Session) -> None:
 def summary(state: RunState, terminalreporter: Any) -> None:
     """Draw the section at the end of the run, in the reporter's own style."""
     run = state.run_results
+    quiet = terminalreporter.config.get_verbosity() < 0
+    if quiet and not state.settings.enabled:
+        # Without the header nothing else would say so.
+        terminalreporter.write_line("torchprof: off: nothing was measured, no limit was judged")
     left = state.unjudged_recordings()
     if not (run.results or state.problems or left):
         return
-    if terminalreporter.config.get_verbosity() < 0 and not state.problems:
+    if quiet and not state.problems:
         terminalreporter.write_line(f"torchprof: {terminal.closing(run)}")
         return
     terminalreporter.write_sep("-", terminal.title(run))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def lines(config: pytest.Config) -> list[str]:
-    """Return what a reader of the log must know before the results; reading the options refuses bad ones."""
+    """Return what a reader of the log must know before the results."""
     settings = Settings.from_pytest(config)
     if not settings.enabled:
         return ["torchprof: off (--torchprof=off): marked tests run plainly, nothing is measured or checked"]

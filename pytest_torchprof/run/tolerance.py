@@ -57,9 +57,10 @@ def _allowed(name: str, amount: object) -> float:
         if isinstance(amount, float) and 0 < amount < math.inf:
             return amount
         raise UnknownLimit(f'"{name}": expected a share above 0, such as 0.10 for 10 %, got {amount!r}')
-    if is_number and 0 <= amount < math.inf:  # type: ignore[operator]
+    # 1 is one more and 1.0 would be twice as many: that a point should make the difference, nobody means.
+    if is_number and 0 <= amount < (1 if isinstance(amount, float) else math.inf):  # type: ignore[operator]
         return amount  # type: ignore[return-value]
-    raise UnknownLimit(f'"{name}": expected so many more (1) or a share (0.5), got {amount!r}')
+    raise UnknownLimit(f'"{name}": expected so many more (1) or a share below 1 (0.5), got {amount!r}')
 
 
 def _number(text: str) -> object:
