@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.breakdown import KernelRow, RangeRow
+    from pytest_torchprof.findings import Finding
     from pytest_torchprof.numbers import Numbers
     from pytest_torchprof.numbers.parts import Part
     from pytest_torchprof.optable import OpRow
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 # Of fewer events one process is done before a second has begun.
 _MANY = 50_000
+# What the second process looks for beside the efficiency, so that both take as long.
+_APART = frozenset({"implicit-sync", "costly-children"})
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]")
 
 
@@ -77,17 +80,26 @@ def as_dict(  # noqa: PLR0913 - the options of the command
 
 def _looked_at(profile: Profile, *, by_two: bool) -> dict[str, Any]:
     """Return efficiency and findings, of a large recording worked out at the same time."""
-    if not by_two or profile.trace.events < _MANY or not forking.possible():
-        return {"efficiency": msgspec.to_builtins(profile.efficiency), "findings": _findings(profile)}
+    large = by_two and profile.trace.events >= _MANY and profile.kernels_unknown is None
+    if not large or not forking.possible():
+        return {"efficiency": msgspec.to_builtins(profile.efficiency), "findings": _plainly(profile.findings)}
+    from pytest_torchprof.findings import Finding, find, ranked  # noqa: PLC0415 - only who asks pays
+
     # What both need, once.
     _ = profile.scene.groups
-    with Other(lambda: msgspec.msgpack.encode(profile.efficiency)) as other:
-        findings, told = _findings(profile), other.answer()
-    efficiency = msgspec.to_builtins(profile.efficiency) if told is None else msgspec.msgpack.decode(told)
-    return {"efficiency": efficiency, "findings": findings}
+    mine = [rule for rule in profile.rules if rule.code not in _APART]
+    others = [rule for rule in profile.rules if rule.code in _APART]
+    with Other(lambda: msgspec.msgpack.encode((profile.efficiency, find(profile, others)))) as other:
+        found, told = find(profile, mine), other.answer()
+    if told is None:
+        return {"efficiency": msgspec.to_builtins(profile.efficiency), "findings": _plainly(profile.findings)}
+    efficiency, apart = msgspec.msgpack.decode(told)
+    place = {rule.code: i for i, rule in enumerate(profile.rules)}
+    all_of_them = sorted([*found, *(Finding(**one) for one in apart)], key=lambda one: place.get(one.code, len(place)))
+    return {"efficiency": efficiency, "findings": _plainly(ranked(all_of_them))}
 
 
-def _findings(profile: Profile) -> list[dict[str, Any]]:
+def _plainly(found: Sequence[Finding]) -> list[dict[str, Any]]:
     return [
         {
             "code": one.code,
@@ -97,7 +109,7 @@ def _findings(profile: Profile) -> list[dict[str, Any]]:
             "remedy": one.remedy,
             "severity": one.severity,
         }
-        for one in profile.findings
+        for one in found
     ]
 
 

@@ -270,6 +270,13 @@ class Profile(HasNumbers):
         self._look("findings")
         return self._findings
 
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules by which findings are looked for."""
+        from pytest_torchprof.findings import RULES  # noqa: PLC0415 - above this layer
+
+        return RULES if self._rules is None else tuple(self._rules)
+
     @cached_property
     def _findings(self) -> tuple[Finding, ...]:
         from pytest_torchprof import findings  # noqa: PLC0415 - above this layer
@@ -277,9 +284,8 @@ class Profile(HasNumbers):
         if self.kernels_unknown is not None:
             return ()
         open_profile = self if self._gate is None else self.with_context(rules=self._rules, gate=None)
-        rules = findings.RULES if self._rules is None else self._rules
-        found = findings.find(open_profile, rules)
-        sources = self._repeat.sources(rules) if self._repeat is not None else {}
+        found = findings.find(open_profile, self.rules)
+        sources = self._repeat.sources(self.rules) if self._repeat is not None else {}
         return tuple(_with_source(finding, sources.get(finding.code)) for finding in found)
 
     def range(self, name: str) -> Numbers:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.profile import Profile
 
-__all__ = ["RULES", "Finding", "Rule", "Threshold", "find", "with_thresholds"]
+__all__ = ["RULES", "Finding", "Rule", "Threshold", "find", "ranked", "with_thresholds"]
 
 RULES: tuple[Rule, ...] = (
     missing.NO_GPU_WORK,

@@ -106,7 +106,7 @@ def _launch_gaps(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fi
     scene, trace = profile.scene, profile.trace
     found, call_of, ends = scene.idle, trace.links.call_of, trace.calls.end
     late = [
-        (max(min(end, ends[call_of[before]]) - start, 0), before)
+        ((end if (back := ends[call_of[before]]) > end else back) - start, before)
         for start, end, cause, before in scene.gaps
         if cause == "host"
     ]

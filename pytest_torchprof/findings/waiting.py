@@ -71,17 +71,21 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     A copy from or to memory that is not pinned waits in its own call, before the synchronization that follows.
     """
     trace, scene, calls = profile.trace, profile.scene, profile.trace.calls
-    waits, copies = _blocking(profile), _waiting_copies(profile)
-    around = trace.nesting.around_each(calls, [*waits, *copies])
-    asked = _operators(profile, set(around.values()))
+    around, copies = trace.nesting.around_each(calls, _blocking(profile)), _waiting_copies(profile)
+    synchronized = set(around.values())
+    asked = _operators(profile, synchronized.union(copies.values()))
     found: dict[str, list[int]] = defaultdict(list)
     spent: dict[str, float] = defaultdict(float)
-    synchronized = {around[i] for i in waits}
-    for i in (*waits, *copies):
-        name = asked[around[i]]
+    for i, op in around.items():
+        name = asked[op]
+        if name is not None:
+            found[name].append(i)
+            spent[name] += (calls.end[i] - calls.start[i]) / 1000
+    for i, op in copies.items():
+        name = asked[op]
         if name is not None:
             spent[name] += (calls.end[i] - calls.start[i]) / 1000
-            if i not in copies or around[i] not in synchronized:
+            if op not in synchronized:
                 found[name].append(i)
     if not found:
         return
@@ -108,12 +112,14 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _waiting_copies(profile: Profile) -> dict[int, None]:
-    """Return the calls of copies from or to pageable memory that came back only when the copy was done."""
-    trace, gpu, calls = profile.trace, profile.trace.gpu, profile.trace.calls
-    names = {name for name in set(gpu.name) if "Pageable" in trace.names[name]}
-    found = ((i, trace.links.call_of[i]) for i in profile.scene.copies if gpu.name[i] in names)
-    return {call: None for i, call in found if call >= 0 and calls.end[call] >= gpu.end[i]}
+def _waiting_copies(profile: Profile) -> dict[int, int]:
+    """Return the calls of copies from or to pageable memory that came back only when the copy was done, by operator."""
+    trace = profile.trace
+    name, end, called = trace.gpu.name, trace.gpu.end, trace.calls.end
+    call_of, op_of = trace.links.call_of, profile.launching.op_of
+    pageable = {one for one, text in enumerate(trace.names) if text.startswith("Memcpy") and "Pageable" in text}
+    found = [i for i in profile.scene.copies if name[i] in pageable and call_of[i] >= 0]
+    return {call_of[i]: op_of[i] for i in found if called[call_of[i]] >= end[i]}
 
 
 def _operators(profile: Profile, ops: Iterable[int]) -> dict[int, str | None]:
