@@ -271,3 +271,29 @@ def test_without_a_command_the_usage_is_an_error(capsys):
 def test_the_version_is_told(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("torchprof 0")
+
+
+def test_what_is_said_of_the_whole_recording_beside_one_step_is_told_so(analyze, trace):
+    whole, one = analyze(trace), analyze(trace, "--step", 1)
+    assert "of the whole recording, all its 3 steps:" in one
+    assert "of the whole recording" not in whole
+    assert "GPU utilization" in whole
+    assert "GPU utilization" not in one
+
+
+def test_that_nothing_stands_out_is_said(analyze, tmp_path):
+    builder = TraceBuilder()
+    builder.launched("k", 0, dur=5)
+    assert analyze(builder.write(tmp_path / "t.json")).endswith("\nnothing stands out\n")
+
+
+def test_kernels_that_only_raw_names_tell_apart_are_numbered(analyze, tmp_path):
+    builder = TraceBuilder()
+    for i, width in enumerate((2, 4)):
+        name = f"void at::native::vectorized_elementwise_kernel<{width}, at::native::CUDAFunctor_add<float>, x>(int)"
+        builder.launched(name, 100 * i, op="aten::add", dur=20 - i)
+    shown = analyze(builder.write(tmp_path / "t.json"))
+    assert [line.split("  ")[0] for line in shown.splitlines() if "pointwise fp32 add" in line] == [
+        "pointwise fp32 add [1]",
+        "pointwise fp32 add [2]",
+    ]

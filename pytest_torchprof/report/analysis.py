@@ -57,7 +57,7 @@ def text(profile: Profile, *, by: str = "kernel", step: int | None = None, top: 
         parts.append(by_family_and_operator(profile, steps))
     if findings:
         looked_at = [_efficiency(profile), _findings(profile)]
-        if any(looked_at) and len(steps) < len(profile.steps):
+        if len(steps) < len(profile.steps):
             parts.append(f"of the whole recording, all its {len(profile.steps)} steps:")
         parts += looked_at
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -216,4 +216,6 @@ def _findings(profile: Profile) -> str:
         lines += wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ")
         if finding.remedy:
             lines += wrapped(printable(finding.remedy), "    ", first="  -> ")
-    return "\n".join(["what stands out", *lines]) if lines else ""
+    if profile.kernels_unknown is not None:
+        return "\n".join(wrapped(f"what stands out cannot be told: {printable(profile.kernels_unknown)}", "  "))
+    return "\n".join(["what stands out", *lines]) if lines else "nothing stands out"
