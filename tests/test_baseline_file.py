@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -161,6 +162,10 @@ DAMAGE = {
     "too deep": (lambda _: "[" * 100_000, "baseline"),
     "endless number": (lambda text: text.replace('"schema": 1', '"schema": ' + "1" * 10_000), "baseline"),
     "a kernel that is not there": (lambda text: text.replace("[0, 1, 0]", "[0, 1, 7]", 1), "merged by hand?"),
+    "no step": (
+        lambda text: re.sub(r'"steps": \[.*?\n      \]', '"steps": []', text, count=1, flags=re.DOTALL),
+        "is empty",
+    ),
     "counts that differ": (lambda text: text.replace("[0, 1, 0]", "[0, 1]", 1), "merged by hand?"),
 }
 

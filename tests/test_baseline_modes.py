@@ -292,3 +292,31 @@ def test_an_option_that_cannot_be_used_is_one_error_line(run_tests, args):
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: --torchprof-baseline: expected compare, update, add, strict, off, got 'foo'"])
     assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+
+
+def test_one_line_of_a_regression_says_what_is_worse(run_tests):
+    run_tests(ONE, "--torchprof-baseline=update")
+    run_tests(TWO, "-q").stdout.fnmatch_lines(["worse than the baseline *: + pointwise add: 1 per step*"])
+
+
+def test_without_the_header_too_it_is_said_that_measuring_is_off(run_tests):
+    run_tests(ONE, "-q", "--torchprof=off").stdout.fnmatch_lines(["torchprof: off: nothing was measured*"])
+
+
+def test_without_a_gpu_a_limit_on_the_compiler_is_judged_by_expect_too(run_tests):
+    if __import__("torch").cuda.is_available():
+        pytest.skip("needs a machine without a GPU")
+    result = run_tests("""
+@torch.compile(backend="eager")
+def broken(y):
+    torch._dynamo.graph_break()
+    return y + 1
+
+def test_compiler(torchprof):
+    torchprof(broken, x).expect(max_graph_breaks=0)
+
+def test_kernels(torchprof):
+    torchprof(broken, x).expect(max_graph_breaks=1, max_kernels=9)
+""")
+    result.assert_outcomes(failed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*LimitsMissed: 1 limit missed: max_graph_breaks*"])

@@ -184,6 +184,8 @@ def test_selectors_print_as_they_are_written_and_compare_by_what_they_mean():
     ("make", "text"),
     [
         (lambda: gemm(layuot="tn"), r"gemm\(\) has no keyword 'layuot': did you mean 'layout'"),
+        (lambda: gemm(dtype="float32"), r"dtype='float32' is unknown: did you mean 'fp32'"),
+        (lambda: gemm(dtype="torch.half"), r"dtype='torch.half' is unknown: did you mean 'fp16'"),
         (lambda: gemm(dtype="bfloat16"), r"dtype='bfloat16' is unknown: did you mean 'bf16'"),
         (lambda: gemm(layout="TN"), r"layout='TN' is unknown"),
         (lambda: gemm(tensor_core="yes"), "expected True or False"),

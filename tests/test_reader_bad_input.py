@@ -93,6 +93,7 @@ BAD = {
     "key without schema": (lambda path: foreign_key(path, {"nodeid": "x"}), 'no whole number "schema"', ""),
     "key of a wrong type": (lambda path: foreign_key(path, [1]), 'no whole number "schema"', ""),
     "schema of a wrong type": (lambda path: foreign_key(path, {"schema": True}), 'no whole number "schema"', ""),
+    "a time beyond all time": (lambda path: with_event(path, ts=1e308), "larger than any time stamp", ""),
     "time of a wrong type": (lambda path: with_event(path, ts="soon"), '"ts" of event 1', '"soon"'),
     "no time": (lambda path: with_event(path, ts=None), '"ts" of event 1', "null"),
     "duration of a wrong type": (lambda path: with_event(path, dur=[1]), '"dur" of event 1', "[1]"),

@@ -166,9 +166,10 @@ def _said(verdict: Verdict) -> str:
 
 def _one_line(verdicts: tuple[Verdict, ...], others: tuple[str, ...]) -> str:
     if not verdicts:
-        # A headline and, behind its colon, the first thing it is about.
-        said = [line.strip() for line in others[: 2 if others and others[0].endswith(":") else 1]]
-        return printable_line(" ".join(said))
+        # A headline and, behind its colon, what it is about: the first kernel that came, went or changed, else what is.
+        head, rest = others[:1], [line.strip() for line in others[1:]]
+        about = next((line for line in rest if line[:1] in ("+", "-", "~")), rest[0] if rest else "")
+        return printable_line(" ".join([*head, *([about] if head and head[0].endswith(":") else [])]))
     first, more = verdicts[0], [verdict.limit for verdict in verdicts[1:]]
     row = next((one for one in first.details if isinstance(one, Row)), None)
     most = f"; most: {_briefly(row)}" if row else ""
