@@ -195,7 +195,7 @@ def test_the_xdist_hole_the_gate_holds_with_workers_and_the_controller_alone_wri
 
 def test_the_xdist_hole_several_workers_fail_a_new_test_under_strict(run_tests, pytester):
     source = ONE + ONE.replace("test_block", "test_other")
-    result = run_tests(source, "-n", "2", "--torchprof-baseline=strict")
+    result = run_tests(source, "-n", "8", "--torchprof-baseline=strict")
     result.assert_outcomes(failed=2)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert not baseline_files(pytester)

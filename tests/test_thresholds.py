@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from pytest_torchprof import load
 from pytest_torchprof.cli import main
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES, find, with_thresholds
+from pytest_torchprof.run import hookspecs
 
 PAGE = (Path(__file__).parents[1] / "docs" / "findings.md").read_text()
 NAMED = {f"{rule.code}.{one.name}": one for rule in RULES for one in rule.thresholds}
@@ -187,20 +190,10 @@ def test_a_wrong_threshold_in_the_ini_file_is_one_usage_error_with_the_names(run
 
 
 def test_another_plugins_rule_may_have_thresholds(run_tests, pytester):
-    pytester.makepyfile(
-        outside="""
-        from pytest_torchprof.findings import Finding, Rule, Threshold
-
-        MOST = Threshold("kernels", 5, "so many sines are too many")
-
-        def find_sines(profile, at):
-            if profile.kernels.matching("aten::sin").count > at[MOST]:
-                yield Finding(code="sines", title="Sines", message="sines were computed")
-
-        def pytest_torchprof_findings():
-            return [Rule(code="sines", find=find_sines, thresholds=(MOST,))]
-        """
-    )
+    # The example of the hook's own documentation.
+    example = inspect.getdoc(hookspecs.pytest_torchprof_findings).partition(".. code-block:: python")[2]
+    code = textwrap.dedent(example.partition("\n``find``")[0])
+    pytester.makepyfile(outside="from pytest_torchprof.findings import Finding, Rule, Threshold\n" + code)
     pytester.syspathinsert()
     source = "\n@pytest.mark.torchprof(device='cpu', forbid='sines')\ndef test_it():\n    torch.sin(torch.sin(x))\n"
     run_tests(source, "-p", "outside").assert_outcomes(passed=1)
