@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pytest_torchprof import numbers
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.launching import Launching
+from pytest_torchprof.facts import Facts
 from pytest_torchprof.numbers import Numbers, parts, validity
 from pytest_torchprof.recording import read
 from pytest_torchprof.steps import HasNumbers, Number, Repeat, StepProfile
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.efficiency import Efficiency
     from pytest_torchprof.findings import Finding, Rule
     from pytest_torchprof.kernels import Kernels
+    from pytest_torchprof.launching import Launching
     from pytest_torchprof.limits import Screen
     from pytest_torchprof.scene import Scene
     from pytest_torchprof.trace import Trace
@@ -57,26 +58,24 @@ class Profile(HasNumbers):
 
     def __init__(
         self,
-        trace: Trace | None,
+        facts: Facts | None,
         *,
         result: Any = _ABSENT,
         gate: Callable[[str], None] | None = None,
-        rules: Iterable[Rule] | None = None,
-        beside: tuple[Profile, ...] = (),
     ) -> None:
         """Use :func:`load`, or :meth:`from_trace`."""
-        self._beside = beside
-        self._given_trace = trace
+        self._given = facts
         self._result = result
         self._gate = gate
-        self._rules = rules
+        self._beside: tuple[Profile, ...] = ()
+        self._rules: Iterable[Rule] | None = None
         self._repeat: Repeat | None = None
         self._explainer: Explainer | None = None
 
     @classmethod
     def from_trace(cls, trace: Trace, *, result: Any = _ABSENT, gate: Callable[[str], None] | None = None) -> Self:
         """Return the profile of a trace; ``gate`` is called with the name of what is looked at, and may raise."""
-        return cls(trace, result=result, gate=gate)
+        return cls(Facts(trace), result=result, gate=gate)
 
     @classmethod
     def unmeasured(cls, *, gate: Callable[[str], None]) -> Self:
@@ -104,24 +103,17 @@ class Profile(HasNumbers):
         return self._changed(result=result)
 
     def _changed(self, **changes: Any) -> Self:
-        unchanged = {name for name, value in changes.items() if value is vars(self)[f"_{name}"]}
-        other = type(self)(self._given_trace)
+        other = type(self)(self._given)
         for name in ("result", "gate", "rules", "beside", "repeat", "explainer"):
             other.__dict__[f"_{name}"] = changes.get(name, vars(self)[f"_{name}"])
-        changed = changes.keys() - unchanged
-        # What was computed already belongs to the trace, not to the view on it.
-        kept = ["launching", "scene", "_whole", "_compile", "_efficiency"]
-        kept += [] if "repeat" in changed else ["_steps"]
-        kept += [] if changed & {"rules", "beside", "repeat"} else ["_findings"]
-        for name in kept:
-            if name in self.__dict__:
-                other.__dict__[name] = self.__dict__[name]
-        if "repeat" in changed:
-            other.__dict__["_steps"] = tuple(step.with_repeat(changes["repeat"]) for step in self._steps)
+        # What is found depends on who looks, what else was measured, and what a repeat tells.
+        alike = all(vars(other)[f"_{name}"] is vars(self)[f"_{name}"] for name in ("rules", "beside", "repeat"))
+        if alike and "_findings" in self.__dict__:
+            other.__dict__["_findings"] = self._findings
         return other
 
     def __repr__(self) -> str:
-        path = self._given_trace.path if self._given_trace else None
+        path = self._given.trace.path if self._given else None
         return f"<Profile of {path or 'a trace'}>"
 
     def __reduce__(self) -> tuple[Callable[[Trace], Self], tuple[Trace]]:
@@ -144,32 +136,31 @@ class Profile(HasNumbers):
         return self._explainer
 
     @property
-    def trace(self) -> Trace:
-        """The recording itself."""
-        if self._given_trace is None:
+    def _facts(self) -> Facts:
+        if self._given is None:
             self._look("trace")
             raise NotMeasured("nothing was measured")
-        return self._given_trace
+        return self._given
 
-    @cached_property
+    @property
+    def trace(self) -> Trace:
+        """The recording itself."""
+        return self._facts.trace
+
+    @property
     def launching(self) -> Launching:
         """Who launched what, for reports."""
-        return Launching(self.trace)
+        return self._facts.launching
 
-    @cached_property
+    @property
     def scene(self) -> Scene:
         """The GPU work grouped and put in order, for findings."""
-        from pytest_torchprof.scene import Scene  # noqa: PLC0415 - only who asks pays
-
-        return Scene(self.trace, self.launching)
+        return self._facts.scene
 
     @cached_property
     def _steps(self) -> tuple[StepProfile, ...]:
-        return tuple(StepProfile(self.trace, self.launching, part) for part in self.launching.parts)
-
-    @cached_property
-    def _whole(self) -> Numbers:
-        return numbers.of_window(self.trace)
+        steps = self._facts.steps
+        return steps if self._repeat is None else tuple(step.with_repeat(self._repeat) for step in steps)
 
     @property
     def why_not(self) -> str | None:
@@ -201,7 +192,7 @@ class Profile(HasNumbers):
     def worst_of(self, steps: Sequence[StepProfile]) -> Numbers:
         """Return each number's largest value over these steps."""
         self._look("worst")
-        return self._with_compile(numbers.worst([step.numbers for step in steps], self._whole))
+        return self._with_compile(numbers.worst([step.numbers for step in steps], self._facts.window))
 
     @property
     def median(self) -> Numbers:
@@ -212,7 +203,7 @@ class Profile(HasNumbers):
     def median_of(self, steps: Sequence[StepProfile]) -> Numbers:
         """Return each number's median over these steps."""
         self._look("median")
-        return self._with_compile(numbers.median([step.numbers for step in steps], self._whole))
+        return self._with_compile(numbers.median([step.numbers for step in steps], self._facts.window))
 
     @property
     def kernels(self) -> Kernels:
@@ -238,31 +229,19 @@ class Profile(HasNumbers):
     def compile(self) -> Compile:
         """What torch.compile did: regions, graph breaks, recompiles, skipped frames."""
         self._look("compile")
-        return self._compile
-
-    @cached_property
-    def _compile(self) -> Compile:
-        from pytest_torchprof import compiled  # noqa: PLC0415 - only who asks pays
-
-        return compiled.read(self.trace)
-
-    @cached_property
-    def _efficiency(self) -> Efficiency:
-        from pytest_torchprof import efficiency  # noqa: PLC0415 - only who asks pays
-
-        return efficiency.read(self.scene)
+        return self._facts.compile
 
     @property
     def efficiency(self) -> Efficiency:
         """How well the GPU was used: where the steps' time went, tensor cores, FLOP/s, copies."""
         self._look("efficiency")
-        return self._efficiency
+        return self._facts.efficiency
 
     @property
     def mfu(self) -> float | None:
         """The share of the GPU's peak that the slowest step reached, 0..1; None where FLOPs or peak are not known."""
         self._look("mfu")
-        return self._efficiency.throughput.mfu
+        return self._facts.efficiency.throughput.mfu
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -348,14 +327,14 @@ class Profile(HasNumbers):
     def _number(self, name: str) -> Any:
         self._look(name)
         if name in ("graph_breaks", "recompiles"):
-            return _count(getattr(self._compile, name))
+            return _count(getattr(self._facts.compile, name))
         if name in numbers.OF_WINDOW:
-            return getattr(self._whole, name)
+            return getattr(self._facts.window, name)
         values = [value for step in self._steps if (value := getattr(step.numbers, name)) is not None]
         return max(values, default=None)
 
     def _with_compile(self, found: Numbers) -> Numbers:
-        seen = self._compile
+        seen = self._facts.compile
         return replace(found, graph_breaks=_count(seen.graph_breaks), recompiles=_count(seen.recompiles))
 
 

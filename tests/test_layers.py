@@ -40,6 +40,7 @@ launching
 places
 scene, steps
 efficiency
+facts
 profile
 findings
 limits
