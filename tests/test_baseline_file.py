@@ -157,6 +157,8 @@ DAMAGE = {
     "another JSON": (lambda _: "[1, 2]", "no baseline"),
     "no schema": (lambda text: text.replace('"schema": 1', '"schema": "1"'), "no baseline"),
     "wrong type": (lambda text: text.replace('"launches": 3', '"launches": "3"', 1), "`int`, got `str`"),
+    "a count below zero": (lambda text: text.replace('"launches": 3', '"launches": -3', 1), ">= 0"),
+    "a share below zero": (lambda text: text.replace("0.61", "-0.61", 1), ">= 0"),
     "unknown field": (lambda text: text.replace('"source"', '"sauce"', 1), "sauce"),
     "NaN": (lambda text: text.replace("0.61", "NaN", 1), "NaN"),
     "too deep": (lambda _: "[" * 100_000, "baseline"),
@@ -278,7 +280,7 @@ def test_any_entry_survives_a_file_and_a_trip_to_another_process(data, tmp_path_
     more = data.draw(st.lists(st.lists(st.sampled_from(every), max_size=30).map(tuple), max_size=2, unique=True))
     made = replace(
         entry(kernels=rows, steps=(every, *(order for order in more if order != every))),
-        varying=data.draw(st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False))),
+        varying=data.draw(st.dictionaries(st.text(), st.floats(0, allow_infinity=False))),
     )
     assert from_plain(json.loads(json.dumps(plain(made)))) == made
     file = tmp_path_factory.mktemp("any") / "b.json"

@@ -55,8 +55,8 @@ class EntryForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     environment: dict[str, str | bool]
     kernels: list[RowForm]
     steps: list[list[Index]]
-    numbers: dict[str, int]
-    varying: dict[str, float]
+    numbers: dict[str, Index]
+    varying: dict[str, Annotated[float, msgspec.Meta(ge=0)]]
     time: TimeForm | None = None
 
 
