@@ -33,9 +33,9 @@ def fresh_dynamo():
 def measure(tmp_path):
     """Measure code on the CPU and return its Profile."""
 
-    def run(code, *, warmup=2, steps=2):
+    def run(code, *, warmup=2, steps=2, record=()):
         path = tmp_path / "recording.json"
-        plan = Plan(device="cpu", warmup=warmup, steps=steps, record=frozenset(), nodeid="test", label=None)
+        plan = Plan(device="cpu", warmup=warmup, steps=steps, record=frozenset(record), nodeid="test", label=None)
         with closing(iterations(plan, path, lambda _: None)) as calls:
             for _ in calls:
                 code()
@@ -204,6 +204,14 @@ def test_a_profiler_that_cannot_be_called_on_makes_breaks_unknown(measure):
         profile.expect(max_graph_breaks=0)
 
 
+@pytest.mark.parametrize("warmup", [2, 0])
+def test_frames_given_up_earlier_do_not_cost_the_modules(measure, warmup):
+    torch.compile(given_up, backend="eager")(X)
+    module = nn.Linear(8, 8)
+    trace = measure(lambda: module(X), warmup=warmup, record=["modules"]).trace
+    assert [trace.names[name] for name in trace.frames.name].count("nn.Module: Linear_0") == 2
+
+
 def test_a_frame_given_up_long_before_anybody_looked_is_not_measured(measure):
     def unseen(a):
         for _ in range(2):
@@ -302,12 +310,12 @@ def test_evidence_of_code_that_never_uses_torch_compile_says_so(measure):
 
 def test_a_watch_that_is_left_by_an_error_can_be_followed_by_another():
     def fail():
-        with CompileWatch("cpu") as watch:
-            watch.before_call(warmup_calls_left=1)
+        with CompileWatch("cpu") as watch, watch.call(warmup_calls_left=1):
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
         fail()
     with CompileWatch("cpu") as watch:
-        watch.before_call(warmup_calls_left=0)
+        with watch.call(warmup_calls_left=0):
+            pass
         assert watch.evidence()["breaks"] == []

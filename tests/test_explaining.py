@@ -383,6 +383,43 @@ def test_it():
 """
 
 
+PROFILED = """
+import cProfile, pstats, sys
+def later(): pass
+def miss(torchprof):
+    with pytest.raises(pytest_torchprof.LimitsMissed, match="outside.py:10 in forward, MLP_0.Linear_0"):
+        torchprof(mlp, x).expect(max_kernels=0)
+"""
+
+
+def test_whoever_profiles_the_thread_goes_on_with_it(run_model):
+    source = """
+@cpu
+def test_it(torchprof):
+    seen = []
+    mine = lambda frame, event, argument: seen.append(frame.f_code.co_name)
+    sys.setprofile(mine)
+    miss(torchprof)
+    assert sys.getprofile() is mine
+    later()
+    sys.setprofile(None)
+    assert "later" in seen
+"""
+    run_model(PROFILED + source).assert_outcomes(passed=1)
+
+
+def test_cprofile_goes_on_with_the_thread(run_model):
+    source = """
+@cpu
+def test_it(torchprof):
+    with cProfile.Profile() as profiler:
+        miss(torchprof)
+        later()
+    assert "later" in {name for _, _, name in pstats.Stats(profiler).stats}
+"""
+    run_model(PROFILED + source).assert_outcomes(passed=1)
+
+
 def test_kernels_that_the_baseline_has_not_are_placed(run_model, pytester):
     run_model(GROWING, "--torchprof-baseline=add").assert_outcomes(passed=1)
     (pytester.path / "more").touch()

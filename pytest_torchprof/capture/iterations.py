@@ -86,12 +86,12 @@ class _Measurement:
 
     def warm_up(self, watch: CompileWatch) -> Iterator[None]:
         for done in range(self.calls, self.plan.warmup):
-            watch.before_call(warmup_calls_left=self.plan.warmup - done)
-            synchronize(devices_in_use(self.plan.device))
-            began = perf_counter_ns()
             self.calls += 1
-            yield
-            synchronize(devices_in_use(self.plan.device))
+            with watch.call(warmup_calls_left=self.plan.warmup - done):
+                synchronize(devices_in_use(self.plan.device))
+                began = perf_counter_ns()
+                yield
+                synchronize(devices_in_use(self.plan.device))
             self.untraced_step_times_us.append((perf_counter_ns() - began) / 1000)
 
     def attempt(self, watch: CompileWatch) -> Iterator[None]:
@@ -99,8 +99,7 @@ class _Measurement:
         with Session(self.plan.device, self.plan.record) as session:
             for index in range(self.plan.steps):
                 self.calls += 1
-                watch.before_call(warmup_calls_left=0)
-                with session.step(index):
+                with watch.call(warmup_calls_left=0), session.step(index):
                     yield
             session.finish()
             self.problem = session.problem

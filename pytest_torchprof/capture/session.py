@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof import torch_private
 from pytest_torchprof.capture.device import (
@@ -57,6 +58,7 @@ class Session:
         self.peak_memory_bytes: int | None = None
         # torch marks the modules in the Python frames that it records for stacks, and nowhere else.
         self._lines = Lines() if record & {"stacks", "modules"} else None
+        self._profiled_by: Any = None
 
     def __enter__(self) -> Self:
         refuse_second_profiler()
@@ -74,6 +76,8 @@ class Session:
             profiler.prepare_trace()
         # What is still queued would run inside the window without a launch in it.
         synchronize(devices_in_use(self._device))
+        # torch records stacks by a profile function, in place of the one that is there.
+        self._profiled_by = sys.getprofile() if self._lines is not None else None
         with without_profiler_lines():
             profiler.start_trace()
         self._profiler = profiler
@@ -149,6 +153,7 @@ class Session:
         if self.problem is None:
             with without_profiler_lines():
                 torch_private.stop(self._profiler)
+            _profile_again(self._profiled_by)
             self.exportable = not torch_private.was_emptied(self._profiler)
             self.problem = None if self.exportable else "another profiler took the events of this one"
 
@@ -184,6 +189,14 @@ def refuse_second_profiler() -> None:
             f"another profiler is running {where}, and torch can run one at a time. Look for torch.profiler (or "
             "torch.autograd.profiler) in a fixture, around the test, or left open by an earlier test, and stop it."
         )
+
+
+def _profile_again(before: Any) -> None:
+    """Put back what profiled the Python code of this thread: a function, or before Python 3.12 cProfile."""
+    if callable(before):
+        sys.setprofile(before)
+    elif hasattr(before, "enable"):
+        before.enable()
 
 
 def _launch_sentinel(device: str) -> None:

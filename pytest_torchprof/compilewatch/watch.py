@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from inspect import CO_GENERATOR
 from typing import TYPE_CHECKING, Self
@@ -17,6 +17,7 @@ from pytest_torchprof.compilewatch.recompiles import Compilation, recompiles
 from pytest_torchprof.compilewatch.running import Running
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import CodeType, TracebackType
 
     from pytest_torchprof.compilewatch.finding import Finding
@@ -38,8 +39,8 @@ class _Before:
 class CompileWatch:
     """A context manager around all calls of the measured code; `evidence` is the recording's `compile`.
 
-    It imports nothing of torch. `before_call` is to be told of every call: on Python 3.11 the last warm-up call
-    (without warm-up the first measured one) is observed for frames that were given up before the watch began.
+    It imports nothing of torch. `call` is to be around every call: on Python 3.11 the last warm-up call (without
+    warm-up the first measured one) is observed for frames that were given up before the watch began.
     """
 
     def __init__(self, device: str) -> None:
@@ -72,19 +73,23 @@ class CompileWatch:
         self._running.close()
         self._restore.close()
 
-    def before_call(self, *, warmup_calls_left: int) -> None:
-        """Take note that the code is called next; `warmup_calls_left` counts that call too, 0 in measured steps."""
-        self._running.end()
+    @contextmanager
+    def call(self, *, warmup_calls_left: int) -> Iterator[None]:
+        """Watch a call of the code; `warmup_calls_left` counts that call too, 0 in measured steps."""
         self._begin(first=False)
         self._read()
         self._calls += 1
         if warmup_calls_left <= 1 and not self._observed:
             self._observed = True
             self._running.begin()
+        try:
+            yield
+        finally:
+            # At once: a profiler that begins next for stacks has a profile function of its own.
+            self._running.end()
 
     def evidence(self) -> dict[str, object]:
         """Return what was seen so far, as plain JSON."""
-        self._running.end()
         self._begin(first=False)
         before = self._before
         if before is None:
