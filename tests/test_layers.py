@@ -46,6 +46,8 @@ findings
 limits
 rename
 baseline
+diff.item
+diff.model, diff.pairing
 diff
 optable
 breakdown
