@@ -38,7 +38,7 @@ class Running:
             return
         before: Any = sys.getprofile()
         if before is not None and not callable(before):
-            self.blind = "a profiler of Python code (cProfile) is running"
+            self.blind = "a profiler of Python code is running (cProfile, or torch's for stacks if there is no warm-up)"
             return
         note, seen = self._note, self._ids
 
