@@ -54,6 +54,21 @@ class TorchprofWarning(UserWarning):
     __module__ = "pytest_torchprof"
 
 
+def of_ours_in(problem: BaseException | None) -> TorchprofError | None:
+    """Return the error of ours, no missed limit, that an exception is, was raised from, or holds in a group."""
+    waiting, seen = [problem], set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, TorchprofError) and not isinstance(one, LimitsMissed):
+            return one
+        waiting += [one.__cause__, None if one.__suppress_context__ else one.__context__]
+        waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+    return None
+
+
 def hide_our_frames(excinfo: object) -> bool:
     """Tell pytest to leave a module's frames out of a traceback that ends in one of these errors.
 

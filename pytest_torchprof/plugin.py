@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.run.fixture import Torchprof
     from pytest_torchprof.run.measure import TestRun
 
-_MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "contextlib.py", "torch"})
+_MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "asyncio", "contextlib.py", "torch"})
 
 # torch.compile logs structured records without a message; hundreds of such lines would bury the failure's own text.
 _TRACE_RECORD = re.compile(r"^DEBUG +torch\.__trace:\S+ *\n?", re.MULTILINE)
@@ -147,13 +147,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    if not is_ours(item):
-        return (yield)
-    from pytest_torchprof.run.collecting import run_of  # noqa: PLC0415
-    from pytest_torchprof.run.expecting import called  # noqa: PLC0415
+    if is_ours(item):
+        from pytest_torchprof.run.collecting import run_of  # noqa: PLC0415
+        from pytest_torchprof.run.expecting import called  # noqa: PLC0415
 
-    with called(run_of(item), item):
-        return (yield)
+        with called(run_of(item), item):
+            result = yield
+    else:
+        result = yield
+    if is_ours(item):
+        from pytest_torchprof.run.collecting import refuse_late_marker  # noqa: PLC0415
+
+        refuse_late_marker(item)
+    return result
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
@@ -60,6 +61,22 @@ def test_kernels_of_a_thread_that_the_measured_code_starts_are_not_measured(reco
 
 def test_kernels_of_a_pool_that_was_waiting_are_not_measured(record, pool):
     refused(record(lambda: pool.submit(work).result()))
+
+
+OF_TORCH = {
+    "a function": lambda: partial(torch.einsum, "i,i->", x, x),
+    "a backward": lambda: (x * 2).sum().backward,
+    "an optimizer's step": lambda: torch.optim.SGD([torch.nn.Parameter(x.clone())]).step,
+    "a compiled module": lambda: partial(torch.compile(torch.nn.ReLU(), backend="eager"), x),
+    "a graph module": lambda: partial(torch.fx.symbolic_trace(torch.nn.ReLU()), x),
+}
+
+
+@pytest.mark.parametrize("make", OF_TORCH.values(), ids=OF_TORCH)
+def test_kernels_of_torchs_own_on_a_thread_are_not_measured(record, pool, make):
+    profile = record(lambda: pool.submit(make()).result())
+    with pytest.raises(NotMeasured, match=r"ran torch\..* on another thread"):
+        profile.expect(max_kernels=100)
 
 
 def test_kernels_of_an_asynchronous_thread_are_not_measured(record):

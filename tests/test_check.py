@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from builder import own_recording
 
@@ -74,3 +79,28 @@ def test_names_out_of_the_trace_are_escaped_and_shortened(check, capsys):
     assert not any(char in out for char in "\x1b\x9b\u202e")
     assert "\\x1b[2J" in out
     assert max(map(len, out.splitlines())) < 700
+
+
+def check_in_a_process(path, limit, output):
+    code = "import sys; from pytest_torchprof.cli import main; sys.exit(main())"
+    words = [sys.executable, "-c", code, "check", str(path), "--limit", limit]
+    return subprocess.run(words, check=False, stdout=output, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(("limit", "status"), [("max_kernels=1", 1), ("max_kernels=9", 0)])
+def test_a_reader_that_has_seen_enough_changes_no_verdict(tmp_path, limit, status):
+    path = own_recording({"one": 3}, steps=1).write(tmp_path / "t.json")
+    read, write = os.pipe()
+    os.close(read)
+    done = check_in_a_process(path, limit, write)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_cannot_be_written_is_one_error(tmp_path):
+    path = own_recording({"one": 3}, steps=1).write(tmp_path / "t.json")
+    with Path("/dev/full").open("w") as full:
+        done = check_in_a_process(path, "max_kernels=9", full)
+    assert done.returncode == 2
+    assert done.stderr == "torchprof check: what was found cannot be written: No space left on device.\n"

@@ -174,6 +174,94 @@ class TestIt:
     result.stdout.no_fnmatch_line("*ValueError*")
 
 
+NOT_MEASURED = """
+import asyncio, unittest
+
+def leave(torchprof):
+    with torchprof.measure("a") as m:
+        for _ in m.steps():
+            break
+
+class Plain(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def take(self, torchprof):
+        self.torchprof = torchprof
+
+    @unittest.expectedFailure
+    @cpu
+    def test_left(self):
+        leave(self.torchprof)
+
+class Asynchronous(unittest.IsolatedAsyncioTestCase):
+    @pytest.fixture(autouse=True)
+    def take(self, torchprof):
+        self.torchprof = torchprof
+
+    @unittest.expectedFailure
+    @cpu
+    async def test_left_too(self):
+        leave(self.torchprof)
+
+@pytest.mark.xfail
+@cpu
+def test_in_a_group(torchprof):
+    async def part():
+        leave(torchprof)
+    async def whole():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(part())
+    asyncio.run(whole())
+
+@pytest.mark.xfail
+@cpu
+def test_under_another_name(torchprof):
+    try:
+        leave(torchprof)
+    except Exception:
+        raise RuntimeError("mine")
+"""
+
+
+def test_no_way_to_expect_a_failure_hides_what_was_not_measured(run_tests):
+    result = run_tests(NOT_MEASURED)
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(["*m.steps() of 'a' was left after 1 call*"])
+
+
+ASYNCHRONOUS = """
+import unittest
+
+class Asynchronous(unittest.IsolatedAsyncioTestCase):
+    @pytest.fixture(autouse=True)
+    def take(self, torchprof):
+        self.torchprof = torchprof
+
+    @unittest.expectedFailure
+    @pytest.mark.torchprof(device="cpu", max_kernels=0)
+    async def test_expected(self):
+        self.torchprof(torch.add, x, x)
+
+    @pytest.mark.torchprof(device="cpu", max_kernels=0)
+    async def test_missed(self):
+        self.torchprof(torch.add, x, x)
+
+    @pytest.mark.torchprof(device="cpu", max_kernels=1)
+    async def test_kept(self):
+        self.torchprof(torch.add, x, x)
+
+    @pytest.mark.torchprof(device="cpu", max_kernels=1)
+    async def test_skips_itself(self):
+        self.skipTest("for a reason")
+"""
+
+
+def test_asynchronous_tests_of_unittest_are_judged_as_others_are(run_tests):
+    result = run_tests(ASYNCHRONOUS, "-rA")
+    result.assert_outcomes(xfailed=1, failed=1, passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*1 passed, 1 failed, 1 failed as expected", "FAILED *::test_missed - *LimitsMissed*"])
+    result.stdout.no_fnmatch_line("*contextlib*")
+
+
 def test_xfail_hides_no_recording_that_is_missing(run_tests, pytester):
     (pytester.path / "kept").mkdir()
     source = """

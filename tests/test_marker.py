@@ -349,6 +349,49 @@ def test_marked():
     result.stdout.fnmatch_lines(["*max_kernels=0*1 kernel*"])
 
 
+def test_a_marker_that_a_hook_adds_before_the_setup_counts(run_tests, pytester):
+    pytester.makeconftest("""
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    item.add_marker(pytest.mark.torchprof(device="cpu", max_kernels=0, min_kernels=0))
+""")
+    source = "def test_plain():\n    torch.sin(x)\n"
+    marked = "@cpu\ndef test_marked():\n    torch.sin(x)\n"
+    for failed, more in ((1, ""), (2, marked)):
+        result = run_tests(source + more)
+        result.assert_outcomes(failed=failed)
+        result.stdout.fnmatch_lines(["*max_kernels=0*1 kernel*"])
+
+
+IN_THE_BODY = """
+strict = pytest.mark.torchprof(device="cpu", max_kernels=0)
+
+def test_plain(request):
+    request.applymarker(strict)
+    torch.sin(x)
+
+@pytest.mark.xfail
+def test_expected(request):
+    request.applymarker(strict)
+
+@cpu
+def test_measured(request, torchprof):
+    request.applymarker(strict)
+    torchprof(torch.sin, x)
+"""
+
+
+def test_a_marker_that_is_added_in_the_body_is_too_late_and_no_pass(run_tests):
+    result = run_tests(IN_THE_BODY)
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(["*test_it.py::test_plain: it got a torchprof marker while it ran, too late*"])
+    result.stdout.fnmatch_lines(["test_it.py::test_measured * not measured"])
+    result.stdout.no_fnmatch_line("*refuse_late_marker*")
+    run_tests(IN_THE_BODY, "--torchprof=off").assert_outcomes(passed=2, xpassed=1)
+
+
 def test_a_doctest_in_a_marked_module_is_none_of_ours(run_tests):
     result = run_tests(
         '''

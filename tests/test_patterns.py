@@ -72,6 +72,8 @@ def test_a_string_is_a_substring_a_glob_on_the_whole_name_or_an_expression():
         ("nvjet_?st_*TNT", True),
         ("nvjet", True),
         ("*_bias", False),
+        ("tst_*", False),
+        ("?", False),
         ("re:^nvjet.*T$", True),
         ("re:bias$", False),
         ("a[b]*", False),

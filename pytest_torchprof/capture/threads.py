@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Threads that run no operators of a model: compilation, loading of data, progress bars, event loops. What a pool's own
-# threads run is seen when it is handed to the pool.
-_SERVICES = ("torch.", "tqdm.", "asyncio.", "concurrent.futures.", "pytest_torchprof.")
-_RUNS_OPERATORS = ("torch.nn.",)
+# Threads that run no operators of a model: progress bars, event loops, and of torch compilation, loading of data and
+# the like. What a pool's own threads run is seen when it is handed to the pool.
+_SERVICES = (
+    *("tqdm.", "asyncio.", "concurrent.futures.", "pytest_torchprof."),
+    *("torch._inductor.", "torch._vendor.", "torch._lazy.", "torch.utils.data.", "torch.profiler."),
+    *("torch.distributed.", "torch.multiprocessing."),
+)
 
 
 @contextmanager
@@ -34,7 +37,7 @@ def _told(owner: type, method: str, work_of: Callable[..., Any], seen: list[str]
     @wraps(original)
     def telling(*args: Any, **named: Any) -> Any:
         name = _name(work_of(*args, **named))
-        if name.startswith(_RUNS_OPERATORS) or not name.startswith(_SERVICES):
+        if not name.startswith(_SERVICES):
             seen.append(name)
         return original(*args, **named)
 

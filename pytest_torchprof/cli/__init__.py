@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 
@@ -49,19 +50,33 @@ def _run(command: str, words: list[str]) -> int:
     # The process is short and makes no cycles worth looking for in its million objects: 6 % of the time.
     collecting = gc.isenabled()
     gc.disable()
+    # Written at the end, so that the verdict stands whatever becomes of the text.
+    screen, sys.stdout = sys.stdout, io.StringIO()
     try:
         status: int = import_module(f"{__name__}.{command}").run(words)
+        said = sys.stdout.getvalue()
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        sys.stdout = screen
+        if collecting:
+            gc.enable()
+    return _told(said, command) or status
+
+
+def _told(text: str, command: str) -> int:
+    """Write the text; return 0, or BAD_USAGE where it cannot be written."""
+    try:
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (head, less) has seen enough; the interpreter's own flush at exit must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    finally:
-        if collecting:
-            gc.enable()
-    return status
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(f"torchprof {command}: what was found cannot be written: {error.strerror}.\n")
+        return BAD_USAGE
+    return 0
 
 
 def _usage() -> str:

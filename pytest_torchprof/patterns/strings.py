@@ -22,7 +22,7 @@ def _compiled(text: str) -> re.Pattern[str]:
             raise UnknownLimit(f"{text!r} is no regular expression: {error}") from None
     if "*" in text or "?" in text:
         # Square brackets stand in kernel names and operator types, so only * and ? are special.
-        return re.compile(fnmatch.translate(text.replace("[", "[[]")), re.DOTALL)
+        return re.compile(r"\A" + fnmatch.translate(text.replace("[", "[[]")), re.DOTALL)
     return re.compile(re.escape(text))
 
 

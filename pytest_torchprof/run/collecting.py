@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.errors import TorchprofError, UnknownLimit
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.limits import catalogue
@@ -131,10 +131,26 @@ def run_of(item: pytest.Item) -> TestRun:
     return run
 
 
+def refuse_late_marker(item: pytest.Item) -> None:
+    """Raise where a test got a marker while its body ran: nobody has judged that."""
+    state, run = state_of(item.config), item.stash.get(RUN, None)
+    if not state.settings.enabled or (run is not None and merged_marker(item) == run.options.marker):
+        return
+    item.stash[RUN] = run or start_run(state, item)
+    reason = "it got a torchprof marker while it ran, too late to be judged by it"
+    state.not_judged(item.nodeid, f"not measured: {reason}")
+    raise NotMeasured(
+        f"not measured: {item.nodeid}: {reason}; add it before: at the function, in a fixture or in a hook"
+    )
+
+
 def start_run(state: RunState, item: pytest.Item) -> TestRun:
     """Return a fresh run of a test; what an earlier run of it left is dropped."""
     if REFUSED in item.stash:
         pytest.fail(item.stash[REFUSED], pytrace=False)
+    if OPTIONS not in item.stash:
+        # The marker came after collection.
+        item.stash[OPTIONS] = options_of(item, state.settings, state.limits)
     state.forget(item.nodeid)
     item.user_properties[:] = [told for told in item.user_properties if not told[0].startswith(PREFIX)]
     return TestRun(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_torchprof.errors import LimitsMissed, TorchprofError
+from pytest_torchprof.errors import of_ours_in
 from pytest_torchprof.run.judging import judged
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def called(run: TestRun, item: pytest.Item) -> AbstractContextManager[None]:
 
     unittest decides inside of its own call whether a failure was expected, so a method of it is judged there.
     """
-    return run.body(item, partial(_inside, run, item)) if _is_unittests(item) else _outside(run, item)
+    again = run.body_is_step and inspect.iscoroutinefunction(getattr(item, "obj", None))
+    inside = _is_unittests(item) and not again
+    return run.body(item, partial(_inside, run, item)) if inside else _outside(run, item)
 
 
 @contextmanager
@@ -47,9 +49,8 @@ def _inside(run: TestRun, item: pytest.Item) -> Iterator[None]:
 
 
 def _is_unittests(item: pytest.Item) -> bool:
-    kind, method = getattr(item, "cls", None), getattr(item, "obj", None)
-    is_test_case = isinstance(kind, type) and issubclass(kind, unittest.TestCase)
-    return is_test_case and not inspect.iscoroutinefunction(method)
+    kind = getattr(item, "cls", None)
+    return isinstance(kind, type) and issubclass(kind, unittest.TestCase)
 
 
 def _expects_failure(item: pytest.Item) -> bool:
@@ -68,9 +69,8 @@ def _unjudged(run: TestRun) -> str | None:
 def corrected(report: pytest.TestReport, raised: BaseException | None, run: TestRun, item: pytest.Item) -> None:
     """Take back what an expected failure does to a report where nothing was measured, or nothing judged."""
     expected = hasattr(report, "wasxfail")
-    hidden = raised if isinstance(raised, TorchprofError) else run.failure if report.when == "call" else None
-    is_failure = hidden is None or isinstance(hidden, LimitsMissed)
-    if not is_failure and report.outcome == "skipped" and expected:
+    hidden = of_ours_in(raised) or of_ours_in(run.failure if report.when == "call" else None)
+    if hidden is not None and report.outcome == "skipped" and expected:
         # What is expected is a failure; that nothing was measured, or asked for in a way that cannot be, is none.
         report.outcome = "failed"
         report.longrepr = str(hidden)

@@ -10,7 +10,7 @@ from unittest import SkipTest
 
 import pytest
 
-from pytest_torchprof.errors import LimitsMissed, NotMeasured
+from pytest_torchprof.errors import LimitsMissed, NotMeasured, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits.text import LONGEST_REASON
 from pytest_torchprof.printable import printable_line
@@ -92,6 +92,7 @@ def judged(run: TestRun) -> Iterator[None]:
             # The measurement stood when it was repeated for an explanation: what counts is the limit it missed.
             again = problem
         elif not isinstance(problem, pytest.skip.Exception | SkipTest):
+            run.failure = of_ours_in(problem)
             note(run, f"the test itself failed: {type(problem).__name__}", skipped=False)
             raise
         elif run.gated:

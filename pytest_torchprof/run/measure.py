@@ -345,9 +345,18 @@ class TestRun:
                     return original(*args, **kwargs)
                 return self.repeat(self.start(None, {}), original, args, kwargs)
 
-        if self.body_is_step or around is not nullcontext:
+        @wraps(original)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            with around():
+                return await original(*args, **kwargs)
+
+        if around is not nullcontext and inspect.iscoroutinefunction(original):
+            # unittest looks this one up by itself.
+            setattr(original.__self__, item.name, awaited)
+        elif self.body_is_step or around is not nullcontext:
             item.obj = measured  # type: ignore[attr-defined]
         try:
             yield
         finally:
             item.obj = original  # type: ignore[attr-defined]
+            vars(getattr(original, "__self__", item)).pop(item.name, None)

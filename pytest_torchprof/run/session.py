@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.report.results import FAILED, XFAILED, Leftover, Result, RunResults
+from pytest_torchprof.report.results import FAILED, NOT_MEASURED, XFAILED, Leftover, Result, RunResults
 
 if TYPE_CHECKING:
     from pytest_torchprof.findings import Rule
@@ -80,6 +80,12 @@ class RunState:
         for key, result in self.results.items():
             if result.nodeid == nodeid and result.outcome == FAILED:
                 self.results[key] = replace(result, outcome=XFAILED)
+
+    def not_judged(self, nodeid: str, reason: str) -> None:
+        """Take back what was said of a test's measurements: they were not judged as it asks."""
+        for key, result in self.results.items():
+            if result.nodeid == nodeid:
+                self.results[key] = replace(result, outcome=NOT_MEASURED, message=reason)
 
     def not_written(self) -> None:
         """Take back that baselines were written."""
