@@ -213,6 +213,8 @@ def _correct(report: pytest.TestReport, call: pytest.CallInfo[None], run: TestRu
         report.sections = [(title, text) for title, text in sections if text.strip()]
     if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
         run.state.expect_failure(item.nodeid)
+    if report.failed:
+        run.state.drop_stale(item.nodeid)
 
 
 def _shows_user_code(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:

@@ -200,3 +200,33 @@ def test_saving_into_a_file_is_a_usage_error(run_tests, pytester):
     result = run_tests("@cpu\ndef test_a(): torch.sin(x)\n", "--torchprof-save=file/kept")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "file is a file; name a folder" in result.stderr.str() + result.stdout.str()
+
+
+STOPPED = """
+import os
+@cpu
+def test_it(torchprof):
+    for label in os.environ["LABELS"].split():
+        assert label != "stop"
+        with torchprof.measure(label, max_kernels=1) as m:
+            for _ in m.steps(): torch.add(x, x)
+
+@cpu
+def test_it_too(torchprof):
+    torchprof(torch.add, x, x)
+"""
+
+
+def test_a_run_that_saves_leaves_no_earlier_recording_of_a_test_that_failed_in_it(run_tests, pytester, monkeypatch):
+    monkeypatch.setenv("LABELS", "a b")
+    run_tests(STOPPED, "--torchprof-save=kept").assert_outcomes(passed=2)
+    monkeypatch.setenv("LABELS", "a stop b")
+    run_tests(STOPPED, "--torchprof-save=kept", "-k", "not too").assert_outcomes(failed=1)
+    assert sorted(path.name.split(".")[1] for path in pytester.path.glob("kept/*")) == ["test_it-a", "test_it_too"]
+
+
+def test_a_run_that_saves_leaves_the_recordings_of_a_test_that_is_skipped(run_tests, pytester):
+    source = "@cpu\ndef test_it():\n    torch.add(x, x)\n"
+    run_tests(source, "--torchprof-save=kept").assert_outcomes(passed=1)
+    run_tests('@pytest.mark.skip("no GPU")\n' + source, "--torchprof-save=kept").assert_outcomes(skipped=1)
+    assert len(list(pytester.path.glob("kept/*"))) == 1

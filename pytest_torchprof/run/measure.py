@@ -350,8 +350,9 @@ class TestRun:
             with around():
                 return await original(*args, **kwargs)
 
-        if around is not nullcontext and inspect.iscoroutinefunction(original):
-            # unittest looks this one up by itself.
+        # unittest looks a coroutine method up by itself.
+        looked_up = around is not nullcontext and inspect.iscoroutinefunction(original)
+        if looked_up:
             setattr(original.__self__, item.name, awaited)
         elif self.body_is_step or around is not nullcontext:
             item.obj = measured  # type: ignore[attr-defined]
@@ -359,4 +360,5 @@ class TestRun:
             yield
         finally:
             item.obj = original  # type: ignore[attr-defined]
-            vars(getattr(original, "__self__", item)).pop(item.name, None)
+            if looked_up:
+                delattr(original.__self__, item.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import gzip
 import hashlib
 import json
@@ -162,6 +163,19 @@ class RunState:
         for old in folder.glob(f"*{SUFFIX}"):
             old.unlink(missing_ok=True)
 
+    def drop_stale(self, nodeid: str) -> None:
+        """Remove from the folder of ``--torchprof-save`` what earlier runs left of a test that failed in this one.
+
+        A replay would judge it as if this run had measured it.
+        """
+        if self.settings.save is None:
+            return
+        fresh = {Path(one.recording).name for key, one in self.results.items() if key[0] == nodeid and one.recording}
+        fresh |= {stacks_name(name) for name in fresh}
+        for path in self.settings.save.glob(f"{glob.escape(_stem(nodeid))}*.json*"):
+            if path.name not in fresh and _test_of(path) == nodeid:
+                path.unlink(missing_ok=True)
+
     def recording_of(self, nodeid: str, label: str | None) -> Path:
         """Return the kept recording of a measurement; TorchprofError where there is none."""
         folder = self.settings.replay or self.settings.rootdir
@@ -240,10 +254,22 @@ def stacks_name(name: str) -> str:
 
 def _names(nodeid: str, label: str | None) -> tuple[str, str]:
     said = f"{nodeid}::{label}" if label else nodeid
+    digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    name = f"{_stem(said)}.{digest}"
+    return f"{name}.json.gz", f"{name}.json"
+
+
+def _stem(said: str) -> str:
     module, _, rest = said.partition("::")
     stem = f"{Path(module).stem}.{rest}" if rest else Path(module).stem
     # A leading dot or dash would hide the file, or make it look like an option.
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:STEM_LENGTH].rstrip("-.")
-    digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    name = f"{safe}.{digest}"
-    return f"{name}.json.gz", f"{name}.json"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:STEM_LENGTH].rstrip("-.")
+
+
+def _test_of(path: Path) -> object:
+    from pytest_torchprof.recording import read  # noqa: PLC0415 - of a failed test only
+
+    try:
+        return (read(path).torchprof or {}).get("nodeid")
+    except TorchprofError:
+        return None
