@@ -330,6 +330,23 @@ def test_fine(): torch.sin(x)
     result.stdout.fnmatch_lines(["*unknown keyword 'max_kernel'; did you mean 'max_kernels'?*"])
 
 
+def test_class_and_static_methods_are_measured_as_any_test(run_tests):
+    result = run_tests("""
+class TestIt:
+    @classmethod
+    @pytest.mark.torchprof(device="cpu", max_kernels=0, min_kernels=0)
+    def test_class(cls):
+        torch.sin(x)
+
+    @staticmethod
+    @pytest.mark.torchprof(device="cpu", max_kernels=1)
+    def test_static():
+        torch.sin(x)
+""")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*max_kernels=0*1 kernel*"])
+
+
 def test_a_marker_that_is_added_while_the_test_is_set_up_counts(run_tests):
     result = run_tests(
         """
