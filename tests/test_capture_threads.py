@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -81,6 +82,39 @@ def test_kernels_of_torchs_own_on_a_thread_are_not_measured(record, pool, make):
 
 def test_kernels_of_an_asynchronous_thread_are_not_measured(record):
     refused(record(lambda: asyncio.run(elsewhere())))
+
+
+def test_an_event_loop_on_a_thread_is_not_measured(record, pool):
+    async def computes():
+        work()
+
+    for runs in (lambda: pool.submit(asyncio.run, computes()).result(), lambda: on_an_event_loop(computes)):
+        with pytest.raises(NotMeasured, match=r"ran asyncio\..* on another thread"):
+            record(runs).expect(max_kernels=100)
+
+
+def on_an_event_loop(function):
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(function(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_a_queue_between_processes_is_no_thread_of_the_code(record):
+    queues = []
+
+    def fill():
+        queues.append(multiprocessing.Queue())
+        queues[-1].put(1)
+
+    record(fill).expect(max_kernels=100)
+    for queue in queues:
+        assert queue.get() == 1
+        queue.close()
+        queue.join_thread()
 
 
 def test_backward_and_a_data_loader_without_workers_are_measured(record):

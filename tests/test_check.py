@@ -81,9 +81,11 @@ def test_names_out_of_the_trace_are_escaped_and_shortened(check, capsys):
     assert max(map(len, out.splitlines())) < 700
 
 
+CHECK = "import sys; from pytest_torchprof.cli import main; sys.exit(main())"
+
+
 def check_in_a_process(path, limit, output):
-    code = "import sys; from pytest_torchprof.cli import main; sys.exit(main())"
-    words = [sys.executable, "-c", code, "check", str(path), "--limit", limit]
+    words = [sys.executable, "-c", CHECK, "check", str(path), "--limit", limit]
     return subprocess.run(words, check=False, stdout=output, stderr=subprocess.PIPE, text=True)
 
 
@@ -95,6 +97,14 @@ def test_a_reader_that_has_seen_enough_changes_no_verdict(tmp_path, limit, statu
     done = check_in_a_process(path, limit, write)
     os.close(write)
     assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.parametrize(("limit", "status"), [("max_kernels=1", 1), ("max_kernels=9", 0)])
+def test_output_that_is_closed_changes_no_verdict(tmp_path, limit, status):
+    path = own_recording({"one": 3}, steps=1).write(tmp_path / "t.json")
+    words = [sys.executable, "-c", CHECK, "check", str(path), "--limit", limit]
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *words], check=False)
+    assert closed.returncode == status
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

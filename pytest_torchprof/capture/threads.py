@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Threads that run no operators of a model: progress bars, event loops, and of torch compilation, loading of data and
-# the like. What a pool's own threads run is seen when it is handed to the pool.
+# Threads that run no operators of a model: progress bars, the ends of queues and pools of processes, and of torch
+# compilation, loading of data and the like. What a pool's own threads run is seen when it is handed to the pool.
 _SERVICES = (
-    *("tqdm.", "asyncio.", "concurrent.futures.", "pytest_torchprof."),
+    *("tqdm.", "asyncio.base_events.BaseEventLoop._do_shutdown", "concurrent.futures.", "pytest_torchprof."),
+    *("multiprocessing.queues.", "multiprocessing.pool.Pool."),
     *("torch._inductor.", "torch._vendor.", "torch._lazy.", "torch.utils.data.", "torch.profiler."),
     *("torch.distributed.", "torch.multiprocessing."),
 )

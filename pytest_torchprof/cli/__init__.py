@@ -21,6 +21,9 @@ BAD_USAGE = 2
 def main(argv: list[str] | None = None) -> int:
     """Run a sub-command; return its exit status, 2 for bad usage and for what cannot be read."""
     words = sys.argv[1:] if argv is None else argv
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # Closed by who started the process.
+            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     if not words or words[0] in ("-h", "--help"):
         (sys.stdout if words else sys.stderr).write(_usage())
         return 0 if words else BAD_USAGE

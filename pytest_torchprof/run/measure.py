@@ -57,7 +57,7 @@ class TestRun:
     announced: list[str] = field(default_factory=list)
     """Labels of ``measure()`` whose block was not entered yet."""
     measuring: bool = False
-    gated: bool = False
+    gated: str | None = None
     """The test looked at a number that this run does not have, and its rest was skipped."""
     failure: TorchprofError | None = None
     """What the judging came to, once it was done."""
@@ -301,8 +301,8 @@ class TestRun:
 
         def gate(name: str) -> None:
             if name == "result" if readable is None else name not in readable:
-                self.gated = True
-                pytest.skip(f"{reason}, profile.{name}")
+                self.gated = f"{reason}, profile.{name}"
+                pytest.skip(self.gated)
 
         return gate
 
