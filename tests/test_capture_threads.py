@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging.handlers
 import multiprocessing
+import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -111,10 +113,19 @@ def test_a_queue_between_processes_is_no_thread_of_the_code(record):
         queues[-1].put(1)
 
     record(fill).expect(max_kernels=100)
-    for queue in queues:
-        assert queue.get() == 1
-        queue.close()
-        queue.join_thread()
+    for one in queues:
+        assert one.get() == 1
+        one.close()
+        one.join_thread()
+
+
+def test_a_listener_to_logs_is_no_thread_of_the_code(record):
+    def listen():
+        listener = logging.handlers.QueueListener(queue.SimpleQueue())
+        listener.start()
+        listener.stop()
+
+    record(listen).expect(max_kernels=100)
 
 
 def test_backward_and_a_data_loader_without_workers_are_measured(record):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # compilation, loading of data and the like. What a pool's own threads run is seen when it is handed to the pool.
 _SERVICES = (
     *("tqdm.", "asyncio.base_events.BaseEventLoop._do_shutdown", "concurrent.futures.", "pytest_torchprof."),
-    *("multiprocessing.queues.", "multiprocessing.pool.Pool."),
+    *("multiprocessing.queues.", "multiprocessing.pool.Pool.", "logging."),
     *("torch._inductor.", "torch._vendor.", "torch._lazy.", "torch.utils.data.", "torch.profiler."),
     *("torch.distributed.", "torch.multiprocessing."),
 )
