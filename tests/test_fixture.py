@@ -449,3 +449,17 @@ def test_it(torchprof):
 """)
     result.assert_outcomes(skipped=1)
     run_tests("def test_it(torchprof):\n    torchprof(torch.sin, x)\n").assert_outcomes(passed=1)
+
+
+def test_a_measurement_without_a_label_takes_none_that_is_in_use(run_tests):
+    result = run_tests("""
+@cpu
+def test_it(torchprof):
+    torchprof(torch.sin, x)
+    with torchprof.measure("#3") as m:
+        for _ in m.steps():
+            torch.sin(x)
+    torchprof(torch.sin, x)
+""")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*::test_it (#3) *", "*::test_it (#4) *"])

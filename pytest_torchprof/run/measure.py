@@ -6,6 +6,7 @@ import inspect
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial, wraps
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -116,7 +117,7 @@ class TestRun:
         ):
             raise UnknownLimit(f"{option!r} is no limit of one measurement; it belongs into the marker")
         if label is None and self.labels:
-            label = f"#{len(self.labels) + 1}"
+            label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
             raise UnknownLimit(f"the label {label!r} is used twice in {self.nodeid}; each measurement needs its own")
         limits = read_limits({**self.options.given, **given}, known=self.state.limits)
