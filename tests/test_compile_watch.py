@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -211,29 +210,6 @@ def test_frames_given_up_earlier_do_not_cost_the_modules(measure, warmup):
     module = nn.Linear(8, 8)
     trace = measure(lambda: module(X), warmup=warmup, record=["modules"]).trace
     assert [trace.names[name] for name in trace.frames.name].count("nn.Module: Linear_0") == 2
-
-
-def test_broken_code_that_may_run_on_another_thread_makes_breaks_unknown(measure):
-    def broken(a):
-        a = a + 1
-        graph_break()
-        return a * 2
-
-    def run(*, on_a_thread):
-        clean(X)
-        thread = threading.Thread(target=on_a_thread, args=(X,))
-        thread.start()
-        thread.join()
-
-    clean = torch.compile(lambda a: a + 1, backend="eager")
-    measure(lambda: run(on_a_thread=torch.sin)).expect(max_graph_breaks=0)
-    compiled = torch.compile(broken, backend="eager")
-    compiled(X)
-    for work in (compiled, torch.sin):
-        profile = measure(lambda work=work: run(on_a_thread=work))
-        with pytest.raises(NotMeasured, match=r"on another thread.*compiled earlier with a graph break \(.*watch.py:"):
-            profile.expect(max_graph_breaks=0)
-    measure(lambda: clean(X)).expect(max_graph_breaks=0)
 
 
 def test_a_frame_given_up_long_before_anybody_looked_is_not_measured(measure):

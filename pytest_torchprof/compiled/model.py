@@ -108,8 +108,9 @@ def unprofiled(trace: Trace) -> str | None:
     """Return why kernels on the CPU cannot be counted: code ran that leaves no event; None if none did."""
     if not trace.on_cpu:
         return None
-    if elsewhere := _on_another_thread(trace):
-        return f"the measured code ran {elsewhere} on another thread, whose operators torch.profiler does not record"
+    threads = (trace.torchprof or {}).get("threads")
+    if isinstance(threads, list) and threads:
+        return f"the measured code ran {threads[0]} on another thread, whose operators torch.profiler does not record"
     evidence = _evidence(trace)
     if evidence is None:
         return None
@@ -124,11 +125,6 @@ def unprofiled(trace: Trace) -> str | None:
                 "measured code, or set TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1"
             )
     return None
-
-
-def _on_another_thread(trace: Trace) -> str | None:
-    threads = (trace.torchprof or {}).get("threads")
-    return str(threads[0]) if isinstance(threads, list) and threads else None
 
 
 def _evidence(trace: Trace) -> Mapping[str, Any] | None:
@@ -165,23 +161,10 @@ def _graph_breaks(
     entries = evidence.get("entries")
     entries = entries if isinstance(entries, Mapping) else {}
     ran = [item for identity in sorted(seen.ids) for item in dicts(entries, identity)]
-    if not unknown and (elsewhere := _on_another_thread(trace)):
-        broken = [item for identity in sorted(entries.keys() - seen.ids) for item in dicts(entries, identity)]
-        unknown = _may_have_run(broken, elsewhere)
     skipped = [*dicts(evidence, "given_up"), *dicts(evidence, "given_up_earlier")]
     found = breaks.merge(dicts(evidence, "breaks"), ran, skipped)
     unexplained = {outer: inner for inner, outer in seen.nested if outer.identity not in entries}
     return (*found, *(breaks.nested(inner, outer) for outer, inner in unexplained.items())), unknown
-
-
-def _may_have_run(broken: list[Mapping[str, Any]], elsewhere: str) -> str | None:
-    if not broken:
-        return None
-    place = f"{broken[0].get('file')}:{broken[0].get('line')}"
-    return (
-        f"the measured code ran {elsewhere} on another thread, where compiled code leaves no range, and code that was "
-        f"compiled earlier with a graph break ({place}) may have run there"
-    )
 
 
 def _recompiles(
