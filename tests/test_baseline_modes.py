@@ -284,6 +284,9 @@ def test_it():
     result = run_tests(source.replace("MORE", ', tolerance={"memory": 0.05}'))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*not measured: peak memory: compared with the baseline*"])
+    run_tests(source.replace("MORE", ', tolerance={"memory": 0.05}'), "--torchprof-baseline=update").assert_outcomes(
+        failed=1
+    )
 
 
 @pytest.mark.parametrize("args", [(), ("-q",), ("-n", "2"), ("-q", "-n", "2")])

@@ -114,3 +114,9 @@ def test_output_that_cannot_be_written_is_one_error(tmp_path):
         done = check_in_a_process(path, "max_kernels=9", full)
     assert done.returncode == 2
     assert done.stderr == "torchprof check: what was found cannot be written: No space left on device.\n"
+
+
+def test_a_pattern_has_one_count(check, capsys):
+    assert check({GEMM: 3}, "kernels={'nvjet': 3}", "kernels={'bias': 3}") == 0
+    assert check({GEMM: 3}, "kernels={'nvjet': 5}", "kernels={'nvjet': 3}") == 2
+    assert "--limit kernels has two counts for nvjet" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import pytest
 from pytest_torchprof import (
     Kernel,
     Kernels,
+    NotMeasured,
     UnknownLimit,
     attention,
     communication,
@@ -331,3 +332,58 @@ def test_what_is_no_kernel_is_refused_with_the_limit_that_there_is_for_it(text, 
 @pytest.mark.parametrize("text", ["cuApplyLayerNorm", "hipblaslt", "memcpy32_post", "Mem"])
 def test_names_that_only_look_like_calls_are_kernels(text):
     compile_pattern(text)
+
+
+def test_what_may_match_besides_makes_number_and_time_unknown():
+    told, untold = kernel(NVJET, op="aten::mm"), kernel(NVJET)
+    surely = Kernels(lambda: [told, kernel(SGEMM, op="aten::bmm")], 2).matching(gemm(op="mm"))
+    assert (surely.count, len(surely), bool(surely)) == (1, 1, True)
+    untellable = Kernels(lambda: [untold], 1).matching(gemm(op="mm"))
+    assert untellable.names == []
+    half_told = Kernels(lambda: [told, untold], 2).matching(gemm(op="mm"))
+    assert bool(half_told)
+    assert "at least 1" in repr(half_told)
+    for ask in (
+        lambda: untellable.count,
+        lambda: bool(untellable),
+        lambda: half_told.count,
+        lambda: half_told.time_us,
+        lambda: len(half_told),
+        lambda: half_told[:1].count,
+    ):
+        with pytest.raises(NotMeasured, match=r"whether gemm\(op='mm'\) matches cannot be told for 1 kernel$"):
+            ask()
+
+
+def test_a_text_is_in_the_kernels_if_one_of_their_names_has_it():
+    found = Kernels(lambda: [kernel("aten::mm"), kernel(POINTWISE)], 2)
+    assert "aten::mm" in found
+    assert "triton_*" in found
+    assert "aten::add" not in found
+    assert found[0] in found
+
+
+def test_a_piece_of_a_name_may_have_an_asterisk():
+    name = "void elementwise<at::detail::Array<char*, 3> >(int, at::detail::Array<char*, 3>)"
+    assert compile_pattern("Array<char*, 3>").verdict(kernel(name)) is True
+    assert compile_pattern("Array<char*, 2>").verdict(kernel(name)) is False
+
+
+def test_the_operator_says_which_collective_is_made_of_sends_and_receives():
+    name = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
+    exchange = kernel(name, op="record_param_comms", chain=["c10d::alltoall_base_"])
+    assert communication("all_to_all").verdict(exchange) is True
+    assert communication("all_reduce").verdict(exchange) is False
+    assert communication("send_recv").verdict(exchange) is None
+    plain = kernel(name, op="record_param_comms", chain=["c10d::send"])
+    assert communication("send_recv").verdict(plain) is True
+    assert communication("all_to_all").verdict(plain) is False
+
+
+def test_products_and_softmax_of_a_native_attention_are_not_fused():
+    around = ["aten::_native_multi_head_attention"]
+    unfused = attention(fused=False)
+    assert unfused.verdict(kernel(SGEMM, op="aten::bmm", chain=around)) is True
+    assert unfused.verdict(kernel(SOFTMAX, op="aten::_softmax", chain=around)) is True
+    assert unfused.verdict(kernel(SGEMM, op="aten::addmm", chain=around)) is False
+    assert unfused.verdict(kernel(SGEMM, op="aten::bmm")) is False

@@ -83,6 +83,8 @@ def _given(limits: Iterable[str]) -> dict[str, object]:
 
 def _added(name: str, before: object, more: object) -> object:
     if isinstance(before, dict) and isinstance(more, dict):
+        if twice := before.keys() & more.keys():
+            raise UnknownLimit(f"--limit {name} has two counts for {next(iter(twice))}")
         return before | more
     if isinstance(before, dict) or isinstance(more, dict):
         raise UnknownLimit(f"--limit {name} is given once with counts and once without; give it counts each time")

@@ -157,29 +157,36 @@ def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
     return Counter({name: calls for name, calls in ops.items() if pattern.matches_op(name)})
 
 
+def _of_unknown_operators(profile: Profile, step: StepProfile) -> int:
+    """Return how many kernels of a step the recording does not tell the operators of."""
+    no_operators = not len(profile.trace.ops)
+    # Of a graph's kernels only the launch of the graph is known.
+    return sum(
+        kernel.in_graph or (kernel.op is None and (kernel.launch is None or no_operators)) for kernel in step.kernels
+    )
+
+
 def _ops(profile: Profile, counts: OpCounts) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
+        unknown = _of_unknown_operators(profile, step)
         for pattern, count in counts.items():
-            answer = _count_answer(pattern, count, _op_hits(step.ops, pattern).total(), 0, "operator")
+            answer = _count_answer(pattern, count, _op_hits(step.ops, pattern).total(), unknown, "operator")
+            if answer.status == NOT_MEASURED:
+                yield _Answer(NOT_MEASURED, f"which operator launched them cannot be told for {unknown} kernels")
+                continue
             yield _Answer(answer.status, answer.measured, kernel_rows(step) if answer.status != HOLDS else ())
 
     return _first_bad(profile, "ops", answers)
 
 
 def _forbid_ops(profile: Profile, patterns: list[Operator]) -> Verdict:
-    no_operators = not len(profile.trace.ops)
-
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern in patterns:
             # What is forbidden may as well be a copy: .item() launches no kernel.
             if hits := _op_hits(step.ops_of_work, pattern):
                 rows = operator_rows(step, dict(hits.most_common()))
                 yield _Answer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
-        # Of a graph's kernels only the launch of the graph is known.
-        if unknown := sum(
-            kernel.in_graph or (kernel.op is None and (kernel.launch is None or no_operators))
-            for kernel in step.kernels
-        ):
+        if unknown := _of_unknown_operators(profile, step):
             yield _Answer(NOT_MEASURED, f"which operator launched them cannot be told for {unknown} kernels")
 
     return _first_bad(profile, "forbid_ops", answers)
@@ -199,7 +206,11 @@ def _read_fused(value: object) -> list[tuple[str, ...]]:
 def _fused(profile: Profile, groups: list[tuple[str, ...]]) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for group in groups:
-            if not any(fused_match(kernel, group) for kernel in step.kernels):
+            if any(fused_match(kernel, group) for kernel in step.kernels):
+                continue
+            if unknown := sum(kernel.triton == "unk" and not kernel.decoded.triton_ops for kernel in step.kernels):
+                yield _Answer(NOT_MEASURED, f"which operators they carry cannot be told for {unknown} Triton kernels")
+            else:
                 yield _Answer(
                     MISSED, f"no kernel carries {' and '.join(group)} together", tuple(unfused_lines(step.kernels))
                 )

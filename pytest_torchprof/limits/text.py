@@ -168,7 +168,8 @@ def _one_line(verdicts: tuple[Verdict, ...], others: tuple[str, ...]) -> str:
     if not verdicts:
         # A headline and, behind its colon, what it is about: the first kernel that came, went or changed, else what is.
         head, rest = others[:1], [line.strip() for line in others[1:]]
-        about = next((line for line in rest if line[:1] in ("+", "-", "~")), rest[0] if rest else "")
+        # What came is more likely to be what failed than what went.
+        about = next((line for sign in "+~-" for line in rest if line.startswith(sign)), rest[0] if rest else "")
         return printable_line(" ".join([*head, *([about] if head and head[0].endswith(":") else [])]))
     first, more = verdicts[0], [verdict.limit for verdict in verdicts[1:]]
     row = next((one for one in first.details if isinstance(one, Row)), None)

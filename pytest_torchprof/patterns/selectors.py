@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,9 @@ Verdict = bool | None
 
 # Scaled dot product attention that torch computes as two products and a softmax; the operator is the sure sign.
 _MATH: Final = ("aten::_scaled_dot_product_attention_math", "aten::_scaled_dot_product_attention_math_for_mps")
+# This one has projections besides: of its products only the batched ones are attention.
+_WITH_PROJECTIONS: Final = "aten::_native_multi_head_attention"
+_BATCHED: Final = ("aten::bmm", "aten::baddbmm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,10 @@ def _launched_by(kernel: Kernel, value: object) -> Verdict:
 def _is_fused(kernel: Kernel, value: object) -> Verdict:
     if value:
         return kernel.family == "attention" and kernel.decoded.helper is None
-    return kernel.family in ("gemm", "softmax") and any(op in _MATH for op in kernel.op_chain)
+    if kernel.family not in ("gemm", "softmax"):
+        return False
+    batched = kernel.family == "softmax" or any(op in _BATCHED for op in kernel.op_chain)
+    return any(op in _MATH for op in kernel.op_chain) or (batched and _WITH_PROJECTIONS in kernel.op_chain)
 
 
 def _is_triton(kernel: Kernel, value: object) -> Verdict:
@@ -113,7 +120,21 @@ def _carries(kernel: Kernel, value: object) -> Verdict:
 
 def _runs_collective(kernel: Kernel, value: object) -> Verdict:
     collective = kernel.collective or kernel.decoded.collective
+    if collective == "send_recv" and (asked_for := _collective_of(kernel.op_chain)) not in (None, collective):
+        # NCCL does many collectives by sends and receives, and older ones name the kernels of all of them so.
+        return None if value == collective else asked_for == value
     return None if collective is None else collective == value
+
+
+def _collective_of(chain: Iterable[str]) -> str | None:
+    """Return the collective that one of the operators is (``c10d::alltoall_base_``), None where none is one."""
+    for op in chain:
+        if op.startswith(("c10d::", "nccl:")):
+            bare_name = re.sub(r"[^a-z]", "", op.partition(":")[2].lower())
+            found = next((one for one in COLLECTIVES if one.replace("_", "") in bare_name), None)
+            if found is not None:
+                return found
+    return None
 
 
 _TESTS: Final[dict[str, Callable[[Kernel, object], Verdict]]] = {

@@ -195,10 +195,11 @@ def _of_lost_numbers(run: TestRun, measured: Measured, profile: Profile) -> Iter
     from pytest_torchprof.limits import NOT_MEASURED, Verdict  # noqa: PLC0415
 
     found = compared(run, measured, profile)
-    if found is None or run.state.settings.baseline == "update":
+    if found is None:
         return
     old, new, _ = found
-    lost = [name for name in sorted(baseline.GATED) if old and name in old.numbers and name not in new.numbers]
+    held = old.numbers if old and run.state.settings.baseline != "update" else {}
+    lost = [name for name in sorted(baseline.GATED) if name in held and name not in new.numbers]
     asked = (run.options.marker or {}).get("tolerance")
     if isinstance(asked, Mapping) and "memory" in asked and "peak_memory_bytes" not in new.varying:
         lost.append("peak memory")
