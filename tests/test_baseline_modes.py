@@ -323,3 +323,13 @@ def test_kernels(torchprof):
 """)
     result.assert_outcomes(failed=1, skipped=1)
     result.stdout.fnmatch_lines(["*LimitsMissed: 1 limit missed: max_graph_breaks*"])
+
+
+@pytest.mark.parametrize("args", [(), ("-n", "1")])
+def test_the_baseline_of_a_test_file_that_was_renamed_is_told_as_gone(run_tests, pytester, args):
+    source = "@cpu\ndef test_it():\n    torch.sin(x)\n"
+    run_tests(source, "--torchprof-baseline=update").assert_outcomes(passed=1)
+    (pytester.path / "test_it.py").rename(pytester.path / "test_other.py")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *args)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*__torchprof__/test_it.cpu-*.json*gone*"])

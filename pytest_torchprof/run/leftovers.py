@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,12 +35,12 @@ def whole_files(session: pytest.Session, collected: Iterable[pytest.Item]) -> di
 def leftovers(state: RunState) -> list[Leftover]:
     """Return what is left over in the baselines of the devices that this run measured on.
 
-    An entry whose test the file no longer has; and one that its test, which ran and passed, measured no more. With
-    ``--torchprof-baseline=update`` the latter is noted to be removed: what a test that passed measures is what is kept.
+    An entry whose test, or whose test file, is no more; and one that its test, which ran and passed, measured no more.
+    With ``--torchprof-baseline=update`` the latter is noted to be removed: what a test that passed measures is kept.
     """
     from pytest_torchprof import baseline  # noqa: PLC0415  (only runs that compare pay for it)
 
-    found = []
+    found = list(_of_no_test_file(state))
     update = state.settings.baseline == "update"
     passed: defaultdict[Path, set[str]] = defaultdict(set)
     for nodeid, test_file in state.passed.items():
@@ -60,6 +61,23 @@ def leftovers(state: RunState) -> list[Leftover]:
             if left:
                 found.append(Leftover(file=state.shown(file), why=why, keys=tuple(left)))
     return found
+
+
+def _of_no_test_file(state: RunState) -> Iterator[Leftover]:
+    """Yield the baseline files beside those of this run whose test file was removed or has another name now."""
+    from pytest_torchprof import baseline  # noqa: PLC0415
+
+    settings = state.settings
+    slugs = {name[1] for file in state.compared if (name := baseline.split_name(Path(file)))}
+    for folder in sorted({Path(file).parent for file in state.compared}):
+        for file in sorted(folder.glob("*.json")):
+            name = baseline.split_name(file)
+            if name is None or name[1] not in slugs:
+                continue
+            if baseline.test_file_of(file, settings.baseline_dir or folder, settings.rootdir) is None:
+                with suppress(TorchprofError):  # Whatever it is, no test is compared with it.
+                    keys = tuple(sorted(baseline.read_or_empty(file).entries))
+                    yield Leftover(file=state.shown(file), why=GONE, keys=keys)
 
 
 def _files(state: RunState) -> Iterator[tuple[Path, Path]]:
