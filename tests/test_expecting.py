@@ -217,7 +217,7 @@ def test_in_a_group(torchprof):
 def test_under_another_name(torchprof):
     try:
         leave(torchprof)
-    except Exception:
+    except pytest_torchprof.NotMeasured:
         raise RuntimeError("mine")
 """
 

@@ -18,6 +18,7 @@ from pytest_torchprof.patterns import (
     compile_pattern,
     fused_match,
     hint,
+    is_nameless,
     unfused_lines,
 )
 
@@ -208,7 +209,7 @@ def _fused(profile: Profile, groups: list[tuple[str, ...]]) -> Verdict:
         for group in groups:
             if any(fused_match(kernel, group) for kernel in step.kernels):
                 continue
-            if unknown := sum(kernel.triton == "unk" and not kernel.decoded.triton_ops for kernel in step.kernels):
+            if unknown := sum(map(is_nameless, step.kernels)):
                 yield _Answer(NOT_MEASURED, f"which operators they carry cannot be told for {unknown} Triton kernels")
             else:
                 yield _Answer(

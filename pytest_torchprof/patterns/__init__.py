@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.patterns.fused import fused_match, unfused_lines
+from pytest_torchprof.patterns.fused import fused_match, is_nameless, unfused_lines
 from pytest_torchprof.patterns.hints import hint
 from pytest_torchprof.patterns.parse import parse_value
 from pytest_torchprof.patterns.selectors import (
@@ -38,6 +38,7 @@ __all__ = [
     "fused_match",
     "gemm",
     "hint",
+    "is_nameless",
     "library",
     "parse_value",
     "triton",

@@ -15,6 +15,11 @@ def carried_ops(kernel: Kernel) -> tuple[str, ...]:
     return kernel.decoded.triton_ops
 
 
+def is_nameless(kernel: Kernel) -> bool:
+    """Whether a Triton kernel does not tell what it carries: Inductor's ``unique_kernel_names`` is off."""
+    return kernel.triton == "unk" and not carried_ops(kernel)
+
+
 def fused_match(kernel: Kernel, tokens: Iterable[str]) -> bool:
     """Tell whether this one Inductor kernel carries all of ``tokens`` (``add``, or ``aten::add``)."""
     carried = set(carried_ops(kernel))

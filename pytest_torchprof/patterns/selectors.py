@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.names.kernelname import COLLECTIVES, DTYPES, FAMILIES, LAYOUTS, LIBRARIES, TRITON_CATEGORIES
-from pytest_torchprof.patterns.fused import carried_ops
+from pytest_torchprof.patterns.fused import carried_ops, is_nameless
 from pytest_torchprof.patterns.strings import compile_op_pattern
 
 if TYPE_CHECKING:
@@ -107,14 +107,13 @@ def _is_triton(kernel: Kernel, value: object) -> Verdict:
         return kernel.library == "triton" and value is None
     if value is None or kernel.triton == value:
         return True
-    # With Inductor's unique_kernel_names off the name is only `triton_`.
-    return None if kernel.triton == "unk" and not kernel.decoded.triton_ops else False
+    return None if is_nameless(kernel) else False
 
 
 def _carries(kernel: Kernel, value: object) -> Verdict:
     carried = carried_ops(kernel)
     if not carried:
-        return None if kernel.triton == "unk" else False
+        return None if is_nameless(kernel) else False
     return all(op in carried for op in value)  # type: ignore[attr-defined]
 
 

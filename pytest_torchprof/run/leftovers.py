@@ -68,7 +68,7 @@ def _of_no_test_file(state: RunState) -> Iterator[Leftover]:
     from pytest_torchprof import baseline  # noqa: PLC0415
 
     settings = state.settings
-    slugs = {name[1] for file in state.compared if (name := baseline.split_name(Path(file)))}
+    slugs = _devices(state)
     for folder in sorted({Path(file).parent for file in state.compared}):
         for file in sorted(folder.glob("*.json")):
             name = baseline.split_name(file)
@@ -84,11 +84,18 @@ def _files(state: RunState) -> Iterator[tuple[Path, Path]]:
     """Yield (baseline file, test file) of all that this run knows about, on devices that it measured on."""
     from pytest_torchprof import baseline  # noqa: PLC0415
 
-    slugs = {name[1] for file in state.compared if (name := baseline.split_name(Path(file)))}
+    slugs = _devices(state)
     for test_file in {*state.collected, *state.passed.values()} if slugs else ():
         for slug, file in baseline.files_of(test_file, state.settings.rootdir, state.settings.baseline_dir).items():
             if slug in slugs:
                 yield file, test_file
+
+
+def _devices(state: RunState) -> set[str]:
+    """Return the devices that this run measured on, as baseline files name them."""
+    from pytest_torchprof import baseline  # noqa: PLC0415
+
+    return {name[1] for file in state.compared if (name := baseline.split_name(Path(file)))}
 
 
 def _test(nodeid: str) -> str:
