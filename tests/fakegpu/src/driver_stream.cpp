@@ -1,0 +1,69 @@
+// Streams, events and graphs of the driver.
+#include "driver.h"
+
+using namespace fake;
+
+extern "C" {
+CUresult cuStreamCreate(CUstream* s, unsigned flags) {
+  CU(cuStreamCreate);
+  *s = newStream(flags, 0);
+  OK;
+}
+CUresult cuStreamCreateWithPriority(CUstream* s, unsigned flags, int priority) {
+  CU(cuStreamCreateWithPriority);
+  *s = newStream(flags, priority);
+  OK;
+}
+CUresult cuStreamDestroy_v2(CUstream) {
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamSynchronize(CUstream s) {
+  CU(cuStreamSynchronize);
+  LIVE;
+  FAIL(streamSync(streamOf(s)));
+}
+CUresult cuStreamQuery(CUstream s) {
+  CU(cuStreamQuery);
+  LIVE;
+  FAIL(now() < streamOf(s)->end ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+}
+CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
+  CU(cuStreamWaitEvent);
+  FAIL(streamWait(streamOf(s), e));
+}
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* st) {
+  *st = streamOf(s)->cap ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamGetCtx(CUstream s, CUcontext* c) {
+  *c = contextOf(streamOf(s)->dev);
+  return CUDA_SUCCESS;
+}
+CUresult cuEventCreate(CUevent* e, unsigned flags) {
+  CU(cuEventCreate);
+  *e = new CUevent_st;
+  (*e)->flags = flags;
+  OK;
+}
+CUresult cuEventDestroy_v2(CUevent) {
+  return CUDA_SUCCESS;
+}
+CUresult cuEventRecord(CUevent e, CUstream s) {
+  CU(cuEventRecord);
+  FAIL(eventRecord(e, streamOf(s)));
+}
+CUresult cuEventQuery(CUevent e) {
+  CU(cuEventQuery);
+  FAIL(e->recorded && now() < e->time ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+}
+CUresult cuEventSynchronize(CUevent e) {
+  CU(cuEventSynchronize);
+  waitUntil(e->time);
+  OK;
+}
+CUresult cuGraphLaunch(CUgraphExec g, CUstream s) {
+  CU(cuGraphLaunch);
+  LIVE;
+  FAIL(launchGraph(g, streamOf(s)));
+}
+}

@@ -1,0 +1,167 @@
+"""What the simulated device can do: each test is a claim of its README."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+
+import pytest
+import torch
+from fakegpu.recording import CALLS, captured, kernels
+
+pytestmark = pytest.mark.simulated_gpu
+
+LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch")
+
+
+def elapsed_us(step):
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    step()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) * 1000
+
+
+def test_copies_are_done():
+    x = torch.randn(1000)
+    assert torch.equal(x.cuda().clone().cpu(), x)
+
+
+def test_fills_are_done_and_those_with_zero_give_their_memory_back():
+    x = torch.ones(1 << 20).cuda()
+    x.zero_()
+    assert not x.cpu().any()
+    torch.cuda.synchronize()
+
+
+def test_each_kernel_has_a_launch_before_it_and_waits_for_the_one_before(recorded):
+    x = torch.ones(64, 64, device="cuda")
+    events = recorded(lambda: torch.relu(x @ x + 1), "kernel", *CALLS)
+    calls = {event["args"]["correlation"]: event for event in events if event["cat"] in CALLS}
+    in_order = sorted(kernels(events), key=lambda event: event["ts"])
+    assert len(in_order) == 3
+    for kernel in in_order:
+        call = calls[kernel["args"]["correlation"]]
+        assert call["name"] in LAUNCHES
+        assert call["ts"] < kernel["ts"]
+        assert kernel["args"]["External id"] == call["args"]["External id"]
+    for earlier, later in itertools.pairwise(in_order):
+        assert earlier["ts"] + earlier["dur"] <= later["ts"]
+
+
+def test_flows_lead_from_call_to_kernel(recorded):
+    x = torch.ones(8, device="cuda")
+    phases = [event["ph"] for event in recorded(lambda: x + 1, "ac2g")]
+    assert phases.count("s") >= phases.count("f") >= 1
+
+
+def test_a_replay_is_one_call_and_its_kernels_carry_the_graph(recorded):
+    x = torch.ones(8, device="cuda")
+    graph = captured(lambda: (x + 1).sin())
+    events = recorded(graph.replay, "kernel", *CALLS)
+    (launch,) = [event for event in events if event["name"] == "cudaGraphLaunch"]
+    found = [event["args"] for event in kernels(events)]
+    assert [kernel["correlation"] for kernel in found] == [launch["args"]["correlation"]] * 2
+    assert len({kernel["graph node id"] for kernel in found}) == 2
+    assert len({kernel["graph id"] for kernel in found}) == 1
+
+
+def test_waiting_lasts_as_long_as_the_work():
+    x = torch.ones(8, device="cuda")
+    assert elapsed_us(lambda: [x.add_(1) for _ in range(100)]) >= 100 * 3
+
+
+def test_kernels_of_two_streams_run_side_by_side(recorded, fault):
+    fault(SLOW="elementwise=500000")
+    x, y, side = torch.ones(8, device="cuda"), torch.ones(8, device="cuda"), torch.cuda.Stream()
+
+    def step():
+        x.add_(1)
+        with torch.cuda.stream(side):
+            y.add_(1)
+
+    first, second = sorted(recorded(step, "kernel"), key=lambda event: event["ts"])
+    assert first["args"]["stream"] != second["args"]["stream"]
+    assert second["ts"] < first["ts"] + first["dur"]
+
+
+def test_memory_runs_out_and_is_there_again():
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(2**40, dtype=torch.uint8, device="cuda")
+    assert torch.ones(8, device="cuda").shape == (8,)
+
+
+def test_a_product_takes_as_long_as_its_operations_at_the_peak():
+    x = torch.ones(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    at_the_peak_us = 2 * 4096**3 / 989e12 * 1e6
+    assert at_the_peak_us < elapsed_us(lambda: x @ x)
+    us = [elapsed_us(lambda: x @ x) for _ in range(5)]
+    assert min(us) < 3 * at_the_peak_us
+
+
+def test_a_pointwise_kernel_takes_as_long_as_its_bytes(recorded):
+    x = torch.ones(64 << 20, device="cuda")
+    (kernel,) = recorded(lambda: x + 1, "kernel")
+    at_the_peak_us = 2 * 4 * (64 << 20) / 3350e9 * 1e6
+    assert at_the_peak_us < kernel["dur"] < 1.5 * at_the_peak_us
+
+
+def test_attention_of_cudnn_is_one_kernel_of_its_own(recorded):
+    q = torch.ones(2, 8, 128, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+
+    def step():
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+            torch.nn.functional.scaled_dot_product_attention(q, q, q).sum().backward()
+
+    step()
+    names = [event["name"] for event in recorded(step, "kernel")]
+    assert [sum(part in name for name in names) for part in ("flash_fprop", "flash_bprop")] == [1, 1]
+
+
+DEVICE = """
+p = torch.cuda.get_device_properties(0)
+x = torch.ones(256, 256, device="cuda", dtype=torch.bfloat16)
+with torch.profiler.profile() as prof:
+    x @ x
+    torch.cuda.synchronize()
+(name,) = [e.name for e in prof.events() if e.device_type.name == "CUDA"]
+print(json.dumps([p.name, p.major, p.multi_processor_count, p.L2_cache_size >> 20, name.split("_")[0]]))
+"""
+
+
+def test_it_is_an_h100_or_what_was_asked_for(process):
+    assert process(DEVICE) == ["NVIDIA H100 80GB HBM3", 9, 132, 50, "nvjet"]
+    assert process(DEVICE, DEVICE="a100") == ["NVIDIA A100-SXM4-80GB", 8, 108, 40, "ampere"]
+
+
+def test_two_devices_have_streams_memory_and_rows_of_their_own(process):
+    said = process(
+        """
+        x, y = torch.ones(1 << 20, device="cuda:0"), torch.ones(1 << 20, device="cuda:1")
+        with torch.profiler.profile() as prof:
+            for tensor in (x, y):
+                tensor.add_(1)
+            x.copy_(y)
+            for index in range(2):
+                torch.cuda.synchronize(index)
+        prof.export_chrome_trace("/dev/null")
+        work = [(e.device_index, e.name) for e in prof.events() if e.device_type.name == "CUDA"]
+        print(json.dumps([
+            torch.cuda.device_count(),
+            [torch.cuda.memory_allocated(i) >> 20 for i in range(2)],
+            sorted(device for device, name in work if "elementwise" in name),
+            [name for _, name in work if "Memcpy" in name],
+        ]))
+        """,
+        COUNT=2,
+    )
+    assert said == [2, [4, 4], [0, 1], ["Memcpy PtoP (Device -> Device)"]]
+
+
+def test_the_faults_can_be_changed_while_the_process_runs(fault):
+    nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    name = ctypes.create_string_buffer(96)
+    fault(NAME="NVIDIA Some Other")
+    assert nvml.nvmlDeviceGetName(ctypes.c_void_p(1), name, len(name)) == 0
+    assert name.value == b"NVIDIA Some Other"
