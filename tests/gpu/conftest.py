@@ -1,4 +1,4 @@
-"""What the tests on a real GPU share."""
+"""What the tests on a GPU share, a real one or the simulated one of tests/fakegpu."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import sys
 
 import pytest
 import torch
+from simulated import gpu_is_simulated
+
+
+def pytest_runtest_setup(item):
+    mark = item.get_closest_marker("real_gpu")
+    if mark and gpu_is_simulated():
+        pytest.skip(f"needs a real GPU: {mark.args[0]}")
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_with_a_cuda_graph_the_result_of_the_last_call_can_be_read(told):
 def test_it(torchprof):
     compiled = torch.compile(mlp, mode="reduce-overhead")
     with torch.no_grad():
-        assert torchprof(compiled, x).result.sum().isfinite()
+        assert torchprof(compiled, x).result.cpu().shape == (64, 64)
 """
     )
     assert "limit missed: max_kernels" in text
