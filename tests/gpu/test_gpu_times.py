@@ -50,6 +50,7 @@ def test_events_tell_the_time_that_the_profiler_tells(size, claimed, fact, tmp_p
     assert not claimed or events_us == pytest.approx(busy_us, rel=0.1)
 
 
+@pytest.mark.real_gpu("the simulated one has no caches")
 def test_with_a_cold_cache_what_would_fit_into_it_takes_longer(fact):
     x = torch.ones(4 << 20, device="cuda")  # 16 MiB: in the last cache of every GPU since A100.
     hot_us, cold_us = sampled_us(lambda: x.sum()), sampled_us(lambda: x.sum(), "cold")
