@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from msgspec import Struct
 
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -154,7 +155,7 @@ class Kernels(Sequence[Kernel]):
         unknown = verdicts.count(None)
         return _these(
             found,
-            f"whether {compiled} matches cannot be told for {unknown} kernel{'s' * (unknown > 1)}" if unknown else None,
+            f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}" if unknown else None,
         )
 
 

@@ -74,11 +74,3 @@ def _three_digits(number: float) -> str:
         return "0"
     magnitude = abs(number)
     return f"{number:.2f}" if magnitude < 9.995 else f"{number:.1f}" if magnitude < 99.95 else f"{number:.0f}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return ``1 copy``, ``3 copies``, ``2,500 kernels``."""
-    if count == 1:
-        return f"1 {noun}"
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{count:,} {plural}"

@@ -224,7 +224,7 @@ def test_a_recording_that_is_not_measured_is_not_compared(tmp_path, capsys):
         assert run([*map(str, pair), "--json"]) == 3
         said = capsys.readouterr()
         assert said.out == ""
-        assert f"{bad} is not measured: 1 launches and no GPU operation" in said.err
+        assert f"{bad} is not measured: 1 launch and no GPU operation" in said.err
     with pytest.raises(NotMeasured, match="no GPU operation"):
         load(good).diff(load(bad))
 

@@ -333,7 +333,7 @@ class TestOrphansAndLostKernels:
         builder.launch(100)
         found = profile(builder)
         assert (found.trace.lost_kernels, found.launches, found.measured) == (0, 1, False)
-        assert "1 launches and no GPU operation" in found.why_not
+        assert "1 launch and no GPU operation" in found.why_not
 
     def test_a_trace_of_the_cpu_alone_says_nothing_of_the_gpu(self, profile):
         builder = stepped()

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from pytest_torchprof.report.table import where
+
 MIXED = """
 @pytest.mark.torchprof(device="cpu", max_kernels=1)
 def test_kept():
@@ -122,3 +124,28 @@ def test_require_gpu_stops_with_a_usage_error_where_there_is_none(run_tests):
 
 def test_require_gpu_does_not_concern_runs_without_a_torchprof_test(run_tests):
     run_tests("def test_a(): pass\n", "--torchprof-require-gpu").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        (
+            {"gpu": "NVIDIA H100", "compute_capability": "9.0", "torch": "2.14.1", "cuda": "13.0"},
+            "NVIDIA H100 (sm_90), torch 2.14.1, CUDA 13.0",
+        ),
+        (
+            {
+                "gpu": "AMD Instinct MI300X",
+                "compute_capability": "9.4",
+                "gcn_arch": "gfx942:sramecc+:xnack-",
+                "torch": "2.14.1",
+                "rocm": "7.2.1",
+            },
+            "AMD Instinct MI300X (gfx942), torch 2.14.1, ROCm 7.2.1",
+        ),
+        ({"gpu": "AMD Radeon", "compute_capability": "9.4", "rocm": "7.2"}, "AMD Radeon, ROCm 7.2"),
+        ({"cpu": "AMD EPYC", "torch": "2.14.1"}, "AMD EPYC, torch 2.14.1"),
+    ],
+)
+def test_where_a_run_measured_is_said_in_the_words_of_its_maker(environment, said):
+    assert where(environment) == said

@@ -12,6 +12,7 @@ from pytest_torchprof.baseline.model import COUNTS, Entry
 from pytest_torchprof.baseline.numbers import number_changes
 from pytest_torchprof.baseline.structure import kernel_changes
 from pytest_torchprof.baseline.timing import time_changes
+from pytest_torchprof.words import counted, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,13 +23,13 @@ Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new"]
 
 _MARKS: Final = {BETTER: "-", WORSE: "+"}
 _NOUNS: Final = {
-    "kernels": ("kernel", "kernels"),
-    "launches": ("launch", "launches"),
-    "memcpys": ("copy", "copies"),
-    "syncs": ("sync", "syncs"),
-    "graph_breaks": ("graph break", "graph breaks"),
-    "peak_memory_bytes": ("peak memory", "peak memory"),
-    "time": ("time", "time"),
+    "kernels": "kernel",
+    "launches": "launch",
+    "memcpys": "copy",
+    "syncs": "sync",
+    "graph_breaks": "graph break",
+    "peak_memory_bytes": "peak memory",
+    "time": "time",
 }
 _SHARES: Final = frozenset({"peak_memory_bytes", "time"})
 # These move with gpu_busy_us; a line each would bury what matters.
@@ -156,7 +157,7 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     launches = sum(change.times for change in deciding if change.kind != "reordered")
     if launches:
         changed = " changed" if verdict != "changed" else ""
-        return [f"{launches} kernel{'s' * (launches != 1)}{changed}"]
+        return [f"{counted(launches, 'kernel')}{changed}"]
     return ["order"] if deciding else [change.what for change in changes if change.what in COUNTS][:2]
 
 
@@ -172,5 +173,5 @@ def _moved(change: Change) -> float:
 def _delta(name: str, change: Change) -> str:
     moved = _moved(change)
     if name in _SHARES:
-        return f"{moved / float(change.old or 1):+.1%} {_NOUNS[name][0]}"
-    return f"{moved:+.0f} {_NOUNS[name][abs(moved) != 1]}"
+        return f"{moved / float(change.old or 1):+.1%} {_NOUNS[name]}"
+    return f"{moved:+.0f} {numbered(abs(moved), _NOUNS[name])}"

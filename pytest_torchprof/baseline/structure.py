@@ -12,6 +12,7 @@ from pytest_torchprof.baseline.sequence import difference, pair_anywhere
 from pytest_torchprof.names import without_index
 from pytest_torchprof.printable import printable
 from pytest_torchprof.rename import explain_rename
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -145,7 +146,7 @@ def _changes(
     if found.moved:
         first = next(iter(found.moved)).short
         times = found.moved.total()
-        words = f"another order: {times} kernel{'s' * (times != 1)} moved, first {first}"
+        words = f"another order: {counted(times, 'kernel')} moved, first {first}"
         yield Change(
             kind="reordered", what=first, old=None, new=None, direction=NEUTRAL, gated=False, words=words, times=times
         )

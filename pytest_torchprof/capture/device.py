@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import torch_private
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
@@ -42,7 +43,8 @@ def _gpu_index(wanted: str, number: str) -> int:
     count = torch.cuda.device_count()  # pragma: needs gpu
     index = int(number) if number else torch.cuda.current_device()  # pragma: needs gpu
     if index >= count:  # pragma: needs gpu
-        raise TorchprofError(f"device {wanted!r} was asked for, but torch sees {count} device(s), from 'cuda:0'.")
+        seen = counted(count, "device")
+        raise TorchprofError(f"device {wanted!r} was asked for, but torch sees {seen}, from 'cuda:0'.")
     return index  # pragma: needs gpu
 
 

@@ -7,6 +7,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -68,7 +70,7 @@ def _others(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> list[str]:  # pragma:
     if nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None) not in (_OK, _INSUFFICIENT_SIZE):
         return []
     others = count.value - 1
-    return [f"{others} other process{'es' * (others > 1)} used the GPU"] if others > 0 else []
+    return [f"{counted(others, 'other process')} used the GPU"] if others > 0 else []
 
 
 def _clocks_of(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> dict[str, int]:  # pragma: needs gpu

@@ -13,7 +13,7 @@ from pytest_torchprof.baseline.place import FOLDER, split_name
 from pytest_torchprof.cli.entries import differences
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.printable import printable
-from pytest_torchprof.units import counted
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +147,7 @@ def _below(folder: Path) -> list[Path]:
 
 def _kernels(entry: Entry) -> str:
     kernels = entry.numbers.get("kernels", 0)
-    return f"{kernels} kernel{'s' * (kernels != 1)}"
+    return counted(int(kernels), "kernel")
 
 
 def _software(entry: Entry) -> str:

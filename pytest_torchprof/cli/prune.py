@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline import key_of, split_key, test_file_of, update
 from pytest_torchprof.baseline.place import FOLDER
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -73,7 +74,7 @@ def prune(
             count += len(gone.keys)
             if really:
                 update(file.path, dict.fromkeys(gone.keys))
-    entries = f"{count} entr{'y' if count == 1 else 'ies'} of tests that no longer exist"
+    entries = f"{counted(count, 'entry')} of tests that no longer exist"
     say(f"{entries}{' removed' if really and count else '; --yes removes them' if count else ''}")
     return status
 

@@ -19,6 +19,7 @@ from pytest_torchprof.compiled.fxgraphs import (
     fx_graphs,
     graph_key,
 )
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from pytest_torchprof.compiled.regions import Regions
@@ -196,7 +197,8 @@ def _nothing(evidence: Mapping[str, Any] | None, seen: Regions) -> tuple[str, ..
     hints = evidence.get("seen_instead")
     hints = [str(hint) for hint in hints] if isinstance(hints, list) else []
     if seen.lookups_without_region:
-        hints.append(f"{seen.lookups_without_region} calls found no compiled code that fits, and ran uncompiled")
+        calls = counted(seen.lookups_without_region, "call")
+        hints.append(f"{calls} found no compiled code that fits, and ran uncompiled")
     return tuple(hints)
 
 

@@ -10,17 +10,17 @@ from pytest_torchprof.names import normal_name
 STRUCTURAL: Final = ("gemm", "conv", "attention")
 """Families whose kernels are the same where dtype and layout are, whatever their names."""
 NOUNS: Final = {
-    "gemm": ("GEMM", "GEMMs"),
-    "conv": ("convolution", "convolutions"),
-    "attention": ("attention kernel", "attention kernels"),
-    "pointwise": ("pointwise", "pointwise"),
-    "reduction": ("reduction", "reductions"),
-    "copy": ("copy", "copies"),
-    "communication": ("collective", "collectives"),
-    "triton": ("Triton kernel", "Triton kernels"),
-    "other": ("kernel", "kernels"),
+    "gemm": "GEMM",
+    "conv": "convolution",
+    "attention": "attention kernel",
+    "pointwise": "pointwise",
+    "reduction": "reduction",
+    "copy": "copy",
+    "communication": "collective",
+    "triton": "Triton kernel",
+    "other": "kernel",
 }
-"""Word for one, and for several."""
+"""What a kernel of a family is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

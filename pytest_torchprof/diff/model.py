@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.diff.item import NOUNS, STRUCTURAL
 from pytest_torchprof.names import decode
 from pytest_torchprof.printable import printable_line
+from pytest_torchprof.words import counted, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -93,7 +94,7 @@ class ProfileDiff:
         swapped = [change for change in self.replaced if change.old and change.new]
         parts += [change.summary for change in swapped[:_SHOWN]]
         if len(swapped) > _SHOWN:
-            parts.append(f"{len(swapped) - _SHOWN} more such changes")
+            parts.append(counted(len(swapped) - _SHOWN, "more such change"))
         parts += _one_sided(self.replaced)
         if renamed := sum(change.count for change in self.renamed):
             parts.append(f"{renamed} renamed")
@@ -112,9 +113,9 @@ class ProfileDiff:
             first, second = (name or "the recording" for name in self.steps)
             found.append(f"  these are {first} and {second}; the steps with most kernels run the same")
         found += [f"  {change.words}" for change in replaced[:_LINES]]
-        found += [f"  {len(replaced) - _LINES} more changes (see --json)"] * (len(replaced) > _LINES)
+        found += [f"  {counted(len(replaced) - _LINES, 'more change')} (see --json)"] * (len(replaced) > _LINES)
         found += [f"  {change.words}" for change in renamed[:_LINES]]
-        found += [f"  {len(renamed) - _LINES} more renames (see --json)"] * (len(renamed) > _LINES)
+        found += [f"  {counted(len(renamed) - _LINES, 'more rename')} (see --json)"] * (len(renamed) > _LINES)
         found += [f"  {name}: {_number(before)} -> {_number(after)}" for name, (before, after) in self.numbers.items()]
         return found
 
@@ -145,8 +146,7 @@ class ProfileDiff:
 
 
 def _noun(key: str, count: int) -> str:
-    one, many = NOUNS.get(key, NOUNS["other"])
-    return one if count == 1 else many
+    return numbered(count, NOUNS.get(key, NOUNS["other"]))
 
 
 def _amount(count: int) -> str:
@@ -156,7 +156,7 @@ def _amount(count: int) -> str:
 def _counted(items: Sequence[Item]) -> str:
     counts = Counter(item.noun for item in items)
     if len(counts) > 2:
-        return f"{_amount(len(items))} kernels"
+        return f"{_amount(len(items))} {_noun('other', len(items))}"
     return " and ".join(f"{_amount(count)} {_noun(key, count)}" for key, count in counts.items())
 
 

@@ -13,6 +13,7 @@ from pytest_torchprof.findings.needs import OPERATORS
 from pytest_torchprof.trace import spans
 from pytest_torchprof.trace.calls import CallKind
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,8 +41,7 @@ def _graph_break(profile: Profile) -> Iterator[Finding]:
     yield Finding(
         code="graph-break",
         title="Graph breaks",
-        message=f"{units.counted(len(found), 'graph break')}, the first: {first.reason}"
-        + (f" ({where})" if where else ""),
+        message=f"{counted(len(found), 'graph break')}, the first: {first.reason}" + (f" ({where})" if where else ""),
         evidence={"breaks": shown, "source": where, "nested_regions": profile.compile.nested_regions},
         remedy="move what Dynamo cannot trace out of the compiled function; fullgraph=True raises at the place",
     )
@@ -56,8 +56,7 @@ def _recompile(profile: Profile) -> Iterator[Finding]:
     yield Finding(
         code="recompile",
         title="Recompiles",
-        message=f"{units.counted(len(found), 'recompile')}, the first: {first.reason}"
-        + (f" ({where})" if where else ""),
+        message=f"{counted(len(found), 'recompile')}, the first: {first.reason}" + (f" ({where})" if where else ""),
         evidence={
             "recompiles": [{"reason": one.reason, "function": one.function} for one in found],
             "source": where,
@@ -73,12 +72,12 @@ def _compile_in_window(profile: Profile) -> Iterator[Finding]:
     inside = [(start, end) for _, start, end in trace.compiling.ranges() if trace.step_at(start) >= 0]
     if not inside:
         return
-    spent = spans.length(spans.merged(inside)) / 1000
+    spent, share = spans.length(spans.merged(inside)) / 1000, scene.share_during(inside)
     yield Finding(
         code="compile-in-window",
         title="Compiled while measured",
-        message=f"{units.show_us(spent)} ({scene.share(spent):.0%} of the time) went into compiling inside the steps",
-        evidence={"time_us": spent, "share": scene.share(spent), "count": len(inside)},
+        message=f"{units.show_us(spent)} ({share:.0%} of the time) went into compiling inside the steps",
+        evidence={"time_us": spent, "share": share, "count": len(inside)},
         remedy="more warm-up calls (warmup=); if it compiles at each call, see its recompiles",
         saves_us=spent,
     )
@@ -93,7 +92,7 @@ def _not_compiled(profile: Profile) -> Iterator[Finding]:
     if seen:
         message = f"torch.compile left everything as it is: {'; '.join(seen)}"
     elif calls:
-        message = f"{units.counted(calls, 'call')} looked for compiled code, found none that fits, and ran as written"
+        message = f"{counted(calls, 'call')} looked for compiled code, found none that fits, and ran as written"
     else:
         return
     yield Finding(
@@ -112,7 +111,7 @@ def _cuda_graph_skipped(profile: Profile) -> Iterator[Finding]:
         yield Finding(
             code="cuda-graph-skipped",
             title="CUDA graph skipped",
-            message=f"Inductor skipped CUDA graphs {units.counted(len(skips), 'time')}, the first because: "
+            message=f"Inductor skipped CUDA graphs {counted(len(skips), 'time')}, the first because: "
             f"{skips[0].rstrip(': ')}",
             evidence={"reasons": list(skips)},
             remedy="remove the cause (inputs on the CPU, mutated inputs, dynamic sizes), or do without the mode",
@@ -128,14 +127,15 @@ def _backward_not_compiled(profile: Profile) -> Iterator[Finding]:
     own = [span for span in nodes if not span.name.endswith(("AccumulateGrad", "torch::autograd::GraphRoot"))]
     if not own:
         return
-    spent = spans.length(spans.merged((span.start_ns, span.end_ns) for span in own)) / 1000
+    ranges = [(span.start_ns, span.end_ns) for span in own]
+    spent, share = spans.length(spans.merged(ranges)) / 1000, profile.scene.share_during(ranges)
     names = list(dict.fromkeys(span.name.rpartition(": ")[2] for span in own))
     yield Finding(
         code="backward-not-compiled",
         title="Backward not compiled",
-        message=f"the forward is compiled, the backward ran as {units.counted(len(own), 'autograd node')} "
+        message=f"the forward is compiled, the backward ran as {counted(len(own), 'autograd node')} "
         f"({', '.join(names[:3])}), {units.show_us(spent)} on the CPU",
-        evidence={"time_us": spent, "share": profile.scene.share(spent), "nodes": names[:10], "count": len(own)},
+        evidence={"time_us": spent, "share": share, "nodes": names[:10], "count": len(own)},
         remedy='a backend with AOTAutograd (the default "inductor" has it, "eager" has not), no graph breaks in the '
         "forward, gradients required when it is compiled",
         saves_us=0.0,
@@ -178,7 +178,8 @@ def _guard_overhead(profile: Profile, at: Mapping[Threshold, float]) -> Iterator
     thread_of = {label: index for index, label in enumerate(trace.threads)}
     found = [span for span in found if not trace.compiling.cover(thread_of[span.tid], span.start_ns)]
     cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps)
-    spent = spans.length(spans.merged((span.start_ns, span.end_ns) for span in found)) / 1000
+    ranges = [(span.start_ns, span.end_ns) for span in found]
+    spent = spans.length(spans.merged(ranges)) / 1000
     if not found or not cpu_us or spent < at[GUARDS] * cpu_us:
         return
     calls = sum(span.name.startswith(_GUARDING[0]) for span in found) or len(found)
@@ -186,8 +187,13 @@ def _guard_overhead(profile: Profile, at: Mapping[Threshold, float]) -> Iterator
         code="guard-overhead",
         title="Guards cost much",
         message=f"{units.show_us(spent / calls)} per call of compiled code go into look-ups and prologues, "
-        f"{spent / cpu_us:.0%} of the CPU's time",
-        evidence={"time_us": spent, "share": scene.share(spent), "per_call_us": spent / calls, "calls": calls},
+        f"{min(spent / cpu_us, 1):.0%} of the CPU's time",
+        evidence={
+            "time_us": spent,
+            "share": scene.share_during(ranges),
+            "per_call_us": spent / calls,
+            "calls": calls,
+        },
         remedy="compile larger pieces, so that fewer calls check more work; "
         "torch.compiler.set_stance(skip_guard_eval_unsafe=True) where nothing changes",
         # On a GPU that never waits it costs nothing.
@@ -222,9 +228,9 @@ def _cudagraph_input_copy(profile: Profile, at: Mapping[Threshold, float]) -> It
     yield Finding(
         code="cudagraph-input-copy",
         title="Copies into a graph's inputs",
-        message=f"{units.counted(len(found), 'copy')} ({units.show_us(spent)}) filled the static inputs of CUDA graphs "
+        message=f"{counted(len(found), 'copy')} ({units.show_us(spent)}) filled the static inputs of CUDA graphs "
         "before they were launched",
-        evidence={"time_us": spent, "share": scene.share(spent), "count": len(found), "bytes": size},
+        evidence={"time_us": spent, "share": scene.share_of(found), "count": len(found), "bytes": size},
         remedy="inputs at the same address each time: mark them with torch._dynamo.mark_static_address, or write new "
         "data into the same tensor",
         saves_us=spent,
@@ -244,6 +250,7 @@ def _compile_overhead(profile: Profile) -> Iterator[Finding]:
         # On the CPU as device the time of the kernels is part of the CPU's.
         gained = 0.0 if profile.trace.on_cpu else (eager.gpu_busy_us or 0.0) - (compiled.gpu_busy_us or 0.0)
         if more > max(gained, 0.0):
+            cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps)
             yield Finding(
                 code="compile-overhead",
                 title="Compiling does not pay",
@@ -251,7 +258,7 @@ def _compile_overhead(profile: Profile) -> Iterator[Finding]:
                 f"{units.show_us(eager.cpu_time_us)}; on the GPU it gains {units.show_us(max(gained, 0.0))}",
                 evidence={
                     "time_us": more * len(profile.steps),
-                    "share": profile.scene.share(more * len(profile.steps)),
+                    "share": profile.scene.share(more / compiled.cpu_time_us * cpu_us),
                     "cpu_us": compiled.cpu_time_us,
                     "cpu_us_uncompiled": eager.cpu_time_us,
                     "gained_us": gained,

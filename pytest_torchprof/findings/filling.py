@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import BLOCKS_PER_SM, OCCUPANCY
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,11 +43,11 @@ def _small_grid(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fin
     yield Finding(
         code="small-grid",
         title="Grids smaller than the GPU",
-        message=f"{units.counted(len(small), 'kernel')} with fewer blocks than the GPU has multiprocessors took "
+        message=f"{counted(len(small), 'kernel')} with fewer blocks than the GPU has multiprocessors took "
         f"{units.show_us(spent)} ({spent / scene.kernel_time_us:.0%} of the kernel time), most {names[0]}",
         evidence={
             "time_us": spent,
-            "share": scene.share(spent),
+            "share": scene.share_of(small),
             "kernels": names,
             "count": len(small),
             "unused_us": unused,
@@ -76,11 +77,11 @@ def _low_occupancy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[
     yield Finding(
         code="low-occupancy",
         title="Low occupancy",
-        message=f"{units.counted(len(low), 'kernel')} ran with {mean:.0f}% of the warps that fit, "
+        message=f"{counted(len(low), 'kernel')} ran with {mean:.0f}% of the warps that fit, "
         f"{units.show_us(spent)} ({spent / scene.kernel_time_us:.0%} of the kernel time), most {names[0]}",
         evidence={
             "time_us": spent,
-            "share": scene.share(spent),
+            "share": scene.share_of(low),
             "kernels": names,
             "count": len(low),
             "occupancy": mean / 100,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import OPERATORS
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,29 +49,28 @@ def _hotspot(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Findin
     name = max(spent, key=lambda one: spent[one])
     op = max(by_op, key=lambda one: by_op[one], default=None)
     if spent[name] / 1000 >= at[SHARE] * total:
-        groups = scene.by_name[name]
-        what, spent_us = scene.decoded(groups[0]).short, spent[name] / 1000
-        count, launched = sum(len(group.members) for group in groups), scene.op_name(groups[0])
-        longest = groups[0].members[0]
+        members = scene.by_name[name]
+        what, spent_us = scene.decoded(members[0]).short, spent[name] / 1000
+        launched = scene.op_name(members[0])
     elif op is not None and by_op[op] / 1000 >= at[SHARE] * total and not op.startswith("CompiledFunction"):
         members = [group for group in scene.groups if group.op >= 0 and trace.names[group.op] == op]
         what, spent_us, launched = op, by_op[op] / 1000, op
-        count, longest = sum(len(group.members) for group in members), members[0].members[0]
     else:
         return
+    kernels = [i for group in members for i in group.members]
     yield Finding(
         code="hotspot",
         title="Hotspot",
         message=f"{what} takes {spent_us / total:.0%} of the kernel time "
-        f"({units.show_us(spent_us)}, {units.counted(count, 'kernel')})",
+        f"({units.show_us(spent_us)}, {counted(len(kernels), 'kernel')})",
         evidence={
             "time_us": spent_us,
-            "share": scene.share(spent_us),
+            "share": scene.share_of(kernels),
             "kernel_share": spent_us / total,
             "kernels": [trace.names[name]] if launched is None or what != launched else [],
             "ops": [launched] if launched else [],
-            "count": count,
-            "source": scene.source_of(longest),
+            "count": len(kernels),
+            "source": scene.source_of(kernels[0]),
         },
         remedy="start here: what it does not take cannot be won",
         severity="information",
@@ -102,9 +102,12 @@ def _many_small_calls(profile: Profile, at: Mapping[Threshold, float]) -> Iterat
     if not busy or scene.busy_share >= at[TO_SPARE] or profile.graph_launches:
         return
     launch_us = _launch_us(profile)
-    total = sum(busy.values())
+    total, calls = sum(busy.values()), trace.calls
+    members = (i for group in scene.groups if group.op in busy for i in group.members)
+    launches = {call for i in members if (call := trace.links.call_of[i]) >= 0}
     shown = ", ".join(
-        f"{trace.names[op]} launches {calls // steps:,} kernels of {units.show_us(spent[op] / calls / 1000)} each"
+        f"{trace.names[op]} launches {counted(calls // steps, 'kernel')} "
+        f"of {units.show_us(spent[op] / calls / 1000)} each"
         for op, calls in list(busy.items())[:3]
     )
     yield Finding(
@@ -113,7 +116,7 @@ def _many_small_calls(profile: Profile, at: Mapping[Threshold, float]) -> Iterat
         message=f"in a step {shown}: to launch them costs more than what they do",
         evidence={
             "time_us": total * launch_us,
-            "share": scene.share(total * launch_us),
+            "share": scene.share_during((calls.start[call], calls.end[call]) for call in launches),
             "ops": {trace.names[op]: calls // steps for op, calls in busy.items()},
             "launch_us": launch_us,
             "source": scene.source_of(example[next(iter(busy))]),
@@ -151,7 +154,8 @@ def _costly_children(profile: Profile, at: Mapping[Threshold, float]) -> Iterato
         inside[named[i]] += end[i] - start[i]
     # One that calls itself, as copy_ does from another device's memory, is no child to look at.
     inside.pop(name, None)
-    share = sum(inside.values()) / spent[name] if spent[name] else 0.0
+    # Files of torch before 2.4 cut times to whole microseconds: children then seem to overlap.
+    share = min(sum(inside.values()) / spent[name], 1.0) if spent[name] else 0.0
     if not inside or share < at[INSIDE]:
         return
     costliest = max(inside, key=lambda one: inside[one])
@@ -162,7 +166,7 @@ def _costly_children(profile: Profile, at: Mapping[Threshold, float]) -> Iterato
         f"calls, most in {names[costliest]} ({units.show_us(inside[costliest] / 1000)})",
         evidence={
             "time_us": spent[name] / 1000,
-            "share": scene.share(spent[name] / 1000),
+            "share": scene.share_during((start[i], end[i]) for i in members),
             "self_us": (spent[name] - sum(inside.values())) / 1000,
             "ops": [names[name], names[costliest]],
         },

@@ -12,6 +12,7 @@ from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import LAUNCHES, OPERATORS, SHAPES
 from pytest_torchprof.trace.columns import KERNEL
 from pytest_torchprof.trace.linking import Intervals
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,11 +63,11 @@ def _unfused_pointwise(profile: Profile, at: Mapping[Threshold, float]) -> Itera
     yield Finding(
         code="unfused-pointwise",
         title="Unfused pointwise kernels",
-        message=f"{units.counted(len(chains), 'chain')} of pointwise kernels on the same sizes took "
+        message=f"{counted(len(chains), 'chain')} of pointwise kernels on the same sizes took "
         f"{units.show_us(spent)}, of which fusing could save {units.show_us(saved / 1000)}; the costliest is {shown}",
         evidence={
             "time_us": spent,
-            "share": scene.share(spent),
+            "share": scene.share_of(i for chain in chains for i in chain),
             "saved_us": saved / 1000,
             "chains": len(chains),
             "kernels": names,
@@ -136,11 +137,11 @@ def _unfused_attention(profile: Profile) -> Iterator[Finding]:
     yield Finding(
         code="unfused-attention",
         title="Unfused attention",
-        message=f"attention runs {units.counted(len(found), 'time')} as product, softmax and product{how}: "
+        message=f"attention runs {counted(len(found), 'time')} as product, softmax and product{how}: "
         f"{units.show_us(spent)}, {units.show_us(between)} of it between the products",
         evidence={
             "time_us": spent,
-            "share": scene.share(spent),
+            "share": scene.share_of(i for members in found for i in members),
             "count": len(found),
             "kernels": [profile.launching.decoded(i).short for i in found[0]],
             "ops": list(dict.fromkeys(_called(profile, members[0]) for members in found))[:3],
@@ -218,11 +219,11 @@ def _layout_conversion(profile: Profile, at: Mapping[Threshold, float]) -> Itera
     yield Finding(
         code="layout-conversion",
         title="Layout conversions",
-        message=f"{units.counted(count, 'kernel')} that only change a layout took {units.show_us(spent)} "
+        message=f"{counted(count, 'kernel')} that only change a layout took {units.show_us(spent)} "
         f"({spent / scene.kernel_time_us:.0%} of the kernel time)",
         evidence={
             "time_us": spent,
-            "share": scene.share(spent),
+            "share": scene.share_of(i for group in found for i in group.members),
             "count": count,
             "kernels": list(dict.fromkeys(scene.named[group.name].short for group in found))[:5],
             "ops": list(dict.fromkeys(op for group in found if (op := scene.op_name(group))))[:3],
@@ -251,11 +252,11 @@ def _single_tensor_optimizer(profile: Profile, at: Mapping[Threshold, float]) ->
     yield Finding(
         code="single-tensor-optimizer",
         title="Optimizer takes tensors one by one",
-        message=f"{name} launches {len(single) // steps} pointwise kernels per step "
+        message=f"{name} launches {counted(len(single) // steps, 'pointwise kernel')} per step "
         f"({units.show_us(spent / steps)} on the GPU, {units.show_us(host / steps)} on the CPU)",
         evidence={
             "time_us": spent,
-            "share": scene.share(spent),
+            "share": scene.share_of(single),
             "cpu_us": host,
             "kernels_per_step": len(single) // steps,
             "ops": list(dict.fromkeys(profile.launching.op_name(profile.launching.op_of[i]) or "?" for i in single))[

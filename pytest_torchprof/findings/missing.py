@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule
 from pytest_torchprof.trace import spans
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ def _no_gpu_work(profile: Profile) -> Iterator[Finding]:
     if not empty:
         return
     everywhere = len(empty) == len(profile.steps)
-    where = "" if everywhere else f" in {len(empty)} of {len(profile.steps)} steps"
+    where = "" if everywhere else f" in {len(empty)} of {counted(len(profile.steps), 'step')}"
     yield Finding(
         code="no-gpu-work",
         title="No GPU work",
@@ -43,7 +44,8 @@ def _lost_kernels(profile: Profile) -> Iterator[Finding]:
         yield Finding(
             code="lost-kernels",
             title="Lost kernels",
-            message=f"{lost} of {units.counted(launches, 'launch')} have no kernel in the recording: {all_of_them}",
+            message=f"{lost} of {counted(launches, 'launch')} {'has' if lost == 1 else 'have'} no kernel in the "
+            f"recording: {all_of_them}",
             evidence={"lost_kernels": lost, "launches": launches},
             remedy="synchronize every device before the profiler stops; look for a second profiler (nsys, ncu, DCGM)",
             severity="recording",
@@ -57,7 +59,7 @@ def _in_flight_kernels(profile: Profile) -> Iterator[Finding]:
         yield Finding(
             code="in-flight-kernels",
             title="Kernels in flight",
-            message=f"{units.counted(trace.orphans, 'GPU operation')} ({units.show_us(spent)}) launched before the "
+            message=f"{counted(trace.orphans, 'GPU operation')} ({units.show_us(spent)}) launched before the "
             "recording began; they belong to no step",
             evidence={"orphans": trace.orphans, "time_us": spent},
             remedy="synchronize every device before the profiler starts",

@@ -9,6 +9,7 @@ from pytest_torchprof.efficiency import peaks
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import OPERATORS, SHAPES
 from pytest_torchprof.trace.columns import MEMCPY
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +62,7 @@ def _slow_products(profile: Profile, least: float, dtype: str, faster: Sequence[
         f"{spent / scene.kernel_time_us:.0%} of the kernel time",
         evidence={
             "time_us": spent,
-            "share": scene.share(spent),
+            "share": scene.share_of(i for group in found for i in group.members),
             "kernels": list(dict.fromkeys(scene.decoded(group).short for group in found))[:5],
             "ops": list(dict.fromkeys(op for group in found if (op := scene.op_name(group))))[:5],
             "count": sum(len(group.members) for group in found),
@@ -109,7 +110,7 @@ def _misaligned_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterato
         f"{units.show_us(spent)} ({spent / whole:.0%} of the time of products)",
         evidence={
             "time_us": spent,
-            "share": scene.share(spent),
+            "share": scene.share_of(i for group, _ in odd for i in group.members),
             "sizes": [sizes for _, sizes in odd[:5]],
             "kernels": list(dict.fromkeys(scene.decoded(group).short for group, _ in odd))[:5],
             "ops": list(dict.fromkeys(scene.op_name(group) for group, _ in odd))[:5],
@@ -171,11 +172,11 @@ def _hidden_copy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fi
     yield Finding(
         code="hidden-copy",
         title="Hidden copies",
-        message=f"{units.counted(len(copies), 'copy')} on the device put the bias into the result of {', '.join(ops)} "
+        message=f"{counted(len(copies), 'copy')} on the device put the bias into the result of {', '.join(ops)} "
         f"before the product ({units.show_us(spent)}{moved}): the addition is not fused into the product",
         evidence={
             "time_us": spent,
-            "share": scene.share(spent),
+            "share": scene.share_of(copies),
             "copies": len(copies),
             "bytes": size,
             "ops": ops,

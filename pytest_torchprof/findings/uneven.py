@@ -9,6 +9,7 @@ from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import LAUNCHES
 from pytest_torchprof.trace import spans
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,14 +50,14 @@ def _cold_start(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fin
     reasons = [*_long_first_step(profile, at), *_setup(profile, at), *_late_first_call(profile, at)]
     if not reasons:
         return
-    spent = max(reason.us for reason in reasons)
+    spent, window_us = max(reason.us for reason in reasons), profile.scene.window_us
     yield Finding(
         code="cold-start",
         title="Cold start",
         message="; ".join(reason.words for reason in reasons),
         evidence={
             "time_us": spent,
-            "share": profile.scene.share(spent),
+            "share": profile.scene.share(min(spent, window_us)),
             **{reason.key: reason.us for reason in reasons},
             "steps": [profile.steps[0].name],
         },
@@ -152,16 +153,17 @@ def _kernel_time_varies(profile: Profile, at: Mapping[Threshold, float]) -> Iter
     kind = (
         f"nearly all of it in {profile.steps[worst_step].name}"
         if one_step
-        else f"in {sum(spent > 0 for spent in by_step.values())} of {len(profile.steps)} steps"
+        else f"in {sum(spent > 0 for spent in by_step.values())} of {counted(len(profile.steps), 'step')}"
     )
     yield Finding(
         code="kernel-time-varies",
         title="Kernel times vary",
-        message=f"{len(slow)} kernels took {units.show_us(excess)} longer than the same kernels did elsewhere, {kind}; "
-        f"{name} took {units.show_us(worst.took / 1000)} instead of {units.show_us(worst.usual / 1000)}",
+        message=f"{counted(len(slow), 'kernel')} took {units.show_us(excess)} longer than the same kernels did "
+        f"elsewhere, {kind}; {name} took {units.show_us(worst.took / 1000)} "
+        f"instead of {units.show_us(worst.usual / 1000)}",
         evidence={
             "time_us": excess,
-            "share": scene.share(excess),
+            "share": scene.share_of(one.gpu_op for one in slow) * excess / (sum(one.took for one in slow) / 1000),
             "kernels": [name],
             "count": len(slow),
             "kind": "outlier" if one_step else "drift",

@@ -10,6 +10,7 @@ from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import LAUNCHES, OPERATORS
 from pytest_torchprof.trace import spans
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -47,16 +48,18 @@ def _sync_over_little_work(profile: Profile, at: Mapping[Threshold, float]) -> I
                 idle_ns[i] = spent - worked
     if not idle_ns:
         return
+    together = spans.within(spans.merged((calls.start[i], calls.end[i]) for i in idle_ns), [scene.window])
+    idle_us = sum(end - start - scene.worked_ns(start, end) for start, end in together) / 1000
     wasted, longest = sum(idle_ns.values()) / 1000, max(idle_ns, key=idle_ns.__getitem__)
     names = Counter(trace.names[calls.name[i]] for i in idle_ns)
     yield Finding(
         code="sync-over-little-work",
         title="Waiting for little",
-        message=f"{units.counted(len(idle_ns), 'blocking call')} ({', '.join(names)}) took {units.show_us(wasted)} "
+        message=f"{counted(len(idle_ns), 'blocking call')} ({', '.join(names)}) took {units.show_us(wasted)} "
         "in which the GPU was nearly idle: what is waited for was launched late, waits itself, or is not on this GPU",
         evidence={
             "time_us": wasted,
-            "share": scene.share(wasted),
+            "share": scene.share(idle_us),
             "calls": dict(names),
             "source": scene.source_of_call(longest),
         },
@@ -90,6 +93,7 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     if not found:
         return
     order = sorted(found, key=lambda name: (-spent[name], name))
+    waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
     total, count = sum(spent.values()), sum(map(len, found.values()))
     shown = ", ".join(f"{name} x{len(found[name])}" for name in order[:4]) + (" and others" if len(order) > 4 else "")
     idle_us = max((scene.window_us - spans.length(busy) / 1000 for busy in scene.busy.values()), default=0.0)
@@ -97,10 +101,10 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     yield Finding(
         code="implicit-sync",
         title="Hidden synchronization",
-        message=f"{shown} made the CPU wait for the GPU: {units.counted(count, 'time')}, {units.show_us(total)} in all",
+        message=f"{shown} made the CPU wait for the GPU: {counted(count, 'time')}, {units.show_us(total)} in all",
         evidence={
             "time_us": total,
-            "share": scene.share(total),
+            "share": scene.share_during((calls.start[i], calls.end[i]) for i in waited),
             "ops": {name: len(found[name]) for name in order},
             "syncs": count,
             "source": scene.source_of_call(longest),

@@ -13,6 +13,7 @@ from pytest_torchprof.limits.numbers_limits import step_name
 from pytest_torchprof.limits.rows import kernel_rows
 from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
 from pytest_torchprof.numbers.cpukernels import Work, work
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,7 +65,7 @@ class _Counted:
         return self._say(HOLDS, self._found(), ())
 
     def _found(self) -> str:
-        return f"{self.found} {self.noun}{'s' * (self.found != 1)}"
+        return counted(self.found, self.noun)
 
     def _say(self, status: str, measured: str, details: tuple[str, ...]) -> Verdict:
         number = None if status == NOT_MEASURED else self.found
@@ -102,7 +103,7 @@ def _max_fallbacks(profile: Profile, bound: int) -> Verdict:
     return Verdict(
         limit="max_fallbacks",
         expected="",
-        measured=f"{count} aten kernel{'s' * (count != 1)} called by Inductor's graphs",
+        measured=f"{counted(count, 'aten kernel')} called by Inductor's graphs",
         number=count,
         status=HOLDS if count <= bound else MISSED,
         details=lines if count > bound else (),
@@ -173,15 +174,15 @@ def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[str | None, tuple[Ro
     """Return what is wrong with one step (None: nothing), its kernels outside graphs, and what was seen."""
     total, inside = len(step.kernels), sum(kernel.in_graph for kernel in step.kernels)
     outside = [kernel for kernel in step.kernels if not kernel.in_graph]
-    seen = f"{inside} of {total} kernels ran in {step.graph_launches} graph launches"
+    seen = f"{inside} of {counted(total, 'kernel')} ran in {counted(int(step.graph_launches), 'graph launch')}"
     if not step.graph_launches:
         return "no graph was launched", kernel_rows(step, outside), seen
     if asked is True:
         held = list(_in_compiled_code(step.kernels))
         moved = [kernel for kernel in held if kernel.op is not None and work(kernel.op) is Work.MOVES]
         loose = [kernel for kernel in held if kernel not in moved]
-        seen += f", {len(moved)} copies and fills before them" if moved else ""
-        problem = f"{len(loose)} kernels of compiled code were launched outside a graph" if loose else None
+        seen += f", copies and fills before them: {len(moved)}" if moved else ""
+        problem = f"{counted(len(loose), 'kernel')} of compiled code launched outside a graph" if loose else None
         return problem, kernel_rows(step, loose), seen
     needed = 1.0 if asked == "all" else asked
     if inside < needed * total:

@@ -21,6 +21,7 @@ from pytest_torchprof.patterns import (
     is_nameless,
     unfused_lines,
 )
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -97,14 +98,12 @@ def _count_answer(
     if sure + unknown < low or (high is not None and sure > high):
         return _Answer(MISSED, f"{_matching(sure, noun)} {pattern}, expected {expected}")
     if sure < low or (high is not None and sure + unknown > high):
-        return _Answer(
-            NOT_MEASURED, f"whether {pattern} matches cannot be told for {unknown} {noun}{'s' * (unknown != 1)}"
-        )
+        return _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {counted(unknown, noun)}")
     return _Answer(HOLDS, "")
 
 
 def _matching(count: int, noun: str) -> str:
-    return f"{count} {noun} matches" if count == 1 else f"{count} {noun}s match"
+    return f"{counted(count, noun)} {'matches' if count == 1 else 'match'}"
 
 
 def _kernels(profile: Profile, counts: Counts) -> Verdict:
@@ -129,7 +128,8 @@ def _forbid_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
                 rows = kernel_rows(step, hits, raw=True)
                 yield _Answer(MISSED, f"{_matching(len(hits), 'kernel')} {pattern}", rows)
             elif unknown := sum(pattern.verdict(kernel) is None for kernel in step.kernels):
-                yield _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {unknown} kernels")
+                said = f"whether {pattern} matches cannot be told for {counted(unknown, 'kernel')}"
+                yield _Answer(NOT_MEASURED, said)
 
     return _first_bad(profile, "forbid_kernels", answers)
 
@@ -146,10 +146,10 @@ def _only_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
                 else:
                     others.append(kernel)
         if others:
-            said = f"{len(others)} other kernel{'s' * (len(others) != 1)}"
+            said = counted(len(others), "other kernel")
             yield _Answer(MISSED, said, kernel_rows(step, others, raw=True))
         elif unknown:
-            yield _Answer(NOT_MEASURED, f"whether they match cannot be told for {unknown} kernels")
+            yield _Answer(NOT_MEASURED, f"whether they match cannot be told for {counted(unknown, 'kernel')}")
 
     return _first_bad(profile, "only_kernels", answers)
 
@@ -173,7 +173,8 @@ def _ops(profile: Profile, counts: OpCounts) -> Verdict:
         for pattern, count in counts.items():
             answer = _count_answer(pattern, count, _op_hits(step.ops, pattern).total(), unknown, "operator")
             if answer.status == NOT_MEASURED:
-                yield _Answer(NOT_MEASURED, f"which operator launched them cannot be told for {unknown} kernels")
+                said = f"which operator launched them cannot be told for {counted(unknown, 'kernel')}"
+                yield _Answer(NOT_MEASURED, said)
                 continue
             yield _Answer(answer.status, answer.measured, kernel_rows(step) if answer.status != HOLDS else ())
 
@@ -188,7 +189,7 @@ def _forbid_ops(profile: Profile, patterns: list[Operator]) -> Verdict:
                 rows = operator_rows(step, dict(hits.most_common()))
                 yield _Answer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
         if unknown := _of_unknown_operators(profile, step):
-            yield _Answer(NOT_MEASURED, f"which operator launched them cannot be told for {unknown} kernels")
+            yield _Answer(NOT_MEASURED, f"which operator launched them cannot be told for {counted(unknown, 'kernel')}")
 
     return _first_bad(profile, "forbid_ops", answers)
 

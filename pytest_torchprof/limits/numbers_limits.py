@@ -10,6 +10,7 @@ from pytest_torchprof.limits.limit import Limit, positive_number, share, whole_n
 from pytest_torchprof.limits.rows import kernel_rows, moved_rows, waiting_rows
 from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
 from pytest_torchprof.trace.columns import MEMCPY, MEMSET
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     Rows = Callable[[Profile, StepProfile], tuple[Row, ...]]
 
 
-def _noun(noun: str) -> Callable[[float], str]:
-    return lambda value: f"{value} {noun if value != 1 else noun.removesuffix('s').replace('copie', 'copy')}"
+def _noun(noun: str) -> Callable[[int], str]:
+    return lambda value: counted(value, noun)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +114,12 @@ def _why_unknown(profile: Profile, number: str) -> str:
 
 
 BOUNDS = (
-    Bound(limit="max_kernels", number="kernels", at_most=True, say=_noun("kernels"), rows=_kernels),
-    Bound(limit="min_kernels", number="kernels", at_most=False, say=_noun("kernels"), rows=_kernels),
-    Bound(limit="max_launches", number="launches", at_most=True, say=_noun("launches"), rows=_kernels),
-    Bound(limit="max_memcpys", number="memcpys", at_most=True, say=_noun("memory copies"), rows=_copies),
-    Bound(limit="max_memsets", number="memsets", at_most=True, say=_noun("memory sets"), rows=_fills),
-    Bound(limit="max_syncs", number="syncs", at_most=True, say=_noun("blocking calls"), rows=waiting_rows),
+    Bound(limit="max_kernels", number="kernels", at_most=True, say=_noun("kernel"), rows=_kernels),
+    Bound(limit="min_kernels", number="kernels", at_most=False, say=_noun("kernel"), rows=_kernels),
+    Bound(limit="max_launches", number="launches", at_most=True, say=_noun("launch"), rows=_kernels),
+    Bound(limit="max_memcpys", number="memcpys", at_most=True, say=_noun("memory copy"), rows=_copies),
+    Bound(limit="max_memsets", number="memsets", at_most=True, say=_noun("memory set"), rows=_fills),
+    Bound(limit="max_syncs", number="syncs", at_most=True, say=_noun("blocking call"), rows=waiting_rows),
     Bound(limit="max_cpu_gpu_ratio", number="cpu_gpu_ratio", at_most=True, say=units.show_ratio, formula=_cpu_and_gpu),
     Bound(limit="min_gpu_utilization", number="gpu_utilization", at_most=False, say=units.show_ratio, window=True),
     Bound(limit="min_sm_efficiency", number="sm_efficiency", at_most=False, say=units.show_ratio, window=True),

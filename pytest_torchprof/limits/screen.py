@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import units
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,7 @@ class Layout:
         indent = " " * (INDENT + 7)
         found = [f"{indent}{f'{count} x ' if several else ''}{place}" for count, place in row.places[:most]]
         left = len(row.places) - most
-        return [*found, *([f"{indent}and from {units.counted(left, 'more place')}"] if left > 0 else [])]
+        return [*found, *([f"{indent}and from {counted(left, 'more place')}"] if left > 0 else [])]
 
 
 def _name(row: Row, screen: Screen) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import units
 from pytest_torchprof.limits.bearing import bearing_on
 from pytest_torchprof.limits.screen import DEFAULT, INDENT, Layout, Screen, height
 from pytest_torchprof.limits.verdict import MISSED, NOT_MEASURED, Row, Verdict
 from pytest_torchprof.printable import printable, printable_line
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,7 +87,7 @@ class _Told:
 def _left(count: int, noun: str, indent: int) -> list[str]:
     if count <= 0:
         return []
-    return [f"{' ' * indent}and {units.counted(count, f'more {noun}') if noun else f'{count} more'}: pytest -vv"]
+    return [f"{' ' * indent}and {counted(count, f'more {noun}') if noun else f'{count} more'}: pytest -vv"]
 
 
 def _share(told: Sequence[_Told], room: int, screen: Screen) -> None:
@@ -146,7 +146,7 @@ def _headline(verdicts: tuple[Verdict, ...], profile: Profile | None) -> str:
     for status in (MISSED, NOT_MEASURED):
         names = [verdict.limit for verdict in verdicts if verdict.status == status]
         if names:
-            parts.append(f"{len(names)} limit{'s' * (len(names) != 1)} {status}: {', '.join(names)}")
+            parts.append(f"{counted(len(names), 'limit')} {status}: {', '.join(names)}")
     steps = len(profile.trace.steps) if profile is not None else 1
     return "; ".join(parts) + (f" (worst of {steps} steps)" if steps > 1 else "")
 

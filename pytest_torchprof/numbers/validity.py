@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.linking import Intervals
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,9 +57,10 @@ def _own_steps(trace: Trace, promised: object) -> str | None:
     if not isinstance(promised, int):
         return "the recording does not say how many steps were measured"
     if len(found) < promised:
-        return f"{len(found)} of {promised} steps are in the recording (the profiler lost events)"
+        return f"{len(found)} of {counted(promised, 'step')} are in the recording (the profiler lost events)"
     if found != [f"ProfilerStep#{number}" for number in range(promised)]:
-        return f"{len(found)} step ranges in the recording, {promised} were measured (another profiler's schedule ran)"
+        measured = f"{promised} {'was' if promised == 1 else 'were'} measured"
+        return f"{counted(len(found), 'step range')} in the recording, {measured} (another profiler's schedule ran)"
     return None
 
 
@@ -79,7 +81,8 @@ def _own_gpu_side(trace: Trace, sentinel: Intervals) -> str | None:
 
 def _gpu_side(trace: Trace, lost: int, launches: int) -> str | None:
     if trace.links.launches and not len(trace.gpu):
-        return f"{len(trace.links.launches)} launches and no GPU operation in the recording (the GPU's side is missing)"
+        everything = counted(len(trace.links.launches), "launch")
+        return f"{everything} and no GPU operation in the recording (the GPU's side is missing)"
     if lost:
         return f"{lost} of {launches} launches have no kernel in the recording (the profiler lost events)"
     if trace.untimed:

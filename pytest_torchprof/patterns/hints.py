@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.names.kernelname import LAYOUTS, shortened
 from pytest_torchprof.patterns.selectors import Selector, build
 from pytest_torchprof.patterns.strings import Text
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,13 +62,13 @@ def hint(pattern: object, kernels: Sequence[Kernel]) -> str | None:
     found = [kernel for kernel in kernels if selector.matches(kernel)] if selector else []
     if selector is None or not found:
         return None
-    noun = _NOUNS.get(selector.kind, "communication kernel") + ("s" if len(found) > 1 else "")
+    noun = _NOUNS.get(selector.kind, "communication kernel")
     asked = [f"{name} {value}" for name, value in selector.fields if name in ("layout", "dtype")]
     verb = "have" if len(found) > 1 else "has"
     says = (
-        f"{len(found)} {noun} {verb} {' and '.join(asked)}"
+        f"{counted(len(found), noun)} {verb} {' and '.join(asked)}"
         if asked
-        else f"there {_are(len(found))} {len(found)} {noun}"
+        else f"there {_are(len(found))} {counted(len(found), noun)}"
     )
     return f"no kernel name {_verb(pattern.written)} `{pattern.written}`; {says} ({_names(found)}): use {selector}"
 
@@ -107,7 +108,7 @@ def _meant(written: str) -> Selector | None:
 def _names(kernels: Sequence[Kernel], shown: int = 3) -> str:
     counts = Counter(kernel.name for kernel in kernels)
     parts = [f"{shortened(_elided(name), 60)} x{count}" for name, count in counts.most_common(shown)]
-    return ", ".join(parts) + (f", {len(counts) - shown} more names" if len(counts) > shown else "")
+    return ", ".join(parts) + (f", {counted(len(counts) - shown, 'more name')}" if len(counts) > shown else "")
 
 
 def _elided(name: str) -> str:

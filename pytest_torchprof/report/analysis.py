@@ -12,9 +12,10 @@ from pytest_torchprof.analysis import chosen_steps
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.origins import MODULE
 from pytest_torchprof.printable import printable
-from pytest_torchprof.report.drawing import cut, drawn, plural, share, wrapped
+from pytest_torchprof.report.drawing import cut, drawn, share, wrapped
 from pytest_torchprof.report.operators import operators
 from pytest_torchprof.report.overview import by_family_and_operator, each_step, step_numbers, title
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +129,7 @@ def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str
         )
         for label, row in zip(labels, rows, strict=False)
     ]
-    names = plural(len(rows), "kernel name")
+    names = counted(len(rows), "kernel name")
     return drawn(lines, _KERNEL_COLUMNS, f"{names} {over}, {units.show_us(total)}", len(rows) - len(lines))
 
 

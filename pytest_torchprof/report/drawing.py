@@ -42,8 +42,3 @@ def cut(words: str, width: int) -> str:
 def share(value: float) -> str:
     """Return a share as percent."""
     return f"{100 * value:.1f}%"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return ``1 event``, ``2,500 events``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -10,6 +10,7 @@ from pytest_torchprof.report.markdown import escaped, fenced, left_over
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED
 from pytest_torchprof.report.table import where
 from pytest_torchprof.report.terminal import closing
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +55,7 @@ def step_summary(run: RunResults) -> str:
 def _cut(message: str) -> str:
     lines = message.splitlines()
     left = len(lines) - _MOST_LINES
-    return "\n".join([*lines[:_MOST_LINES], f"... {left} more lines" if left > 0 else ""]).rstrip()
+    return "\n".join([*lines[:_MOST_LINES], f"... {counted(left, 'more line')}" if left > 0 else ""]).rstrip()
 
 
 def _command(kind: str, result: Result, message: str, rootdir: Path, workspace: str | None) -> str:

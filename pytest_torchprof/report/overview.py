@@ -10,8 +10,9 @@ from tabulate import tabulate
 from pytest_torchprof import numbers, units
 from pytest_torchprof.names import decode
 from pytest_torchprof.printable import printable
-from pytest_torchprof.report.drawing import WIDTH, cut, drawn, plural, share, wrapped
+from pytest_torchprof.report.drawing import WIDTH, cut, drawn, share, wrapped
 from pytest_torchprof.trace.columns import KERNEL
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,10 +29,12 @@ def title(profile: Profile) -> str:
     found = Counter(device.name or "GPU without a name" for device in trace.devices)
     devices = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in found.items())
     device = "the CPU as device" if trace.on_cpu else devices or "no GPU"
-    steps = plural(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
+    steps = (
+        counted(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
+    )
     lines = [
         cut(printable(trace.path or "a trace"), WIDTH),
-        f"{printable(device)} | {plural(trace.events, 'event')} | {steps}",
+        f"{printable(device)} | {counted(trace.events, 'event')} | {steps}",
     ]
     if profile.why_not is not None:
         lines += wrapped(f"NOT MEASURED: {printable(profile.why_not)}", "")
@@ -42,7 +45,7 @@ def title(profile: Profile) -> str:
         (trace.unrecorded_launches, "launched by calls that the profiler does not record"),
     ):
         if count:
-            lines.append(f"{plural(count, 'GPU operation')} {words}")
+            lines.append(f"{counted(count, 'GPU operation')} {words}")
     return "\n".join(lines)
 
 

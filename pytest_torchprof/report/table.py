@@ -46,16 +46,20 @@ def kernel_rows(result: Result) -> list[tuple[str, ...]]:
 
 def where(environment: Mapping[str, Any]) -> str:
     """Return the device and the versions in one line."""
-    gpu, capability = environment.get("gpu"), environment.get("compute_capability")
-    device = (
-        f"{gpu} (sm_{str(capability).replace('.', '')})"
-        if gpu and capability
-        else gpu or environment.get("cpu") or "cpu"
-    )
-    versions = (("torch", "torch"), ("CUDA", "cuda"), ("ROCm", "hip"))
+    gpu, architecture = environment.get("gpu"), _architecture(environment)
+    device = f"{gpu} ({architecture})" if gpu and architecture else gpu or environment.get("cpu") or "cpu"
+    versions = (("torch", "torch"), ("CUDA", "cuda"), ("ROCm", "rocm"))
     known = [f"{shown} {environment[key]}" for shown, key in versions if environment.get(key)]
     note = ["CUDA_LAUNCH_BLOCKING=1: times are not judged"] if environment.get("cuda_launch_blocking") else []
     return printable(", ".join([str(device), *known, *note]))
+
+
+def _architecture(environment: Mapping[str, Any]) -> str:
+    """Return what compilers call the GPU: ``sm_90``, ``gfx942``."""
+    capability = str(environment.get("compute_capability") or "").replace(".", "")
+    if environment.get("rocm"):
+        return str(environment.get("gcn_arch") or "").partition(":")[0]
+    return f"sm_{capability}" if capability else ""
 
 
 def _count(numbers: Mapping[str, Any], name: str) -> str:

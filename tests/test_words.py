@@ -1,0 +1,100 @@
+"""How many of what: one way to say it, used everywhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_torchprof.baseline.compare import _NOUNS as OF_BASELINES
+from pytest_torchprof.diff.item import NOUNS as OF_DIFFERENCES
+from pytest_torchprof.patterns.hints import _NOUNS as OF_HINTS
+from pytest_torchprof.words import counted, numbered, plural
+
+PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
+
+SEVERAL = {
+    "GEMM": "GEMMs",
+    "GPU operation": "GPU operations",
+    "Triton kernel": "Triton kernels",
+    "aten kernel": "aten kernels",
+    "attention kernel": "attention kernels",
+    "autograd node": "autograd nodes",
+    "blocking call": "blocking calls",
+    "call": "calls",
+    "chain": "chains",
+    "collective": "collectives",
+    "communication kernel": "communication kernels",
+    "convolution": "convolutions",
+    "copy": "copies",
+    "entry": "entries",
+    "event": "events",
+    "gap": "gaps",
+    "graph break": "graph breaks",
+    "graph launch": "graph launches",
+    "kernel": "kernels",
+    "kernel name": "kernel names",
+    "launch": "launches",
+    "limit": "limits",
+    "memory copy": "memory copies",
+    "memory set": "memory sets",
+    "more change": "more changes",
+    "more line": "more lines",
+    "more name": "more names",
+    "more place": "more places",
+    "more rename": "more renames",
+    "more such change": "more such changes",
+    "operator": "operators",
+    "device": "devices",
+    "other process": "other processes",
+    "other kernel": "other kernels",
+    "peak memory": "peak memories",
+    "pointwise": "pointwise",
+    "pointwise kernel": "pointwise kernels",
+    "recompile": "recompiles",
+    "reduction": "reductions",
+    "step": "steps",
+    "step range": "step ranges",
+    "sync": "syncs",
+    "time": "times",
+}
+"""Every noun that the package counts, and what several of them are called."""
+
+
+def modules():
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def written(path):
+    """Return the nouns that stand as text in calls of ``counted`` and ``numbered``."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("counted", "numbered"):
+            noun = node.args[-1]
+            if isinstance(noun, ast.Constant):
+                yield noun.value
+
+
+@pytest.mark.parametrize(("one", "several"), SEVERAL.items())
+def test_each_noun_has_its_plural(one, several):
+    assert plural(one) == several
+    assert counted(1, one) == f"1 {one}"
+    assert counted(0, one) == f"0 {several}"
+    assert counted(2500, one) == f"2,500 {several}"
+    assert (numbered(1, one), numbered(2, one)) == (one, several)
+
+
+def test_every_noun_that_the_package_counts_is_tried():
+    counted_somewhere = {noun for path in modules() for noun in written(path)}
+    tables = {*OF_BASELINES.values(), *OF_DIFFERENCES.values(), *OF_HINTS.values()}
+    assert len(counted_somewhere) > 20
+    assert counted_somewhere | tables <= SEVERAL.keys()
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_other_module_makes_plurals_of_its_own(path):
+    if path.name == "words.py":
+        return
+    own = re.compile(r"""["'](?:s|es|y|ies)["'] (?:\*|if )|\w\(e?s\)""")
+    assert not own.findall(path.read_text(encoding="utf-8"))
