@@ -66,6 +66,15 @@ class Scene:
         """Return a time's share of the window."""
         return us / self.window_us if self.window_us > 0 else 0.0
 
+    def share_of(self, gpu_ops: Iterable[int]) -> float:
+        """Return the share of the window in which one of these ran, the mean over devices."""
+        found = occupation.by_device(self.trace, gpu_ops)
+        return self.share(sum(map(self.covered_us, found.values())) / max(len(self.by_device), 1))
+
+    def share_during(self, ranges: Iterable[tuple[int, int]]) -> float:
+        """Return the share of the window that ranges cover together, whichever their threads."""
+        return self.share(spans.length(spans.within(spans.merged(ranges), [self.window])) / 1000)
+
     @cached_property
     def gpu_ops(self) -> list[int]:
         """GPU operations that belong to a step, step after step."""
@@ -219,10 +228,9 @@ class Scene:
         for i in self._loading_launches():
             found[f"{trace.names[calls.name[i]]} that loads code"].append((calls.start[i], calls.end[i]))
         found["graph capture"] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
-        inside = [(max(start, self.window[0]), min(end, self.window[1])) for start, end in found["graph capture"]]
-        found["graph capture"] = [one for one in inside if one[0] < one[1]]
-        kept = {name: [one for one in ranges if trace.step_at(one[0]) >= 0] for name, ranges in found.items()}
-        return {name: spans.merged(ranges) for name, ranges in kept.items() if ranges}
+        inside = {name: spans.within(spans.merged(ranges), [self.window]) for name, ranges in found.items()}
+        kept = {name: [one for one in ranges if trace.step_at(one[0]) >= 0] for name, ranges in inside.items()}
+        return {name: ranges for name, ranges in kept.items() if ranges}
 
     def _loading_launches(self) -> Iterator[int]:
         calls = self.trace.calls
@@ -248,10 +256,14 @@ class Scene:
 
     @cached_property
     def gaps(self) -> list[Gap]:
-        """When a device idled between two operations before one of a step, without what the profiler itself took."""
-        of_step = self.trace.step_of_gpu_op
+        """When a device idled before an operation of a step, inside the window, without what the profiler took."""
+        of_step, begin = self.trace.step_of_gpu_op, self.window[0]
         every = (gap for ops in self.by_device.values() for gap in idle.gaps(self.trace, ops))
-        found = [gap for gap in every if of_step[gap[3]] >= 0]
+        found = [
+            (max(start, begin), end, cause, before)
+            for start, end, cause, before in every
+            if end > begin and of_step[before] >= 0
+        ]
         own = self.profilers_own
         if not own:
             return found

@@ -55,6 +55,28 @@ def test_small_work_launched_late_is_overhead(findings):
     assert "compute-bound" not in found
 
 
+def test_the_time_between_the_sentinel_and_the_first_step_is_not_the_users(findings):
+    """The sentinel's kernel ran 980 us before the step: nobody waited for the launch but in its first 50 us."""
+    builder = steps()
+    builder.own(steps=1)
+    builder.launched(MUL, 42, dur=940)
+    found = findings(builder)
+    assert found["compute-bound"].evidence["share"] == pytest.approx(0.94)
+    assert "launch-gaps" not in found
+    builder.events[-1].update(dur=600)
+    shorter = findings(builder)
+    assert "launch-gaps" not in shorter
+
+
+def test_the_first_launch_of_a_step_that_comes_late_is_the_users(findings):
+    builder = steps()
+    builder.own(steps=1)
+    builder.launched(MUL, 742, dur=250)
+    found = findings(builder)["launch-gaps"]
+    assert found.evidence["share"] == pytest.approx(0.747)
+    assert found.evidence["host_wait_us"] == 750
+
+
 def test_work_queued_ahead_is_compute(findings):
     builder = steps()
     for number in range(9):
