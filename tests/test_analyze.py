@@ -211,7 +211,7 @@ def test_the_text_says_first_that_a_recording_is_not_to_be_believed(analyze, tmp
     builder = own_recording({"k": 1})
     builder.launch(500)
     lines = analyze(builder.write(tmp_path / "t.json")).splitlines()
-    assert lines[2].startswith("NOT MEASURED: 1 of 3 launches have no kernel")
+    assert lines[2].startswith("NOT MEASURED: 1 of 3 launches has no kernel")
 
 
 def test_the_text_of_an_empty_trace_is_no_error(analyze, tmp_path):

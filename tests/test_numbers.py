@@ -307,7 +307,7 @@ class TestOrphansAndLostKernels:
         builder.launch(300)
         found = profile(builder)
         assert found.trace.lost_kernels == 1
-        assert found.why_not == "1 of 2 launches have no kernel in the recording (the profiler lost events)"
+        assert found.why_not == "1 of 2 launches has no kernel in the recording (the profiler lost events)"
         assert found.launches == 2
 
     def test_launches_inside_a_capture_have_no_kernel_and_are_not_lost(self, profile):
@@ -422,7 +422,7 @@ class TestOwnRecordings:
     def test_a_lost_kernel_makes_it_unbelievable(self, profile):
         builder = own_recording({"a": 1})
         builder.launch(500)
-        assert profile(builder).why_not == "1 of 3 launches have no kernel in the recording (the profiler lost events)"
+        assert profile(builder).why_not == "1 of 3 launches has no kernel in the recording (the profiler lost events)"
 
     def test_a_kernel_of_the_sentinel_may_be_lost_if_another_is_there(self, profile):
         builder = own_recording({"a": 1})

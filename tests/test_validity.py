@@ -137,3 +137,62 @@ def test_steps_of_two_processes_in_one_file_are_not_measured(profile):
     assert "ProfilerStep#0 and ProfilerStep#0 overlap" in found.why_not
     with pytest.raises(NotMeasured, match="several processes"):
         found.expect(max_kernels=5)
+
+
+PREFETCHER = 77
+"""A thread that launches all the time, whatever is measured."""
+
+
+def test_what_another_thread_launches_after_the_last_step_may_be_lost(profile):
+    builder = own_recording({"k": 3}, steps=2)
+    builder.launch(2095, tid=PREFETCHER)
+    builder.launch(2160, tid=PREFETCHER)
+    found = profile(builder)
+    assert found.why_not is None
+    assert found.trace.lost_kernels == 2
+    assert "lost-kernels" not in {finding.code for finding in found.findings}
+
+
+@pytest.mark.parametrize("at", [-899, 500, 950, 1899])
+def test_what_another_thread_launches_before_the_end_of_the_last_step_may_not(profile, at):
+    builder = own_recording({"k": 3}, steps=2)
+    builder.launch(2095, tid=PREFETCHER)
+    builder.launch(at, tid=PREFETCHER)
+    found = profile(builder)
+    assert found.why_not == "1 of 7 launches has no kernel in the recording (the profiler lost events)"
+    assert "lost-kernels" in {finding.code for finding in found.findings}
+
+
+def test_the_sentinel_is_there_for_other_threads_losses_too(profile):
+    """The profiler loses the head of a session, whoever launched it."""
+    builder = own_recording({"k": 3}, steps=2)
+    builder.launch(-995, tid=PREFETCHER)
+    assert profile(builder).why_not is None
+
+
+def test_work_of_before_that_ended_when_the_sentinel_did_disturbs_nothing(profile):
+    builder = own_recording({"k": 3}, steps=2)
+    builder.kernel("prefetched", -1100, 50, 7, stream=9)
+    builder.kernel("prefetched", -1020, 119, 8, stream=9)
+    found = profile(builder)
+    assert found.why_not is None
+    assert found.trace.orphans == 2
+    assert [step.kernels.count for step in found.steps] == [3, 3]
+
+
+@pytest.mark.parametrize("dur", [150, 1200])
+def test_work_of_before_that_still_ran_afterwards_does(profile, dur):
+    builder = own_recording({"k": 3}, steps=2)
+    builder.kernel("prefetched", -1020, 119, 8, stream=9)
+    builder.kernel("prefetched", -1020, dur, 9, stream=9)
+    assert profile(builder).why_not == (
+        "1 GPU operation was launched before the recording began, or the launch was lost"
+    )
+
+
+def test_in_anybody_elses_recording_each_lost_launch_counts(profile):
+    builder = TraceBuilder()
+    builder.step(0, 0, 100)
+    builder.launched("k", 20)
+    builder.launch(150, tid=PREFETCHER)
+    assert profile(builder).why_not == "1 of 2 launches has no kernel in the recording (the profiler lost events)"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule
+from pytest_torchprof.numbers.validity import at_stake
 from pytest_torchprof.trace import spans
 from pytest_torchprof.words import counted
 
@@ -37,8 +38,9 @@ def _no_gpu_work(profile: Profile) -> Iterator[Finding]:
 
 def _lost_kernels(profile: Profile) -> Iterator[Finding]:
     trace = profile.trace
-    launches = len(trace.links.launches)
-    lost = trace.lost_kernels if len(trace.gpu) else launches
+    stake = at_stake(trace)
+    launches = len(stake.launches)
+    lost = len(stake.lost) if len(trace.gpu) else launches
     if lost:
         all_of_them = "the GPU side of the recording is missing" if lost == launches else "the profiler lost events"
         yield Finding(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.trace import SENTINEL
-from pytest_torchprof.trace.linking import Intervals
 from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace import Span, Trace
 
 _CUT_NS = 2000
 
@@ -23,7 +22,33 @@ def why_not(trace: Trace) -> str | None:
         return _own(trace, trace.torchprof)
     if not len(trace.gpu) and not trace.links.launches:
         return "the recording has no GPU operation and no launch: it was made without the GPU"
-    return _overlapping_steps(trace) or _gpu_side(trace, trace.lost_kernels, len(trace.links.launches))
+    return _overlapping_steps(trace) or _gpu_side(trace, at_stake(trace))
+
+
+class Stake(NamedTuple):
+    """What must be whole for the numbers to be right."""
+
+    launches: Sequence[int]
+    lost: Sequence[int]
+    """Those of the launches whose kernel is missing."""
+    orphans: Sequence[int]
+
+
+def at_stake(trace: Trace) -> Stake:
+    """Return the launches and orphans on which the numbers rest; of a recording that is not ours all.
+
+    Ours begins with the sentinel, where the profiler may lose what it likes, and which waits for all that was queued
+    before. It ends with a wait too. What other threads launch around these two falls into no step.
+    """
+    links, sentinel = trace.links, _sentinel(trace)
+    if trace.torchprof is None or sentinel is None:
+        return Stake(links.launches, links.lost, sorted(links.orphans))
+    begin, end, launched, ran = sentinel.end_ns, trace.steps[-1].end_ns, trace.calls.start, trace.gpu.end
+    return Stake(
+        [i for i in links.launches if begin <= launched[i] < end],
+        [i for i in links.lost if begin <= launched[i] < end],
+        sorted(i for i in links.orphans if ran[i] > begin),
+    )
 
 
 def _overlapping_steps(trace: Trace) -> str | None:
@@ -64,37 +89,37 @@ def _own_steps(trace: Trace, promised: object) -> str | None:
     return None
 
 
-def _own_gpu_side(trace: Trace, sentinel: Intervals) -> str | None:
-    calls = trace.calls
+def _own_gpu_side(trace: Trace, sentinel: Span) -> str | None:
     if not trace.links.launches:
         return "no launch is in the recording, not even the sentinel's (the profiler saw nothing of the GPU)"
-    # The profiler loses the head of a session first: the sentinel is there to be lost in the place of what is measured.
-    launches = [i for i in trace.links.launches if not sentinel.cover(calls.thread[i], calls.start[i])]
-    lost = [i for i in trace.links.lost if not sentinel.cover(calls.thread[i], calls.start[i])]
-    reason = _gpu_side(trace, len(lost), len(launches))
-    if reason is None and not _sentinel_ran(trace, sentinel):
+    stake = at_stake(trace)
+    reason = _gpu_side(trace, stake)
+    if reason is None and not _ran(trace, sentinel):
         return "no kernel of the sentinel is in the recording (the profiler lost its beginning)"
-    if reason is None and trace.orphans:
-        return f"{trace.orphans} GPU operations were launched before the recording began, or their launch was lost"
+    if reason is None and stake.orphans:
+        early = f"{counted(len(stake.orphans), 'GPU operation')} {'was' if len(stake.orphans) == 1 else 'were'}"
+        return f"{early} launched before the recording began, or the launch was lost"
     return reason
 
 
-def _gpu_side(trace: Trace, lost: int, launches: int) -> str | None:
+def _gpu_side(trace: Trace, stake: Stake) -> str | None:
     if trace.links.launches and not len(trace.gpu):
         everything = counted(len(trace.links.launches), "launch")
         return f"{everything} and no GPU operation in the recording (the GPU's side is missing)"
-    if lost:
-        return f"{lost} of {launches} launches have no kernel in the recording (the profiler lost events)"
+    if lost := len(stake.lost):
+        none = f"{'has' if lost == 1 else 'have'} no kernel in the recording"
+        return f"{lost} of {counted(len(stake.launches), 'launch')} {none} (the profiler lost events)"
     if trace.untimed:
         return f"GPU operations without a usable time in the recording: {trace.untimed}"
     return None
 
 
-def _sentinel(trace: Trace) -> Intervals:
-    thread_of = {label: index for index, label in enumerate(trace.threads)}
-    return Intervals((thread_of[span.tid], span.start_ns, span.end_ns) for span in trace.spans(SENTINEL))
+def _sentinel(trace: Trace) -> Span | None:
+    return next(iter(trace.spans(SENTINEL)), None)
 
 
-def _sentinel_ran(trace: Trace, sentinel: Intervals) -> bool:
-    calls = trace.calls
-    return any(call >= 0 and sentinel.cover(calls.thread[call], calls.start[call]) for call in trace.links.call_of)
+def _ran(trace: Trace, sentinel: Span) -> bool:
+    """Whether a GPU operation that was launched inside of the range is in the recording."""
+    calls, thread = trace.calls, trace.threads.index(sentinel.tid)
+    launched = (call for call in trace.links.call_of if call >= 0 and calls.thread[call] == thread)
+    return any(sentinel.start_ns <= calls.start[call] < sentinel.end_ns for call in launched)
