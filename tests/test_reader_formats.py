@@ -274,12 +274,51 @@ def test_an_empty_list_of_events_is_a_trace_with_nothing_in_it(tmp_path):
     assert (profile.trace.events, profile.launches, len(profile.kernels)) == (0, 0, 0)
 
 
-def test_devices_are_numbered_by_the_order_of_their_process_ids(tmp_path):
-    builder = TraceBuilder()
-    for device, at in ((9, 0), (2, 100)):
-        builder.launched("k", at, device=device)
-    trace = load(builder.write(tmp_path / "t.json")).trace
-    assert [(device.index, device.pid) for device in trace.devices] == [(0, 2), (1, 9)]
+def on_devices(tmp_path, *pids, rocm=False, listed=(), **own):
+    builder = TraceBuilder(rocm=rocm)
+    builder.metadata["deviceProperties"] = [{"id": i, "name": name, "numSms": 100} for i, name in enumerate(listed)]
+    if own:
+        builder.own(steps=1, sentinel_kernel=False, **own)
+    for place, device in enumerate(pids):
+        builder.launched("k", 100 * place, device=device)
+    return load(builder.write(tmp_path / "t.json"))
+
+
+def numbered(profile):
+    return [(device.index, device.pid, device.name) for device in profile.trace.devices]
+
+
+def test_a_cuda_device_has_the_ordinal_by_which_its_machine_lists_it(tmp_path):
+    alone = on_devices(tmp_path, 1, listed=["NVIDIA T4", "NVIDIA H100"])
+    assert numbered(alone) == [(1, 1, "NVIDIA H100")]
+    assert [kernel.device for kernel in alone.kernels] == [1]
+    assert list(alone.scene.by_device) == [1]
+    both = on_devices(tmp_path, 3, 0, listed=["NVIDIA T4", "NVIDIA H100", "NVIDIA L4", "NVIDIA H200"])
+    assert numbered(both) == [(0, 0, "NVIDIA T4"), (3, 3, "NVIDIA H200")]
+    assert [kernel.device for kernel in both.kernels] == [3, 0]
+
+
+def test_devices_that_the_machine_does_not_list_are_numbered_by_the_order_of_their_process_ids(tmp_path):
+    assert numbered(on_devices(tmp_path, 9, 2)) == [(0, 2, None), (1, 9, None)]
+    assert numbered(on_devices(tmp_path, 9, 2, listed=["NVIDIA H100"])) == [
+        (0, 2, "NVIDIA H100"),
+        (1, 9, "NVIDIA H100"),
+    ]
+
+
+def test_a_rocm_device_has_no_ordinal_in_the_trace(tmp_path):
+    """Its process id counts the machine's CPUs too, so it is none of the list's numbers even where it looks like one."""
+    found = on_devices(tmp_path, 2, 1, rocm=True, listed=["AMD Instinct MI210", "AMD Radeon", "AMD Radeon"])
+    assert numbered(found) == [(0, 1, None), (1, 2, None)]
+
+
+def test_our_own_recordings_know_the_ordinals_of_rocm_devices(tmp_path):
+    alone = on_devices(tmp_path, 3, rocm=True, listed=["AMD Instinct MI300X"] * 2, device="cuda:1", devices_used=[0, 1])
+    assert numbered(alone) == [(1, 3, "AMD Instinct MI300X")]
+    two = on_devices(tmp_path, 5, 3, rocm=True, device="cuda:1", devices_used=[1, 3])
+    assert numbered(two) == [(1, 3, None), (3, 5, None)]
+    unclear = on_devices(tmp_path, 5, 3, rocm=True, device="cuda:1", devices_used=[0, 1, 3])
+    assert numbered(unclear) == [(0, 3, None), (1, 5, None)]
 
 
 def test_a_folder_gives_a_list_in_order_of_names(tmp_path):

@@ -84,6 +84,8 @@ def test_a_key_without_a_number_of_steps_is_refused(tmp_path, capsys, value):
         ("problems", "none"),
         ("problems", [1]),
         ("device", 0),
+        ("devices_used", 1),
+        ("devices_used", ["cuda:0"]),
         ("environment", []),
         ("nodeid", 7),
         ("compile", "no"),

@@ -143,17 +143,12 @@ def ratio(trace: Trace, faster: str, slower: str) -> float | None:
     return peak.tflops[faster] / peak.tflops[slower]
 
 
-def is_amd(trace: Trace) -> bool:
-    """Whether the recording was made with ROCm."""
-    return any(trace.names[name].startswith("hip") for name in set(trace.calls.name))
-
-
 def has_tf32(trace: Trace) -> bool:
     """Whether the recording's device can multiply fp32 operands as TF32; True where it is not recorded.
 
     AMD's GPUs count their architectures otherwise, and have no TF32 that torch's flag would choose.
     """
-    if is_amd(trace):
+    if trace.rocm:
         return False
     listed: Any = trace.metadata.get("deviceProperties")
     majors = [item.get("computeMajor") for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []

@@ -76,7 +76,7 @@ def _slow_products(profile: Profile, least: float, dtype: str, faster: Sequence[
 
 
 def _fp32_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    half = "autocast or a model in bf16" + ("" if peaks.is_amd(profile.trace) else " (fp16 before Ampere)")
+    half = "autocast or a model in bf16" + ("" if profile.trace.rocm else " (fp16 before Ampere)")
     tf32 = (
         'or, where fp32 operands must stay, TF32: torch.set_float32_matmul_precision("high") for products, '
         "torch.backends.cudnn.allow_tf32 for convolutions"

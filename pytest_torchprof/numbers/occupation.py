@@ -33,7 +33,7 @@ def by_device(trace: Trace, gpu_ops: Iterable[int]) -> dict[int, list[int]]:
     process = trace.gpu.process
     if len(trace.processes) == 1:
         listed = list(gpu_ops)
-        return {0: listed} if listed else {}
+        return {trace.device_of[0]: listed} if listed else {}
     found = defaultdict(list)
     for i in gpu_ops:
         found[trace.device_of[process[i]]].append(i)

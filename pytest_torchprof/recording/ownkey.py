@@ -38,6 +38,10 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(map(_text, value))
 
 
+def _whole_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_whole, value))
+
+
 def _object(value: Any) -> bool:
     return isinstance(value, Mapping)
 
@@ -47,6 +51,7 @@ _ENTRIES = {
     "peak_memory_bytes": ("a whole number", _whole),
     "problems": ("a list of texts", _texts),
     "threads": ("a list of texts", _texts),
+    "devices_used": ("a list of whole numbers", _whole_numbers),
     "device": ("a text", _text),
     "nodeid": ("a text", _text),
     "label": ("a text", _text),

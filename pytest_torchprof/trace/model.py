@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_right
 from functools import cached_property
 from itertools import repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
@@ -150,24 +151,44 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return max(self.unended, sum(not earliest <= start < _LATEST_NS for start in starts))
 
     @cached_property
+    def rocm(self) -> bool:
+        """Whether the recording was made with ROCm."""
+        return any(self.names[name].startswith("hip") for name in set(self.calls.name))
+
+    @cached_property
     def device_of(self) -> Sequence[int]:
-        """The device's index for each index into ``processes``."""
+        """The device's index for each index into ``processes``: its ordinal where the file tells it."""
+        if not self.rocm and self.processes and all(process in self._listed for process in self.processes):
+            # CUPTI's device id is the ordinal. ROCm's counts the CPUs too.
+            return [process for process in self.processes if isinstance(process, int)]
         order = sorted(range(len(self.processes)), key=lambda i: _numbers_first(self.processes[i]))
-        place = [0] * len(order)
-        for index, process in enumerate(order):
-            place[process] = index
-        return place
+        ordinals = self._own_ordinals(len(order))
+        return [ordinals[order.index(i)] for i in range(len(order))]
+
+    def _own_ordinals(self, count: int) -> Sequence[int]:
+        """Return the ordinals of so many devices, in order, as far as our own recordings know them."""
+        ours = self.torchprof or {}
+        kind, _, measured = str(ours.get("device")).partition(":")
+        if count == 1 and kind == "cuda" and measured.isdecimal():
+            # The sentinel's kernels ran on the measured device, so it is this one.
+            return [int(measured)]
+        used = ours.get("devices_used")
+        return used if isinstance(used, list) and len(used) == count else range(count)
+
+    @cached_property
+    def _listed(self) -> Mapping[object, Mapping[str, object]]:
+        """What the file says of the machine's devices, by ordinal."""
+        listed = self.metadata.get("deviceProperties")
+        return {item.get("id"): item for item in listed if isinstance(item, dict)} if isinstance(listed, list) else {}
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        """The GPUs that ran something, by order of the process ids the file gives them."""
-        listed = self.metadata.get("deviceProperties")
-        known = {item.get("id"): item for item in listed if isinstance(item, dict)} if isinstance(listed, list) else {}
-        pids = sorted(self.processes, key=_numbers_first)
-        found = []
-        for index, pid in enumerate(pids):
+        """The GPUs that ran something, by their index."""
+        known, found = self._listed, []
+        alike = next(iter(known.values())) if _all_alike(known) else {}
+        for index, pid in sorted(zip(self.device_of, self.processes, strict=True), key=itemgetter(0)):
             # On ROCm the process id is no index into the list; a list of one leaves no doubt, nor do equal devices.
-            entry = known.get(pid) or (next(iter(known.values())) if _all_alike(known) else {})
+            entry = alike or ({} if self.rocm else known.get(pid, {}))
             name, sms = entry.get("name"), entry.get("numSms")
             found.append(
                 Device(

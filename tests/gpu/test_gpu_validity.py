@@ -55,3 +55,13 @@ def test_a_thread_that_launches_all_the_time_does_not_make_a_measurement_invalid
         pytest.skip("none of the other thread's launches fell on an edge of a window")
     assert [profile.why_not for profile in found] == [None] * 20
     assert all(step.launches for profile in found for step in profile.steps)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_work_on_the_second_device_alone_is_the_second_devices(tmp_path):
+    x = torch.zeros(64, device="cuda:1")
+    found = record(tmp_path / "recording.json", lambda: x.mul_(2), device="cuda:1")
+    assert found.why_not is None
+    assert [device.index for device in found.trace.devices] == [1]
+    assert [device.name for device in found.trace.devices] == [torch.cuda.get_device_name(1)]
+    assert {kernel.device for kernel in found.kernels} == {1}
