@@ -31,7 +31,8 @@ origins
 compiled.fxgraphs
 numbers.parts, compiled.model
 compiled
-numbers.occupation, numbers.validity
+numbers.occupation, numbers.replays
+numbers.validity
 numbers.model
 numbers
 patterns

@@ -84,6 +84,8 @@ def test_a_key_without_a_number_of_steps_is_refused(tmp_path, capsys, value):
         ("problems", "none"),
         ("problems", [1]),
         ("device", 0),
+        ("graph_replays", {}),
+        ("graph_replays", [3, "3"]),
         ("devices_used", 1),
         ("devices_used", ["cuda:0"]),
         ("environment", []),
@@ -198,3 +200,89 @@ def test_in_anybody_elses_recording_each_lost_launch_counts(profile):
     builder.launched("k", 20)
     builder.launch(150, tid=PREFETCHER)
     assert profile(builder).why_not == "1 of 2 launches has no kernel in the recording (the profiler lost events)"
+
+
+GRAPH = 3
+BODY = 4
+
+
+def replaying(*replays, own=True, graphs=None, **noted):
+    """Return a recording with one step for each replay, which is the nodes that it has; graph 3 but as said."""
+    builder = TraceBuilder()
+    if own:
+        builder.own(steps=len(replays), **noted)
+    for number, nodes in enumerate(replays):
+        builder.step(number, 1000 * number, 900)
+        replay(builder, 1000 * number + 10, nodes, (graphs or [GRAPH] * len(replays))[number])
+    return builder
+
+
+def replay(builder, at, nodes, graph=GRAPH):
+    launch = builder.graph_launch(at)
+    for place, node in enumerate(nodes):
+        ids = {"graph id": graph, "graph node id": node if node >> 32 else (graph << 32) + node}
+        builder.kernel("k", at + 20 + 10 * place, 5, launch, device=place % 2, **ids)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_replay_that_lost_a_kernel_which_another_one_has_is_not_measured(profile, own):
+    assert profile(replaying([0, 1, 2], [0, 1, 2], own=own)).why_not is None
+    assert profile(replaying([0, 1, 2], [0, 2], [0, 1, 2], own=own)).why_not == (
+        "the replay of graph 3 in step 2 of 3 has 2 of 3 operations in the recording (the profiler lost events)"
+    )
+
+
+def test_replays_that_each_lost_another_kernel_are_all_told(profile):
+    assert profile(replaying([1, 2], [0, 1], [0, 2])).why_not == (
+        "the replay of graph 3 in step 1 of 3 has 2 of 3 operations in the recording "
+        "(the profiler lost events, as it did in 2 other replays)"
+    )
+
+
+def test_a_lost_copy_of_a_replay_is_lost_too(profile):
+    builder = replaying([0], [0])
+    launch = next(event["args"]["correlation"] for event in builder.events if event["name"] == "cudaGraphLaunch")
+    builder.memcpy("DtoD", 60, 5, launch)
+    builder.events[-1]["args"] |= {"graph id": GRAPH, "graph node id": (GRAPH << 32) + 1}
+    assert "step 2 of 2 has 1 of 2 operations" in profile(builder).why_not
+
+
+def test_graphs_of_different_sizes_are_whole(profile):
+    assert profile(replaying([0, 1], [0, 1, 2], graphs=[3, 5])).why_not is None
+
+
+def test_a_replay_that_did_not_enter_the_body_of_a_condition_is_whole(profile):
+    inside = (BODY << 32) + 0
+    assert profile(replaying([0, 1, inside], [0, 1], [0, 1, inside, inside])).why_not is None
+    assert "step 3 of 3 has 1 of 2" in profile(replaying([0, 1, inside], [0, 1], [0, inside])).why_not
+
+
+@pytest.mark.parametrize(
+    "call", ["cudaGraphExecUpdate", "cudaGraphNodeSetEnabled", "cuGraphExecKernelNodeSetParams_v2"]
+)
+def test_a_graph_that_was_changed_between_its_replays_may_run_less(profile, call):
+    builder = replaying([0, 1, 2], [0, 1])
+    builder.call(call, 950)
+    assert profile(builder).why_not is None
+
+
+def test_a_replay_outside_of_the_steps_may_be_cut_off(profile):
+    builder = replaying([0, 1, 2], [0, 1, 2])
+    replay(builder, 1950, [0, 1])
+    builder.kernel("k", -1020, 50, 7, **{"graph id": GRAPH, "graph node id": (GRAPH << 32) + 2})
+    assert profile(builder).why_not is None
+
+
+def test_a_kernel_that_every_replay_lost_is_missed_where_the_capture_was_seen(profile):
+    """torch tells how many kernels a graph has when it is instantiated; the recording keeps it for each replay."""
+    assert profile(replaying([0, 2], [0, 2], graph_replays=[2, 2])).why_not is None
+    assert profile(replaying([0, 2], [0, 2], graph_replays=[3, 3])).why_not == (
+        "the replay of graph 3 in step 1 of 2 has 2 of 3 operations in the recording "
+        "(the profiler lost events, as it did in 1 other replay)"
+    )
+
+
+def test_replays_whose_number_is_another_than_that_of_the_launches_are_held_against_nothing(profile):
+    """Someone else launched graphs too: which of them is which is not known."""
+    assert profile(replaying([0, 2], [0, 2], graph_replays=[3])).why_not is None
+    assert profile(replaying([0, 2], [0, 2], graph_replays=[None, None])).why_not is None

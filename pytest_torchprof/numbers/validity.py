@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_torchprof.numbers.replays import cut_replays
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pytest_torchprof.numbers.replays import Cut
     from pytest_torchprof.trace import Span, Trace
 
 _CUT_NS = 2000
@@ -109,9 +111,22 @@ def _gpu_side(trace: Trace, stake: Stake) -> str | None:
     if lost := len(stake.lost):
         none = f"{'has' if lost == 1 else 'have'} no kernel in the recording"
         return f"{lost} of {counted(len(stake.launches), 'launch')} {none} (the profiler lost events)"
+    if cut := cut_replays(trace):
+        return _lost_of_graphs(trace, cut)
     if trace.untimed:
         return f"GPU operations without a usable time in the recording: {trace.untimed}"
     return None
+
+
+def _lost_of_graphs(trace: Trace, cut: Sequence[Cut]) -> str:
+    first = cut[0]
+    graph = f"graph {first.graph}" if first.graph else "a graph"
+    replay = f"the replay of {graph} in step {first.step + 1} of {len(trace.steps)}"
+    others = f", as it did in {counted(len(cut) - 1, 'other replay')}" if len(cut) > 1 else ""
+    return (
+        f"{replay} has {first.found} of {counted(first.whole, 'operation')} in the recording "
+        f"(the profiler lost events{others})"
+    )
 
 
 def _sentinel(trace: Trace) -> Span | None:

@@ -25,6 +25,8 @@ class Args(
         "blocks_per_sm": "blocks per SM",
         "occupancy": "est. achieved occupancy %",
         "size": "bytes",
+        "graph": "graph id",
+        "node": "graph node id",
         "collective": "Collective name",
         "collective_dtype": "dtype",
     },
@@ -39,6 +41,8 @@ class Args(
     blocks_per_sm: float = -1.0
     occupancy: float = -1.0
     size: int = -1
+    graph: int = 0
+    node: int = 0
     collective: str | None = None
     collective_dtype: str | None = None
 

@@ -211,6 +211,8 @@ class Columns:
         gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])
         gpu.occupancy.fromlist([arg.occupancy for arg in args])
         gpu.size.extend([arg.size for arg in args])
+        gpu.graph.extend([arg.graph for arg in args])
+        gpu.node.extend([arg.node for arg in args])
         for i, arg in enumerate(args, first):
             if arg.collective is not None:
                 self.collectives[i] = (arg.collective, arg.collective_dtype)

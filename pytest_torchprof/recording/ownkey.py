@@ -42,6 +42,10 @@ def _whole_numbers(value: Any) -> bool:
     return isinstance(value, list) and all(map(_whole, value))
 
 
+def _counts(value: Any) -> bool:
+    return isinstance(value, list) and all(one is None or _whole(one) for one in value)
+
+
 def _object(value: Any) -> bool:
     return isinstance(value, Mapping)
 
@@ -51,6 +55,7 @@ _ENTRIES = {
     "peak_memory_bytes": ("a whole number", _whole),
     "problems": ("a list of texts", _texts),
     "threads": ("a list of texts", _texts),
+    "graph_replays": ("a list of whole numbers", _counts),
     "devices_used": ("a list of whole numbers", _whole_numbers),
     "device": ("a text", _text),
     "nodeid": ("a text", _text),

@@ -93,6 +93,10 @@ class GpuOps(Struct, frozen=True, kw_only=True, eq=False):
     """Below zero where the file does not say, as on ROCm."""
     occupancy: array[float] = field(default_factory=_real)
     size: list[int] = field(default_factory=list)
+    graph: list[int] = field(default_factory=list)
+    """The CUDA graph that launched it, 0 without one or where the file does not say (kineto before 2026)."""
+    node: list[int] = field(default_factory=list)
+    """The node of that graph, likewise; the same in each replay."""
 
     def __len__(self) -> int:
         return len(self.start)
