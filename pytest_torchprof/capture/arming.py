@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pytest_torchprof.capture.graphs import watched
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -24,6 +25,8 @@ def arm(device: str) -> None:
     if device == "cpu":
         return
     refuse_second_profiler()  # pragma: needs gpu
+    # A graph that is captured from here on has its kernels counted.
+    watched()  # pragma: needs gpu
     reason = _probe(device)  # pragma: needs gpu
     if reason:  # pragma: needs gpu
         raise NotMeasured(reason)

@@ -135,6 +135,7 @@ class _Measurement:
             "attempts": self.attempts,
             "sentinel": SENTINEL,
             "threads": sorted(set(session.threads)),
+            "graph_replays": session.replays.told,
             "problems": [session.problem] if session.problem else [],
             "peak_memory_bytes": session.peak_memory_bytes,
             "untraced_step_times_us": self.untraced_step_times_us or None,

@@ -16,6 +16,7 @@ from pytest_torchprof.capture.device import (
     start_peak_memory,
     synchronize,
 )
+from pytest_torchprof.capture.graphs import Replays, replays
 from pytest_torchprof.capture.lines import Lines
 from pytest_torchprof.capture.process import this_process
 from pytest_torchprof.capture.stderr import without_profiler_lines
@@ -40,7 +41,7 @@ class Session:
 
     After `finish`: `problem` says why the recording must not be believed (None: nothing was seen), `exportable`
     whether it may be written at all, `devices` which GPUs were in use, `peak_memory_bytes` their allocator peak,
-    `threads` what the measured calls handed to threads of their own.
+    `threads` what the measured calls handed to threads of their own, `replays` which CUDA graphs they replayed.
     """
 
     def __init__(self, device: str, record: frozenset[str] = frozenset()) -> None:
@@ -53,6 +54,7 @@ class Session:
         self._ended = False
         self.devices: tuple[int, ...] = ()
         self.threads: list[str] = []
+        self.replays = Replays()
         self.problem: str | None = None
         self.exportable = False
         self.peak_memory_bytes: int | None = None
@@ -83,6 +85,7 @@ class Session:
         self._profiler = profiler
         try:
             self._starts = self._watch.enter_context(torch_private.profiler_starts())
+            self.replays = self._watch.enter_context(replays())
             _launch_sentinel(self._device)
             start_peak_memory(devices_in_use(self._device))
         except BaseException:

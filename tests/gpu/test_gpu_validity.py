@@ -65,3 +65,54 @@ def test_work_on_the_second_device_alone_is_the_second_devices(tmp_path):
     assert [device.index for device in found.trace.devices] == [1]
     assert [device.name for device in found.trace.devices] == [torch.cuda.get_device_name(1)]
     assert {kernel.device for kernel in found.kernels} == {1}
+
+
+def captured(kernels, *, keep=False):
+    """Return a graph of so many kernels and a copy."""
+    x, y = torch.zeros(64, device="cuda"), torch.zeros(64, device="cuda")
+    y.copy_(x).add_(1)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph(keep_graph=True) if keep else torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y.copy_(x)
+        for _ in range(kernels):
+            y.add_(1)
+    return graph
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.cuda.graphs, "register_graph_instantiate_hook") or torch.version.hip,
+    reason="torch tells since 2.14 when a CUDA graph is made",
+)
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_recording_knows_how_many_kernels_each_replayed_graph_has(tmp_path, keep):
+    capture.arm("cuda:0")
+    graph, other = captured(5, keep=keep), captured(3)
+    x = torch.zeros(64, device="cuda")
+
+    def body():
+        x.add_(1)
+        graph.replay()
+        other.replay()
+
+    found = record(tmp_path / "recording.json", body)
+    assert found.why_not is None
+    assert found.trace.torchprof["graph_replays"] == [5, 3] * 3
+    assert [step.graph_launches for step in found.steps] == [2, 2, 2]
+    in_graphs = [sum(kernel.in_graph for kernel in step.kernels) for step in found.steps]
+    assert in_graphs == [8, 8, 8]
+
+
+def test_replays_of_several_threads_are_in_no_order(tmp_path):
+    capture.arm("cuda:0")
+    graph = captured(2)
+
+    def body():
+        graph.replay()
+        thread = threading.Thread(target=graph.replay)
+        thread.start()
+        thread.join()
+
+    found = record(tmp_path / "recording.json", body)
+    assert found.why_not is None
+    assert found.trace.torchprof["graph_replays"] is None

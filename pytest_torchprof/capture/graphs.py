@@ -1,0 +1,108 @@
+"""How many kernels the CUDA graphs of this process hold: torch tells it when one is made, a trace never does."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from pytest_torchprof.capture.device import has_gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# As the driver numbers the types of nodes.
+_KERNEL, _CHILD = 0, 4
+
+
+@dataclass(slots=True)
+class Graphs:
+    """The graphs that were instantiated since the process began to watch, and what was replayed meanwhile."""
+
+    kernels: WeakKeyDictionary[Any, int | None] = field(default_factory=WeakKeyDictionary)
+
+    def note(self, graph: Any) -> None:
+        """Count a graph's kernels while its template is there; torch keeps what this raises to itself."""
+        self.kernels[graph] = None
+        self.kernels[graph] = _kernels(graph.raw_cuda_graph())
+
+
+@dataclass(slots=True)
+class Replays:
+    """The replays of a recording, in order: for each the number of its graph's kernels, None where it is not known."""
+
+    kernels: list[int | None] = field(default_factory=list)
+    threads: set[int] = field(default_factory=set)
+
+    @property
+    def told(self) -> list[int | None] | None:
+        """What the recording keeps: nothing where several threads replayed, whose order is not known."""
+        return self.kernels if len(self.threads) == 1 else None
+
+
+@cache
+def watched() -> Graphs | None:
+    """Begin to watch, once; None where torch (before 2.14) or ROCm has nothing to watch with."""
+    if not has_gpu():
+        return None
+    import torch  # pragma: needs gpu
+    from torch.cuda import graphs  # pragma: needs gpu
+
+    register = getattr(graphs, "register_graph_instantiate_hook", None)  # pragma: needs gpu
+    if register is None or torch.version.hip:  # pragma: needs gpu
+        return None
+    found = Graphs()  # pragma: needs gpu
+    register(found.note)  # pragma: needs gpu
+    return found  # pragma: needs gpu
+
+
+@contextmanager
+def replays() -> Iterator[Replays]:
+    """Note the replays that the code inside makes."""
+    graphs, found = watched(), Replays()
+    if graphs is None:
+        yield found
+        return
+    from torch.cuda import graphs as hooks  # pragma: needs gpu
+
+    def note(graph: Any) -> None:  # pragma: needs gpu
+        found.kernels.append(graphs.kernels.get(graph))
+        found.threads.add(threading.get_ident())
+
+    registering: Any = hooks  # pragma: needs gpu
+    handle = registering.register_graph_replay_start_hook(note)  # pragma: needs gpu
+    try:  # pragma: needs gpu
+        yield found
+    finally:  # pragma: needs gpu
+        handle.remove()
+
+
+def _kernels(graph: int | None) -> int | None:  # pragma: needs gpu
+    """Return the number of kernel nodes, those of child graphs too, which run in each replay; None: not known."""
+    driver, count = _driver(), ctypes.c_size_t(0)
+    if driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)):
+        return None
+    nodes = (ctypes.c_void_p * count.value)()
+    if count.value and driver.cuGraphGetNodes(ctypes.c_void_p(graph), nodes, ctypes.byref(count)):
+        return None
+    found = 0
+    for node in nodes:
+        kind, child = ctypes.c_int(-1), ctypes.c_void_p()
+        if driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)):
+            return None
+        found += kind.value == _KERNEL
+        if kind.value == _CHILD and not driver.cuGraphChildGraphNodeGetGraph(
+            ctypes.c_void_p(node), ctypes.byref(child)
+        ):
+            found += _kernels(child.value) or 0
+    return found
+
+
+@cache
+def _driver() -> ctypes.CDLL:  # pragma: needs gpu
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
