@@ -43,7 +43,6 @@ def profiler(
     activities: Sequence[ProfilerActivity],
     *,
     with_stack: bool = False,
-    with_modules: bool = False,
     profile_memory: bool = False,
 ) -> _KinetoProfile:
     """Return torch's low-level profiler: it knows no schedule and leaves no step counter behind.
@@ -58,7 +57,6 @@ def profiler(
         activities=activities,
         record_shapes=True,
         with_stack=with_stack,
-        with_modules=with_modules,
         profile_memory=profile_memory,
         # torch builds its stacks from the list of events.
         experimental_config=None if with_stack else _file_only(),

@@ -78,6 +78,33 @@ def test_each_kernel_over_the_limit_has_its_operator_module_and_line(run_model, 
     result.stdout.no_fnmatch_line("*lines: not known*")
 
 
+def test_where_warnings_are_errors_the_lines_are_told_all_the_same(run_model, wide):
+    # Its own import warns where NumPy is missing.
+    import torch  # noqa: F401
+
+    result = run_model(FIXTURE, "-W", "error")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*1 x outside.py:12 in forward, MLP_0.Linear_1"])
+    result.stdout.no_fnmatch_line("*lines: not known*")
+
+
+def test_the_profiler_is_not_asked_for_modules_by_the_argument_that_torch_takes_away(run_model, wide, monkeypatch):
+    from torch.profiler import profiler
+
+    class WithoutTheArgument(profiler._KinetoProfile):
+        """What a torch that has removed what 2.14 deprecates will have."""
+
+        def __init__(self, **kwargs):
+            if "with_modules" in kwargs:
+                raise TypeError("__init__() got an unexpected keyword argument 'with_modules'")
+            super().__init__(**kwargs)
+
+    monkeypatch.setattr(profiler, "_KinetoProfile", WithoutTheArgument)
+    result = run_model(FIXTURE.replace("max_kernels=2", 'max_kernels=2, record="modules"'))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*1 x outside.py:12 in forward, MLP_0.Linear_1"])
+
+
 def test_a_kernel_of_the_backward_pass_is_placed_where_its_forward_was_called(run_model, wide):
     source = """
 @pytest.mark.torchprof(device="cpu", max_kernels=2)

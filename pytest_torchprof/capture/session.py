@@ -71,7 +71,6 @@ class Session:
         profiler = torch_private.profiler(
             activities(),
             with_stack=self._lines is not None,
-            with_modules="modules" in self._record,
             profile_memory="memory" in self._record,
         )
         with without_profiler_lines():
