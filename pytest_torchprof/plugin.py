@@ -5,7 +5,6 @@ Loaded in every pytest run of every user: neither torch nor msgspec is imported 
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.run.measure import TestRun
 
 _MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "asyncio", "contextlib.py", "torch"})
-
-# torch.compile logs structured records without a message; hundreds of such lines would bury the failure's own text.
-_TRACE_RECORD = re.compile(r"^DEBUG +torch\.__trace:\S+ *\n?", re.MULTILINE)
 
 _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("", {"metavar": "on|off"}, "off: run marked tests plainly, measure and check nothing"),
@@ -136,13 +132,17 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         arm(state, session)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     state = item.config.stash.get(STATE, None)
-    if state is not None and is_ours(item):
-        from pytest_torchprof.run.collecting import start_run  # noqa: PLC0415
+    if state is None or not is_ours(item):
+        return (yield)
+    from pytest_torchprof.run.collecting import start_run  # noqa: PLC0415
+    from pytest_torchprof.run.quiet import without_trace_records  # noqa: PLC0415
 
-        item.stash[RUN] = start_run(state, item)
+    item.stash[RUN] = start_run(state, item)
+    with without_trace_records():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -150,8 +150,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if is_ours(item):
         from pytest_torchprof.run.collecting import run_of  # noqa: PLC0415
         from pytest_torchprof.run.expecting import called  # noqa: PLC0415
+        from pytest_torchprof.run.quiet import without_trace_records  # noqa: PLC0415
 
-        with called(run_of(item), item):
+        with without_trace_records(), called(run_of(item), item):
             result = yield
     else:
         result = yield
@@ -169,6 +170,16 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     from pytest_torchprof.run.judging import judged_late  # noqa: PLC0415
 
     with judged_late(run):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True, specname="pytest_runtest_teardown")
+def finalizers_are_quiet(item: pytest.Item) -> Generator[None, object, object]:
+    if item.stash.get(RUN, None) is None:
+        return (yield)
+    from pytest_torchprof.run.quiet import without_trace_records  # noqa: PLC0415
+
+    with without_trace_records():
         return (yield)
 
 
@@ -209,8 +220,6 @@ def _correct(report: pytest.TestReport, call: pytest.CallInfo[None], run: TestRu
     ours = call.excinfo is not None and isinstance(call.excinfo.value, TorchprofError)
     if call.excinfo is not None and ours and report.outcome == "failed" and not _shows_user_code(call.excinfo):
         report.longrepr = call.excinfo.getrepr(style="value")
-        sections = ((title, _TRACE_RECORD.sub("", text)) for title, text in report.sections)
-        report.sections = [(title, text) for title, text in sections if text.strip()]
     if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
         run.state.expect_failure(item.nodeid)
     if report.failed:

@@ -6,6 +6,7 @@ Run with torch 2.13; names that older versions (from 2.6) may lack are looked up
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import sys
@@ -548,6 +549,15 @@ def _is_method_of(code: CodeType, holder: object) -> bool:
     return method is not None and (
         method is code or (is_resumed(code.co_name) and method.co_filename == code.co_filename)
     )
+
+
+def trace_logger() -> logging.Logger | None:
+    """Return the logger of what torch.compile writes for tlparse (``TORCH_TRACE``); None before torch is imported.
+
+    torch makes its records only while the logger has a handler (run with torch 2.13 to 2.15).
+    """
+    found = logging.Logger.manager.loggerDict.get("torch.__trace")
+    return found if isinstance(found, logging.Logger) else None
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ run.explaining, run.against, run.measured
 run.measure
 run.fixture, run.judging
 run.expecting
-run.hookspecs, run.stash
+run.hookspecs, run.stash, run.quiet
 run.progress, run.headline
 run.collecting, run.closing
 plugin
