@@ -382,6 +382,10 @@ def load_file(path: str | os.PathLike[str], *, by_two: bool = False) -> Profile:
     return Profile.from_trace(read(path, by_two=by_two))
 
 
+# The last is read like any other, and refused with what to do: to pass it over would judge a part of what was recorded.
+_ENDINGS = (".json", ".json.gz", ".pftrace")
+
+
 def _traces_in(folder: str) -> Iterable[str]:
     for place, _, files in os.walk(folder):
-        yield from (os.path.join(place, file) for file in files if file.endswith((".json", ".json.gz")))  # noqa: PTH118
+        yield from (os.path.join(place, file) for file in files if file.endswith(_ENDINGS))  # noqa: PTH118

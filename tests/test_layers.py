@@ -16,7 +16,7 @@ errors, printable, forking, words
 units
 names
 trace.calls, trace.columns
-recording.decoding, trace.nesting, recording.pieces, recording.ownkey
+recording.decoding, trace.nesting, recording.pieces, recording.ownkey, recording.perfetto
 recording.halves
 recording.careful, recording.repair
 recording.folding

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import os
@@ -62,6 +63,19 @@ def deep(path, text):
     return write(path, text % (b"[" * 100_000 + b"]" * 100_000))
 
 
+# Two operators as torch 2.14.1 writes them under a name with ".pftrace" in it.
+PERFETTOS = gzip.decompress(
+    base64.b64decode(
+        "H4sIAAAAAAACA+PScmhY8ePjgvsz30oEMBrJcPFwsAnARYA8RiSe0CNmfg5GKW6OxiIjtoLKkoz8PC61R8zKHEwajEqyQFGBxiIt0ZKMotTE"
+        "FAVDE1NLYwUNiDJNrkWNDQwBjBmMSTOBDCE+DkYhrsSS1Dwrq/y81GIhfg4mIW4IPzW3oKQSKMAME0jLzMmJF+LlYBHihAgkpqQI8XCwCnFA"
+        "uCX5QkIcbEJ8EF58SX58cn5BpZA4B7uQMJKR8cUlRZkpqSlAozlgRoMUxnNxAR3DllxQGp9fwOXrsP7mowOdLRO+AoMjgynK1oMxgimAUYJR"
+        "iSuIzbVMwTOlQoFBiT+I27WiJLUoLzFHITNFgVFJLEgoKDU5vyhFIa00L7kkMz8PJM4ANK7lzlMM45hQjGNEN44Jj3GPf77AMI4ZxTgmdOOY"
+        "cRpX6jBlYvtBhHGpYONYUIxjRjeORUkwiNetPEUBGs8gk3DZoCQcxB+cWliampecqpBXmpuUWgT2xb/bXQfRfcGKYi0LurWseALlR1MPhnFs"
+        "KMaxohvHhse4d08wjWNHMY4N3Th2PMbd39uHYRwHinHs6MZx4DROyGHdukaYcVEsHkwRTECx3pXPD6CL/Z6Eqe7hhYkYYk2zJ2CItc3AFOtf"
+        "2oshNmcCmjoAuSLh2k8EAAA="
+    )
+)
+
 IN_AN_EVENT = (
     b'{"traceEvents": [{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":0,"ts":1,"dur":1,"args":{"stream": %s}}]}'
 )
@@ -76,8 +90,12 @@ BAD = {
     "empty": (lambda path: write(path, b""), "is empty", "Record or copy it again"),
     "blank": (lambda path: write(path, b" \n"), "is empty", "Record or copy it again"),
     "text": (lambda path: write(path, b"hello"), "not valid JSON", "byte 0"),
+    "text behind a blank": (lambda path: write(path, b" hello"), "not valid JSON", "byte 1"),
     "binary": (lambda path: write(path, bytes(range(256))), "binary data", ""),
     "number": (lambda path: write(path, b"42"), "no trace", "traceEvents"),
+    "Perfetto's own format": (lambda path: write(path, PERFETTOS), "in Perfetto's own format", "export_chrome_trace("),
+    "Perfetto's own, cut off": (lambda path: write(path, PERFETTOS[:500]), "in Perfetto's own format", "Write it again"),
+    "Perfetto's own, cut in a packet": (lambda path: write(path, PERFETTOS[:30]), "in Perfetto's own format", ""),
     "null": (lambda path: write(path, b"null"), "no trace", "traceEvents"),
     "no events": (lambda path: write(path, b'{"a": 1}'), "no trace", "traceEvents"),
     "events of a wrong type": (lambda path: write(path, b'{"traceEvents": {"a": 1}}'), "no trace", "traceEvents"),
@@ -119,6 +137,53 @@ def test_bad_files_are_one_clear_error(tmp_path, capsys, name, suffix):
     out, err = capsys.readouterr()
     assert out == ""
     assert err == f"torchprof analyze: {text}\n"
+
+
+# What JSON begins with, and what the decoder takes for a value of another kind.
+@pytest.mark.parametrize("length", [ord(letter) for letter in '{["5'])
+def test_perfettos_own_format_is_known_whatever_its_first_packet_is_as_long_as(tmp_path, length):
+    packet = b"\x08\x00".ljust(length, b"\xff")
+    path = write(tmp_path / "t.json", b"\n" + bytes([length]) + packet + PERFETTOS)
+    with pytest.raises(UnreadableRecording, match="in Perfetto's own format"):
+        load(path)
+
+
+@pytest.mark.parametrize("text", [b"\n\x04" + bytes(100), b"\x00\x04" + bytes(100)])
+def test_other_binary_data_is_not_taken_for_perfettos_format(tmp_path, text):
+    with pytest.raises(UnreadableRecording, match="binary data"):
+        load(write(tmp_path / "t.json", text))
+
+
+def test_what_this_torch_writes_for_perfetto_is_refused(tmp_path):
+    from torch._C import _profiler
+
+    encoder = getattr(_profiler, "_cuspy", getattr(_profiler, "_cupti_monitor", None))
+    if not hasattr(encoder, "encode_pftrace"):
+        pytest.skip("torch before 2.14 writes JSON only")
+    path = tmp_path / "t.pftrace"
+    path.write_bytes(encoder.encode_pftrace(0, [(1, 0, True, 1, 1, "python")], ["aten::mm"], ["cpu_op"], []))
+    with pytest.raises(UnreadableRecording, match="in Perfetto's own format"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["analyze bad.pftrace", "check bad.pftrace --limit max_kernels=1", "diff sound.json bad.pftrace"]
+    + ["analyze .", "check . --limit max_kernels=1"],
+)
+def test_each_command_refuses_perfettos_format_in_a_line_that_says_what_to_do(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    good().write(tmp_path / "sound.json")
+    (tmp_path / "bad.pftrace").write_bytes(gzip.compress(PERFETTOS))
+    assert main(command.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "bad.pftrace is not a recording that can be read: it is in Perfetto's own format" in line
+    assert 'profiler.export_chrome_trace("trace.json.gz")' in line
+
+
+def test_json_that_is_only_called_so_is_read(tmp_path):
+    assert load(good().write(tmp_path / "t.pftrace")).measured is not None
+    assert len(load(tmp_path)) == 1
 
 
 def test_a_folder_without_traces_is_an_error(tmp_path, capsys):

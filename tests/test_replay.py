@@ -78,6 +78,16 @@ def test_a_recording_of_another_test_is_an_error(run_tests, pytester):
     result.stdout.fnmatch_lines(["*is a recording of test_it.py::test_fixture*, not of test_it.py::test_body*"])
 
 
+def test_a_recording_in_perfettos_own_format_is_not_measured_and_says_what_to_do(run_tests, pytester):
+    run_tests(MEASURED, "--torchprof-save=out")
+    for kept in pytester.path.glob("out/*.gz"):
+        # A packet of Perfetto's, as torch 2.14 writes it where its name asks for it.
+        kept.write_bytes(b"\n\x02\x50\x01")
+    result = run_tests(FORBIDDEN, "--torchprof-replay=out")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*not a recording that can be read: it is in Perfetto's own format*"])
+
+
 def test_recordings_that_no_test_judged_are_listed(run_tests):
     run_tests(MEASURED, "--torchprof-save=kept")
     result = run_tests(FORBIDDEN, "--torchprof-replay=kept", "-k", "test_body")

@@ -11,7 +11,7 @@ import msgspec
 
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.forking import Other
-from pytest_torchprof.recording import pieces
+from pytest_torchprof.recording import perfetto, pieces
 from pytest_torchprof.recording.decoding import EXACT, STAMPS, WHOLE, kinds
 from pytest_torchprof.recording.folding import Columns, TooFineError
 from pytest_torchprof.recording.halves import border
@@ -172,11 +172,14 @@ def _whole(path: str, text: bytes) -> Trace:
 
     if not text.strip():
         raise _NoTraceError(f"it is empty. {_AGAIN}")
+    if perfetto.is_native(text):
+        raise _NoTraceError(perfetto.REFUSAL)
     try:
         return _decoded(path, text)
     except msgspec.DecodeError as error:
         cause = _syntax(text, error)
-    for repaired in repairs(text):
+    # What is neither an object nor a list would be repaired to "null", sound JSON of another kind.
+    for repaired in repairs(text) if text.lstrip()[:1] in b"{[" else ():
         try:
             return _decoded(path, repaired)
         except msgspec.DecodeError:
