@@ -1,0 +1,194 @@
+"""What NVML tells, asked of drivers built for it: what a driver does not tell is not known, and never "undisturbed"."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMPILER = shutil.which(os.environ.get("CC", "gcc"))
+pytestmark = [
+    pytest.mark.skipif(COMPILER is None, reason="needs a C compiler, to build a driver's library"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the library is a Linux one"),
+]
+UUID = "GPU-11111111-2222-3333-4444-555555555555"
+
+# The least that every driver has: one board, of which the handle is 1.
+BASE = """
+#include <string.h>
+#include <unistd.h>
+typedef unsigned long long u64;
+typedef struct { unsigned pid; u64 used; unsigned gi, ci; } Process;
+int nvmlInit_v2(void) { return 0; }
+int nvmlShutdown(void) { return 0; }
+const char* nvmlErrorString(int code) { return code == 3 ? "Not Supported" : code == 4 ? "Insufficient Permissions" : "Other"; }
+int nvmlSystemGetDriverVersion(char* text, unsigned room) { strncpy(text, "570.86.15", room); return 0; }
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** handle) {
+  if (strcmp(uuid, KNOWN)) return 6;
+  *handle = (void*)HANDLE;
+  return 0;
+}
+"""
+CLOCKS = """
+int nvmlDeviceGetClockInfo(void* board, unsigned kind, unsigned* mhz) { if (board != (void*)1) return 2; *mhz = 1000 + kind; return 0; }
+int nvmlDeviceGetMaxClockInfo(void* board, unsigned kind, unsigned* mhz) { if (board != (void*)1) return 2; *mhz = 2000 + kind; return 0; }
+"""
+REASONS = """
+int nvmlDeviceGetCurrentClocksEventReasons(void* board, u64* bits) { if (board != (void*)1) return 2; *bits = %s; return 0; }
+"""
+HELD_BACK = """
+int nvmlDeviceGetViolationStatus(void* board, unsigned policy, u64* found) {
+  static u64 asked; found[0] = 1; found[1] = policy == %s ? ++asked : 7; return 0;
+}
+"""
+PROCESSES = """
+int nvmlDeviceGetComputeRunningProcesses_v3(void* handle, unsigned* count, Process* found) {
+  unsigned room = *count, pids[] = {%s};
+  *count = sizeof pids / sizeof *pids;
+  if (handle != (void*)HANDLE) return 4;
+  if (room < *count) return 7;
+  for (unsigned i = 0; i < *count; i++) found[i].pid = pids[i];
+  return 0;
+}
+"""
+QUIET = BASE + CLOCKS + REASONS % "1" + HELD_BACK % "99" + PROCESSES % "getpid()"
+REFUSED = "int {}(void) {{ return 3; }}\n"
+
+ASK = """
+import json, sys
+from pytest_torchprof.capture import nvml
+with nvml.watched(sys.argv[1]) as disturbances:
+    said = [disturbances()]
+print(json.dumps([*said, nvml.driver_version(), nvml.clocks_mhz(sys.argv[1])]))
+"""
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """Return a function that gives what is told with a driver's library: disturbances, driver version, clocks."""
+
+    def ask(source, known=UUID, handle=1):
+        (tmp_path / "nvml.c").write_text(source)
+        defines = [f'-DKNOWN="{known}"', f"-DHANDLE={handle}L"]
+        library = ["-shared", "-fPIC", "-o", str(tmp_path / "libnvidia-ml.so.1")]
+        subprocess.run([COMPILER, *defines, *library, str(tmp_path / "nvml.c")], check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", ASK, UUID],
+            env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "LD_PRELOAD": ""},
+            cwd=Path(__file__).parents[1],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return ask
+
+
+def test_a_gpu_of_ones_own_that_runs_at_full_speed_is_undisturbed(ask):
+    disturbed, driver, clocks = ask(QUIET)
+    assert disturbed == []
+    assert driver == "570.86.15"
+    assert (clocks["sm"], clocks["sm_max"], clocks["memory"]) == (1001, 2001, 1002)
+
+
+@pytest.mark.parametrize(
+    ("bits", "said"),
+    [
+        ("0x4", "its power limit"),
+        ("0x8", "a hardware slowdown"),
+        ("0x20", "its temperature"),
+        ("0x40", "its temperature (hardware)"),
+        ("0x80", "the power supply"),
+    ],
+)
+def test_what_takes_speed_away_is_told(ask, bits, said):
+    assert ask(QUIET.replace("*bits = 1", f"*bits = {bits}"))[0] == [f"the GPU was slowed down by {said}"]
+
+
+@pytest.mark.parametrize(("policy", "said"), [("3", "its board's limit"), ("5", "its reliability limit")])
+def test_a_limit_that_is_only_counted_is_told_where_its_count_has_grown(ask, policy, said):
+    assert ask(QUIET.replace("== 99", f"== {policy}"))[0] == [f"the GPU was slowed down by {said}"]
+
+
+def test_another_process_on_the_gpu_is_told_and_this_one_is_not(ask):
+    one, two = (QUIET.replace("{getpid()}", "{" + pids + "}") for pids in ("7, getpid()", "7, getpid(), 8"))
+    assert ask(one)[0] == ["1 other process used the GPU"]
+    assert ask(two)[0] == ["2 other processes used the GPU"]
+
+
+@pytest.mark.parametrize("pids", ["7, 8", ""])
+def test_where_this_process_is_not_in_the_list_nobody_knows_about_others(ask, pids):
+    assert ask(QUIET.replace("{getpid()}", "{" + pids + "}"))[0] == [
+        "nobody told whether the GPU was used by others (NVML does not list this process itself, as in a container)"
+    ]
+
+
+def test_hundreds_of_processes_are_counted(ask):
+    others = ", ".join(str(70000 + i) for i in range(200))
+    many = QUIET.replace("getpid()}", f"getpid(), {others}}}")
+    assert ask(many)[0] == ["200 other processes used the GPU"]
+
+
+def test_what_the_driver_does_not_support_is_not_known(ask):
+    names = ("CurrentClocksEventReasons", "ViolationStatus", "ComputeRunningProcesses_v3", "ClockInfo", "MaxClockInfo")
+    disturbed, _, clocks = ask(BASE + "".join(REFUSED.format(f"nvmlDeviceGet{name}") for name in names))
+    assert disturbed == [
+        "nobody told whether the GPU was slowed down (nvmlDeviceGetCurrentClocksEventReasons: Not Supported)",
+        (
+            "nobody told whether the GPU was slowed down by its board's limit or its reliability limit "
+            "(nvmlDeviceGetViolationStatus: Not Supported)"
+        ),
+        "nobody told whether the GPU was used by others (nvmlDeviceGetComputeRunningProcesses_v3: Not Supported)",
+    ]
+    assert clocks is None
+
+
+def test_a_driver_that_lacks_all_these_functions_raises_nothing(ask):
+    disturbed, driver, clocks = ask(BASE)
+    assert [line.partition("(")[2] for line in disturbed] == [
+        "this driver has no nvmlDeviceGetCurrentClocksEventReasons)",
+        "this driver has no nvmlDeviceGetViolationStatus)",
+        "this driver has no nvmlDeviceGetComputeRunningProcesses_v3)",
+    ]
+    assert (driver, clocks) == ("570.86.15", None)
+
+
+def test_older_names_of_the_functions_are_asked_where_the_driver_has_no_newer(ask):
+    older = QUIET.replace("ClocksEventReasons", "ClocksThrottleReasons").replace("Processes_v3", "Processes_v2")
+    assert ask(older)[0] == []
+    assert ask(older.replace("*bits = 1", "*bits = 4"))[0] == ["the GPU was slowed down by its power limit"]
+
+
+# A slice has processes of its own; clocks, their reasons and limits are its board's.
+SLICE = "int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void* mig, void** board) { *board = (void*)1; return mig != (void*)5; }\n"
+
+
+def test_a_mig_slice_is_found_by_its_uuid_and_its_board_is_asked_for_its_speed(ask):
+    disturbed, _, clocks = ask(
+        QUIET.replace("*bits = 1", "*bits = 4") + SLICE, known=UUID.replace("GPU", "MIG"), handle=5
+    )
+    assert disturbed == ["the GPU was slowed down by its power limit"]
+    assert clocks["sm"] == 1001
+
+
+def test_a_gpu_that_nvml_does_not_know_is_not_known(ask):
+    disturbed, _, clocks = ask(QUIET, known="GPU-another")
+    assert disturbed == [
+        "nobody told whether the GPU was slowed down or used by others (nvmlDeviceGetHandleByUUID: Other)"
+    ]
+    assert clocks is None
+
+
+def test_a_library_that_does_not_begin_is_not_known(ask):
+    disturbed, driver, clocks = ask(
+        QUIET.replace("int nvmlInit_v2(void) { return 0; }", "int nvmlInit_v2(void) { return 9; }")
+    )
+    assert disturbed == ["nobody told whether the GPU was slowed down or used by others (nvmlInit_v2: Other)"]
+    assert (driver, clocks) == (None, None)
