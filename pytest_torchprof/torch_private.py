@@ -184,6 +184,21 @@ def has_context(index: int) -> bool:  # pragma: needs gpu
     return bool(tell(index)) if tell else True
 
 
+def spin(device: str, cycles: int) -> bool:  # pragma: needs gpu
+    """Keep a GPU's current stream busy for so many cycles of its clock, without use of memory; False if torch cannot.
+
+    Run with torch 2.14, as an undocumented helper there since before 2.6.
+    """
+    import torch
+
+    sleep = getattr(torch.cuda, "_sleep", None)
+    if sleep is None:
+        return False
+    with torch.cuda.device(device):
+        sleep(cycles)
+    return True
+
+
 def abandon(profiler: _KinetoProfile) -> bool:
     """Give up a session that a profiler on another thread took over; whether this thread is free for the next one.
 

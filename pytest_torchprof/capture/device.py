@@ -76,6 +76,13 @@ def gpu_uuid(device: str) -> str:  # pragma: needs gpu
     return f"GPU-{uuid}" if uuid else "PCI-{:04x}-{:02x}-{:02x}".format(*place)
 
 
+def gpu_uuids() -> list[str]:  # pragma: needs gpu
+    """Return the names, in every process, of all GPUs that this one sees."""
+    import torch
+
+    return [gpu_uuid(f"cuda:{index}") for index in range(torch.cuda.device_count())]
+
+
 def devices_in_use(device: str) -> tuple[int, ...]:
     """Return the indices of the GPUs that this process holds a context on, and of `device` if it is one.
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import filelock
 
-from pytest_torchprof.capture.device import gpu_uuid
+from pytest_torchprof.capture.device import gpu_uuid, gpu_uuids
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.ranks import this_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,12 +25,18 @@ _WAIT_S = 3600.0
 def only_measurement(device: str) -> Iterator[None]:
     """Hold the lock of the GPU that `device` is, if it is one; NotMeasured where it cannot be had.
 
-    The operating system frees it when its holder ends, however that ends.
+    The operating system frees it when its holder ends, however that ends. Ranks of one job measure together, and wait
+    for each other in what they measure: the first one holds the locks, those of all GPUs that it sees, for all of them.
+    If each held its own, two jobs could wait for each other for ever.
     """
-    if device == "cpu":
+    rank = this_rank()
+    if device == "cpu" or not rank.writes:
         yield
         return
-    with holding(gpu_uuid(device)):  # pragma: needs gpu
+    with ExitStack() as locks:  # pragma: needs gpu
+        # In one order, so that no two processes wait for each other.
+        for uuid in [gpu_uuid(device)] if rank.alone else sorted(gpu_uuids()):
+            locks.enter_context(holding(uuid))
         yield
 
 

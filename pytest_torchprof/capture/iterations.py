@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -12,12 +12,14 @@ from pytest_torchprof.capture.device import devices_in_use, synchronize
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.flops import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.gpulock import only_measurement
-from pytest_torchprof.capture.samples import Samples
+from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
 from pytest_torchprof.capture.session import SENTINEL, Session, another_profiler_runs, refuse_second_profiler
 from pytest_torchprof.capture.writing import replace_metadata, write_recording
 from pytest_torchprof.compilewatch import CompileWatch
-from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.ranks import this_rank
+from pytest_torchprof.recording import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.capture.plan import Plan
 
-# Once, and twice more after an invalid measurement.
+# Once, and twice more after an invalid measurement; of several ranks each must make as many calls as the others.
 _ATTEMPTS = 3
 # Times once, and once more where the first ones leave a doubt.
 _BATCHES = 2
@@ -39,10 +41,36 @@ def iterations(
     `plan.warmup` calls run unprofiled, `plan.steps` under the profiler. Then `check(path)` says why the recording
     cannot be believed, or None; after a reason `plan.steps` more calls are profiled, twice at most, then NotMeasured is
     raised with it and the last recording stays for inspection. With `plan.times` the code is called further for
-    untraced times, which are added to the recording: one batch, and another if `unsure()` after the first.
+    untraced times, which are added to the recording: one batch, and another if `unsure()` after the first. Of several
+    ranks each makes the same number of calls, whatever happens: one attempt, and as many samples as all others.
     Whoever runs the code must close this generator when the code raises or is left early (`contextlib.closing`): the
     profiler is then stopped and no recording is left.
     """
+    made = 0
+    reason: TorchprofError | None = None
+    with closing(_measured(plan, path, check, unsure)) as calls:
+        try:
+            for _ in calls:
+                made += 1
+                yield
+        except TorchprofError as problem:
+            reason = problem
+    yield from [None] * (calls_beside_others(plan.warmup, plan.steps, times=plan.times is not None) - made)
+    if reason is not None:
+        raise reason
+
+
+def calls_beside_others(warmup: int, steps: int, *, times: bool) -> int:
+    """Return how many calls each of several ranks makes, also one that measures less: the others wait for it in them.
+
+    0 for a process alone, which makes as many as it needs.
+    """
+    return 0 if this_rank().alone else warmup + steps + times * CALLS_BESIDE_OTHERS
+
+
+def _measured(
+    plan: Plan, path: Path, check: Callable[[Path], str | None], unsure: Callable[[], bool]
+) -> Generator[None, None, None]:
     measurement = _Measurement(plan=plan, path=path)
     with measurement.removing_what_is_unfinished():
         refuse_second_profiler()
@@ -52,13 +80,16 @@ def iterations(
             with CompileWatch(device=plan.device) as watch:
                 yield from measurement.warm_up(watch)
                 reason: str | None = None
-                for _ in range(_ATTEMPTS):
+                for _ in range(_ATTEMPTS if this_rank().alone else 1):
                     yield from measurement.attempt(watch)
                     reason = measurement.problem or check(path)
                     if reason is None or another_profiler_runs():
                         break
             if reason is None and plan.times is not None:
-                yield from measurement.sample(Samples(plan.device, plan.times), check, unsure)
+                samples = Samples(
+                    plan.device, plan.times, one_stream=plan.device != "cpu" and on_one_stream(read(path))
+                )
+                yield from measurement.sample(samples, check, unsure)
         measurement.over = True
         if reason:
             raise NotMeasured(reason)
@@ -116,7 +147,7 @@ class _Measurement:
             ours = {**self.metadata, "calls": self.calls + samples.calls, "timing": samples.evidence}
             replace_metadata(self.path, ours)
             check(self.path)
-            if not unsure():
+            if this_rank().alone and not unsure():
                 break
 
     def _metadata(self, session: Session, watch: CompileWatch) -> dict[str, object]:
@@ -125,6 +156,7 @@ class _Measurement:
             "schema": 1,
             "nodeid": plan.nodeid,
             "label": plan.label,
+            **this_rank().told,
             "device": plan.device,
             "device_asked": plan.asked,
             "devices_used": list(session.devices),

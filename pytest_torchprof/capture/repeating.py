@@ -11,6 +11,7 @@ from pytest_torchprof.capture.session import SENTINEL, Session
 from pytest_torchprof.capture.writing import write_recording
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.ranks import this_rank
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -25,9 +26,9 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
     NotMeasured says why there is none. The warm-up is over: the measurement was just made. Stacks cost time and memory
     for every Python call, so there is one step and no further attempt.
     """
-    if (ranks := _ranks()) > 1:
+    if not (rank := this_rank()).alone:
         # They may have kept their limits: a collective of this rank alone would wait for them for ever.
-        raise NotMeasured(f"the code runs on {ranks} ranks, and the others would not take part in one more call")
+        raise NotMeasured(f"the code runs on {rank.world} ranks, and the others would not take part in one more call")
     with only_measurement(plan.device), Session(plan.device, frozenset({"stacks", "modules"})) as session:
         with session.step(0):
             yield
@@ -37,17 +38,12 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
         write_recording(session, path, _metadata(replace(plan, warmup=0, steps=1), session))
 
 
-def _ranks() -> int:
-    from torch import distributed
-
-    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
-
-
 def _metadata(plan: Plan, session: Session) -> dict[str, object]:
     return {
         "schema": 1,
         "nodeid": plan.nodeid,
         "label": plan.label,
+        **this_rank().told,
         "device": plan.device,
         "device_asked": plan.asked,
         "devices_used": list(session.devices),

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from array import array
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Literal
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.capture import nvml
+from pytest_torchprof.capture.clocks import CpuClock, EventClock
 from pytest_torchprof.capture.device import devices_in_use, gpu_uuid, synchronize
+from pytest_torchprof.ranks import this_rank
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable, Iterator
 
-    import torch
+    from pytest_torchprof.trace import Trace
 
 Cache = Literal["hot", "cold"]
 
@@ -23,52 +25,89 @@ LEAST = 20
 MOST = 5000
 # Calls between the profiler's stop and the first sample; their times tell how many samples the budget allows.
 _SETTLING = 3
+# What each of several ranks takes: how long its own calls take may not decide how many it makes.
+_SAMPLES_BESIDE_OTHERS = 50
+CALLS_BESIDE_OTHERS = 2 * (_SETTLING + _SAMPLES_BESIDE_OTHERS)
+"""How many calls two batches make beside other ranks."""
 # A short call is sampled as long as a slow one: what slows a busy machine down for a moment must not cover a batch.
 _BUDGET_S = 0.5
 _LIMIT_S = 60.0
+# To ask idle devices whether they are idle takes less; what is left over beyond both is work that no sample holds.
+_LEFT_OVER_S = 2e-4
+_LEFT_OVER_SHARE = 0.05
 # Where the size of the last cache is not told. Inductor's own benchmarks clear as much on a GPU.
 _SPARE_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}
 
 
-class Samples:
-    """Batches of samples; ``evidence`` is what the recording keeps of them."""
+def on_one_stream(trace: Trace) -> bool:
+    """Whether all GPU work of a recording of ours, the sentinel's on the current stream too, was on one stream."""
+    return len(set(zip(trace.gpu.process, trace.gpu.stream, strict=True))) == 1
 
-    def __init__(self, device: str, cache: Cache) -> None:
+
+class _Settled(NamedTuple):
+    """How long a call took before the samples, in seconds."""
+
+    launching: float
+    """Until the call returned."""
+    left_over: float
+    """From the end of what it had put in order until nothing ran any more."""
+    whole: float
+
+
+class Samples:
+    """Batches of samples; ``evidence`` is what the recording keeps of them.
+
+    ``one_stream``: whether all that a call does on the GPU comes after what was put on the current stream before it.
+    """
+
+    def __init__(self, device: str, cache: Cache, *, one_stream: bool = True) -> None:
         self._device = device
+        self._one_stream = one_stream
         self._cache = cache
-        self._clock = _CpuClock() if device == "cpu" else _EventClock(device)
+        self._clock = CpuClock() if device == "cpu" else EventClock(device)
         self._batches: list[tuple[array[float], list[str]]] = []
         self._why_not: str | None = None
         self.calls = 0
 
     def batch(self) -> Iterator[None]:
         """Yield once per call of the measured code: a few to settle, then one per sample, at least ``LEAST``."""
-        times: list[float] = []
+        settled: list[_Settled] = []
         for _ in range(_SETTLING):
             self.calls += 1
             synchronize(devices_in_use(self._device))
-            began = perf_counter_ns()
+            began = perf_counter()
             yield
+            returned = perf_counter()
+            self._clock.wait()
+            in_order = perf_counter()
             synchronize(devices_in_use(self._device))
-            times.append((perf_counter_ns() - began) / 1e9)
-        seconds = statistics.median(times)
-        if seconds * LEAST > _LIMIT_S:
-            self._why_not = (
-                f"a call takes {seconds:.1f} s, so {LEAST} samples would take longer than {_LIMIT_S:.0f} s: "
-                "measure a smaller part of it"
-            )
+            idle = perf_counter()
+            settled.append(_Settled(returned - began, idle - in_order, idle - began))
+        seconds = statistics.median(call.whole for call in settled)
+        self._why_not = _why_no_times(seconds, min(call.left_over for call in settled))
+        if self._why_not:
             return
-        yield from self._sampled(round(min(max(_BUDGET_S / max(seconds, 1e-9), LEAST), MOST)))
+        if self._one_stream:
+            seconds += self._clock.head_start(statistics.median(call.launching for call in settled))
+        count = round(min(max(_BUDGET_S / max(seconds, 1e-9), LEAST), MOST))
+        yield from self._sampled(count if this_rank().alone else _SAMPLES_BESIDE_OTHERS)
 
     def _sampled(self, count: int) -> Iterator[None]:
-        with _flushing(self._device, self._cache) as flush:
+        watched = nullcontext(list) if self._device == "cpu" else nvml.watched(gpu_uuid(self._device))
+        with watched as disturbances, _flushing(self._device, self._cache) as flush:
             for _ in range(count):
                 self.calls += 1
+                self._clock.begin()
                 flush()
+                self._clock.ready()
                 with self._clock.sample():
                     yield
-        # Asked while the GPU still works: an idle one is never too hot.
-        disturbed = [] if self._device == "cpu" else nvml.disturbances(gpu_uuid(self._device))
+            # The GPU is still at the last call.
+            disturbed = disturbances()
+        if self._clock.waited:
+            disturbed.append(
+                "the GPU waited for the CPU within most calls, so that their times hold more than its work"
+            )
         self._batches.append((self._clock.times_us(), disturbed))
 
     @property
@@ -86,56 +125,6 @@ class Samples:
             ],
             "why_not": self._why_not,
         }
-
-
-class _CpuClock:
-    """Wall time of a call, since on the CPU a call returns when its work is done."""
-
-    name = "perf_counter"
-
-    def __init__(self) -> None:
-        self._times_us = array("d")
-
-    @contextmanager
-    def sample(self) -> Iterator[None]:
-        began = perf_counter_ns()
-        yield
-        self._times_us.append((perf_counter_ns() - began) / 1000)
-
-    def times_us(self) -> array[float]:
-        """Return the times since the last time it was asked."""
-        times, self._times_us = self._times_us, array("d")
-        return times
-
-
-class _EventClock:
-    """The device's own time between two events on the current stream.
-
-    Nothing waits between the samples: a wait would add the time in which the GPU has nothing to do.
-    """
-
-    name = "events"
-
-    def __init__(self, device: str) -> None:
-        self._device = device
-        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
-
-    @contextmanager
-    def sample(self) -> Iterator[None]:  # pragma: needs gpu
-        import torch
-
-        stream = torch.cuda.current_stream(self._device)
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        start.record(stream)
-        yield
-        end.record(stream)
-        self._events.append((start, end))
-
-    def times_us(self) -> array[float]:  # pragma: needs gpu
-        """Wait for the device, and return the times since the last time it was asked."""
-        synchronize(devices_in_use(self._device))
-        events, self._events = self._events, []
-        return array("d", (start.elapsed_time(end) * 1000 for start, end in events))
 
 
 @contextmanager
@@ -160,3 +149,18 @@ def _last_cache_bytes(device: str) -> int:
 
     properties = torch.cuda.get_device_properties(device)  # pragma: needs gpu
     return max(getattr(properties, "L2_cache_size", 0), _SPARE_BYTES["cuda"])  # pragma: needs gpu
+
+
+def _why_no_times(seconds: float, left_over: float) -> str | None:
+    """Return why samples of a call would not say how long it takes; ``left_over`` is the least of a few calls."""
+    if seconds * LEAST > _LIMIT_S:
+        return (
+            f"a call takes {seconds:.1f} s, so {LEAST} samples would take longer than {_LIMIT_S:.0f} s: "
+            "measure a smaller part of it"
+        )
+    if left_over > max(_LEFT_OVER_S, _LEFT_OVER_SHARE * seconds):
+        return (
+            f"work on another stream or device went on for {left_over * 1e3:.1f} ms after a call, and nothing in the "
+            "call waits for it, so no sample would hold it: let the current stream wait for it (wait_stream)"
+        )
+    return None

@@ -58,6 +58,8 @@ _ENTRIES = {
     "graph_replays": ("a list of whole numbers", _counts),
     "devices_used": ("a list of whole numbers", _whole_numbers),
     "device": ("a text", _text),
+    "rank": ("a whole number", _whole),
+    "world_size": ("a whole number", _whole),
     "nodeid": ("a text", _text),
     "label": ("a text", _text),
     "environment": ("an object", _object),

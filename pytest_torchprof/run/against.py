@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import TorchprofWarning
 from pytest_torchprof.printable import printable_line
+from pytest_torchprof.ranks import this_rank
 from pytest_torchprof.run.comparing import compared
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def against_baseline(run: TestRun, measured: Measured, profile: Profile, *, kept
     if kept and (settings.baseline == "update" or (settings.baseline == "add" and old is None)):
         if old is not None and "time" in allowed:
             new = replace(new, time=baseline.settled(old.time, new.time, allowed["time"]))
+        if not this_rank().writes:
+            return Against(f"left to rank 0 ({comparison.summary})")
         run.baseline_entries.append((str(file), key, baseline.plain(new)))
         return Against("written" if old is None else f"written ({comparison.summary})")
     failure = tuple(_failure_lines(run, profile, comparison, file))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.ranks import this_rank
 from pytest_torchprof.report import FAILED, NOT_MEASURED, github, terminal
 from pytest_torchprof.run.leftovers import leftovers
 from pytest_torchprof.run.session import SUFFIX, stacks_name
@@ -28,8 +29,10 @@ def finish(state: RunState, session: pytest.Session) -> None:
         if is_worker(session.config):
             session.config.workeroutput[WORKER_KEY] = state.to_plain()  # type: ignore[attr-defined]
             return
-        state.leftovers.extend(leftovers(state))
-        problems = [*_write_baselines(state), *_write_reports(state), *_write_step_summary(state)]
+        problems = []
+        if this_rank().writes:
+            state.leftovers.extend(leftovers(state))
+            problems += [*_write_baselines(state), *_write_reports(state), *_write_step_summary(state)]
         if state.settings.replay is not None and not state.replayed:
             problems.append(f"--torchprof-replay={state.settings.replay}: no test judged a recording")
         state.problems.extend(problems)
@@ -51,10 +54,14 @@ def summary(state: RunState, terminalreporter: Any) -> None:
     left = state.unjudged_recordings()
     if not (run.results or state.problems or left):
         return
+    rank = this_rank()
+    who = "" if rank.alone else f"{rank}: "
+    if not rank.writes and (state.settings.reports or state.settings.baseline in ("update", "add")):
+        terminalreporter.write_line(f"torchprof: {who}rank 0 writes the baselines and reports")
     if quiet and not state.problems:
-        terminalreporter.write_line(f"torchprof: {terminal.closing(run)}")
+        terminalreporter.write_line(f"torchprof: {who}{terminal.closing(run)}")
         return
-    terminalreporter.write_sep("-", terminal.title(run))
+    terminalreporter.write_sep("-", terminal.title(run) + ("" if rank.alone else f", {rank}"))
     if run.results:
         width = terminalreporter.config.get_terminal_writer().fullwidth
         verbosity = terminalreporter.config.get_verbosity()
@@ -63,7 +70,7 @@ def summary(state: RunState, terminalreporter: Any) -> None:
         terminalreporter.write_line(f"recordings that no test judged: {', '.join(left)}")
     for problem in state.problems:
         terminalreporter.write_line(f"torchprof: {problem}", red=True)
-    if os.environ.get("GITHUB_ACTIONS") == "true":
+    if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
         for command in github.commands(run, state.settings.rootdir, os.environ.get("GITHUB_WORKSPACE")):
             terminalreporter.write_line(command)
 

@@ -14,6 +14,7 @@ from pytest_torchprof.errors import LimitsMissed, NotMeasured, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits.text import LONGEST_REASON
 from pytest_torchprof.printable import printable_line
+from pytest_torchprof.ranks import this_rank
 from pytest_torchprof.report.junit import properties
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
 from pytest_torchprof.run.against import against_baseline
@@ -128,7 +129,8 @@ def _judged(run: TestRun) -> list[_Judgement]:
     run.measured.clear()
     for judgement in judgements:
         run.state.add(judgement.result)
-        run.properties.extend(properties(judgement.result))
+        if this_rank().writes:
+            run.properties.extend(properties(judgement.result))
     return judgements
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.ranks import this_rank
 from pytest_torchprof.run.comparing import Comparing
 from pytest_torchprof.run.explaining import Explaining, misses
 from pytest_torchprof.run.measured import Measured
@@ -188,7 +189,8 @@ class TestRun:
     def _stacks(self, measured: Measured) -> Path:
         from pytest_torchprof.run.session import recording_name, stacks_name  # noqa: PLC0415
 
-        return self.state.scratch / stacks_name(recording_name(self.nodeid, measured.label)).removesuffix(".gz")
+        name = recording_name(self.nodeid, measured.label, this_rank())
+        return self.state.scratch / stacks_name(name).removesuffix(".gz")
 
     def _plainly(self, measured: Measured) -> Generator[None, None, None]:
         from pytest_torchprof.profile import Profile  # noqa: PLC0415
@@ -236,6 +238,8 @@ class TestRun:
         options = self.options
         if (reason := self.state.unarmed.get(options.device)) is not None:
             measured.why_not = reason
+            times = self.comparing.times_are_to_be_had
+            yield from [None] * capture.calls_beside_others(options.warmup, options.steps, times=times)
             raise NotMeasured(f"not measured: {reason}")
         device = capture.pick_device(options.device)
         plan = capture.Plan(
@@ -251,7 +255,7 @@ class TestRun:
             if self.comparing.times_are_to_be_had and not (self.options.device == "auto" and device == "cpu")
             else None,
         )
-        path = self.state.scratch / recording_name(self.nodeid, measured.label).removesuffix(".gz")
+        path = self.state.scratch / recording_name(self.nodeid, measured.label, this_rank()).removesuffix(".gz")
 
         def check(recording: Path) -> str | None:
             measured.recording = recording

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.ranks import Rank, rank_in, this_rank
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, XFAILED, Leftover, Result, RunResults
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class RunState:
                 if one is not None:
                     one.unlink(missing_ok=True)
             return None
-        target = folder / recording_name(nodeid, label)
+        target = folder / recording_name(nodeid, label, this_rank())
         # Two runs may save to one folder at once.
         part = target.with_name(f"{target.name}.{os.getpid()}.part")
         try:
@@ -158,10 +159,15 @@ class RunState:
         return target
 
     def clear_failures(self) -> None:
-        """Remove the recordings that the previous run kept, and only those."""
-        folder = self.settings.rootdir / FAILED_FOLDER
+        """Remove the recordings that the previous run kept, and only those.
+
+        Other ranks of this run may have kept some already: each removes its own, and the first one those of no rank.
+        """
+        folder, rank = self.settings.rootdir / FAILED_FOLDER, this_rank()
         for old in folder.glob(f"*{SUFFIX}"):
-            old.unlink(missing_ok=True)
+            whose = rank_in(old.name)
+            if whose == rank or (rank.writes and whose.world != rank.world):
+                old.unlink(missing_ok=True)
 
     def drop_stale(self, nodeid: str) -> None:
         """Remove from the folder of ``--torchprof-save`` what earlier runs left of a test that failed in this one.
@@ -173,27 +179,29 @@ class RunState:
         fresh = {Path(one.recording).name for key, one in self.results.items() if key[0] == nodeid and one.recording}
         fresh |= {stacks_name(name) for name in fresh}
         for path in self.settings.save.glob(f"{glob.escape(_stem(nodeid))}*.json*"):
-            if path.name not in fresh and _test_of(path) == nodeid:
+            if path.name not in fresh and rank_in(path.name) == this_rank() and _test_of(path) == nodeid:
                 path.unlink(missing_ok=True)
 
     def recording_of(self, nodeid: str, label: str | None) -> Path:
         """Return the kept recording of a measurement; TorchprofError where there is none."""
-        folder = self.settings.replay or self.settings.rootdir
-        path = next((folder / name for name in _names(nodeid, label) if (folder / name).is_file()), None)
+        folder, rank = self.settings.replay or self.settings.rootdir, this_rank()
+        path = next((folder / name for name in _names(nodeid, label, rank) if (folder / name).is_file()), None)
         if path is None:
             raise TorchprofError(
                 f"no recording of {nodeid}{f' ({label})' if label else ''} in {folder}: "
-                f"expected {recording_name(nodeid, label)}; record it with: pytest {nodeid!r} --torchprof-save={folder}"
+                f"expected {recording_name(nodeid, label, rank)}; {_others(folder, nodeid, label)}"
+                f"record it with: pytest {nodeid!r} --torchprof-save={folder}"
             )
         return path
 
     def unjudged_recordings(self) -> list[str]:
-        """Return the names of recordings in the replay folder that no test judged."""
-        folder = self.settings.replay
+        """Return the names of recordings in the replay folder that no test judged, without those of other ranks."""
+        folder, rank = self.settings.replay, this_rank()
         if folder is None:
             return []
         names = {path.name for pattern in ("*.json", "*.json.gz") for path in folder.glob(pattern)}
-        return sorted(names - self.replayed - {stacks_name(name) for name in names})
+        others = {name for name in names if rank_in(name).world == rank.world and rank_in(name) != rank}
+        return sorted(names - others - self.replayed - {stacks_name(name) for name in names})
 
     def to_plain(self) -> str:
         """Return what a worker hands to the controller, as JSON."""
@@ -242,9 +250,9 @@ def _pack(recording: Path, target: Path) -> None:
         shutil.copyfileobj(source, packed)
 
 
-def recording_name(nodeid: str, label: str | None) -> str:
-    """Return the file name of a measurement: readable, safe on every file system, one per test and label."""
-    return _names(nodeid, label)[0]
+def recording_name(nodeid: str, label: str | None, rank: Rank) -> str:
+    """Return the file name of a measurement: readable, safe on every file system, one per test, label and rank."""
+    return _names(nodeid, label, rank)[0]
 
 
 def stacks_name(name: str) -> str:
@@ -252,11 +260,24 @@ def stacks_name(name: str) -> str:
     return f"{name.removesuffix('.gz').removesuffix('.json')}{STACKS}{SUFFIX}"
 
 
-def _names(nodeid: str, label: str | None) -> tuple[str, str]:
+def _names(nodeid: str, label: str | None, rank: Rank) -> tuple[str, str]:
     said = f"{nodeid}::{label}" if label else nodeid
     digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    name = f"{_stem(said)}.{digest}"
+    name = f"{_stem(said)}.{digest}{rank.suffix}"
     return f"{name}.json.gz", f"{name}.json"
+
+
+def _others(folder: Path, nodeid: str, label: str | None) -> str:
+    """Say which ranks have a recording of this measurement in a folder, and how it is judged; empty if none has."""
+    stem = _names(nodeid, label, Rank())[1].removesuffix(".json")
+    ranks = {rank_in(path.name) for path in folder.glob(f"{glob.escape(stem)}.rank*")} - {Rank()}
+    if not ranks:
+        return ""
+    first = min(ranks, key=lambda rank: (rank.world, rank.number))
+    return (
+        f"there are those of {', '.join(map(str, sorted(ranks, key=str)))}, which are judged by the same rank, also "
+        f"alone: RANK={first.number} WORLD_SIZE={first.world} pytest {nodeid!r} --torchprof-replay={folder}; or "
+    )
 
 
 def _stem(said: str) -> str:

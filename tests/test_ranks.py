@@ -1,0 +1,349 @@
+"""Several ranks run the same tests: each calls the measured code as often as the others, and one of them writes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_torchprof.ranks import Rank, rank_in, this_rank
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
+
+LONGEST_S = 240
+"""A rank that waits for another would wait for half an hour."""
+
+TOGETHER = """
+import os, pytest, torch
+from torch import distributed
+
+@pytest.fixture(scope="session", autouse=True)
+def job():
+    distributed.init_process_group("gloo")
+    yield
+    distributed.destroy_process_group()
+
+x = torch.ones(8)
+
+def step():
+    distributed.all_reduce(x)
+    torch.sin(x)
+    if os.environ["RANK"] == "1":
+        torch.cos(x)
+"""
+ONE = "MARKER\ndef test_it():\n    step()\n"
+
+
+@pytest.fixture
+def ranks(pytester, monkeypatch):
+    """Return a function that runs a test module in two ranks that wait for each other, and gives each one's outcome."""
+    for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(source, *args, marker="", **environment):
+        pytester.makepyfile(
+            test_it=TOGETHER + source.replace("MARKER", f'@pytest.mark.torchprof(device="cpu", {marker})')
+        )
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args],
+                cwd=pytester.path,
+                env={**os.environ, **told, "RANK": str(rank), "LOCAL_RANK": str(rank), **environment},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        try:
+            said = [process.communicate(timeout=LONGEST_S)[0] for process in started]
+        finally:
+            for process in started:
+                process.kill()
+        return [(process.returncode, text) for process, text in zip(started, said, strict=True)]
+
+    return run
+
+
+def kept(pytester, folder="kept"):
+    """Return the own key of each recording by the rank in its file's name."""
+    files = (pytester.path / folder).glob("*.json.gz")
+    return {
+        rank_in(path.name): json.loads(gzip.decompress(path.read_bytes()))["torchprof"]
+        for path in files
+        if ".stacks." not in path.name
+    }
+
+
+def baseline_of(pytester):
+    (path,) = pytester.path.rglob("__torchprof__/*.json")
+    return json.loads(path.read_text())["entries"]
+
+
+# Which rank this is
+
+
+def test_a_process_by_itself_has_no_rank(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    assert this_rank() == Rank(0, 1)
+    assert this_rank().suffix == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "rank"),
+    [
+        ({"RANK": "1", "WORLD_SIZE": "4"}, Rank(1, 4)),
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, Rank(2, 4)),
+        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_ID": "0"}, Rank(3, 4)),
+        ({"RANK": "0", "WORLD_SIZE": "2", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "8"}, Rank(0, 2)),
+        # One pytest in a batch script, or at the prompt, of an allocation for four tasks.
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, Rank(0, 1)),
+        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_ID": "4294967290"}, Rank(0, 1)),
+        # Not what a launcher says.
+        ({"RANK": "1"}, Rank(0, 1)),
+        ({"RANK": "first", "WORLD_SIZE": "2"}, Rank(0, 1)),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, Rank(0, 1)),
+    ],
+)
+def test_a_launcher_tells_the_rank(monkeypatch, told, rank):
+    for name in ("RANK", "WORLD_SIZE", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    assert this_rank() == rank
+
+
+@pytest.mark.parametrize(
+    "name", ["test_a.test_it.0123abcd.rank1of16.json.gz", "a.rank1of16.stacks.json.gz", "a.rank1of16.json"]
+)
+def test_the_name_of_a_recording_tells_whose_it_is(name):
+    assert rank_in(name) == Rank(1, 16)
+
+
+@pytest.mark.parametrize("name", ["a.json.gz", "a.rank1of2.0123abcd.json.gz", "rank1of2.json.gz"])
+def test_a_test_that_is_named_like_a_rank_is_none(name):
+    assert rank_in(name) == Rank()
+
+
+# What ranks do together
+
+
+def test_a_limit_that_one_rank_misses_fails_there_and_keeps_nobody_waiting(ranks, pytester):
+    (first, _), (second, said) = ranks(ONE, "--torchprof-save=kept", marker="max_kernels=2")
+    assert (first, second) == (0, 1), said
+    assert "lines: not known: the repeat with stacks failed: the code runs on 2 ranks" in " ".join(said.split())
+    found = kept(pytester)
+    assert set(found) == {Rank(0, 2), Rank(1, 2)}
+    assert [(ours["rank"], ours["world_size"], ours["calls"]) for _, ours in sorted(found.items(), key=str)] == [
+        (0, 2, 8),
+        (1, 2, 8),
+    ]
+
+
+def test_torchrun_runs_them_too(pytester):
+    pytester.makepyfile(test_it=TOGETHER + ONE.replace("MARKER", '@pytest.mark.torchprof(device="cpu", max_kernels=3)'))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pytest"]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", "--torchprof-save=kept", "--torchprof-baseline=update"],
+        cwd=pytester.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert set(kept(pytester)) == {Rank(0, 2), Rank(1, 2)}
+    assert set(baseline_of(pytester)) == {"test_it"}
+
+
+BROKEN = """
+from torch.profiler import profile
+
+@pytest.fixture
+def broken_on_one():
+    profiler = profile()
+    if os.environ["RANK"] == "1":
+        profiler.__enter__()
+    yield
+    if os.environ["RANK"] == "1":
+        profiler.__exit__(None, None, None)
+
+MARKER
+def test_it(broken_on_one):
+    step()
+
+MARKER
+def test_after():
+    step()
+"""
+
+
+@pytest.mark.parametrize("marker", ["max_kernels=3", 'max_kernels=3, tolerance={"time": 0.5}'])
+def test_a_rank_that_cannot_measure_still_makes_the_calls_in_which_the_others_wait(ranks, marker):
+    (first, _), (second, said) = ranks(BROKEN, marker=marker)
+    assert (first, second) == (0, 1), said
+    assert "1 failed, 1 passed" in said
+    assert "another profiler is running on this thread" in said
+
+
+INTRUDED = """
+from torch.profiler import profile
+
+calls = []
+
+MARKER
+def test_it():
+    calls.append(1)
+    step()
+    if os.environ["RANK"] == "1" and len(calls) == 5:
+        with profile():
+            pass
+
+def test_calls():
+    assert len(calls) == 8
+"""
+
+
+def test_a_measurement_that_fails_on_one_rank_is_not_made_again(ranks):
+    (first, _), (second, said) = ranks(INTRUDED, marker="max_kernels=3")
+    assert (first, second) == (0, 1), said
+    assert "1 failed, 1 passed" in said
+    assert "another profiler was started inside the measured code" in said
+
+
+def test_times_take_as_many_calls_on_each_rank_as_on_the_others(ranks, pytester):
+    for mode in ("update", "compare"):
+        outcomes = ranks(
+            ONE,
+            "--torchprof-save=kept",
+            f"--torchprof-baseline={mode}",
+            marker='max_kernels=3, baseline=True, tolerance={"time": 50.0, "kernels": 1}',
+        )
+        assert [status for status, _ in outcomes] == [0, 0], outcomes
+        found = kept(pytester)
+        assert [len(ours["timing"]["batches"]) for ours in found.values()] == [2, 2]
+        assert len({ours["calls"] for ours in found.values()}) == 1
+
+
+def test_rank_0_writes_the_baseline_and_the_reports_and_the_others_say_so(ranks, pytester):
+    (first, written), (second, said) = ranks(
+        ONE, "--torchprof-baseline=update", "--torchprof-report=out/r.json", "--junitxml=junit.xml", "-v",
+        marker="min_kernels=1",
+        GITHUB_STEP_SUMMARY="page", GITHUB_ACTIONS="true",
+    )  # fmt: skip
+    assert (first, second) == (0, 0)
+    assert "written" in written
+    assert "left to rank 0" in said
+    assert "torchprof: rank 1 of 2: rank 0 writes the baselines and reports" in said
+    assert "rank 0 writes" not in written
+    (entry,) = baseline_of(pytester).values()
+    assert [kernel["name"] for kernel in entry["kernels"]] == ["aten::sin"]
+    assert json.loads((pytester.path / "out" / "r.json").read_text())["results"][0]["summary"]["kernels"] == 1
+    assert (pytester.path / "page").read_text().count("**torchprof**") == 1
+
+
+def test_a_rank_that_is_worse_than_the_baseline_of_rank_0_fails_and_annotates_nothing(ranks):
+    ranks(ONE, "--torchprof-baseline=update", marker="min_kernels=1")
+    (first, _), (second, said) = ranks(ONE, marker="min_kernels=1", GITHUB_ACTIONS="true")
+    assert (first, second) == (0, 1)
+    assert re.search(r"\+ .*cos", said)
+    assert "::error" not in said
+
+
+def test_failed_measurements_of_all_ranks_are_kept_and_each_run_replaces_them(ranks, pytester):
+    for _ in range(2):
+        ranks(ONE, marker="max_kernels=0")
+        assert set(kept(pytester, ".torchprof")) == {Rank(0, 2), Rank(1, 2)}
+    ranks(ONE, marker="max_kernels=2")
+    assert set(kept(pytester, ".torchprof")) == {Rank(1, 2)}
+    pytester.makepyfile(test_it="import pytest\n@pytest.mark.torchprof(device='cpu')\ndef test_it(): pass\n")
+    pytester.runpytest_inprocess("--torchprof-baseline=off")
+    assert Rank(1, 2) not in kept(pytester, ".torchprof")
+
+
+# What a rank saved, elsewhere
+
+ALONE = """
+import torch
+x = torch.ones(8)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_it():
+    torch.sin(x)
+"""
+
+
+@pytest.fixture
+def as_rank(run_tests, monkeypatch):
+    """Return a function that runs a test as one rank, as a launcher would tell it, or as none."""
+
+    def run(rank, *args, source=ALONE):
+        for name, value in (("RANK", rank.number), ("WORLD_SIZE", rank.world)):
+            if rank.alone:
+                monkeypatch.delenv(name, raising=False)
+            else:
+                monkeypatch.setenv(name, str(value))
+        return run_tests(source, *args)
+
+    return run
+
+
+def test_a_rank_replays_what_it_recorded(as_rank, pytester):
+    for number in range(2):
+        as_rank(Rank(number, 2), "--torchprof-save=kept").assert_outcomes(passed=1)
+    assert len(list((pytester.path / "kept").iterdir())) == 2
+    result = as_rank(Rank(1, 2), "--torchprof-replay=kept")
+    result.assert_outcomes(passed=1)
+    assert "recordings that no test judged" not in result.stdout.str()
+    result.stdout.fnmatch_lines(["*torchprof: *, rank 1 of 2*"])
+
+
+def test_a_replay_without_ranks_says_how_those_of_ranks_are_judged(as_rank):
+    for number in range(2):
+        as_rank(Rank(number, 2), "--torchprof-save=kept")
+    result = as_rank(Rank(), "--torchprof-replay=kept")
+    result.assert_outcomes(failed=1)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(
+        ["*no recording of test_it.py::test_it*there are those of rank 0 of 2, rank 1 of 2*RANK=0 WORLD_SIZE=2 pytest*"]
+    )
+
+
+def test_a_test_that_fails_on_one_rank_leaves_the_recordings_of_the_others(as_rank, pytester):
+    for number in range(2):
+        as_rank(Rank(number, 2), "--torchprof-save=kept")
+    fails = ALONE.replace("torch.sin(x)", "raise ValueError")
+    as_rank(Rank(1, 2), "--torchprof-save=kept", source=fails).assert_outcomes(failed=1)
+    assert set(kept(pytester)) == {Rank(0, 2)}
+
+
+def test_a_rank_in_the_recording_that_is_no_number_is_refused(as_rank, pytester):
+    as_rank(Rank(), "--torchprof-save=kept")
+    (path,) = (pytester.path / "kept").iterdir()
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    trace["torchprof"]["rank"] = "first"
+    path.write_bytes(gzip.compress(json.dumps(trace).encode()))
+    result = as_rank(Rank(), "--torchprof-replay=kept")
+    result.stdout.fnmatch_lines(['*"rank" in its key "torchprof" is not a whole number*'])
+
+
+def test_the_module_is_imported_where_torch_is_not():
+    code = "import sys; from pytest_torchprof.ranks import this_rank; this_rank(); print('torch' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "False\n"
