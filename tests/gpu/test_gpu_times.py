@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 import torch
 
 from pytest_torchprof import capture, load
+from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.device import gpu_uuid
-from pytest_torchprof.capture.nvml import disturbances
-from pytest_torchprof.capture.samples import Samples
+from pytest_torchprof.capture.samples import Samples, on_one_stream
+from pytest_torchprof.recording import read
 
 pytestmark = [
     pytest.mark.gpu,
@@ -22,11 +26,18 @@ pytestmark = [
 ]
 
 
-def sampled_us(step, cache="hot"):
-    samples = Samples(capture.pick_device("auto"), cache)
+HERE = Path(__file__).parent
+
+
+def sampled(step, cache="hot", **told):
+    samples = Samples(capture.pick_device("auto"), cache, **told)
     for _ in samples.batch():
         step()
-    (batch,) = samples.evidence["batches"]
+    return samples.evidence
+
+
+def sampled_us(step, cache="hot"):
+    (batch,) = sampled(step, cache)["batches"]
     return statistics.median(batch["samples_us"])
 
 
@@ -43,19 +54,98 @@ def profiled_us(step, path):
 
 @pytest.mark.parametrize(("size", "claimed"), [(64, False), (1024, False), (8192, True)])
 def test_events_tell_the_time_that_the_profiler_tells(size, claimed, fact, tmp_path):
-    """Of a short step they also hold the gaps in which the GPU waits for the CPU: told, not claimed."""
-    x = torch.randn(size, size, device="cuda", dtype=torch.bfloat16)
+    """Of a short step they also hold what lies between event and kernel: told, not claimed."""
+    # Of zeros: numbers take power, and at its power limit a GPU is not as fast in one second as in the next.
+    x = torch.zeros(size, size, device="cuda", dtype=torch.bfloat16)
     events_us, busy_us = sampled_us(lambda: x @ x), profiled_us(lambda: x @ x, tmp_path / "t.json")
     fact(f"product_of_{size}", f"events {events_us:.1f} us, profiler {busy_us:.1f} us")
-    assert not claimed or events_us == pytest.approx(busy_us, rel=0.1)
+    assert not claimed or events_us == pytest.approx(busy_us, rel=0.25)
+
+
+WAITED = "the GPU waited for the CPU within most calls, so that their times hold more than its work"
+
+
+def test_the_gpu_waits_for_no_launch_within_a_sample(fact):
+    """A hundred kernels, each of them shorter than its launch."""
+    body = """
+        import json, torch
+        from test_gpu_times import sampled
+        x = torch.zeros(1024, device="cuda")
+        print(json.dumps(sampled(lambda: [x.add_(1) for _ in range(100)])["batches"]))
+    """
+    # The simulated device counts no cycles; elsewhere the variable means nothing.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])])}
+    said = subprocess.run(
+        [sys.executable, "-c", dedent(body)],
+        env={**environment, "FAKEGPU_SLOW": "spin_kernel=10000000"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    (batch,) = json.loads(said)
+    fact("a_hundred_small_kernels", f"{statistics.median(batch['samples_us']):.1f} us")
+    assert WAITED not in batch["disturbed"]
 
 
 @pytest.mark.real_gpu("the simulated one has no caches")
 def test_with_a_cold_cache_what_would_fit_into_it_takes_longer(fact):
-    x = torch.ones(4 << 20, device="cuda")  # 16 MiB: in the last cache of every GPU since A100.
-    hot_us, cold_us = sampled_us(lambda: x.sum()), sampled_us(lambda: x.sum(), "cold")
-    fact("sum_of_16_mib", f"hot {hot_us:.1f} us, cold {cold_us:.1f} us")
+    # 16 MiB, read and written: in the last cache of every GPU since A100, and longer in memory than clocks can tell.
+    x = torch.zeros(4 << 20, device="cuda")
+    hot_us, cold_us = sampled_us(lambda: x.add_(1)), sampled_us(lambda: x.add_(1), "cold")
+    fact("add_to_16_mib", f"hot {hot_us:.1f} us, cold {cold_us:.1f} us")
     assert cold_us > hot_us
+
+
+def test_a_call_that_asks_for_a_value_is_told_to_wait():
+    x = torch.zeros(64, device="cuda")
+    (batch,) = sampled(lambda: x.sum().item())["batches"]
+    assert WAITED in batch["disturbed"]
+
+
+def test_samples_of_work_on_several_streams_begin_on_an_idle_gpu():
+    """What goes on elsewhere need not wait for the head start, and would be over before the sample begins."""
+    x, side = torch.zeros(64, device="cuda"), torch.cuda.Stream()
+
+    def step():
+        with torch.cuda.stream(side):
+            x.add_(1)
+        torch.cuda.current_stream().wait_stream(side)
+
+    (batch,) = sampled(step, one_stream=False)["batches"]
+    assert min(batch["samples_us"]) > 0
+    assert WAITED in batch["disturbed"]
+
+
+def test_a_recording_tells_whether_all_was_on_one_stream(tmp_path):
+    x, side = torch.zeros(64, device="cuda"), torch.cuda.Stream()
+
+    def aside():
+        with torch.cuda.stream(side):
+            x.add_(1)
+
+    profiled_us(lambda: x.add_(1), tmp_path / "t.json")
+    assert on_one_stream(read(tmp_path / "t.json"))
+    profiled_us(aside, tmp_path / "t.json")
+    assert not on_one_stream(read(tmp_path / "t.json"))
+
+
+def test_work_that_nobody_waits_for_has_no_times():
+    x, side = torch.zeros(8192, 8192, device="cuda", dtype=torch.bfloat16), torch.cuda.Stream()
+    out = torch.empty_like(x)
+
+    def left_alone():
+        with torch.cuda.stream(side):
+            for _ in range(4):
+                torch.mm(x, x, out=out)
+
+    def waited_for():
+        left_alone()
+        torch.cuda.current_stream().wait_stream(side)
+
+    evidence = sampled(left_alone, one_stream=False)
+    assert evidence["batches"] == []
+    assert "nothing in the call waits for it" in evidence["why_not"]
+    assert sampled(waited_for, one_stream=False)["why_not"] is None
 
 
 def test_another_process_on_the_gpu_is_told():
@@ -71,8 +161,11 @@ def test_another_process_on_the_gpu_is_told():
         [sys.executable, "-c", dedent(other)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout.readline() == "there\n"
-        told = disturbances(gpu_uuid(device))
+        with nvml.watched(gpu_uuid(device)) as disturbances:
+            told = disturbances()
         process.stdin.close()
+    if any("whether the GPU was used by others" in line for line in told):
+        pytest.skip(f"this driver does not tell: {told}")
     assert any("used the GPU" in line for line in told), told
 
 
