@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import torch
+from builder import TraceBuilder, write
 
 from pytest_torchprof import capture, load
+from pytest_torchprof.findings import RULES, find, with_thresholds
 
 
 @pytest.fixture(autouse=True)
@@ -103,26 +107,59 @@ def test_a_backward_that_runs_node_by_node_is_found(record):
     assert found(record(lambda _: layer(X).sum().backward()), "backward-not-compiled") is None
 
 
-def test_guards_that_cost_more_than_the_work_are_found(record):
+def guards(profile, share):
+    """Return the finding as it is where guards may take this share of the CPU's time."""
+    rules = with_thresholds(RULES, [f"guard-overhead.share={share}"])
+    return next((finding for finding in find(profile, rules) if finding.code == "guard-overhead"), None)
+
+
+def test_each_call_of_compiled_code_has_guards_that_are_found(record):
     pieces = [torch.compile(torch.nn.Sequential(torch.nn.ReLU()), backend="eager") for _ in range(8)]
-    small = torch.ones(2)
 
     def many_small(_):
         for piece in pieces:
-            piece(small)
+            piece(X)
 
-    finding = found(record(many_small), "guard-overhead")
+    profile = record(many_small)
+    finding = guards(profile, 0)
     assert finding.evidence["calls"] == 3 * len(pieces)
-    large = torch.ones(1000, 1000)
-    assert found(record(lambda _: pieces[0](large) @ large), "guard-overhead") is None
+    cpu_us = sum(step.cpu_time_us for step in profile.steps)
+    assert 0 < finding.evidence["time_us"] < cpu_us
+    share = finding.evidence["time_us"] / cpu_us
+    assert guards(profile, share * 0.99) is not None
+    assert guards(profile, share * 1.01) is None
+    assert guards(record(lambda _: X.relu()), 0) is None
+
+
+@pytest.mark.parametrize(("spent", "is_found"), [(110, True), (90, False)])
+def test_guards_are_told_where_they_take_a_tenth_of_the_time(tmp_path, spent, is_found):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.op("TorchDynamo Cache Lookup", 0, spent)
+    builder.launched("k", 500)
+    finding = found(load(builder.write(tmp_path / "t.json")), "guard-overhead")
+    assert (finding is not None) == is_found
+
+
+def times_as_long(profile, factor):
+    """Return the profile of a recording as a machine would make it on which all takes so much longer."""
+    path = Path(profile.trace.path)
+    document = json.loads(path.read_text())
+    timed = [event for event in document["traceEvents"] if event.get("ph") == "X"]
+    begin = min(event["ts"] for event in timed)
+    for event in timed:
+        event["ts"] = begin + (event["ts"] - begin) * factor
+        event["dur"] *= factor
+    return load(write(path.with_name(f"{factor}.json"), json.dumps(document)))
 
 
 def test_a_compiled_step_that_costs_more_is_found_where_both_were_measured(record):
-    small = torch.ones(2)
-    eager = record(lambda _: small.sin())
+    eager = record(lambda _: X.sin())
+    slow, fast = times_as_long(eager, 1000), times_as_long(eager, 0.001)
     compiled_sin = torch.compile(torch.sin, backend="eager")
-    compiled = record(lambda _: compiled_sin(small))
+    compiled = record(lambda _: compiled_sin(X))
     assert found(compiled, "compile-overhead") is None
-    finding = found(compiled.with_others([eager]), "compile-overhead")
+    finding = found(compiled.with_others([fast]), "compile-overhead")
     assert finding.evidence["cpu_us"] > finding.evidence["cpu_us_uncompiled"]
+    assert found(compiled.with_others([slow]), "compile-overhead") is None
     assert found(eager.with_others([compiled]), "compile-overhead") is None

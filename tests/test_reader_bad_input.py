@@ -94,7 +94,11 @@ BAD = {
     "binary": (lambda path: write(path, bytes(range(256))), "binary data", ""),
     "number": (lambda path: write(path, b"42"), "no trace", "traceEvents"),
     "Perfetto's own format": (lambda path: write(path, PERFETTOS), "in Perfetto's own format", "export_chrome_trace("),
-    "Perfetto's own, cut off": (lambda path: write(path, PERFETTOS[:500]), "in Perfetto's own format", "Write it again"),
+    "Perfetto's own, cut off": (
+        lambda path: write(path, PERFETTOS[:500]),
+        "in Perfetto's own format",
+        "Write it again",
+    ),
     "Perfetto's own, cut in a packet": (lambda path: write(path, PERFETTOS[:30]), "in Perfetto's own format", ""),
     "null": (lambda path: write(path, b"null"), "no trace", "traceEvents"),
     "no events": (lambda path: write(path, b'{"a": 1}'), "no trace", "traceEvents"),
@@ -168,8 +172,13 @@ def test_what_this_torch_writes_for_perfetto_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "command",
-    ["analyze bad.pftrace", "check bad.pftrace --limit max_kernels=1", "diff sound.json bad.pftrace"]
-    + ["analyze .", "check . --limit max_kernels=1"],
+    [
+        "analyze bad.pftrace",
+        "check bad.pftrace --limit max_kernels=1",
+        "diff sound.json bad.pftrace",
+        "analyze .",
+        "check . --limit max_kernels=1",
+    ],
 )
 def test_each_command_refuses_perfettos_format_in_a_line_that_says_what_to_do(tmp_path, monkeypatch, capsys, command):
     monkeypatch.chdir(tmp_path)

@@ -4,24 +4,46 @@ from __future__ import annotations
 
 import gzip
 import json
-from itertools import combinations
+from itertools import combinations, cycle
+from time import perf_counter_ns
 
 import pytest
 
 from pytest_torchprof.baseline.timing import KEPT, chance, settled, times, unsure, verdict
-from pytest_torchprof.capture import nvml
+from pytest_torchprof.capture import nvml, samples
 
 CONDITIONS = {"clock": "perf_counter", "cache": "hot", "machine": "a machine", "threads": 2}
 
 TIMED = """
-import time
+from pytest_torchprof.capture import samples
 calls = []
 @pytest.mark.torchprof(device="cpu", warmup=1, steps=2, tolerance={"time": 0.10})
 def test_block():
     calls.append(1)
     torch.mm(x, x)
-    time.sleep(0.0002)  # well above what the clock cannot tell
+    samples.perf_counter_ns.pass_us(1000)
 """
+LIVE = TIMED.replace("    samples.perf_counter_ns.pass_us(1000)\n", "")
+
+
+class Clock:
+    """A clock by which time passes only where the measured code says so: no machine is too slow or too busy for it."""
+
+    def __init__(self):
+        self._now_ns = 0
+        self._varying = cycle([0.98, 1.0, 1.02, 0.99, 1.01])
+
+    def __call__(self):
+        return self._now_ns
+
+    def pass_us(self, about):
+        self._now_ns += round(about * 1000 * next(self._varying))
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """Let samples be taken by that clock, in this process."""
+    monkeypatch.setattr(samples, "perf_counter_ns", Clock())
 
 
 def spread(middle, share=0.02, count=40):
@@ -125,8 +147,9 @@ def test_without_a_time_tolerance_nothing_is_sampled(run_tests, pytester):
     assert "timing" not in recorded(pytester)
 
 
-def test_samples_follow_the_profiled_steps_and_their_calls_are_counted(run_tests, pytester):
-    source = TIMED + "\ndef test_calls(): __import__('pathlib').Path('calls').write_text(str(len(calls)))\n"
+def test_samples_follow_the_profiled_steps_and_their_calls_are_counted(run_tests, pytester, monkeypatch):
+    monkeypatch.setattr(samples, "perf_counter_ns", perf_counter_ns)
+    source = LIVE + "\ndef test_calls(): __import__('pathlib').Path('calls').write_text(str(len(calls)))\n"
     run_tests(source, "--torchprof-save=kept").assert_outcomes(passed=2)
     ours = recorded(pytester)
     (batch,) = ours["timing"]["batches"]
@@ -172,9 +195,10 @@ def test_slower_code_fails_after_a_second_measurement_and_says_by_how_much(run_t
     assert len(recorded(pytester)["timing"]["batches"]) == 2
 
 
-def test_a_real_slowdown_is_found(run_tests):
+def test_a_slowdown_is_found_and_as_fast_as_before_passes(run_tests):
     run_tests(TIMED, "--torchprof-baseline=update")
-    run_tests(TIMED.replace("0.0002", "0.02")).assert_outcomes(failed=1)
+    run_tests(TIMED).assert_outcomes(passed=1)
+    run_tests(TIMED.replace("1000", "1200")).assert_outcomes(failed=1)
 
 
 def test_the_same_code_is_measured_once(run_tests, pytester):
@@ -277,10 +301,10 @@ def test_without_a_gpu_times_are_not_judged_and_not_sampled(run_tests, pytester)
 
 
 def test_times_beside_other_workers_are_refused(run_tests):
-    result = run_tests(TIMED, "-n", "2")
+    result = run_tests(LIVE, "-n", "2")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*2 workers of pytest-xdist share the device*-n 0*"])
-    run_tests(TIMED, "-n", "1").assert_outcomes(passed=1)
+    run_tests(LIVE, "-n", "1").assert_outcomes(passed=1)
 
 
 def test_blocking_launches_make_times_meaningless(run_tests, monkeypatch):
