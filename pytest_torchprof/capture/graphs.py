@@ -40,9 +40,9 @@ class Replays:
     threads: set[int] = field(default_factory=set)
 
     @property
-    def told(self) -> list[int | None] | None:
-        """What the recording keeps: nothing where several threads replayed, whose order is not known."""
-        return self.kernels if len(self.threads) == 1 else None
+    def told(self) -> dict[str, object]:
+        """What the recording's own key says of them: nothing where several threads replayed, whose order is not known."""
+        return {"graph_replays": self.kernels} if len(self.threads) == 1 else {}
 
 
 @cache

@@ -167,12 +167,12 @@ class _Measurement:
             "attempts": self.attempts,
             "sentinel": SENTINEL,
             "threads": sorted(set(session.threads)),
-            "graph_replays": session.replays.told,
             "problems": [session.problem] if session.problem else [],
             "peak_memory_bytes": session.peak_memory_bytes,
             "untraced_step_times_us": self.untraced_step_times_us or None,
             "flops_per_step": self.flops.flops,
             "compile": watch.evidence(),
+            **session.replays.told,
             **session.told,
         }
 
