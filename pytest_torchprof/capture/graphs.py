@@ -41,7 +41,7 @@ class Replays:
 
     @property
     def told(self) -> dict[str, object]:
-        """What the recording's own key says of them: nothing where several threads replayed, whose order is not known."""
+        """What the recording's own key says of them: nothing where several threads replayed, in whatever order."""
         return {"graph_replays": self.kernels} if len(self.threads) == 1 else {}
 
 
