@@ -21,6 +21,11 @@ class NotMeasured(TorchprofError):
     __module__ = "pytest_torchprof"
 
 
+def not_measured(reason: str) -> NotMeasured:
+    """Return the error that says so in front of the reason: once, whoever has said it before."""
+    return NotMeasured(f"not measured: {reason.removeprefix('not measured: ')}")
+
+
 class LimitsMissed(AssertionError, TorchprofError):
     """At least one limit does not hold on what was measured."""
 

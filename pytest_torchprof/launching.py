@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pytest_torchprof.compiled import unprofiled
-from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.errors import not_measured
 from pytest_torchprof.evidence import Launch, complete
 from pytest_torchprof.kernels import Kernel, Kernels
 from pytest_torchprof.numbers import parts
@@ -52,7 +52,7 @@ class Launching:
     def refuse_hidden(self) -> None:
         """Raise NotMeasured where kernels ran that are not to be seen: never a smaller number."""
         if self.hidden is not None:
-            raise NotMeasured(f"not measured: {self.hidden}")
+            raise not_measured(self.hidden)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:

@@ -148,18 +148,27 @@ def _line_outside_torch() -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-def stop(profiler: _KinetoProfile) -> None:
-    """Stop a session; also when the wait for the GPU, with which torch begins to, raises an error of the GPU."""
+def stop(profiler: _KinetoProfile) -> Exception | None:
+    """Stop a session, and return the error of the GPU that the wait for it, with which torch begins, raised."""
+    try:
+        profiler.stop_trace()
+    except BaseException as error:  # pragma: needs gpu
+        _stop_without_waiting()
+        if not isinstance(error, Exception):
+            raise
+        return error
+    return None
+
+
+def _stop_without_waiting() -> None:  # pragma: needs gpu
+    """Stop the session that is running; to leave it would end the process with a crash at its exit."""
     import torch
 
     try:
-        profiler.stop_trace()
-    except BaseException:  # pragma: needs gpu
-        # To leave it running would end the process with a crash at its exit.
         if torch._C._autograd._profiler_enabled():
             torch._C._autograd._disable_profiler()
+    finally:
         forget_running_profiler()
-        raise
 
 
 def was_emptied(profiler: _KinetoProfile) -> bool:
@@ -199,6 +208,12 @@ def spin(device: str, cycles: int) -> bool:  # pragma: needs gpu
     return True
 
 
+def cannot_use_gpus_since_fork() -> bool:
+    """Whether this process was forked from one that had asked for its GPUs: CUDA refuses to begin again in it."""
+    tell = getattr(import_module("torch.cuda"), "_is_in_bad_fork", None)
+    return bool(tell and tell())
+
+
 def abandon(profiler: _KinetoProfile) -> bool:
     """Give up a session that a profiler on another thread took over; whether this thread is free for the next one.
 
@@ -214,7 +229,7 @@ def abandon(profiler: _KinetoProfile) -> bool:
     helper = threading.Thread(target=_begin_session)
     helper.start()
     helper.join()
-    profiler.stop_trace()
+    stop(profiler)
     return True
 
 

@@ -412,12 +412,23 @@ def test_what_no_driver_tells_is_unknown():
     assert [environment[name] for name in ("gpu", "compute_capability", "driver", "clocks_mhz")] == [None] * 4
 
 
-@pytest.mark.parametrize(("value", "blocking"), [("1", True), ("0", False), (None, False)])
-def test_the_environment_says_when_launches_block(monkeypatch, value, blocking):
-    monkeypatch.delenv("CUDA_LAUNCH_BLOCKING", raising=False)
-    if value is not None:
-        monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", value)
-    assert capture.environment("cpu")["cuda_launch_blocking"] is blocking
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("CUDA_LAUNCH_BLOCKING=1", "CUDA_LAUNCH_BLOCKING=1"),
+        ("CUDA_LAUNCH_BLOCKING=0", None),
+        ("HIP_LAUNCH_BLOCKING=1", "HIP_LAUNCH_BLOCKING=1"),
+        ("AMD_SERIALIZE_KERNEL=3", "AMD_SERIALIZE_KERNEL=3"),
+        ("AMD_SERIALIZE_KERNEL=0", None),
+    ],
+)
+def test_the_environment_says_when_launches_block(monkeypatch, setting, told):
+    for name in ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(*setting.split("="))
+    environment = capture.environment("cpu")
+    assert environment["launches_wait"] == told
+    assert environment["cuda_launch_blocking"] is (setting == "CUDA_LAUNCH_BLOCKING=1")
 
 
 def test_the_cpu_is_a_device_and_auto_means_it_where_there_is_no_gpu():

@@ -12,7 +12,7 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-errors, printable, forking, ranks, words
+errors, printable, forking, blocking, ranks, words
 units
 names
 trace.calls, trace.columns

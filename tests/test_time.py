@@ -307,11 +307,19 @@ def test_times_beside_other_workers_are_refused(run_tests):
     run_tests(LIVE, "-n", "1").assert_outcomes(passed=1)
 
 
-def test_blocking_launches_make_times_meaningless(run_tests, monkeypatch):
-    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+@pytest.mark.parametrize("setting", ["CUDA_LAUNCH_BLOCKING=1", "HIP_LAUNCH_BLOCKING=1", "AMD_SERIALIZE_KERNEL=3"])
+def test_blocking_launches_make_times_meaningless(run_tests, monkeypatch, setting):
+    monkeypatch.setenv(*setting.split("="))
     result = run_tests(TIMED)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*tolerance={*not measured: CUDA_LAUNCH_BLOCKING=1*", "*NotMeasured*"])
+    result.stdout.fnmatch_lines(
+        [f"torchprof: {setting}: counts are judged*", f"*tolerance={{*not measured: {setting} makes*", "*NotMeasured*"]
+    )
+
+
+def test_a_profiler_that_is_set_up_anew_for_each_recording_is_told_in_the_header(run_tests, monkeypatch):
+    monkeypatch.setenv("TEARDOWN_CUPTI", "1")
+    run_tests(TIMED).stdout.fnmatch_lines(["torchprof: TEARDOWN_CUPTI=1: the GPU's tracing is set up anew*"])
 
 
 def test_a_step_too_long_to_sample_is_not_measured(run_tests, monkeypatch):

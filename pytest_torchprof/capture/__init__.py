@@ -7,6 +7,7 @@ from pytest_torchprof.capture.device import pick_device
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.iterations import calls_beside_others, iterations
 from pytest_torchprof.capture.plan import Plan
+from pytest_torchprof.capture.reasons import no_gpu
 from pytest_torchprof.capture.repeating import once_more
 
-__all__ = ["Plan", "arm", "calls_beside_others", "environment", "iterations", "once_more", "pick_device"]
+__all__ = ["Plan", "arm", "calls_beside_others", "environment", "iterations", "no_gpu", "once_more", "pick_device"]

@@ -7,39 +7,53 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pytest_torchprof.capture import reasons
+from pytest_torchprof.capture.device import why_unusable
+from pytest_torchprof.capture.gpulock import only_measurement
 from pytest_torchprof.capture.graphs import watched
+from pytest_torchprof.capture.probing import FreshProcess, fresh_process
+from pytest_torchprof.capture.process import this_process
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording import read
 
-_ATTEMPTS = 2
+# The sentinel of each is twice as long as that of the one before, if that lost kernels.
+_ATTEMPTS = 4
 
 
 def arm(device: str) -> None:
     """Make sure that this process records kernels of `device`; the first call opens a session, later ones are free.
 
     kineto registers with the GPU's tracing library once, with what the first session asks for, so the earlier the
-    better. Raises NotMeasured when another profiler runs or when the kernel that was launched is not in the recording.
+    better. Raises NotMeasured when another profiler runs, when the kernels that were launched are not in the recording,
+    and with whatever the device raises.
     """
     if device == "cpu":
         return
     refuse_second_profiler()  # pragma: needs gpu
     # A graph that is captured from here on has its kernels counted.
     watched()  # pragma: needs gpu
-    reason = _probe(device)  # pragma: needs gpu
+    try:  # pragma: needs gpu
+        reason = why_unusable() or _probed_alone(device)
+    except NotMeasured:
+        raise
+    except Exception as error:  # noqa: BLE001 - a test that does not measure must not suffer from the device
+        raise NotMeasured(reasons.of_device(device, error)) from None
     if reason:  # pragma: needs gpu
         raise NotMeasured(reason)
+
+
+def _probed_alone(device: str) -> str | None:  # pragma: needs gpu
+    with only_measurement(device):
+        return _probe(device)
 
 
 @cache
 def _probe(device: str) -> str | None:  # pragma: needs gpu
     if any(_sees_the_sentinel(device) for _ in range(_ATTEMPTS)):
         return None
-    return (
-        f"torch.profiler records no kernels on {device} in this process, though some were launched. Usual causes: "
-        + "; ".join(_usual_causes())
-    )
+    return why_no_kernels(device, fresh_process(device))
 
 
 def _sees_the_sentinel(device: str) -> bool:  # pragma: needs gpu
@@ -49,14 +63,35 @@ def _sees_the_sentinel(device: str) -> bool:  # pragma: needs gpu
             return False
         recording = Path(folder) / "probe.json"
         session.export(recording)
-        return bool(read(recording).devices)
+        return look_for_losses(recording)
+
+
+def look_for_losses(recording: Path) -> bool:  # pragma: needs gpu
+    """Return whether a recording has anything of the GPU; where a kernel is missing, the next sentinel is longer."""
+    trace = read(recording)
+    if trace.links.lost or not len(trace.gpu):
+        this_process().lost_kernels()
+    return bool(trace.devices)
+
+
+def why_no_kernels(device: str, fresh: FreshProcess) -> str:  # pragma: needs gpu
+    """Return why torch.profiler records no kernels in this process, from what a fresh one saw."""
+    seen = f"torch.profiler records no kernels on {device} in this process, though some were launched"
+    if fresh.kernels:
+        return (
+            f"{seen}. A fresh process records them, so that it is something in this one: most often a profiler session "
+            "with the CPU only that ran earlier (in a conftest, a plugin or an import)"
+        )
+    if fresh.refusals:
+        said = "; ".join(map(str, fresh.refusals))
+        advice = [text for refusal in fresh.refusals if (text := reasons.of_cupti(refusal.error))]
+        return f"{seen}, nor does a fresh process, in which CUPTI says {': '.join([said, *advice])}"
+    if fresh.failure:
+        return f"{seen}; a fresh process, which was to tell whether it is this one, failed: {fresh.failure}"
+    return f"{seen}, nor does a fresh process, and CUPTI says nothing. Usual causes: {'; '.join(_usual_causes())}"
 
 
 def _usual_causes() -> list[str]:  # pragma: needs gpu
     tools = [name for name in ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH") if os.environ.get(name)]
     attached = [f"another profiling tool is attached ({', '.join(tools)} is set); run without it"] if tools else []
-    return [
-        *attached,
-        "a profiler session with the CPU only ran earlier in this process (in a conftest or an earlier test)",
-        "CUPTI is missing or the driver refuses it to this user (see the profiler's warnings on stderr)",
-    ]
+    return [*attached, "torch was built or installed without CUPTI (libcupti), or loads another CUDA's"]

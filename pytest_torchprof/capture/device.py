@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import torch_private
+from pytest_torchprof.capture import reasons
+from pytest_torchprof.capture.process import this_process
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.words import counted
@@ -37,11 +42,13 @@ def _gpu_index(wanted: str, number: str) -> int:
 
     if not has_gpu():
         raise TorchprofError(
-            f"device {wanted!r} was asked for, but torch {torch.__version__} sees no CUDA or ROCm device. "
-            "Use 'auto' or 'cpu', or run where there is a GPU."
+            f"device {wanted!r} was asked for, but torch {torch.__version__} sees no CUDA or ROCm device: "
+            f"{reasons.no_gpu().reason}. Use 'auto' or 'cpu', or run where there is a GPU."
         )
     count = torch.cuda.device_count()  # pragma: needs gpu
-    index = int(number) if number else torch.cuda.current_device()  # pragma: needs gpu
+    # To ask for the current device would begin CUDA, which may fail, and which no fork of this process survives.
+    begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # pragma: needs gpu
+    index = int(number) if number else torch.cuda.current_device() if begun else 0  # pragma: needs gpu
     if index >= count:  # pragma: needs gpu
         seen = counted(count, "device")
         raise TorchprofError(f"device {wanted!r} was asked for, but torch sees {seen}, from 'cuda:0'.")
@@ -52,18 +59,64 @@ def has_gpu() -> bool:
     """Whether torch can use a CUDA or ROCm device in this process."""
     import torch
 
+    _let_torch_look_for_gpus()
     return torch.cuda.is_available()
+
+
+@cache
+def _let_torch_look_for_gpus() -> None:
+    """Let torch warn now, unheard, of what it finds: once, and where warnings are errors that would be raised."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.cuda.is_available()
+
+
+def why_unusable() -> str | None:
+    """Return what keeps this process from using its GPUs any more; None where nothing does, or where there is none."""
+    process = this_process()
+    if torch_private.cannot_use_gpus_since_fork():
+        process.unusable = reasons.FORKED
+    elif process.unusable is None:
+        process.unusable = _lasting_error()
+    return process.unusable
+
+
+def _lasting_error() -> str | None:
+    if not has_gpu():
+        return None
+    import torch  # pragma: needs gpu
+
+    begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # pragma: needs gpu
+    # An error that somebody left behind who did not look is told once; a broken GPU says it again.
+    with suppress(Exception):  # pragma: needs gpu
+        _wait_for_all()
+    try:  # pragma: needs gpu
+        _wait_for_all()
+    except Exception as error:  # noqa: BLE001 - torch's errors of the GPU are of several kinds
+        return reasons.of_earlier_error(error) if begun else reasons.of_device("the GPU", error)
+    return None  # pragma: needs gpu
+
+
+def _wait_for_all() -> None:  # pragma: needs gpu
+    """Wait for the current GPU too, in use or not: the profiler will when it stops."""
+    import torch
+
+    torch.cuda.synchronize()
+    synchronize(devices_in_use("cpu"))
 
 
 def activities() -> list[ProfilerActivity]:
     """Return what every session records: the CPU, and the GPU wherever there is one.
 
     Also for measurements of the CPU: kineto registers once per process, and a first session without the GPU would
-    leave all later ones without kernels.
+    leave all later ones without kernels. Where the GPU cannot be used any more, the profiler would fail with it.
     """
     from torch.profiler import ProfilerActivity
 
-    return [ProfilerActivity.CPU, ProfilerActivity.CUDA] if has_gpu() else [ProfilerActivity.CPU]
+    gpu = has_gpu() and this_process().unusable is None
+    return [ProfilerActivity.CPU, ProfilerActivity.CUDA] if gpu else [ProfilerActivity.CPU]
 
 
 def gpu_uuid(device: str) -> str:  # pragma: needs gpu
@@ -88,7 +141,7 @@ def devices_in_use(device: str) -> tuple[int, ...]:
 
     The others are left alone: to synchronize a device creates a context on it, which costs memory and time.
     """
-    if not has_gpu():
+    if not has_gpu() or this_process().unusable is not None:
         return ()
     import torch  # pragma: needs gpu
 
@@ -105,6 +158,28 @@ def synchronize(devices: tuple[int, ...]) -> None:
 
         for index in devices:
             torch.cuda.synchronize(index)
+
+
+def wait_for_measured_work(devices: tuple[int, ...]) -> None:
+    """Wait as `synchronize` does, after the measured code: an error that comes up here is that code's own."""
+    try:
+        synchronize(devices)
+    except Exception as error:
+        error.add_note(
+            "It came up while the plugin waited for what the measured code had queued on the GPU; with "
+            "CUDA_LAUNCH_BLOCKING=1 it is raised at the call that queued it."
+        )
+        raise
+
+
+def counts_memory(device: str) -> bool:  # pragma: needs gpu
+    """Whether the allocator in use counts what it gives out; ask while something lies on the device."""
+    import torch
+
+    try:
+        return torch.cuda.memory_allocated(device) > 0
+    except Exception:  # noqa: BLE001 - a pluggable allocator raises what it likes
+        return False
 
 
 def start_peak_memory(devices: tuple[int, ...]) -> None:

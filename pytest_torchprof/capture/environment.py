@@ -8,7 +8,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from pytest_torchprof import torch_private
+from pytest_torchprof import blocking, torch_private
 from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.device import gpu_uuid
 
@@ -28,6 +28,7 @@ def environment(device: str) -> dict[str, object]:
         "platform": f"{platform.system()}-{platform.machine()}",
         **torch_private.precision_flags(),
         "cuda_launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
+        "launches_wait": blocking.set_here(),
     }
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.capture.arming import arm
-from pytest_torchprof.capture.device import devices_in_use, synchronize
+from pytest_torchprof.capture.arming import arm, look_for_losses
+from pytest_torchprof.capture.device import devices_in_use, synchronize, wait_for_measured_work, why_unusable
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.flops import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.gpulock import only_measurement
@@ -74,17 +74,19 @@ def _measured(
     measurement = _Measurement(plan=plan, path=path)
     with measurement.removing_what_is_unfinished():
         refuse_second_profiler()
+        if (reason := why_unusable()) and plan.device != "cpu":
+            raise NotMeasured(reason)
         with only_measurement(plan.device):
             arm(plan.device)
             yield from measurement.counted_call()
             with CompileWatch(device=plan.device) as watch:
                 yield from measurement.warm_up(watch)
-                reason: str | None = None
                 for _ in range(_ATTEMPTS if this_rank().alone else 1):
                     yield from measurement.attempt(watch)
                     reason = measurement.problem or check(path)
                     if reason is None or another_profiler_runs():
                         break
+                    measurement.prepare_another()
             if reason is None and plan.times is not None:
                 samples = Samples(
                     plan.device, plan.times, one_stream=plan.device != "cpu" and on_one_stream(read(path))
@@ -122,7 +124,7 @@ class _Measurement:
                 synchronize(devices_in_use(self.plan.device))
                 began = perf_counter_ns()
                 yield
-                synchronize(devices_in_use(self.plan.device))
+                wait_for_measured_work(devices_in_use(self.plan.device))
             self.untraced_step_times_us.append((perf_counter_ns() - began) / 1000)
 
     def attempt(self, watch: CompileWatch) -> Iterator[None]:
@@ -138,6 +140,11 @@ class _Measurement:
                 self.metadata = self._metadata(session, watch)
                 write_recording(session, self.path, self.metadata)
                 self.written = True
+
+    def prepare_another(self) -> None:
+        """Look at what the recording that cannot be believed has lost, so that the next one loses less."""
+        if self.written and self.plan.device != "cpu":  # pragma: needs gpu
+            look_for_losses(self.path)
 
     def sample(
         self, samples: Samples, check: Callable[[Path], str | None], unsure: Callable[[], bool]
@@ -168,7 +175,7 @@ class _Measurement:
             "sentinel": SENTINEL,
             "threads": sorted(set(session.threads)),
             "problems": [session.problem] if session.problem else [],
-            "peak_memory_bytes": session.peak_memory_bytes,
+            **session.peak_memory,
             "untraced_step_times_us": self.untraced_step_times_us or None,
             "flops_per_step": self.flops.flops,
             "compile": watch.evidence(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.clocks import CpuClock, EventClock
 from pytest_torchprof.capture.device import devices_in_use, gpu_uuid, synchronize
+from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.ranks import this_rank
 
 if TYPE_CHECKING:
@@ -93,8 +94,15 @@ class Samples:
         yield from self._sampled(count if this_rank().alone else _SAMPLES_BESIDE_OTHERS)
 
     def _sampled(self, count: int) -> Iterator[None]:
-        watched = nullcontext(list) if self._device == "cpu" else nvml.watched(gpu_uuid(self._device))
-        with watched as disturbances, _flushing(self._device, self._cache) as flush:
+        try:
+            flush = _flushing(self._device, self._cache)
+        except (RuntimeError, MemoryError) as error:
+            self._why_not = (
+                "the cache cannot be emptied before each call, for which as much memory as it has twice is needed: "
+                f"{first_line(error)}. Leave the device that much, or take times with a hot cache"
+            )
+            return
+        with nullcontext(list) if self._device == "cpu" else nvml.watched(gpu_uuid(self._device)) as disturbances:
             for _ in range(count):
                 self.calls += 1
                 self._clock.begin()
@@ -127,17 +135,15 @@ class Samples:
         }
 
 
-@contextmanager
-def _flushing(device: str, cache: Cache) -> Iterator[Callable[[], object]]:
-    """Give a function that empties the device's last cache of what the code left in it; nothing where it stays hot."""
+def _flushing(device: str, cache: Cache) -> Callable[[], object]:
+    """Return a function that empties the device's last cache of what the code left in it; hot: it does nothing."""
     if cache == "hot":
-        yield lambda: None
-        return
+        return lambda: None
     import torch
 
     # Twice the cache, so that nothing else survives.
-    spare = torch.empty(2 * _last_cache_bytes(device), dtype=torch.uint8, device=device)
-    yield spare.zero_
+    spare: torch.Tensor = torch.empty(2 * _last_cache_bytes(device), dtype=torch.uint8, device=device)
+    return spare.zero_
 
 
 def _last_cache_bytes(device: str) -> int:

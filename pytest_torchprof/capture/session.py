@@ -8,13 +8,16 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof import torch_private
+from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.device import (
     activities,
+    counts_memory,
     devices_in_use,
     has_gpu,
     peak_memory_bytes,
     start_peak_memory,
     synchronize,
+    wait_for_measured_work,
 )
 from pytest_torchprof.capture.graphs import Replays, replays
 from pytest_torchprof.capture.lines import Lines
@@ -29,19 +32,25 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    import torch
     from torch.profiler.profiler import _KinetoProfile
 
     from pytest_torchprof.torch_private import ProfilerStart
 
 SENTINEL = "torchprof::sentinel"
+_UNCOUNTED = (
+    "the allocator in use does not count what it gives out: either it is a pluggable one, or "
+    "PYTORCH_NO_CUDA_MEMORY_CACHING is set"
+)
 
 
 class Session:
     """A context manager: begins recording on entry; `finish` ends it properly, leaving it otherwise drops it all.
 
     After `finish`: `problem` says why the recording must not be believed (None: nothing was seen), `exportable`
-    whether it may be written at all, `devices` which GPUs were in use, `peak_memory_bytes` their allocator peak,
-    `threads` what the measured calls handed to threads of their own, `replays` which CUDA graphs they replayed.
+    whether it may be written at all, `devices` which GPUs were in use, `peak_memory` what the recording's own key says
+    of their allocator's peak, `threads` what the measured calls handed to threads of their own, `replays` which CUDA
+    graphs they replayed.
     """
 
     def __init__(self, device: str, record: frozenset[str] = frozenset()) -> None:
@@ -57,7 +66,8 @@ class Session:
         self.replays = Replays()
         self.problem: str | None = None
         self.exportable = False
-        self.peak_memory_bytes: int | None = None
+        self.peak_memory: dict[str, object] = {"peak_memory_bytes": None}
+        self._counts_memory = False
         # torch marks the modules in the Python frames that it records for stacks, and nowhere else.
         self._lines = Lines() if record & {"stacks", "modules"} else None
         self._profiled_by: Any = None
@@ -73,6 +83,8 @@ class Session:
             with_stack=self._lines is not None,
             profile_memory="memory" in self._record,
         )
+        # Before the profiler starts: its own kernel or fill would stand outside the sentinel's range.
+        spare = self._something_on_the_device()
         with without_profiler_lines():
             profiler.prepare_trace()
         # What is still queued would run inside the window without a launch in it.
@@ -85,12 +97,24 @@ class Session:
         try:
             self._starts = self._watch.enter_context(torch_private.profiler_starts())
             self.replays = self._watch.enter_context(replays())
-            _launch_sentinel(self._device)
-            start_peak_memory(devices_in_use(self._device))
+            _launch_sentinel(spare)
+            del spare
+            if self._counts_memory:
+                start_peak_memory(devices_in_use(self._device))
         except BaseException:
             self._end()
             raise
         return self
+
+    def _something_on_the_device(self) -> torch.Tensor:
+        import torch
+
+        try:
+            spare = torch.zeros(1, device=self._device)
+        except Exception as error:  # noqa: BLE001 - what keeps us from measuring is no error of the test
+            raise NotMeasured(reasons.of_device(self._device, error)) from None
+        self._counts_memory = self._device != "cpu" and counts_memory(self._device)
+        return spare
 
     @property
     def marked(self) -> bool:
@@ -125,8 +149,11 @@ class Session:
         """Wait for the GPUs, stop the profiler and say what can be believed."""
         # Found again now: the measured code may have used a device that was idle before.
         self.devices = devices_in_use(self._device)
-        synchronize(self.devices)
-        self.peak_memory_bytes = peak_memory_bytes(self.devices)
+        wait_for_measured_work(self.devices)
+        if self._counts_memory:
+            self.peak_memory = {"peak_memory_bytes": peak_memory_bytes(self.devices)}
+        elif self._device != "cpu":
+            self.peak_memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED}
         early = has_gpu() and torch_private.stopped_early()
         self._end()
         if early and not self.problem:  # pragma: needs gpu
@@ -146,18 +173,23 @@ class Session:
         self._profiler = None
 
     def _end(self) -> None:
-        """Stop the profiler, if it is still ours to stop; once."""
+        """Stop the profiler, if it is still ours to stop; once. An error of the GPU must not hide the test's."""
         if self._ended or self._profiler is None:
             return
         self._ended = True
         self._watch.close()
         self.problem = self._intrusion()
         if self.problem is None:
-            with without_profiler_lines():
-                torch_private.stop(self._profiler)
-            _profile_again(self._profiled_by)
-            self.exportable = not torch_private.was_emptied(self._profiler)
-            self.problem = None if self.exportable else "another profiler took the events of this one"
+            try:
+                with without_profiler_lines():
+                    error = torch_private.stop(self._profiler)
+            finally:
+                _profile_again(self._profiled_by)
+            if error is not None:
+                self.problem = f"the GPU failed while the profiler stopped: {reasons.first_line(error)}"
+            elif torch_private.was_emptied(self._profiler):
+                self.problem = "another profiler took the events of this one"
+            self.exportable = self.problem is None
 
     def _intrusion(self) -> str | None:
         """Say which other profiler broke into this session; ours is then gone, and must not be stopped."""
@@ -201,13 +233,11 @@ def _profile_again(before: Any) -> None:
         before.enable()
 
 
-def _launch_sentinel(device: str) -> None:
+def _launch_sentinel(spare: torch.Tensor) -> None:
     """Launch tiny kernels at the head of the window, where some may be lost, and wait until they are done."""
-    import torch
     from torch.profiler import record_function
 
-    spare = torch.zeros(1, device=device)
     with record_function(SENTINEL):
         for _ in range(this_process().next_sentinel()):
             spare.add_(1)
-        synchronize(devices_in_use(device))
+        synchronize(devices_in_use(str(spare.device)))

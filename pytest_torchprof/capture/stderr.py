@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 _STDERR = 2
 
 # torch 2.13 writes these two lines per session straight to the file descriptor, whatever KINETO_LOG_LEVEL says.
-_CHATTER = re.compile(rb"^USDT:[^\n]*\bprofiler_(?:start|stop)\n?", re.MULTILINE)
+# Its build for CUDA asks for GPUs where there is no driver too, and calls it an error that there are none.
+_CHATTER = re.compile(
+    rb"^(?:USDT:[^\n]*\bprofiler_(?:start|stop)|ERROR:[^\n]*\bgpuGetDeviceCount failed with code \d+)\n?", re.MULTILINE
+)
 
 
 @contextmanager

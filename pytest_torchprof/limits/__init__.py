@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof import blocking
 from pytest_torchprof.compiled import unprofiled
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -167,8 +168,8 @@ def _cannot_judge(profile: Profile, limit: Limit) -> str | None:
     if limit.on_gpu_work and (hidden := unprofiled(profile.trace)):
         return hidden
     environment = (profile.trace.torchprof or {}).get("environment")
-    if limit.on_time and isinstance(environment, dict) and environment.get("cuda_launch_blocking"):
-        return "CUDA_LAUNCH_BLOCKING=1 makes every launch wait, so that times and ratios mean nothing"
+    if limit.on_time and isinstance(environment, dict) and (setting := blocking.recorded(environment)):
+        return f"{setting} makes every launch wait, so that times and ratios mean nothing"
     return None
 
 

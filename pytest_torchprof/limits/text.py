@@ -160,7 +160,7 @@ def one_line(verdict: Verdict) -> str:
 
 
 def _said(verdict: Verdict) -> str:
-    measured = printable_line(verdict.measured, LONGEST_REASON)
+    measured = printable_line(verdict.measured.removeprefix("not measured: "), LONGEST_REASON)
     return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
 
 

@@ -53,6 +53,7 @@ def _object(value: Any) -> bool:
 _ENTRIES = {
     "steps": ("a whole number", _whole),
     "peak_memory_bytes": ("a whole number", _whole),
+    "peak_memory_why_not": ("a text", _text),
     "problems": ("a list of texts", _texts),
     "threads": ("a list of texts", _texts),
     "graph_replays": ("a list of whole numbers", _counts),

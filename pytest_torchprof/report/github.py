@@ -44,7 +44,8 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
 def step_summary(run: RunResults) -> str:
     """Return Markdown: one line, and below it what failed with the kernels that differ and how to accept them."""
     failed = [result for result in run.results if result.outcome in (FAILED, NOT_MEASURED)]
-    lines = [f"**torchprof**: {escaped(closing(run))} on {escaped(where(run.environment))}", ""]
+    place = f" on {escaped(where(run.environment))}" if run.environment else ""
+    lines = [f"**torchprof**: {escaped(closing(run))}{place}", ""]
     for result in failed[:_MOST_FAILURES]:
         lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut(result.message)), ""]
     if len(failed) > _MOST_FAILURES:

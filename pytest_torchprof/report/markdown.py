@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def render(run: RunResults) -> str:
     """Return what failed first, with its kernels, then one row per measurement."""
-    lines = [f"## torchprof: {escaped(where(run.environment))}", ""]
+    lines = [f"## torchprof: {escaped(where(run.environment))}" if run.environment else "## torchprof", ""]
     for result in run.results:
         if result.outcome in (FAILED, NOT_MEASURED):
             lines += [f"### {escaped(result.name)}: {result.outcome}", "", fenced(result.message), ""]

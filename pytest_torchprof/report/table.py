@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import units
+from pytest_torchprof import blocking, units
 from pytest_torchprof.printable import printable
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def where(environment: Mapping[str, Any]) -> str:
     device = f"{gpu} ({architecture})" if gpu and architecture else gpu or environment.get("cpu") or "cpu"
     versions = (("torch", "torch"), ("CUDA", "cuda"), ("ROCm", "rocm"))
     known = [f"{shown} {environment[key]}" for shown, key in versions if environment.get(key)]
-    note = ["CUDA_LAUNCH_BLOCKING=1: times are not judged"] if environment.get("cuda_launch_blocking") else []
+    setting = blocking.recorded(environment)
+    note = [f"{setting}: times are not judged"] if setting else []
     return printable(", ".join([str(device), *known, *note]))
 
 

@@ -17,8 +17,8 @@ DROPPED = ("CPU/GPU", "launches", "breaks", "GPU time", "baseline")
 
 
 def title(run: RunResults) -> str:
-    """Return the section's heading: where it was measured."""
-    return f"torchprof: {where(run.environment)}"
+    """Return the section's heading: where it was measured, if anything was."""
+    return f"torchprof: {where(run.environment)}" if run.environment else "torchprof"
 
 
 def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:

@@ -99,7 +99,8 @@ def _lacks_gpu(device: str) -> str | None:
         return f"cannot be measured: {problem}"
     if picked != "cpu":
         return None
-    return f"would be measured on the cpu ({'torch sees no GPU' if device == 'auto' else f'its device is {device!r}'})"
+    lack = f"torch sees no GPU: {capture.no_gpu().reason}" if device == "auto" else f"its device is {device!r}"
+    return f"would be measured on the cpu ({lack})"
 
 
 def arm(state: RunState, session: pytest.Session) -> None:
@@ -108,6 +109,9 @@ def arm(state: RunState, session: pytest.Session) -> None:
         return
     if not is_worker(session.config):
         state.clear_failures()
+    if session.config.getoption("forked", default=False):
+        # Each test runs in a fork of this process (pytest-forked), and CUDA must not have begun before it.
+        return
     from pytest_torchprof import capture  # noqa: PLC0415  (imports torch)
 
     devices = {item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof import blocking
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -82,8 +84,8 @@ class Comparing:
         """Return why times cannot be judged though they are asked for, None where they can."""
         timing = (profile.trace.torchprof or {}).get("timing")
         if isinstance(timing, dict):
-            if environment_of(profile).get("cuda_launch_blocking"):
-                return "CUDA_LAUNCH_BLOCKING=1 makes every launch wait, so that times mean nothing"
+            if setting := blocking.recorded(environment_of(profile)):
+                return f"{setting} makes every launch wait, so that times mean nothing"
             return str(timing["why_not"]) if timing["why_not"] else None
         if self.settings.replay is None and not self.times_are_to_be_had:
             return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from pytest_torchprof import blocking
 from pytest_torchprof.run.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ def lines(config: pytest.Config) -> list[str]:
         said.append(f"writing baselines{where} (--torchprof-baseline={settings.baseline})")
     elif settings.baseline != "compare":
         said.append(f"--torchprof-baseline={settings.baseline}")
-    if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
-        said.append("CUDA_LAUNCH_BLOCKING=1: counts are judged; ratios, utilization and times are not measured")
+    if setting := blocking.set_here():
+        said.append(f"{setting}: counts are judged; ratios, utilization and times are not measured")
+    if os.environ.get("TEARDOWN_CUPTI") == "1":
+        said.append(
+            "TEARDOWN_CUPTI=1: the GPU's tracing is set up anew for each recording; before CUDA 12.6 CUDA graphs may "
+            "crash with it"
+        )
     return [f"torchprof: {'; '.join(said)}"] if said else []

@@ -68,7 +68,7 @@ def judge(run: TestRun) -> None:
         raise run.failure from None
     unanswerable = dict.fromkeys(name for judgement in judgements for name in judgement.unanswerable)
     if unanswerable:
-        pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}")
+        pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}{run.why_no_gpu()}")
     if run.gated:
         # The skip at that look may have been caught by the test.
         pytest.skip(run.gated)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.ranks import this_rank
 from pytest_torchprof.run.comparing import Comparing
@@ -240,7 +240,7 @@ class TestRun:
             measured.why_not = reason
             times = self.comparing.times_are_to_be_had
             yield from [None] * capture.calls_beside_others(options.warmup, options.steps, times=times)
-            raise NotMeasured(f"not measured: {reason}")
+            raise not_measured(reason)
         device = capture.pick_device(options.device)
         plan = capture.Plan(
             device=device,
@@ -274,7 +274,7 @@ class TestRun:
                     yield
             except NotMeasured as problem:
                 measured.profile, measured.why_not = None, str(problem)
-                raise
+                raise not_measured(str(problem)) from None
             except GeneratorExit:
                 # Left during the calls for times, when there is a profile already.
                 measured.profile = None
@@ -296,7 +296,8 @@ class TestRun:
         gate = None
         if self.stands_in(profile):
             names = ", ".join(self.unanswerable()) or "GPU numbers"
-            gate = self._gate(READABLE_WITHOUT_GPU, f"body passed so far; not judged without a GPU: {names}")
+            reason = f"body passed so far; not judged without a GPU: {names}{self.why_no_gpu()}"
+            gate = self._gate(READABLE_WITHOUT_GPU, reason)
         elif replay:
             gate = self._gate(None, "a replay does not run the measured code, so there is no result")
         return profile.with_context(rules=self.state.rules, gate=gate).with_explainer(explainer)
@@ -317,6 +318,15 @@ class TestRun:
             return False
         # A recording made for the cpu as device is judged so wherever it is replayed.
         return (profile.trace.torchprof or {}).get("device_asked", "auto") == "auto"
+
+    def why_no_gpu(self) -> str:
+        """Return what to add where something is not judged without a GPU: why there is none, if that may surprise."""
+        if self.state.settings.replay is not None:
+            return ""
+        from pytest_torchprof import capture  # noqa: PLC0415
+
+        found = capture.no_gpu()
+        return f"; torch sees none: {found.reason}" if found.surprising else ""
 
     def unanswerable(self) -> list[str]:
         from pytest_torchprof.limits import GPU  # noqa: PLC0415

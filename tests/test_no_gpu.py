@@ -1,0 +1,135 @@
+"""Why there is no GPU: each cause its own sentence, and where it is told."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+REPOSITORY = Path(__file__).parents[1]
+cuda_build = pytest.mark.skipif(torch.version.cuda is None, reason="needs a CUDA build of torch")
+cpu_build = pytest.mark.skipif(torch.version.cuda is not None, reason="needs a CPU build of torch")
+
+# A CUDA runtime, loaded ahead of torch's own, that finds no device, for the reason it is told.
+NO_DEVICE = """
+#include <stdlib.h>
+int cudaGetDeviceCount(int *count) { *count = 0; return atoi(getenv("FAILS_WITH")); }
+int cudaDriverGetVersion(int *version) { *version = 12040; return 0; }
+"""
+ASKS = """
+import warnings
+import torch
+from pytest_torchprof import TorchprofError, capture
+
+warnings.simplefilter("error")
+assert capture.pick_device("auto") == "cpu"
+try:
+    capture.pick_device("cuda")
+except TorchprofError as error:
+    print(error)
+"""
+
+
+def library(folder, name, source):
+    compiler = shutil.which("gcc") or pytest.skip("needs gcc")
+    (folder / "library.c").write_text(source)
+    subprocess.run([compiler, "-shared", "-fPIC", folder / "library.c", "-o", folder / name], check=True)
+    return str(folder / name)
+
+
+def said(**environment):
+    without = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES")}
+    done = subprocess.run(
+        [sys.executable, "-c", ASKS],
+        env={**without, "PYTHONPATH": str(REPOSITORY), **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+@cuda_build
+@pytest.mark.parametrize(
+    ("code", "visible", "sentence"),
+    [
+        (
+            "35",
+            None,
+            "the NVIDIA driver is too old for torch {torch}: it knows CUDA 12.4, and torch is built with {cuda}",
+        ),
+        ("802", None, "(CUDA error 802): those behind an NVSwitch need the fabric manager"),
+        ("46", None, "CUDA cannot be initialized: Error 46: "),
+        ("100", None, "the driver sees no GPU"),
+        ("100", "", "CUDA_VISIBLE_DEVICES='' leaves this process no GPU: unset it, or name one"),
+        ("100", "7", "CUDA_VISIBLE_DEVICES='7' leaves this process no GPU"),
+    ],
+    ids=["old driver", "no fabric manager", "anything else", "no device", "none visible", "none of those visible"],
+)
+def test_what_keeps_a_cuda_build_from_its_gpu_is_told(tmp_path, code, visible, sentence):
+    shown = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    text = said(LD_PRELOAD=library(tmp_path, "none.so", NO_DEVICE), FAILS_WITH=code, **shown)
+    assert text.startswith("device 'cuda' was asked for, but torch")
+    assert sentence.format(torch=torch.__version__, cuda=torch.version.cuda) in text
+
+
+@cpu_build
+def test_a_cpu_build_on_a_machine_with_a_gpu_is_told(tmp_path):
+    library(tmp_path, "libcuda.so.1", "int cuInit(unsigned flags) { return 0; }")
+    text = said(LD_LIBRARY_PATH=str(tmp_path))
+    assert "is built for the CPU only, and this machine has an NVIDIA driver: install the build of torch for it" in text
+
+
+@cpu_build
+def test_a_cpu_build_on_a_machine_without_one_is_told():
+    assert "is built for the CPU only" in said()
+
+
+MARKED = """
+import torch, pytest
+
+@pytest.mark.torchprof(max_kernels=1)
+def test_it():
+    return torch.ones(3) + 1
+"""
+
+
+@pytest.fixture
+def hidden(tmp_path, pytester, monkeypatch):
+    """A run of tests on a machine whose GPU is there, and which `CUDA_VISIBLE_DEVICES` hides."""
+    monkeypatch.setenv("LD_PRELOAD", library(tmp_path, "none.so", NO_DEVICE))
+    monkeypatch.setenv("FAILS_WITH", "100")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    pytester.makepyfile(test_it=MARKED)
+    return lambda *args: pytester.runpytest_subprocess("-p", "no:cacheprovider", *args)
+
+
+@cuda_build
+def test_a_test_that_is_not_judged_for_want_of_a_gpu_says_what_hides_it(hidden):
+    result = hidden("-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        ["*not judged without a GPU: max_kernels; torch sees none: CUDA_VISIBLE_DEVICES='' leaves this process no GPU*"]
+    )
+
+
+@cuda_build
+def test_a_run_that_requires_a_gpu_is_refused_with_what_hides_it(hidden):
+    result = hidden("--torchprof-require-gpu")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*would be measured on the cpu (torch sees no GPU: CUDA_VISIBLE_DEVICES='' leaves*"])
+
+
+@cuda_build
+def test_a_build_of_torch_that_misses_a_driver_does_not_write_about_it_into_the_tests_output(pytester, monkeypatch):
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    pytester.makepyfile(test_it=MARKED)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-s", "--torchprof-device=cpu")
+    result.assert_outcomes(passed=1)
+    assert "gpuGetDeviceCount" not in result.stdout.str() + result.stderr.str()
