@@ -15,15 +15,27 @@ class TorchprofError(Exception):
     """The text where one line is enough (``pytest -q``)."""
 
 
+ASK_THE_DOCTOR = "run `torchprof doctor` to see what is wrong with the profiler or the device"
+
+
 class NotMeasured(TorchprofError):
     """The numbers could not be obtained, so nothing was judged; never a pass."""
 
     __module__ = "pytest_torchprof"
 
+    ask_the_doctor = False
+    """Whether the profiler or the device is the cause: the text then ends with the command that tells more."""
 
-def not_measured(reason: str) -> NotMeasured:
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text}\n  do: {ASK_THE_DOCTOR}" if self.ask_the_doctor else text
+
+
+def not_measured(reason: str, *, ask_the_doctor: bool = False) -> NotMeasured:
     """Return the error that says so in front of the reason: once, whoever has said it before."""
-    return NotMeasured(f"not measured: {reason.removeprefix('not measured: ')}")
+    problem = NotMeasured(f"not measured: {reason.removeprefix('not measured: ')}")
+    problem.ask_the_doctor = ask_the_doctor
+    return problem
 
 
 class LimitsMissed(AssertionError, TorchprofError):

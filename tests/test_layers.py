@@ -57,6 +57,7 @@ report
 torch_private
 compilewatch
 capture
+doctor
 run
 run.tolerance
 run.settings
@@ -77,7 +78,7 @@ FOLDERS = {name.partition(".")[0] for name in RANK if "." in name}  # their modu
 
 # Who may import what of the outside world; anything else of these is a mistake.
 OUTSIDE = {
-    "torch": {"torch_private", "compilewatch", "capture", "run"},
+    "torch": {"torch_private", "compilewatch", "capture", "doctor", "run"},
     "pytest": {"run", "plugin"},
     "tabulate": {"report"},
     "filelock": {"baseline", "capture"},

@@ -43,7 +43,7 @@ def only_measurement(device: str) -> Iterator[None]:
 @contextmanager
 def holding(uuid: str, *, wait_s: float = _WAIT_S) -> Iterator[None]:
     """Hold the lock of the GPU with this UUID; a second time in the same thread at once."""
-    lock = _lock(tempfile.gettempdir(), uuid)
+    lock = _lock(lock_file(uuid))
     try:
         lock.acquire(timeout=wait_s)
     except filelock.Timeout:
@@ -61,7 +61,12 @@ def holding(uuid: str, *, wait_s: float = _WAIT_S) -> Iterator[None]:
         lock.release()
 
 
+def lock_file(uuid: str) -> Path:
+    """Return the file at which all processes that measure on the GPU with this UUID meet."""
+    return Path(tempfile.gettempdir(), f"torchprof-{uuid}.lock")
+
+
 @cache
-def _lock(folder: str, uuid: str) -> filelock.FileLock:
+def _lock(path: Path) -> filelock.FileLock:
     # Every user of the machine meets at it, so every user must be able to open it.
-    return filelock.FileLock(Path(folder, f"torchprof-{uuid}.lock"), mode=0o666)
+    return filelock.FileLock(path, mode=0o666)

@@ -12,6 +12,7 @@ COMMANDS = {
     "analyze": "show where the time of a recording goes",
     "check": "judge a recording by limits",
     "diff": "compare two recordings or baselines",
+    "doctor": "say what is wrong with the profiler or the device",
     "baseline": "list, show, compare and prune stored baselines",
 }
 USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.errors import ASK_THE_DOCTOR
 from pytest_torchprof.limits.bearing import bearing_on
 from pytest_torchprof.limits.screen import DEFAULT, INDENT, Layout, Screen, height
 from pytest_torchprof.limits.verdict import MISSED, NOT_MEASURED, Row, Verdict
@@ -38,7 +39,7 @@ def failure_text(
     head = [_headline(verdicts, profile), ""]
     tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, profile)]
     tail += ["", *more] if more else []
-    tail += ["", *(f"  do: {line}" for line in _what_to_do(verdicts))]
+    tail += ["", *(f"  do: {line}" for line in _what_to_do(verdicts, profile))]
     if not screen.everything:
         _share(told, screen.lines - height(head, screen) - height(tail, screen), screen)
     return "\n".join([*head, *(line for one in told for line in one.lines()), *tail])
@@ -193,10 +194,12 @@ def _detail_blocks(details: Sequence[str | Row], screen: Screen) -> list[list[st
     ]
 
 
-def _what_to_do(verdicts: tuple[Verdict, ...]) -> list[str]:
+def _what_to_do(verdicts: tuple[Verdict, ...], profile: Profile | None) -> list[str]:
     todo = []
     if any(verdict.status == MISSED for verdict in verdicts):
         todo.append("change the code, or the limit where the new number is meant")
     if any(verdict.status == NOT_MEASURED for verdict in verdicts):
         todo.append("see docs/messages.md#not-measured: never counts as kept")
+        if profile is not None and not (profile.why_not or "another profiler").startswith("another profiler"):
+            todo.append(ASK_THE_DOCTOR)
     return todo

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_torchprof.errors import TorchprofError, not_measured
+from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.words import counted
 
@@ -41,7 +41,7 @@ class Torchprof:
             measured.why_not = (
                 f"calling {function!r} only makes an object and runs none of its code; measure what drives it"
             )
-            raise not_measured(str(measured.why_not))
+            raise measured.error
         result = self._run.repeat(measured, function, args, kwargs)
         return _profile_of(measured).with_result(result)
 
@@ -114,7 +114,7 @@ class Measurement:
         if kind is None and measured.profile is None and measured.why_not is None:
             after = f"was left after {counted(self._count, 'call')}" if self._steps is not None else "was never started"
             measured.why_not = f"m.steps() of {self._label!r} {after}: run `for _ in m.steps():` to its end"
-            raise not_measured(str(measured.why_not))
+            raise measured.error
 
     @property
     def profile(self) -> Profile:
@@ -131,5 +131,5 @@ def _only_makes_an_object(function: Callable[..., Any]) -> bool:
 
 def _profile_of(measured: Measured) -> Profile:
     if measured.profile is None:
-        raise not_measured(str(measured.why_not))
+        raise measured.error
     return measured.profile

@@ -10,7 +10,7 @@ from unittest import SkipTest
 
 import pytest
 
-from pytest_torchprof.errors import LimitsMissed, NotMeasured, of_ours_in
+from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits.text import LONGEST_REASON
 from pytest_torchprof.printable import printable_line
@@ -266,7 +266,8 @@ def _not_measured(run: TestRun, measured: Measured, reason: str) -> _Judgement:
     reason = printable_line(reason.removeprefix("not measured: "), LONGEST_REASON)
 
     def tell(screen: Screen) -> str:
-        return _with_context(f"not measured: {reason}", run, measured, recording, screen)
+        lines = [f"not measured: {reason}", *([f"  do: {ASK_THE_DOCTOR}"] if measured.ask_the_doctor else [])]
+        return _with_context(lines[0] if screen.one_line else "\n".join(lines), run, measured, recording, screen)
 
     result = Result(
         nodeid=run.nodeid,

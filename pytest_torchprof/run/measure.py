@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit, not_measured
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.ranks import this_rank
 from pytest_torchprof.run.comparing import Comparing
@@ -219,7 +219,7 @@ class TestRun:
         if profile.trace.on_cpu and self.options.device not in ("auto", "cpu"):
             measured.why_not = f"{path.name} was recorded on the cpu, and the test asks for {self.options.device}"
         elif profile.why_not is not None:
-            measured.why_not = profile.why_not
+            measured.doubt(profile.why_not)
         measured.profile = self._guarded(profile, measured.explaining, replay=True)
         beside = path.with_name(stacks_name(path.name))
         if beside.is_file():
@@ -237,10 +237,10 @@ class TestRun:
 
         options = self.options
         if (reason := self.state.unarmed.get(options.device)) is not None:
-            measured.why_not = reason
+            measured.fail(reason)
             times = self.comparing.times_are_to_be_had
             yield from [None] * capture.calls_beside_others(options.warmup, options.steps, times=times)
-            raise not_measured(reason)
+            raise measured.error
         device = capture.pick_device(options.device)
         plan = capture.Plan(
             device=device,
@@ -273,8 +273,8 @@ class TestRun:
                     self.progress(name, min(done, total - 1), total)
                     yield
             except NotMeasured as problem:
-                measured.profile, measured.why_not = None, str(problem)
-                raise not_measured(str(problem)) from None
+                measured.fail(str(problem))
+                raise measured.error from None
             except GeneratorExit:
                 # Left during the calls for times, when there is a profile already.
                 measured.profile = None

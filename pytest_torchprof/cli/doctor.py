@@ -1,0 +1,86 @@
+"""``torchprof doctor``: what is wrong with the profiler or the device, in lines for a bug report."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import textwrap
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_torchprof.doctor import Answer
+
+USAGE = """usage: torchprof doctor [--json]
+
+Looks at this machine as a measurement uses it: torch, its profiler, CUPTI, the driver and the GPU, the
+environment, sessions of the profiler, kinds of launches, clocks, the CPU. Each line says "ok", "wrong" or
+"not known"; below what is wrong stands what to do. Takes up to a minute or two; nothing is changed.
+
+exit status: 0 nothing is wrong, 1 something is wrong, 2 bad usage
+"""
+WELL, ILL, BAD_USAGE = 0, 1, 2
+SCHEMA = 1
+WIDTH = 100
+_STATUS, _CHECK = 11, 19
+# Installed distributions whose versions a bug report needs.
+_VERSIONS = ("pytest-torchprof", "pytest", "torch", "triton", "nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12")
+
+
+def run(argv: list[str]) -> int:
+    """Run the command; return its exit status."""
+    if argv in (["-h"], ["--help"]):
+        sys.stdout.write(USAGE)
+        return WELL
+    if argv not in ([], ["--json"]):
+        wrong = next(word for word in argv if word != "--json") if set(argv) != {"--json"} else "--json twice"
+        sys.stderr.write(f"torchprof doctor: {wrong!r} is no option of it; see torchprof doctor --help\n")
+        return BAD_USAGE
+    from pytest_torchprof.doctor import WRONG, answers  # noqa: PLC0415
+
+    found = list(answers(begin=_progress))
+    _progress("")
+    sys.stdout.write(_as_json(found) if argv else _as_text(found))
+    return ILL if any(one.status == WRONG for one in found) else WELL
+
+
+def _progress(name: str) -> None:
+    """Say on a terminal what is being looked at, in a line that goes away again."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[Klooking at {name} ..." if name else "\r\033[K")
+        sys.stderr.flush()
+
+
+def versions() -> dict[str, str]:
+    """Return the installed versions that matter."""
+    found = {"python": platform.python_version(), "platform": f"{platform.system()}-{platform.machine()}"}
+    for name in _VERSIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _as_json(found: list[Answer]) -> str:
+    rows = [{"check": one.check, "status": one.status, "text": one.text, "do": one.do or None} for one in found]
+    return json.dumps({"schema": SCHEMA, "versions": versions(), "answers": rows}, indent=2) + "\n"
+
+
+def _as_text(found: list[Answer]) -> str:
+    have = "  ".join(f"{name} {version}" for name, version in versions().items())
+    lines = textwrap.wrap(f"torchprof doctor: {have}", WIDTH, subsequent_indent="  ")
+    for one in found:
+        lines += _wrapped(f"{one.status:<{_STATUS}}{one.check:<{_CHECK}}", one.text)
+        if one.do and one.status != "ok":
+            lines += _wrapped(" " * (_STATUS + _CHECK), f"do: {one.do}")
+    wrong = sum(one.status == "wrong" for one in found)
+    unknown = sum(one.status == "not known" for one in found)
+    lines += ["", f"{wrong or 'nothing'} wrong" + (f", {unknown} not known" if unknown else "")]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    indent = " " * len(head)
+    return textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)

@@ -1,0 +1,96 @@
+"""Looks at this machine as a measurement would use it, piece by piece, and says what is wrong with which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from pytest_torchprof.doctor import (
+    clock,
+    cpu,
+    cupti,
+    gpu,
+    launches,
+    lock,
+    nvml,
+    probe,
+    sessions,
+    torchbuild,
+    variables,
+)
+from pytest_torchprof.doctor.answer import OK, UNKNOWN, WRONG, Answer, first_line
+from pytest_torchprof.doctor.child import ChildFailed
+from pytest_torchprof.doctor.machine import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["CHECKS", "OK", "UNKNOWN", "WRONG", "Answer", "Check", "answers"]
+
+_SHOW_IT = "see whether the GPU is well (nvidia-smi, dmesg); if it is, this line belongs into a bug report"
+NOTHING: Final = "nothing"
+TORCH: Final = "torch"
+GPU: Final = "a GPU"
+PROFILER: Final = "a GPU that can be profiled"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something to look at, and what must be there for it."""
+
+    name: str
+    look: Callable[[Machine], Iterator[Answer]]
+    needs: Literal["nothing", "torch", "a GPU", "a GPU that can be profiled"]
+
+
+CHECKS = (
+    Check("torch", torchbuild.of_torch, NOTHING),
+    Check("GPU", gpu.of_gpu, TORCH),
+    Check("kineto", torchbuild.of_kineto, TORCH),
+    Check("CUPTI", cupti.of_cupti, TORCH),
+    Check("NVML", nvml.of_nvml, GPU),
+    Check("environment", variables.of_variables, NOTHING),
+    Check("GPU lock", lock.of_lock, GPU),
+    Check("probe", probe.of_probe, PROFILER),
+    Check("sessions", sessions.of_sessions, PROFILER),
+    Check("CUDA graph", launches.of_graph, PROFILER),
+    Check("Triton kernel", launches.of_triton, PROFILER),
+    Check("cooperative", launches.of_cooperative, PROFILER),
+    Check("clock", clock.of_clock, PROFILER),
+    Check("CPU as device", cpu.of_cpu, TORCH),
+    Check("torch.compile", cpu.of_compiler, TORCH),
+)
+
+
+def answers(checks: Iterable[Check] = CHECKS, begin: Callable[[str], None] = lambda _: None) -> Iterator[Answer]:
+    """Yield what each check found; ``begin`` is called with its name before. Nothing that goes wrong is raised."""
+    machine = Machine()
+    for check in checks:
+        begin(check.name)
+        yield from _asked(check, machine)
+
+
+def _asked(check: Check, machine: Machine) -> Iterator[Answer]:
+    try:
+        if why := _why_not(check, machine):
+            yield Answer(check.name, UNKNOWN, why)
+        elif check.needs in (NOTHING, TORCH) or machine.gpu_works:
+            yield from check.look(machine)
+    except ChildFailed as failed:
+        yield Answer(check.name, WRONG, str(failed), _SHOW_IT)
+    except Exception as problem:  # noqa: BLE001 - a check that fails is an answer like any other
+        yield Answer(check.name, UNKNOWN, f"the check itself failed: {first_line(problem)}")
+
+
+def _why_not(check: Check, machine: Machine) -> str | None:
+    """Return why a check is not made though it would have something to say."""
+    if check.needs == NOTHING:
+        return None
+    if machine.no_torch is not None:
+        return "not looked at without torch"
+    if check.needs == TORCH or machine.has_none:
+        return None
+    if not machine.gpu_works:
+        return "not looked at: torch cannot use the GPU"
+    stopped = check.needs == PROFILER and machine.profiler_fails
+    return f"not looked at: {stopped}" if stopped else None

@@ -1,0 +1,104 @@
+"""Runs what may crash or hang in a fresh process with a time limit: how that ends is an answer, not the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.doctor.answer import first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Work = Callable[..., Mapping[str, Any]]
+
+LIMIT_S = 90.0
+
+
+class ChildFailed(Exception):
+    """What ran in a process of its own raised, crashed or did not end; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of it: facts, and what the process wrote to stderr meanwhile."""
+
+    facts: Mapping[str, Any]
+    stderr: str
+
+
+def ask(work: Work, *given: object, limit_s: float = LIMIT_S, environ: Mapping[str, str] | None = None) -> Told:
+    """Call a function of a module in a fresh process and return its facts, which must be JSON; else ChildFailed."""
+    with TemporaryDirectory(prefix="torchprof-doctor-") as folder:
+        facts, stderr = Path(folder, "facts.json"), Path(folder, "stderr.txt")
+        # -P: no module of the folder that the command is called in may take the place of an installed one.
+        command = [sys.executable, "-P", "-m", __name__, f"{work.__module__}:{work.__name__}", json.dumps(given)]
+        with stderr.open("wb") as file:
+            ended = _run([*command, str(facts)], file, limit_s, {**os.environ, **(environ or {})})
+        said = stderr.read_text(encoding="utf-8", errors="replace")
+        if not facts.is_file():
+            raise ChildFailed(_how_it_ended(ended, limit_s, said))
+        told = json.loads(facts.read_text(encoding="utf-8"))
+        if "raised" in told:
+            raise ChildFailed(told["raised"])
+        return Told(told["facts"], said)
+
+
+def _run(command: list[str], stderr: Any, limit_s: float, environ: Mapping[str, str]) -> int | None:
+    """Return the exit status, None where the process had to be ended."""
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        env=dict(environ),
+        start_new_session=True,
+    )
+    try:
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        # Compilers that it started too. Not on Windows, which has no groups of this kind.
+        with suppress(OSError, AttributeError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.wait()
+
+
+def _how_it_ended(status: int | None, limit_s: float, stderr: str) -> str:
+    if status is None:
+        return f"it did not end within {limit_s:.0f} s and was ended"
+    last = first_line("\n".join(reversed(stderr.splitlines())))
+    said = f"; the last it said: {last}" if last else ""
+    if status >= 0:
+        return f"its process ended with exit status {status}{said}"
+    with suppress(ValueError):
+        return f"its process was ended by {signal.Signals(-status).name}{said}"
+    return f"its process was ended by signal {-status}{said}"
+
+
+def main(where: str, given: str, path: str) -> None:
+    """Do the work that `ask` was given, in the process that it started."""
+    module, _, name = where.partition(":")
+    told: dict[str, object]
+    try:
+        told = {"facts": getattr(import_module(module), name)(*json.loads(given))}
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it is the answer
+        told = {"raised": first_line(problem)}
+    unfinished = Path(f"{path}.unfinished")
+    unfinished.write_text(json.dumps(told), encoding="utf-8")
+    unfinished.replace(path)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,214 @@
+"""``torchprof doctor``: what it prints, what it survives, and which failures send people to it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import torch
+from builder import TraceBuilder
+
+import pytest_torchprof
+from pytest_torchprof import doctor
+from pytest_torchprof.cli import main
+from pytest_torchprof.doctor import child, lock
+from pytest_torchprof.doctor.answer import public
+from pytest_torchprof.doctor.machine import Machine
+
+COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; main()", "doctor"]
+DOCTOR = "do: run `torchprof doctor` to see what is wrong with the profiler or the device"
+
+
+def run(*words, **environ):
+    given = {**os.environ, **environ}
+    return subprocess.run([*COMMAND, *words], env=given, capture_output=True, text=True, timeout=500, check=False)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The command
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what a machine without a GPU says")
+def test_a_machine_without_a_gpu_is_well():
+    done = run()
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "nothing wrong")
+    assert "no GPU (" in done.stdout
+    assert "2 kernels seen of 2 operators (aten::mul, aten::add)" in " ".join(done.stdout.split())
+    assert "Inductor compiles for the CPU" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what a machine without a GPU says")
+def test_json_holds_every_answer_and_nothing_of_the_user(tmp_path):
+    done = run("--json", KINETO_CONFIG=str(Path.home() / "kineto.conf"), CXX="no-such-compiler", HOME=str(Path.home()))
+    report = json.loads(done.stdout)
+    assert sorted(report) == ["answers", "schema", "versions"]
+    assert report["schema"] == 1
+    assert report["versions"]["torch"] == torch.__version__.partition("+")[0] or "+" in report["versions"]["torch"]
+    assert all(sorted(one) == ["check", "do", "status", "text"] for one in report["answers"])
+    assert {one["status"] for one in report["answers"]} <= {"ok", "wrong", "not known"}
+    by_check = {one["check"]: one for one in report["answers"]}
+    assert by_check["environment"]["text"].startswith("KINETO_CONFIG=~/kineto.conf: ")
+    # Without a compiler everything else works, and what to do is said.
+    assert done.returncode == 1
+    assert [one["check"] for one in report["answers"] if one["status"] == "wrong"] == ["torch.compile"]
+    assert "install g++ or clang++" in by_check["torch.compile"]["do"]
+    for private in (str(Path.home()), platform.node(), f"/{getpass.getuser()}/"):
+        assert private not in done.stdout
+
+
+def test_a_missing_torch_is_said(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch': raise ModuleNotFoundError(\"No module named 'torch'\", name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+    )
+    done = run(PYTHONPATH=os.pathsep.join([str(tmp_path), str(Path(pytest_torchprof.__file__).parents[1])]))
+    assert done.returncode == 1
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert any(line.split(maxsplit=2) == ["wrong", "torch", "torch is not installed"] for line in lines)
+    assert "not known  probe              not looked at without torch" in lines
+
+
+@pytest.mark.parametrize("words", [["--jsn"], ["--json", "--json"], ["trace.json"]])
+def test_bad_usage_is_told(capsys, words):
+    assert main(["doctor", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words[-1] in err
+    assert "torchprof doctor --help" in err
+
+
+def test_help_says_what_the_exit_status_means(capsys):
+    assert main(["doctor", "--help"]) == 0
+    assert "exit status: 0 nothing is wrong, 1 something is wrong, 2 bad usage" in capsys.readouterr().out
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What it survives
+
+
+def test_a_check_that_raises_is_an_answer():
+    def look(_):
+        raise ValueError(f"{Path.home()}/x is broken\nand more")
+        yield
+
+    def crash(_):
+        child.ask(os.abort)
+        yield
+
+    answers = list(doctor.answers([doctor.Check("one", look, "nothing"), doctor.Check("two", crash, "nothing")]))
+    assert [(one.check, one.status) for one in answers] == [("one", "not known"), ("two", "wrong")]
+    assert answers[0].text == "the check itself failed: ValueError: ~/x is broken"
+    assert "its process was ended by SIGABRT" in answers[1].text
+
+
+def test_a_check_that_hangs_is_ended():
+    began = time.monotonic()
+    with pytest.raises(child.ChildFailed, match="it did not end within 3 s and was ended"):
+        child.ask(time.sleep, 300, limit_s=3)
+    assert time.monotonic() - began < 250
+
+
+def test_what_a_fresh_process_raises_is_told_in_its_first_line():
+    with pytest.raises(child.ChildFailed, match=r"^JSONDecodeError: Expecting"):
+        child.ask(json.loads, "{")
+
+
+def test_no_module_of_the_current_folder_is_imported_in_place_of_an_installed_one(tmp_path, monkeypatch):
+    (tmp_path / "msgspec.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.chdir(tmp_path)
+    assert child.ask(json.loads, '{"a": 1}').facts == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("/home/ada/lib:/opt/cuda/lib", "~/lib:/opt/cuda/lib"),
+        ("/Users/ada/x", "~/x"),
+        ("/root/x and /rooted", "~/x and /rooted"),
+        ("/srv/env/lib/python3.11/site-packages/nvidia/cu13", "site-packages/nvidia/cu13"),
+        ("CUDA 13.0", "CUDA 13.0"),
+    ],
+)
+def test_paths_say_nothing_of_the_user(monkeypatch, written, shown):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert public(written) == shown
+
+
+def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(lock, "_WAIT_S", 0.1)
+    machine = Machine()
+    machine.gpu = {"uuid": "GPU-x"}
+    hold = "import sys, filelock\nwith filelock.FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
+    path = tmp_path / "torchprof-GPU-x.lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        (answer,) = lock.of_lock(machine)
+        holder.stdin.close()
+    assert (answer.status, answer.check) == ("wrong", "GPU lock")
+    assert f"held by process {holder.pid} (" in answer.text
+    # Nothing else could be measured either, and would wait for an hour.
+    assert machine.profiler_fails == "the GPU's lock is not to be had"
+    (answer,) = lock.of_lock(machine)
+    assert answer.status == "ok"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Who is sent to it
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU that is not there")
+def test_a_device_that_measures_nothing_names_the_command(run_tests):
+    result = run_tests(
+        dedent("""
+        @pytest.mark.torchprof(device="cuda", max_kernels=1)
+        def test_body(): pass
+        @pytest.mark.torchprof(device="cuda", max_kernels=1)
+        def test_call(torchprof): torchprof(lambda: None)
+        """)
+    )
+    result.assert_outcomes(failed=2)
+    assert result.stdout.str().count(DOCTOR) == 2
+
+
+def test_a_recording_with_losses_names_the_command(tmp_path):
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 900)
+    builder.launched("kernel", 10)
+    builder.launch(40)
+    builder.sync(1100, 50)
+    profile = pytest_torchprof.load(builder.write(tmp_path / "t.json"))
+    assert "1 of 2 launches have no kernel" in profile.why_not
+    with pytest.raises(pytest_torchprof.NotMeasured, match=DOCTOR):
+        profile.expect(max_kernels=5)
+
+
+def test_another_profiler_and_the_tests_own_mistakes_do_not(run_tests):
+    result = run_tests(
+        dedent("""
+        @cpu
+        def test_another(torchprof):
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+                torchprof(lambda: x + 1)
+        @cpu
+        def test_nothing(torchprof): pass
+        """)
+    )
+    result.assert_outcomes(failed=2)
+    assert "torchprof doctor" not in result.stdout.str()
