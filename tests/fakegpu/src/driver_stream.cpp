@@ -1,6 +1,8 @@
 // Streams, events and graphs of the driver.
 #include "driver.h"
 
+#include <algorithm>
+
 using namespace fake;
 
 extern "C" {
@@ -65,5 +67,26 @@ CUresult cuGraphLaunch(CUgraphExec g, CUstream s) {
   CU(cuGraphLaunch);
   LIVE;
   FAIL(launchGraph(g, streamOf(s)));
+}
+CUresult cuGraphGetNodes(CUgraph g, CUgraphNode* nodes, size_t* n) {
+  CU(cuGraphGetNodes);
+  if (nodes) {
+    *n = std::min(*n, g->nodes.size());
+    std::copy_n(g->nodes.begin(), *n, nodes);
+  } else {
+    *n = g->nodes.size();
+  }
+  OK;
+}
+CUresult cuGraphNodeGetType(CUgraphNode n, CUgraphNodeType* t) {
+  CU(cuGraphNodeGetType);
+  switch (n->work.op) {
+    case Op::kernel: *t = CU_GRAPH_NODE_TYPE_KERNEL; break;
+    case Op::memcpy: *t = CU_GRAPH_NODE_TYPE_MEMCPY; break;
+    case Op::memset: *t = CU_GRAPH_NODE_TYPE_MEMSET; break;
+    case Op::host: *t = CU_GRAPH_NODE_TYPE_HOST; break;
+    default: *t = CU_GRAPH_NODE_TYPE_EMPTY;
+  }
+  OK;
 }
 }
