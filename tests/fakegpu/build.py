@@ -54,24 +54,21 @@ def find_cuda(packages: Path) -> Path:
     return nvidia
 
 
-def is_new(target: Path, *inputs: object) -> bool:
-    """Whether the target was not made of these inputs (contents of files, words of a command); then note them."""
-    digest = hashlib.sha256()
+def make(target: Path, command: list[str | Path], inputs: list[Path]) -> None:
+    """Run the command that writes the target, unless it was run before with the same words and inputs.
+
+    The result takes the target's place at once, so that a running process keeps what it has.
+    """
+    digest = hashlib.sha256(repr(command).encode())
     for one in inputs:
-        digest.update(one.read_bytes() if isinstance(one, Path) and one.is_file() else repr(one).encode())
+        digest.update(one.read_bytes())
     note = target.with_name(f"{target.name}.made-of")
     if target.exists() and note.exists() and note.read_text() == digest.hexdigest():
-        return False
-    target.unlink(missing_ok=True)
-    note.write_text(digest.hexdigest())
-    return True
-
-
-def make(command: list[str | Path], target: Path) -> None:
-    """Run the command; its result takes the target's place at once, and a running process keeps what it has."""
+        return
     unfinished = target.with_name(f"{target.name}.new")
     subprocess.run([*command, "-o", unfinished], check=True)
     unfinished.replace(target)
+    note.write_text(digest.hexdigest())
 
 
 def build() -> None:
@@ -81,12 +78,11 @@ def build() -> None:
     generate.tables(include, BUILD)
     theirs = [include, include / "cccl", nvidia / "cudnn" / "include"]
     flags = [*FLAGS, "-I", BUILD, "-I", SOURCES, *(word for folder in theirs for word in ("-isystem", folder))]
-    shared = [*SOURCES.glob("*.h"), *BUILD.glob("*.inc"), include / "cupti_version.h"]
+    headers = [*sorted(SOURCES.glob("*.h")), *sorted(BUILD.glob("*.inc")), include / "cupti_version.h"]
 
     def compiled(source: Path) -> Path:
         target = BUILD / f"{source.stem}.o"
-        if is_new(target, source, *shared, compiler, *flags):
-            make([compiler, *flags, "-c", source], target)
+        make(target, [compiler, *flags, "-c", source], [source, *headers])
         return target
 
     with ThreadPoolExecutor(os.cpu_count()) as workers:
@@ -95,15 +91,13 @@ def build() -> None:
     count = generate.stubs(include, nvidia / "cu13" / "lib", compiler, objects, stubs)
     objects.append(compiled(stubs))
     # Everything is in one library with the driver's name, so that whoever opens libcuda.so.1 gets it.
-    driver = LIB / "libcuda.so.1"
-    if is_new(driver, *objects):
-        make([compiler, "-shared", *objects, "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread", *STATIC], driver)
+    command = [compiler, "-shared", *objects, "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread", *STATIC]
+    make(LIB / "libcuda.so.1", command, objects)
     for folder, words in NVML.items():
         (LIB / folder).mkdir(exist_ok=True)
-        library, source = LIB / folder / "libnvidia-ml.so.1", SOURCES / "nvml.cpp"
-        if is_new(library, source, *words):
-            command = [compiler, *FLAGS, *words, "-shared", source, "-Wl,-soname,libnvidia-ml.so.1", "-ldl", *STATIC]
-            make(command, library)
+        source = SOURCES / "nvml.cpp"
+        command = [compiler, *FLAGS, *words, "-shared", source, "-Wl,-soname,libnvidia-ml.so.1", "-ldl", *STATIC]
+        make(LIB / folder / "libnvidia-ml.so.1", command, [source])
     sys.stdout.write(f"{LIB}: built; {count} functions of CUDA's are stubs\n")
 
 

@@ -119,6 +119,12 @@ def test_attention_of_cudnn_is_one_kernel_of_its_own(recorded):
     assert [sum(part in name for name in names) for part in ("flash_fprop", "flash_bprop")] == [1, 1]
 
 
+def test_a_convolution_is_a_kernel_of_cudnn(recorded):
+    x, w = torch.ones(1, 3, 8, 8, device="cuda"), torch.ones(4, 3, 3, 3, device="cuda")
+    names = [event["name"] for event in recorded(lambda: torch.nn.functional.conv2d(x, w), "kernel")]
+    assert sum("fprop_implicit_gemm" in name for name in names) == 1
+
+
 DEVICE = """
 p = torch.cuda.get_device_properties(0)
 x = torch.ones(256, 256, device="cuda", dtype=torch.bfloat16)
@@ -133,6 +139,16 @@ print(json.dumps([p.name, p.major, p.multi_processor_count, p.L2_cache_size >> 2
 def test_it_is_an_h100_or_what_was_asked_for(process):
     assert process(DEVICE) == ["NVIDIA H100 80GB HBM3", 9, 132, 50, "nvjet"]
     assert process(DEVICE, DEVICE="a100") == ["NVIDIA A100-SXM4-80GB", 8, 108, 40, "ampere"]
+
+
+def test_the_visible_devices_are_those_that_are_named(process, monkeypatch):
+    program = """
+        properties = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+        print(json.dumps([int(str(p.uuid)[-4:], 16) for p in properties]))
+    """
+    for visible, seen in [("1", [1]), ("1,0", [1, 0]), ("GPU-fa4e0000-0000-4000-8000-000000000001", [1]), ("", [])]:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert process(program, COUNT=2) == seen
 
 
 def test_two_devices_have_streams_memory_and_rows_of_their_own(process):
