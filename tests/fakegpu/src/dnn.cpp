@@ -47,15 +47,85 @@ Descriptor* child(Descriptor* d, int name) {
 void point(Descriptor* d, int name, Descriptor* to) {
   d->attributes[name] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, std::string((char*)&to, 8)};
 }
-cudnnStatus_t kernel(const char* name, cudnnHandle_t h, unsigned blocks = 64) {
+
+std::vector<int64_t> sizes(Descriptor* operation, int tensor) {
+  Descriptor* d = child(operation, tensor);
+  if (!d || !d->attributes.count(CUDNN_ATTR_TENSOR_DIMENSIONS)) return {};
+  const Attribute& a = d->attributes[CUDNN_ATTR_TENSOR_DIMENSIONS];
+  std::vector<int64_t> all(a.count);
+  memcpy(all.data(), a.bytes.data(), a.bytes.size());
+  return all;
+}
+double elements(const std::vector<int64_t>& sizes) {
+  double n = sizes.empty() ? 0 : 1;
+  for (int64_t size : sizes) n *= size;
+  return n;
+}
+
+// What a graph of operations is, as far as the name and the duration of its one kernel depend on it.
+struct Graph {
+  int products = 0;
+  const char* convolution = nullptr;
+  double flops = 0;
+};
+void addProduct(Graph& g, Descriptor* op) {
+  auto a = sizes(op, CUDNN_ATTR_OPERATION_MATMUL_ADESC);
+  g.products++;
+  if (!a.empty()) g.flops += 2 * elements(sizes(op, CUDNN_ATTR_OPERATION_MATMUL_CDESC)) * a.back();
+}
+void addAttention(Graph& g, Descriptor* op, int q, int k, int products) {
+  auto keys = sizes(op, k);
+  g.products += products;
+  if (keys.size() == 4) g.flops += 2 * products * elements(sizes(op, q)) * keys[2];
+}
+void addConvolution(Graph& g, Descriptor* op, const char* name, int output, int weight) {
+  auto w = sizes(op, weight);
+  g.convolution = name;
+  if (!w.empty()) g.flops += 2 * elements(sizes(op, output)) * elements(w) / w[0];
+}
+Graph summary(Descriptor* graph) {
+  Graph g;
+  if (!graph) return g;
+  const Attribute& ops = graph->attributes[CUDNN_ATTR_OPERATIONGRAPH_OPS];
+  for (int64_t i = 0; i < ops.count; i++) {
+    Descriptor* op;
+    memcpy(&op, ops.bytes.data() + 8 * i, 8);
+    switch (op->type) {
+      case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR: addProduct(g, op); break;
+      case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+        addConvolution(g, op, "fprop", CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W);
+        break;
+      case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+        addConvolution(g, op, "wgrad", CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW);
+        break;
+      case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+        addConvolution(g, op, "dgrad", CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W);
+        break;
+      // Attention is one operation or, of an older front end, written out as products and pointwise ones.
+      case CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR:
+        addAttention(g, op, CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, 2);
+        break;
+      case CUDNN_BACKEND_OPERATION_SDPA_BWD_DESCRIPTOR:
+        addAttention(g, op, CUDNN_ATTR_OPERATION_SDPA_BWD_QDESC, CUDNN_ATTR_OPERATION_SDPA_BWD_KDESC, 5);
+        break;
+    }
+  }
+  return g;
+}
+
+cudnnStatus_t kernel(const char* name, cudnnHandle_t h, double ns) {
   Shape shape;
-  shape.g[0] = blocks;
+  shape.g[0] = 64;
   shape.b[0] = 128;
   shape.dyn = 49152;
+  shape.ns = ns;
   Api api(CUPTI_CB_DOMAIN_RUNTIME_API, RTCB_cudaLaunchKernel, "cudaLaunchKernel");
-  if (int e = gate()) return api.ret(e), CUDNN_STATUS_EXECUTION_FAILED;
-  return api.ret(launch(makeKernel(name), shape, streamOf(((Handle*)h)->stream))) ? CUDNN_STATUS_EXECUTION_FAILED
-                                                                                  : CUDNN_STATUS_SUCCESS;
+  int e = gate();
+  if (!e) e = launch(makeKernel(name), shape, streamOf(((Handle*)h)->stream));
+  return api.ret(e) ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
 }
 }  // namespace
 
@@ -143,40 +213,22 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendA
 }
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t) {
   Descriptor* engine = child(child(of(plan), CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINECFG_ENGINE);
-  Descriptor* graph = child(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
-  int products = 0, convolution = 0;
-  bool sdpa = false;
-  if (graph) {
-    Attribute& ops = graph->attributes[CUDNN_ATTR_OPERATIONGRAPH_OPS];
-    for (int64_t i = 0; i < ops.count; i++) {
-      Descriptor* op;
-      memcpy(&op, ops.bytes.data() + 8 * i, 8);
-      if (op->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
-        products++;
-      else if (op->type >= CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR &&
-               op->type <= CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
-        convolution = op->type;
-      else if (op->type > 34 && ops.count == 1)
-        sdpa = true;
-    }
-  }
+  Graph g = summary(child(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH));
   int arch = cfg().model.major * 10 + cfg().model.minor;
   char name[256];
-  if (convolution) {
-    const char* what = convolution == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR           ? "fprop"
-                       : convolution == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR ? "wgrad"
-                                                                                                       : "dgrad";
+  if (g.convolution) {
     snprintf(name, sizeof name,
              "sm80_xmma_%s_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_warpsize2x2x1_g1_"
              "tensor16x8x8_execute_kernel__5x_cudnn",
-             what);
-  } else if (products >= 2 || sdpa) {
+             g.convolution);
+  } else if (g.products >= 2) {
     snprintf(name, sizeof name,
-             "cudnn_generated_fort_native_sdpa_sm%d_flash_%s_wgmma_f16_knob_7_64x128x128_4x1x1_kernel0_0", arch,
-             products >= 4 ? "bprop" : "fprop");
+             "cudnn_generated_fort_native_sdpa_sm%d_flash_%s_%sf16_knob_7_64x128x128_4x1x1_kernel0_0", arch,
+             g.products >= 4 ? "bprop" : "fprop", arch >= 90 ? "wgmma_" : "");
   } else {
     snprintf(name, sizeof name, "cudnn_generated_fort_native_pointwise_sm%d_kernel0_0", arch);
   }
-  return kernel(name, h);
+  const Model& model = cfg().model;
+  return kernel(name, h, g.flops / (0.7 * (g.convolution ? model.tf32 : model.half) * 1e3));
 }
 }
