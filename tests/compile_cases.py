@@ -476,7 +476,13 @@ def the_recompile_limit():
 # ------------------------------------------------------------------------------------------------- nothing is compiled
 
 
-@case(breaks="missed", says="nothing was compiled", recompiles="missed")
+# Up to torch 2.13 Dynamo skips the forward of torch's own modules where it is compiled by itself.
+OWN_MODULES = (
+    {} if torch.__version__ >= (2, 14) else {"breaks": "missed", "says": "nothing was compiled", "recompiles": "missed"}
+)
+
+
+@case(**OWN_MODULES)
 def a_module_of_torch_that_compiles_itself():
     linear = nn.Linear(4, 4)
     linear.compile(backend=BACKEND)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from builder import AUTOGRAD, MAIN, TraceBuilder
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_torchprof import load
@@ -101,6 +101,9 @@ def test_the_numbers_add_up(builder):
 @settings(max_examples=40, deadline=None)
 @given(traces(), st.randoms(use_true_random=False))
 def test_the_order_of_events_does_not_matter(builder, shuffler: random.Random):
+    # Of two operators that begin and end together, nothing but the order says which is inside the other.
+    operators = [(event["tid"], event["ts"], event["dur"]) for event in builder.events if event["cat"] == "cpu_op"]
+    assume(len(set(operators)) == len(operators))
     before = analysis(builder.text().encode(), by="kernel")
     shuffler.shuffle(builder.events)
     after = analysis(builder.text().encode(), by="kernel")
