@@ -1,6 +1,6 @@
 """The one file that reaches into torch's private names, each behind a function that says what it is for.
 
-Run with torch 2.13; names that older versions (from 2.6) may lack are looked up with a default.
+Run with torch 2.13.0, 2.14.1 and 2.15.0; names that older versions (from 2.6) may lack are looked up with a default.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def precision_flags() -> dict[str, object]:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Dynamo (torch.compile); run with torch 2.13 on Python 3.11 and 3.13, and with torch 2.6 on Python 3.11.
+# Dynamo (torch.compile); run with torch 2.13 on Python 3.11 and 3.13, with torch 2.6, 2.14.1 and 2.15.0 on Python 3.11.
 # None from a reader means that this torch does not have the source; the evidence then says "not available".
 
 
@@ -584,14 +584,14 @@ def _is_method_of(code: CodeType, holder: object) -> bool:
 def trace_logger() -> logging.Logger | None:
     """Return the logger of what torch.compile writes for tlparse (``TORCH_TRACE``); None before torch is imported.
 
-    torch makes its records only while the logger has a handler (run with torch 2.13 to 2.15).
+    torch makes its records only while the logger has a handler (run with torch 2.13.0, 2.14.1 and 2.15.0).
     """
     found = logging.Logger.manager.loggerDict.get("torch.__trace")
     return found if isinstance(found, logging.Logger) else None
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Inductor; run with torch 2.13, and with torch 2.6, which leaves no range around the call of a graph
+# Inductor; run with torch 2.13 to 2.15, and with torch 2.6, which leaves no range around the call of a graph
 
 _CPU_KERNEL_PROFILING = "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"
 

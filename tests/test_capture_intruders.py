@@ -448,6 +448,6 @@ sys.exit(len(events(outer)))
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    if not torch.__version__.startswith("2.13."):
-        pytest.skip(f"known of torch 2.13; here is {torch.__version__}")
+    if torch.__version__ < (2, 13):
+        pytest.skip(f"known of torch 2.13 to 2.15; here is {torch.__version__}")
     assert done.returncode == 0
