@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -167,7 +166,9 @@ def test_torchrun_runs_them_too(pytester):
     )
     assert done.returncode == 0, done.stdout
     assert set(kept(pytester)) == {Rank(0, 2), Rank(1, 2)}
-    assert set(baseline_of(pytester)) == {"test_it"}
+    (entry,) = baseline_of(pytester).values()
+    assert [kernel["name"] for kernel in entry["kernels"]] == ["c10d::allreduce_", "aten::sin"]
+    assert "left to rank 0" in done.stdout
 
 
 BROKEN = """
@@ -192,9 +193,8 @@ def test_after():
 """
 
 
-@pytest.mark.parametrize("marker", ["max_kernels=3", 'max_kernels=3, tolerance={"time": 0.5}'])
-def test_a_rank_that_cannot_measure_still_makes_the_calls_in_which_the_others_wait(ranks, marker):
-    (first, _), (second, said) = ranks(BROKEN, marker=marker)
+def test_a_rank_that_cannot_measure_still_makes_the_calls_in_which_the_others_wait(ranks):
+    (first, _), (second, said) = ranks(BROKEN, marker='max_kernels=3, tolerance={"time": 0.5}')
     assert (first, second) == (0, 1), said
     assert "1 failed, 1 passed" in said
     assert "another profiler is running on this thread" in said
@@ -226,64 +226,23 @@ def test_a_measurement_that_fails_on_one_rank_is_not_made_again(ranks):
 
 
 def test_times_take_as_many_calls_on_each_rank_as_on_the_others(ranks, pytester):
-    for mode in ("update", "compare"):
-        outcomes = ranks(
-            ONE,
-            "--torchprof-save=kept",
-            f"--torchprof-baseline={mode}",
-            marker='max_kernels=3, baseline=True, tolerance={"time": 50.0, "kernels": 1}',
-        )
-        assert [status for status, _ in outcomes] == [0, 0], outcomes
-        found = kept(pytester)
-        assert [len(ours["timing"]["batches"]) for ours in found.values()] == [2, 2]
-        assert len({ours["calls"] for ours in found.values()}) == 1
+    outcomes = ranks(ONE, "--torchprof-save=kept", marker='max_kernels=3, tolerance={"time": 50.0}')
+    assert [status for status, _ in outcomes] == [0, 0], outcomes
+    found = kept(pytester)
+    assert [len(ours["timing"]["batches"]) for ours in found.values()] == [2, 2]
+    assert len({ours["calls"] for ours in found.values()}) == 1
 
 
-def test_rank_0_writes_the_baseline_and_the_reports_and_the_others_say_so(ranks, pytester):
-    (first, written), (second, said) = ranks(
-        ONE, "--torchprof-baseline=update", "--torchprof-report=out/r.json", "--junitxml=junit.xml", "-v",
-        marker="min_kernels=1",
-        GITHUB_STEP_SUMMARY="page", GITHUB_ACTIONS="true",
-    )  # fmt: skip
-    assert (first, second) == (0, 0)
-    assert "written" in written
-    assert "left to rank 0" in said
-    assert "torchprof: rank 1 of 2: rank 0 writes the baselines and reports" in said
-    assert "rank 0 writes" not in written
-    (entry,) = baseline_of(pytester).values()
-    assert [kernel["name"] for kernel in entry["kernels"]] == ["aten::sin"]
-    assert json.loads((pytester.path / "out" / "r.json").read_text())["results"][0]["summary"]["kernels"] == 1
-    assert (pytester.path / "page").read_text().count("**torchprof**") == 1
-
-
-def test_a_rank_that_is_worse_than_the_baseline_of_rank_0_fails_and_annotates_nothing(ranks):
-    ranks(ONE, "--torchprof-baseline=update", marker="min_kernels=1")
-    (first, _), (second, said) = ranks(ONE, marker="min_kernels=1", GITHUB_ACTIONS="true")
-    assert (first, second) == (0, 1)
-    assert re.search(r"\+ .*cos", said)
-    assert "::error" not in said
-
-
-def test_failed_measurements_of_all_ranks_are_kept_and_each_run_replaces_them(ranks, pytester):
-    for _ in range(2):
-        ranks(ONE, marker="max_kernels=0")
-        assert set(kept(pytester, ".torchprof")) == {Rank(0, 2), Rank(1, 2)}
-    ranks(ONE, marker="max_kernels=2")
-    assert set(kept(pytester, ".torchprof")) == {Rank(1, 2)}
-    pytester.makepyfile(test_it="import pytest\n@pytest.mark.torchprof(device='cpu')\ndef test_it(): pass\n")
-    pytester.runpytest_inprocess("--torchprof-baseline=off")
-    assert Rank(1, 2) not in kept(pytester, ".torchprof")
-
-
-# What a rank saved, elsewhere
+# What each of them leaves behind
 
 ALONE = """
-import torch
-x = torch.ones(8)
+import os
 
-@pytest.mark.torchprof(device="cpu", max_kernels=1)
+@pytest.mark.torchprof(device="cpu", max_kernels=2)
 def test_it():
     torch.sin(x)
+    if os.environ.get("RANK") == "1":
+        torch.cos(x)
 """
 
 
@@ -300,6 +259,47 @@ def as_rank(run_tests, monkeypatch):
         return run_tests(source, *args)
 
     return run
+
+
+def test_rank_0_writes_the_baseline_and_the_reports_and_the_others_say_so(as_rank, pytester, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "page"))
+    files = ("--torchprof-report=out/r.json", "--junitxml=junit.xml")
+    result = as_rank(Rank(1, 2), "--torchprof-baseline=update", *files)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["torchprof: rank 1 of 2: rank 0 writes the baselines and reports", "*left to rank 0*"])
+    assert not list(pytester.path.rglob("__torchprof__"))
+    assert not (pytester.path / "out").exists()
+    assert not (pytester.path / "page").exists()
+    assert "torchprof.kernels" not in (pytester.path / "junit.xml").read_text()
+
+    result = as_rank(Rank(0, 2), "--torchprof-baseline=update", *files)
+    assert "rank 0 writes" not in result.stdout.str()
+    (entry,) = baseline_of(pytester).values()
+    assert [kernel["name"] for kernel in entry["kernels"]] == ["aten::sin"]
+    assert json.loads((pytester.path / "out" / "r.json").read_text())["results"][0]["summary"]["kernels"] == 1
+    assert (pytester.path / "page").is_file()
+    assert "torchprof.kernels" in (pytester.path / "junit.xml").read_text()
+
+
+def test_a_rank_that_is_worse_than_the_baseline_of_rank_0_fails_and_annotates_nothing(as_rank, monkeypatch):
+    as_rank(Rank(0, 2), "--torchprof-baseline=update").assert_outcomes(passed=1)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = as_rank(Rank(1, 2))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*+ pointwise cos*"])
+    assert "::error" not in result.stdout.str()
+
+
+def test_each_rank_replaces_its_own_failures_and_a_run_without_ranks_all(as_rank, pytester):
+    fails = ALONE.replace("max_kernels=2", "max_kernels=0")
+    for number in (0, 1, 0):
+        as_rank(Rank(number, 2), source=fails).assert_outcomes(failed=1)
+        assert Rank(number, 2) in kept(pytester, ".torchprof")
+    assert set(kept(pytester, ".torchprof")) == {Rank(0, 2), Rank(1, 2)}
+    as_rank(Rank(0, 2)).assert_outcomes(passed=1)
+    assert set(kept(pytester, ".torchprof")) == {Rank(1, 2)}
+    as_rank(Rank()).assert_outcomes(passed=1)
+    assert not kept(pytester, ".torchprof")
 
 
 def test_a_rank_replays_what_it_recorded(as_rank, pytester):
