@@ -432,6 +432,9 @@ def test_an_error_of_the_gpu_is_the_tests_own_and_does_not_crash_the_process(tmp
     assert said[1] is False
 
 
+# Before each replay torch sets seed and offset of the random numbers, with a kernel for each, in some versions always.
+REPLAYED = [[KERNELS + fills] * 3 for fills in (0, 2)]
+
 CAPTURED = """
 body = ten_kernels()
 graph = torch.cuda.CUDAGraph()
@@ -446,13 +449,13 @@ with torch.cuda.graph(graph):
 
 def test_a_graph_captured_after_arming_replays_with_all_its_kernels(tmp_path):
     said = run(tmp_path, f"capture.arm('cuda:0')\n{CAPTURED}\nsay(measure(graph.replay))")
-    assert said == COMPLETE
+    assert said in REPLAYED
 
 
 def test_a_graph_captured_before_the_first_session_is_complete_or_not_measured(tmp_path, fact):
     said = run(tmp_path, f"{CAPTURED}\nsay(measure(graph.replay))")
     fact("kernels per step of a graph captured before the first session", said)
-    assert said == COMPLETE or isinstance(said, str)
+    assert said in REPLAYED or isinstance(said, str)
 
 
 def test_blocking_launches_are_in_the_recording_and_the_counts_hold(tmp_path):
