@@ -83,7 +83,7 @@ def fresh_process(device: str, *, limit_s: float = _LIMIT_S) -> FreshProcess:
 def _refusals(log: str) -> tuple[Refusal, ...]:
     found: dict[str, Refusal] = {}
     for call, given, error, _ in _REFUSAL.findall(log):
-        found.setdefault(error, Refusal(call=f"{call}({given})", error=error))
+        found.setdefault(error, Refusal(call=f"{call}({given.strip()})", error=error))
     return tuple(found.values())
 
 
