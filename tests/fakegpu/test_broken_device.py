@@ -116,7 +116,7 @@ def test_a_driver_that_does_not_fit_shows_no_device(process, code, text):
 @pytest.mark.parametrize(("code", "text"), [(46, "busy or unavailable"), (2, "out of memory"), (214, "ECC")])
 def test_a_device_that_is_there_refuses_a_context(process, code, text):
     seen, count, error = process(WRONG, SEEN, INIT_ERROR=code)
-    assert (seen, count) == (True, 1)
+    assert (seen, count > 0) == (True, True)
     assert text in error
 
 
