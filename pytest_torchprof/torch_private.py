@@ -196,7 +196,7 @@ def has_context(index: int) -> bool:  # pragma: needs gpu
 def spin(device: str, cycles: int) -> bool:  # pragma: needs gpu
     """Keep a GPU's current stream busy for so many cycles of its clock, without use of memory; False if torch cannot.
 
-    Run with torch 2.14, as an undocumented helper there since before 2.6.
+    Run with torch 2.15 (CUDA); undocumented, and in torch since long before 2.6.
     """
     import torch
 
