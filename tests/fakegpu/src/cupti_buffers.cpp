@@ -114,6 +114,7 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc r, C
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc f) {
+  timestampsRegistered();
   CuptiLock l(cuptiMutex);
   unit = realtime;
   if (f) {  // kineto's is the time stamp counter, and so is our own clock

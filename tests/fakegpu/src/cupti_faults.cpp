@@ -9,8 +9,8 @@ namespace {
 struct Session {
   long kernels = 0, named = 0, head = 0, replays = 0, kernelsOfReplay = 0;
 } session;
-long idleStarts = 0;  // sessions that began after idle time
-bool first = true;
+// Registrations of a callback for time stamps, and those before which the devices had been idle since the last one.
+long registered = 0, registeredAfterIdle = 0;
 }  // namespace
 
 int refused(const char* function) {
@@ -20,16 +20,19 @@ int refused(const char* function) {
 }
 
 void sessionBegins() {
-  u64 busyUntil = 0;  // asked for before CUPTI's lock is taken: work takes the two locks in the other order
-  for (int d = 0; d < (int)cfg().visible.size(); d++) busyUntil = std::max(busyUntil, deviceEnd(d));
   CuptiLock l(cuptiMutex);
   session = Session();
-  // pytorch#192021: registered anew after idle time, CUPTI 12.6U2 to 13.0 dates as many records at the head of a
-  // session by another clock as there were such registrations; the profiler then finds them outside its window.
+  session.head = registeredAfterIdle;
+}
+
+// pytorch#192021: kineto registers its callback anew for each session. In CUPTI 12.6U2 to 13.0 each registration but the
+// first adds one to the records of kernels at the head of every session that are dated by another clock, which the
+// profiler then finds outside its window; not where the GPU was kept busy between the two registrations.
+void timestampsRegistered() {
+  u64 idle = longestIdle();  // asked for before CUPTI's lock is taken: work takes the two locks in the other order
+  CuptiLock l(cuptiMutex);
   double after = cfg().faults.headAfterMs;
-  if (!first && after >= 0 && now() > busyUntil + ticks(after * 1e6)) idleStarts++;
-  session.head = idleStarts;
-  first = false;
+  if (registered++ && after >= 0 && idle >= ticks(after * 1e6)) registeredAfterIdle++;
 }
 
 void replayBegins() {

@@ -29,7 +29,8 @@ void tellSubscriber(Api& call, CUpti_ApiCallbackSite site);
 
 // Faults
 int refused(const char* function);
-void sessionBegins();  // records of kernels are switched on
+void sessionBegins();         // records of kernels are switched on
+void timestampsRegistered();  // the profiler gave a clock of its own
 enum class Fate { kept, lost, misdated };
 Fate fateOf(const Ran& kernel);
 bool unseen(const char* call);

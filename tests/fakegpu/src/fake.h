@@ -121,6 +121,7 @@ CUstream_st* newStream(unsigned flags, int priority);
 CUstream_st* nullStream(int dev);
 std::vector<CUstream_st*>& streams();
 u64 deviceEnd(int dev);
+u64 longestIdle();  // for which no device had work since this was asked last
 u32 contextId(int dev);
 void touch(int dev);  // the primary context is there from now on
 bool touched(int dev);

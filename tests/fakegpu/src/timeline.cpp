@@ -56,9 +56,22 @@ static void hostCall(const Work& w, u64 at) {
   }).detach();
 }
 
+// The longest time for which no device had work, and the end of all work so far; under the device's lock.
+static u64 idlest = 0, busyUntil = now();
+
+u64 longestIdle() {
+  Lock l(mu);
+  u64 n = now(), idle = std::max(idlest, n > busyUntil ? n - busyUntil : 0);
+  idlest = 0;
+  busyUntil = std::max(busyUntil, n);
+  return idle;
+}
+
 static u64 run(const Work& w, CUstream_st* s, u64 ready, u32 graphId, u64 nodeId) {
   u64 start = std::max(ready, now() + ticks(cfg().launchNs));
   u64 end = start + ticks(durationNs(w));
+  if (start > busyUntil) idlest = std::max(idlest, start - busyUntil);
+  busyUntil = std::max(busyUntil, end);
   perform(w);
   if (w.op == Op::kernel || w.op == Op::memcpy || w.op == Op::memset) record({&w, s, start, end, graphId, nodeId});
   if (w.op == Op::host) hostCall(w, end);

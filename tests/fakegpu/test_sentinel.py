@@ -1,0 +1,70 @@
+"""Sessions that lose more kernels at their head each time: the sentinel has as many to lose, and nothing measured is."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_torchprof.capture.session import SENTINEL
+from pytest_torchprof.recording import read
+
+pytestmark = pytest.mark.simulated_gpu
+
+# Two kernels each, after idle time or without any.
+SESSIONS = """
+import time
+
+@pytest.fixture(autouse=True)
+def idle():
+    time.sleep({idle_s})
+
+@pytest.mark.parametrize("number", range({sessions}))
+@pytest.mark.torchprof(max_kernels=2, min_kernels=2)
+def test_it(number):
+    torch.ones(8, device="cuda").add_(1)
+"""
+# As an application's own sessions, which nobody here counts, would do.
+FOREIGN = """
+@pytest.fixture(autouse=True, scope="module")
+def foreign():
+    from torch.profiler import ProfilerActivity, profile
+    for _ in range({sessions}):
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+            torch.ones(8, device="cuda")
+"""
+
+
+@pytest.fixture
+def sentinels(run_tests, pytester, monkeypatch):
+    """Return a function that runs tests and gives their outcomes, and the kernels that each sentinel launched and lost."""
+
+    def run(source, *, head_ms):
+        monkeypatch.setenv("FAKEGPU_CUPTI_HEAD", str(head_ms))
+        result = run_tests(source, "--torchprof-save=saved", in_process=False)
+        saved = sorted((pytester.path / "saved").rglob("*.json*"), key=lambda path: path.stat().st_mtime_ns)
+        outcomes = {name: count for name, count in result.parseoutcomes().items() if name != "warnings"}
+        return outcomes, [lost_and_launched(read(path)) for path in saved]
+
+    return run
+
+
+def lost_and_launched(trace):
+    (head,) = trace.spans(SENTINEL)
+    own = {i for i in trace.links.launches if trace.calls.start[i] < head.end_ns}
+    return len(own & set(trace.links.lost)), len(own)
+
+
+@pytest.mark.parametrize(("head_ms", "idle_s"), [(0, 0), (50, 0.1)], ids=["no idle time", "some idle time"])
+def test_thirty_sessions_lose_more_and_more_of_the_sentinel_alone(sentinels, head_ms, idle_s):
+    outcomes, found = sentinels(SESSIONS.format(sessions=30, idle_s=idle_s), head_ms=head_ms)
+    assert outcomes == {"passed": 30}
+    lost, launched = zip(*found, strict=True)
+    assert list(lost) == list(range(lost[0], lost[0] + 30))
+    assert list(launched) == list(range(launched[0], launched[0] + 30))
+    assert launched[-1] > lost[-1] >= 30
+
+
+def test_after_sessions_of_others_the_sentinel_grows_until_it_is_long_enough(sentinels):
+    source = FOREIGN.format(sessions=25) + SESSIONS.format(sessions=2, idle_s=0)
+    outcomes, found = sentinels(source, head_ms=0)
+    assert outcomes == {"passed": 2}
+    assert all(launched > lost >= 25 for lost, launched in found)
