@@ -103,6 +103,7 @@ def test_a_gpu_of_ones_own_that_runs_at_full_speed_is_undisturbed(ask):
     [
         ("0x4", "its power limit"),
         ("0x8", "a hardware slowdown"),
+        ("0x10", "other GPUs that it is kept in step with"),
         ("0x20", "its temperature"),
         ("0x40", "its temperature (hardware)"),
         ("0x80", "the power supply"),

@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 
 SEVERAL = {
     "GEMM": "GEMMs",
+    "GPU": "GPUs",
     "GPU operation": "GPU operations",
     "Triton kernel": "Triton kernels",
     "aten kernel": "aten kernels",
@@ -47,6 +48,7 @@ SEVERAL = {
     "more rename": "more renames",
     "more such change": "more such changes",
     "operation": "operations",
+    "orphan": "orphans",
     "operator": "operators",
     "device": "devices",
     "other replay": "other replays",

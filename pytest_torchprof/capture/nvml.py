@@ -24,6 +24,7 @@ _CLOCKS = {"graphics": 0, "sm": 1, "memory": 2}
 _SLOWED = {
     0x04: "its power limit",
     0x08: "a hardware slowdown",
+    0x10: "other GPUs that it is kept in step with",
     0x20: "its temperature",
     0x40: "its temperature (hardware)",
     0x80: "the power supply",
@@ -38,6 +39,8 @@ class Unknown:
     """A question without an answer."""
 
     why: str
+    code: int | None = None
+    """What NVML returned, where it was asked."""
 
 
 class _Process(ctypes.Structure):
@@ -62,6 +65,8 @@ _TAKES: dict[str, tuple[Any, ...]] = {
     "nvmlDeviceGetClockInfo": (c_void_p, c_uint, POINTER(c_uint)),
     "nvmlDeviceGetMaxClockInfo": (c_void_p, c_uint, POINTER(c_uint)),
     "nvmlDeviceGetViolationStatus": (c_void_p, c_uint, POINTER(_Violation)),
+    "nvmlDeviceGetComputeMode": (c_void_p, POINTER(c_uint)),
+    "nvmlDeviceGetPersistenceMode": (c_void_p, POINTER(c_uint)),
     **dict.fromkeys(_REASONS, (c_void_p, POINTER(c_ulonglong))),
     **dict.fromkeys(_PROCESSES, (c_void_p, POINTER(c_uint), POINTER(_Process))),
 }
@@ -80,7 +85,7 @@ class Library:
             if function is not None:
                 function.restype, function.argtypes = c_int, _TAKES[name]
                 code = function(*given)
-                return None if code == _OK else Unknown(f"{name}: {self._words(code)}")
+                return None if code == _OK else Unknown(f"{name}: {self._words(code)}", code)
         return Unknown(f"this driver has no {names[0]}")
 
     def _words(self, code: int) -> str:
@@ -120,6 +125,11 @@ class Gpu:
     """What processes run on."""
     board: c_void_p
     """What has clocks and a power limit: the slices of a board share them."""
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether it is a part of a board that was cut up (MIG)."""
+        return self.handle is not self.board
 
     def clocks_mhz(self) -> dict[str, int] | Unknown:
         """Return its clocks, now and at most ("sm", "sm_max"), in MHz; those that are told."""
@@ -166,6 +176,23 @@ class Gpu:
             # In a container NVML knows processes by the numbers that they have outside of it, or not at all.
             return Unknown("NVML does not list this process itself, as in a container")
         return unknown or pids
+
+    def others(self) -> int | Unknown:
+        """Return how many other processes compute on it."""
+        pids = self.processes()
+        return pids if isinstance(pids, Unknown) else len(set(pids) - {os.getpid()})
+
+    def compute_mode(self) -> int | Unknown:
+        """Return who may compute on it: nvmlComputeMode_t."""
+        return self._setting("nvmlDeviceGetComputeMode")
+
+    def persistence(self) -> int | Unknown:
+        """Return whether (1, 0) the driver stays loaded while no process uses it."""
+        return self._setting("nvmlDeviceGetPersistenceMode")
+
+    def _setting(self, name: str) -> int | Unknown:
+        value = c_uint()
+        return self.library.ask(name, given=(self.board, byref(value))) or value.value
 
 
 @contextmanager
@@ -222,10 +249,10 @@ def _slowed(gpu: Gpu, before: dict[str, int] | Unknown) -> Iterator[str]:
 
 
 def _others(gpu: Gpu) -> Iterator[str]:
-    pids = gpu.processes()
-    if isinstance(pids, Unknown):
-        yield f"nobody told whether the GPU was used by others ({pids.why})"
-    elif others := len(set(pids) - {os.getpid()}):
+    others = gpu.others()
+    if isinstance(others, Unknown):
+        yield f"nobody told whether the GPU was used by others ({others.why})"
+    elif others:
         yield f"{counted(others, 'other process')} used the GPU"
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.doctor.machine import Machine
 
 _OPERATORS = ("aten::mul", "aten::add")
+_ONLY_OF_A_GPU = "only a GPU has launches, copies, waits and memory of its own"
 _COMPILER = re.compile(r"C\+\+ compiler|cl is not found|\bg\+\+|\bclang", re.IGNORECASE)
 
 
@@ -47,7 +48,7 @@ def of_cpu(_: Machine) -> Iterator[Answer]:
         return
     names = ", ".join(told["names"])
     seen = counted(told["kernels"][0], "kernel")
-    text = f"{seen} seen of {len(_OPERATORS)} operators ({names}); launches, copies, waits and memory only a GPU has"
+    text = f"{seen} seen of {len(_OPERATORS)} operators ({names}); {_ONLY_OF_A_GPU}"
     if tuple(told["names"]) == _OPERATORS:
         yield Answer("CPU as device", OK, text)
     else:

@@ -12,6 +12,7 @@ from pytest_torchprof.capture import no_gpu, pick_device, reasons
 from pytest_torchprof.capture.device import gpu_uuid, has_gpu
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer
 from pytest_torchprof.units import show_bytes
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,9 +72,9 @@ def of_gpu(machine: Machine) -> Iterator[Answer]:
     """Say which GPU is measured, or why none is."""
     found = machine.gpu
     if "name" in found:
-        driver = f", driver for CUDA {found['driver']}" if found["driver"] else ""
-        size = show_bytes(found["memory"])
-        text = f"{found['name']} ({found['kind']}, {size}), {found['device']} of {found['count']}{driver}"
+        what = f"{found['name']} ({found['kind']}, {show_bytes(found['memory'])})"
+        which = f"{found['device']} of {counted(found['count'], 'GPU')}"
+        text = f"{what}, {which}" + (f", driver for CUDA {found['driver']}" if found["driver"] else "")
         yield Answer("GPU", OK, text)
         yield _allocator(found)
     elif "problem" in found:
@@ -81,7 +82,7 @@ def of_gpu(machine: Machine) -> Iterator[Answer]:
     elif found["surprising"]:
         yield Answer("GPU", WRONG, f"torch sees no GPU: {found['none']}", _FIRST)
     else:
-        yield Answer("GPU", OK, f"no GPU ({found['none']}); the CPU is measured as device")
+        yield Answer("GPU", OK, f"no GPU ({found['none']}); the CPU is measured as the device")
 
 
 def _allocator(found: Mapping[str, Any]) -> Answer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.doctor.answer import OK, UNKNOWN, WRONG, Answer
 from pytest_torchprof.doctor.child import ask
 from pytest_torchprof.doctor.measuring import measure
-from pytest_torchprof.words import counted
+from pytest_torchprof.words import counted, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -100,7 +100,7 @@ def _answer(check: str, told: Mapping[str, Any], *, launches: int | None, kernel
         return Answer(check, WRONG, f"not measured: {told['why']}", "see probe and sessions")
     numbers = (
         f"{_per_step(told['launches'], 'launch')}, {_per_step(told['kernels'], 'kernel')} in each step; "
-        f"{told['orphans']} orphans, {told['lost']} lost"
+        f"{counted(told['orphans'], 'orphan')}, {told['lost']} lost"
     )
     if told["unrecorded"]:
         numbers += f", {told['unrecorded']} launched by a call that the profiler does not record"
@@ -126,4 +126,4 @@ _TO_DO = {
 def _per_step(numbers: list[int], noun: str) -> str:
     if len(set(numbers)) == 1:
         return counted(numbers[0], noun)
-    return f"{' '.join(map(str, numbers))} {noun}s".replace("launchs", "launches")
+    return f"{' '.join(map(str, numbers))} {plural(noun)}"

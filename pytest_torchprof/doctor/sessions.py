@@ -13,6 +13,7 @@ from pytest_torchprof.doctor.answer import OK, WRONG, Answer
 from pytest_torchprof.doctor.child import ask
 from pytest_torchprof.doctor.cupti import LOSING
 from pytest_torchprof.recording import read
+from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ _IDLE_S = 2.0
 _LIMIT_S = 150.0
 
 
-def work(device: str) -> dict[str, Any]:
+def work(device: str, idle_s: float) -> dict[str, Any]:
     """Open the sessions one after the other; kernels launched and seen, the sentinel's and those after it."""
     import torch
 
@@ -35,7 +36,7 @@ def work(device: str) -> dict[str, Any]:
     spare = torch.zeros(1, device=device)
     found = []
     for number in range(_SESSIONS):
-        time.sleep(_IDLE_S if number else 0)
+        time.sleep(idle_s if number else 0)
         with TemporaryDirectory() as folder, Session(device) as session:
             with session.step(0):
                 for _ in range(_KERNELS):
@@ -63,17 +64,16 @@ def _seen(trace: Trace) -> dict[str, int]:
 
 def of_sessions(machine: Machine) -> Iterator[Answer]:
     """Say how many kernels each session launched and saw."""
-    sessions = ask(work, machine.gpu["device"], limit_s=_LIMIT_S).facts["sessions"]
+    sessions = ask(work, machine.gpu["device"], _IDLE_S, limit_s=_LIMIT_S).facts["sessions"]
     seen = [one["seen"] for one in sessions]
     head = [one["sentinel_lost"] for one in sessions]
     orphans = sum(one["orphans"] for one in sessions)
-    text = (
-        f"{_SESSIONS} with {_IDLE_S:.0f} s between them: of {_KERNELS} kernels launched in each, {_numbers(seen)} seen"
-    )
+    found = "all were seen" if min(seen) == _KERNELS else f"{_numbers(seen)} were seen"
+    text = f"{_SESSIONS} sessions, {_IDLE_S:g} s apart, launched {_KERNELS} kernels each: {found}"
     if any(head):
-        text += f"; lost at the head, where only our own are: {_numbers(head)}"
+        text += f"; of the extra ones at the head of each, which nobody counts, {_numbers(head)} were lost"
     if orphans:
-        text += f"; {orphans} whose launch was lost"
+        text += f"; {counted(orphans, 'kernel')} without a launch"
     if min(seen) < _KERNELS or orphans or any(one["sentinel_lost"] >= one["sentinel"] for one in sessions):
         yield Answer("sessions", WRONG, f"the profiler loses kernels: {text}", _to_do(heads=any(head)))
     else:
@@ -82,11 +82,12 @@ def of_sessions(machine: Machine) -> Iterator[Answer]:
 
 def _to_do(*, heads: bool) -> str:
     if heads:
-        return f"install a torch with CUDA 13.1 or newer (torch 2.15 has one): CUPTI is {LOSING}"
+        return f"install a torch with CUDA 13.1 or newer (torch 2.15 has one) if CUPTI, see above, is {LOSING}"
     return "end other profiling tools (nsys, ncu, DCGM); if none runs, measure shorter steps"
 
 
 def _numbers(numbers: list[int]) -> str:
-    if len(set(numbers)) == 1:
-        return f"{numbers[0]} each" if numbers[0] else "none"
-    return " ".join(map(str, numbers))
+    """Return what each session had: "5 each", "none", "0 1 2 3"."""
+    if len(set(numbers)) > 1:
+        return " ".join(map(str, numbers))
+    return f"{numbers[0]} each" if numbers[0] else "none"

@@ -50,4 +50,4 @@ def of_kineto(machine: Machine) -> Iterator[Answer]:
             "use a build of torch with CUPTI (CUDA) or roctracer (ROCm), such as the one that pip installs",
         )
         return
-    yield Answer("kineto", OK, f"there, records {', '.join(names)}")
+    yield Answer("kineto", OK, f"records {' and '.join(names)}")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 import torch
 from simulated import gpu_is_simulated
+
+from pytest_torchprof import doctor
+from pytest_torchprof.doctor import cupti, sessions
 
 pytestmark = [
     pytest.mark.gpu,
@@ -19,97 +22,271 @@ pytestmark = [
 ]
 simulated = pytest.mark.skipif(not gpu_is_simulated(), reason="a fault on demand needs the simulated device")
 
-ASK = """
-import json, sys
-from pytest_torchprof import doctor
-chosen = [check for check in doctor.CHECKS if check.name in sys.argv[1:]]
-print(json.dumps([[one.check, one.status, one.text, one.do] for one in doctor.answers(chosen)]))
-"""
+CHECKS = {check.name: check for check in doctor.CHECKS}
+COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; main()", "doctor", "--json"]
 
 
 @pytest.fixture
-def ask(tmp_path):
-    """Return a function that makes some of the checks in a process with the given environment."""
+def ask(tmp_path, monkeypatch):
+    """Return a function that makes some of the checks under a fault.
 
-    def ask(*checks, **environ):
-        # A temporary folder of its own: locks of other tests are not this one's.
-        given = {**os.environ, "TMPDIR": str(tmp_path), **environ}
-        command = [sys.executable, "-c", ASK, *checks]
-        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=500, check=True)
-        found = defaultdict(list)
-        for check, *answer in json.loads(done.stdout):
-            found[check].append(answer)
-        return found
+    What may suffer from a fault runs in processes of its own, so that this one's GPU stays sound.
+    """
+    # Locks of other tests are not this one's, and what needs idle time says so.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(sessions, "_IDLE_S", 0.0)
+
+    def ask(*names, **fault):
+        for name, value in fault.items():
+            monkeypatch.setenv(name, value)
+        return list(doctor.answers([CHECKS[name] for name in names]))
 
     return ask
 
 
+def told(answers, check):
+    """Return what was answered of something that is answered once."""
+    (answer,) = (one for one in answers if one.check == check)
+    return answer
+
+
 def test_a_sound_gpu_is_well(tmp_path):
-    run = [sys.executable, "-c", "from pytest_torchprof.cli import main; main()", "doctor", "--json"]
-    done = subprocess.run(
-        run, env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=500, check=False
-    )
+    given = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(COMMAND, env=given, capture_output=True, text=True, timeout=500, check=False)
     answers = {one["check"]: one for one in json.loads(done.stdout)["answers"]}
+    assert done.stderr == ""
     # What others do on this GPU meanwhile, and its temperature, are not this test's to say.
     wrong = {check for check, one in answers.items() if one["status"] == "wrong"}
     assert wrong <= {"NVML processes", "NVML slow-downs"}
     assert done.returncode == bool(wrong)
     assert torch.cuda.get_device_name() in answers["GPU"]["text"]
-    assert "50 each seen" in answers["sessions"]["text"]
+    assert "launched 50 kernels each: all were seen" in answers["sessions"]["text"]
     assert answers["CUDA graph"]["text"].startswith("1 launch, ")
     assert answers["Triton kernel"]["text"].startswith("1 launch, 1 kernel in each step; 0 orphans, 0 lost")
     assert "1 kernel in each step; 0 orphans, 0 lost" in answers["cooperative"]["text"]
     assert "by CUDA events" in answers["clock"]["text"]
 
 
+FIRST = "nothing can be measured on a GPU until this is put right"
+
+
 @simulated
 @pytest.mark.parametrize(
-    ("fault", "check", "status", "named"),
+    ("fault", "why"),
     [
-        ({"FAKEGPU_COUNT": "0"}, "GPU", "wrong", "the driver sees no GPU"),
-        ({"CUDA_VISIBLE_DEVICES": ""}, "GPU", "wrong", "CUDA_VISIBLE_DEVICES='' leaves this process no GPU"),
-        ({"FAKEGPU_INIT_ERROR": "802"}, "GPU", "wrong", "fabric manager"),
-        ({"FAKEGPU_FAIL_KERNEL": "elementwise"}, "GPU", "wrong", "illegal memory access"),
-        ({"FAKEGPU_CUPTI_ERROR": "35"}, "probe", "wrong", "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"),
-        ({"FAKEGPU_CUPTI_ERROR": "39"}, "probe", "wrong", "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"),
-        ({"FAKEGPU_CUPTI_ERROR": "14"}, "probe", "wrong", "CUPTI_ERROR_NOT_COMPATIBLE"),
-        ({"FAKEGPU_CUPTI_DROP": "5"}, "sessions", "ok", "lost at the head, where only our own are: 5 each"),
-        ({"FAKEGPU_CUPTI_DROP_EVERY": "7"}, "sessions", "wrong", "the profiler loses kernels"),
-        ({"FAKEGPU_CUPTI_BUFFER": "2"}, "sessions", "wrong", "the profiler loses kernels"),
-        ({"FAKEGPU_LOST_AFTER": "150"}, "sessions", "wrong", "CUDA error"),
-        ({"FAKEGPU_CUPTI_DROP_GRAPH": "all"}, "CUDA graph", "wrong", "0 kernels in each step"),
-        (
-            {"FAKEGPU_CUPTI_DROP_CALLS": "cuLaunchKernelEx"},
-            "Triton kernel",
-            "wrong",
-            "that the profiler does not record",
-        ),
-        ({"FAKEGPU_SLOW": "gemm=900000000"}, "clock", "ok", "by CUDA events"),
-        ({"FAKEGPU_NVML_THROTTLE": "0x20"}, "NVML slow-downs", "wrong", "slowed down by its temperature"),
-        ({"FAKEGPU_NVML_PROCESSES": "2"}, "NVML processes", "wrong", "other processes on it"),
-        ({"FAKEGPU_NVML_COMPUTE_MODE": "3"}, "NVML compute mode", "ok", "exclusive process"),
-        ({"FAKEGPU_NVML": "absent"}, "NVML library", "not known", "cannot be loaded"),
-        ({"FAKEGPU_NVML_ERROR": "nvmlDeviceGetClockInfo:4"}, "NVML clocks", "not known", "no permission"),
-        ({"FAKEGPU_NVML_ERROR": "nvmlInit_v2:18"}, "NVML library", "wrong", "library and kernel module differ"),
-        ({"FAKEGPU_NVML": "old"}, "NVML driver", "ok", ""),
-        ({"FAKEGPU_MIG": "1"}, "NVML MIG", "ok", "a slice of a GPU"),
-        ({"CUDA_LAUNCH_BLOCKING": "1"}, "environment", "wrong", "every launch waits"),
-        ({"CUDA_INJECTION64_PATH": "/x/libtool.so"}, "environment", "wrong", "CUDA_INJECTION64_PATH=/x/libtool.so"),
+        ({"FAKEGPU_COUNT": "0"}, "the driver sees no GPU"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES='' leaves this process no GPU"),
+        ({"FAKEGPU_INIT_ERROR": "802"}, "fabric manager"),
+        ({"FAKEGPU_INIT_ERROR": "35"}, "too old"),
+        ({"FAKEGPU_INIT_ERROR": "46"}, "busy or unavailable"),
+        ({"FAKEGPU_INIT_ERROR": "2"}, "out of memory"),
+        ({"FAKEGPU_INIT_ERROR": "214"}, "ECC"),
+        ({"FAKEGPU_MEM_GB": "0.001"}, "out of memory"),
+        ({"FAKEGPU_FAIL_KERNEL": "elementwise"}, "illegal memory access"),
     ],
     ids=lambda value: " ".join(f"{name}={one}" for name, one in value.items()) if isinstance(value, dict) else None,
 )
-def test_a_fault_is_named(ask, fault, check, status, named):
-    found = ask("GPU", check.partition(" ")[0] if check.startswith("NVML") else check, **fault)
-    matching = [answer for answer in found[check] if answer[0] == status and named in answer[1]]
-    assert matching, found
-    assert status != "wrong" or matching[0][2], "what is wrong comes with what to do"
+def test_a_gpu_that_cannot_be_used_is_named_and_nothing_is_asked_of_it(ask, fault, why):
+    answers = ask("GPU", "NVML", "sessions", **fault)
+    assert [(one.check, one.status) for one in answers] == [
+        ("GPU", "wrong"),
+        ("NVML", "not known"),
+        ("sessions", "not known"),
+    ]
+    assert why in answers[0].text
+    assert answers[0].do == FIRST
+    assert answers[1].text == "not looked at: torch cannot use the GPU"
 
 
 @simulated
-def test_what_cannot_be_profiled_is_not_profiled_further(ask):
-    found = ask("probe", "sessions", "clock", FAKEGPU_CUPTI_ERROR="35")
-    assert found["this process"] == [["wrong", "sees no kernel of its own either", "see probe"]]
-    assert found["sessions"] == found["clock"] == [["not known", "not looked at: the probe saw no kernel", ""]]
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        (
+            {
+                "FAKEGPU_NVML_THROTTLE": "0x24",
+                "FAKEGPU_NVML_PROCESSES": "2",
+                "FAKEGPU_NVML_COMPUTE_MODE": "3",
+                "FAKEGPU_NVML_ERROR": "nvmlDeviceGetClockInfo:4,nvmlDeviceGetMaxClockInfo:4",
+            },
+            [
+                ("driver", "ok", "."),
+                ("clocks", "not known", "nvmlDeviceGetClockInfo: Insufficient Permissions"),
+                ("slow-downs", "wrong", "slowed down by its power limit, its temperature"),
+                ("processes", "wrong", "other processes on it"),
+                ("compute mode", "ok", "exclusive process: one process at a time"),
+                ("MIG", "ok", "a whole GPU"),
+            ],
+        ),
+        (
+            {"FAKEGPU_NVML": "old", "FAKEGPU_MIG": "1", "FAKEGPU_NVML_COMPUTE_MODE": "2"},
+            [
+                ("clocks", "ok", "sm 1755 of 1980 MHz"),
+                ("slow-downs", "ok", "none"),
+                ("compute mode", "wrong", "prohibited"),
+                ("MIG", "ok", "a slice of a GPU"),
+            ],
+        ),
+        (
+            {"FAKEGPU_NVML": "new", "FAKEGPU_NVML_PROCESSES": "none"},
+            [("slow-downs", "ok", "none"), ("processes", "not known", "does not list this process itself")],
+        ),
+        ({"FAKEGPU_NVML": "absent"}, [("library", "not known", "cannot be loaded")]),
+        ({"FAKEGPU_NVML_ERROR": "3"}, [("library", "not known", "nvmlInit_v2: Not Supported")]),
+        ({"FAKEGPU_NVML_ERROR": "nvmlInit_v2:18"}, [("library", "wrong", "Driver/library version mismatch")]),
+        ({"FAKEGPU_NVML_ERROR": "nvmlDeviceGetHandleByUUID:15"}, [("GPU", "wrong", "GPU is lost")]),
+    ],
+    ids=["disturbed", "old, a slice", "new, in a container", "absent", "refuses everything", "updated", "lost"],
+)
+def test_what_the_driver_tells_is_told_query_by_query(ask, faults, expected):
+    answers = ask("NVML", **faults)
+    for name, status, text in expected:
+        answer = told(answers, f"NVML {name}")
+        assert answer.status == status
+        assert text in answer.text
+        assert status != "wrong" or answer.do
+    if expected[0][0] == "library":
+        assert len(answers) == 1
+
+
+@simulated
+def test_one_of_two_gpus_is_looked_at_and_their_number_said(ask):
+    assert "cuda:0 of 2 GPUs" in told(ask("GPU", FAKEGPU_COUNT="2"), "GPU").text
+
+
+@simulated
+def test_variables_that_disturb_measurements_are_wrong(ask):
+    answers = ask("environment", CUDA_LAUNCH_BLOCKING="1", CUDA_INJECTION64_PATH="/x/libtool.so")
+    wrong = [one for one in answers if one.status == "wrong"]
+    assert [one.text.partition(":")[0] for one in wrong] == [
+        "CUDA_INJECTION64_PATH=/x/libtool.so",
+        "CUDA_LAUNCH_BLOCKING=1",
+    ]
+    assert [one.do for one in wrong] == [
+        "run the tests without it, or with --torchprof=off",
+        "unset CUDA_LAUNCH_BLOCKING",
+    ]
+
+
+@simulated
+def test_another_cupti_than_torchs_own_is_named(ask, tmp_path):
+    loaded = next(path for path in map(Path, cupti.loaded_paths()) if path.is_file())
+    other = Path(shutil.copy(loaded, tmp_path / loaded.name))
+    # A torch of pip's finds its own whatever is in LD_LIBRARY_PATH.
+    answer = told(ask("CUPTI", LD_LIBRARY_PATH=f"{tmp_path}:{os.environ['LD_LIBRARY_PATH']}"), "CUPTI")
+    assert (answer.status, str(other) in answer.text) == ("ok", False)
+    answer = told(ask("CUPTI", LD_PRELOAD=f"{os.environ['LD_PRELOAD']}:{other}"), "CUPTI")
+    assert answer.status == "wrong"
+    assert f"{other}: not the one that was installed with torch, site-packages/nvidia/" in answer.text
+    assert "LD_PRELOAD" in answer.do
+
+
+@simulated
+def test_a_cupti_that_is_known_to_lose_kernels_is_named(ask):
+    answer = told(ask("CUPTI"), "CUPTI")
+    assert answer.status == "ok"
+    release = tuple(map(int, torch.version.cuda.split(".")))
+    assert f"of CUDA {torch.version.cuda} (API " in answer.text
+    assert ("known to lose the first kernels of a session" in answer.text) == ((12, 6) <= release <= (13, 0))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The profiler
+
+
+@simulated
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ({}, "10 sessions, 0 s apart, launched 50 kernels each: all were seen"),
+        ({"FAKEGPU_SLOW": "FillFunctor=300000000"}, "all were seen"),
+        (
+            {"FAKEGPU_CUPTI_DROP": "5"},
+            "all were seen; of the extra ones at the head of each, which nobody counts, 5 each were lost",
+        ),
+        ({"FAKEGPU_CUPTI_HEAD": "0"}, "which nobody counts, 1 2 3 4 5 6 7 8 9 10 were lost"),
+    ],
+    ids=["none", "kernels in flight from before", "losses at the head", "one more lost in each session"],
+)
+def test_sessions_are_well_where_what_tests_count_is_seen(ask, fault, text):
+    (answer,) = ask("sessions", **fault)
+    assert (answer.status, answer.do) == ("ok", "")
+    assert answer.text.endswith(text)
+
+
+@simulated
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ({"FAKEGPU_CUPTI_DROP_EVERY": "7"}, "the profiler loses kernels"),
+        ({"FAKEGPU_CUPTI_DROP": "30:3"}, "47 each were seen"),
+        ({"FAKEGPU_CUPTI_BUFFER": "2"}, "the profiler loses kernels"),
+        ({"FAKEGPU_LOST_AFTER": "150"}, "CUDA error"),
+    ],
+    ids=["every seventh record", "records in the middle", "full buffers", "the GPU vanishes"],
+)
+def test_sessions_are_wrong_where_what_tests_count_is_lost(ask, fault, text):
+    (answer,) = ask("sessions", **fault)
+    assert answer.status == "wrong"
+    assert text in answer.text
+    assert answer.do
+
+
+@simulated
+def test_kinds_of_launches_are_told_apart(ask):
+    fault = {"FAKEGPU_CUPTI_DROP_GRAPH": "all", "FAKEGPU_CUPTI_DROP_CALLS": "cuLaunchKernelEx"}
+    graph, triton, cooperative = ask("CUDA graph", "Triton kernel", "cooperative", **fault)
+    assert (graph.status, triton.status, cooperative.status) == ("wrong", "wrong", "ok")
+    assert "0 kernels in each step" in graph.text
+    assert "launched by a call that the profiler does not record" in triton.text
+    assert "CUDA graphs" in graph.do
+    assert "compiled code" in triton.do
+
+
+@simulated
+def test_a_slow_product_is_measured_right(ask):
+    (answer,) = ask("clock", FAKEGPU_SLOW="gemm=900000000")
+    assert answer.status == "ok"
+    assert "by CUDA events" in answer.text
+
+
+@simulated
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (39, "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"),
+        (14, "CUPTI_ERROR_NOT_COMPATIBLE"),
+    ],
+)
+def test_what_cupti_refuses_is_quoted(ask, code, error):
+    answer = told(ask("probe", FAKEGPU_CUPTI_ERROR=str(code)), "probe")
+    assert answer.status == "wrong"
+    assert "a fresh process sees 0 of its 64 kernels" in answer.text
+    assert error in answer.text
+    assert answer.do
+
+
+ASK = """
+import json, sys
+from pytest_torchprof import doctor
+chosen = [check for check in doctor.CHECKS if check.name in sys.argv[1:]]
+print(json.dumps([[one.check, one.status, one.text] for one in doctor.answers(chosen)]))
+"""
+
+
+@simulated
+def test_what_cannot_be_profiled_is_not_profiled_further(tmp_path):
+    """In a process of its own: this one's profiler works, which is what another line says."""
+    given = {**os.environ, "TMPDIR": str(tmp_path), "FAKEGPU_CUPTI_ERROR": "35"}
+    command = [sys.executable, "-c", ASK, "probe", "sessions", "clock"]
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=500, check=True)
+    probe, *others = json.loads(done.stdout)
+    assert (probe[:2], "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES" in probe[2]) == (["probe", "wrong"], True)
+    assert others == [
+        ["this process", "wrong", "sees no kernel of its own either"],
+        ["sessions", "not known", "not looked at: the probe saw no kernel"],
+        ["clock", "not known", "not looked at: the probe saw no kernel"],
+    ]
 
 
 @simulated
