@@ -19,7 +19,7 @@ from builder import TraceBuilder
 import pytest_torchprof
 from pytest_torchprof import doctor
 from pytest_torchprof.cli import main
-from pytest_torchprof.doctor import child, lock
+from pytest_torchprof.doctor import child, cupti, lock
 from pytest_torchprof.doctor.answer import public
 from pytest_torchprof.doctor.machine import Machine
 
@@ -145,6 +145,18 @@ def test_no_module_of_the_current_folder_is_imported_in_place_of_an_installed_on
 def test_paths_say_nothing_of_the_user(monkeypatch, written, shown):
     monkeypatch.setenv("HOME", "/home/somebody")
     assert public(written) == shown
+
+
+def test_another_cupti_in_place_of_torchs_own_is_told_from_it(tmp_path, monkeypatch):
+    """As builds of torch load it that look into LD_LIBRARY_PATH first; those of pip do not."""
+    own = tmp_path / "site-packages" / "nvidia" / "cu13" / "lib" / "libcupti.so.13"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    monkeypatch.setattr(torch, "__file__", str(tmp_path / "site-packages" / "torch" / "__init__.py"))
+    assert cupti.shadowed("/opt/cuda/lib64/libcupti.so.13") == "site-packages/nvidia/cu13/lib/libcupti.so.13"
+    assert cupti.shadowed(str(own)) is None
+    own.unlink()
+    assert cupti.shadowed("/opt/cuda/lib64/libcupti.so.13") is None
 
 
 def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):

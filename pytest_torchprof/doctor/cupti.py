@@ -60,7 +60,7 @@ def _loaded(machine: Machine) -> Answer:
     if len(paths) > 1:
         return Answer("CUPTI", WRONG, f"{len(paths)} are loaded at once: {', '.join(map(public, paths))}", _ONE)
     text = f"{_cuda_of(number)}, {public(paths[0])}"
-    if installed := _shadowed(paths[0]):
+    if installed := shadowed(paths[0]):
         return Answer("CUPTI", WRONG, f"{text}: not the one that was installed with torch, {installed}", _ONE)
     return Answer("CUPTI", OK, f"{text}; {LOSING}: see sessions below" if number in _LOSING else text)
 
@@ -92,7 +92,7 @@ def _cuda_of(number: int | None) -> str:
     return f"of CUDA {release} (API {number})" if release else f"API {number}"
 
 
-def _shadowed(loaded: str) -> str | None:
+def shadowed(loaded: str) -> str | None:
     """Return the CUPTI that was installed with torch, where the loaded one is another one."""
     torch = import_module("torch")
     packages = Path(str(torch.__file__)).parents[1]

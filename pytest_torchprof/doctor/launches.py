@@ -103,7 +103,7 @@ def _answer(check: str, told: Mapping[str, Any], *, launches: int | None, kernel
         f"{counted(told['orphans'], 'orphan')}, {told['lost']} lost"
     )
     if told["unrecorded"]:
-        numbers += f", {told['unrecorded']} launched by a call that the profiler does not record"
+        numbers += f", {counted(told['unrecorded'], 'kernel')} launched by a call that the profiler does not record"
     as_meant = all(one == kernels or (one > kernels and not exactly) for one in told["kernels"]) and (
         launches is None or set(told["launches"]) == {launches}
     )

@@ -104,7 +104,7 @@ def _read_processes(others: int) -> tuple[Any, str, str]:
     if not others:
         return OK, "no other process computes on it", ""
     text = f"{counted(others, 'other process')} on it"
-    return WRONG, text, "end what nvidia-smi lists before times are measured; counts are right beside them"
+    return WRONG, text, "end what nvidia-smi lists before times are measured; counts are right all the same"
 
 
 def _read_compute_mode(mode: int) -> tuple[Any, str, str]:

@@ -53,7 +53,8 @@ def _of_fresh_process(fresh: FreshProcess) -> Answer:
 def _of_this_process(device: str, *, sees: bool) -> Answer:
     why = _why_not_here(device)
     if not sees:
-        return Answer("this process", WRONG, "sees no kernel of its own either" if why else "sees its own", "see probe")
+        text = "sees no kernel of its own either" if why else "sees its own kernels, which a fresh one does not"
+        return Answer("this process", WRONG, text, "see probe")
     if why:
         text = f"a fresh process sees its kernels, this one does not: {why}"
         return Answer("this process", WRONG, text, _DISARMED)
