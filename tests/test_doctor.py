@@ -206,7 +206,7 @@ def test_a_recording_with_losses_names_the_command(tmp_path):
     builder.launch(40)
     builder.sync(1100, 50)
     profile = pytest_torchprof.load(builder.write(tmp_path / "t.json"))
-    assert "1 of 2 launches have no kernel" in profile.why_not
+    assert "1 of 2 launches has no kernel" in profile.why_not
     with pytest.raises(pytest_torchprof.NotMeasured, match=DOCTOR):
         profile.expect(max_kernels=5)
 
