@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from pathlib import Path
 
 import pytest
 import torch
@@ -28,11 +29,36 @@ def test_copies_are_done():
     assert torch.equal(x.cuda().clone().cpu(), x)
 
 
-def test_fills_are_done_and_those_with_zero_give_their_memory_back():
-    x = torch.ones(1 << 20).cuda()
-    x.zero_()
+def resident_mib():
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) >> 10
+
+
+def test_fills_with_zero_are_done_and_take_no_memory():
+    x = torch.randn(1 << 20).cuda()
+    y = torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
+    before = resident_mib()
+    for tensor in (x, y):
+        size = ctypes.c_size_t(tensor.nbytes)
+        assert ctypes.CDLL(None).cudaMemset(ctypes.c_void_p(tensor.data_ptr()), 0, size) == 0
     assert not x.cpu().any()
-    torch.cuda.synchronize()
+    assert resident_mib() < before + 512
+
+
+def test_a_number_that_a_kernel_should_have_written_is_zero_and_not_what_lay_there():
+    """Else torch would take what lay there for a number of elements, and allocate them."""
+    torch.full((1 << 20,), 1e9).cuda()  # its memory is what the allocator gives out next
+    found = torch.nonzero(torch.ones(1 << 20, device="cuda"))
+    assert found.shape == (0, 1)
+    assert torch.ones(1 << 18, device="cuda").sum().item() == 0
+
+
+def test_a_number_that_was_copied_is_read():
+    x = torch.tensor(5).cuda()
+    y = torch.arange(8.0).cuda()
+    assert y[3].item() == 3
+    y.sin()
+    assert x.item() == 5
 
 
 def test_each_kernel_has_a_launch_before_it_and_waits_for_the_one_before(recorded):

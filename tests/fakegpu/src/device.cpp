@@ -97,6 +97,9 @@ static std::atomic<long> launched{0};
 void setSticky(int code) {
   sticky = code;
 }
+long launches() {
+  return launched;
+}
 bool lost() {
   long after = cfg().faults.lostAfter;
   return after > 0 && launched >= after;

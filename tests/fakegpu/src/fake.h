@@ -135,6 +135,7 @@ int countError();
 int broken();
 void setSticky(int code);
 bool lost();
+long launches();  // kernels so far
 void countLaunch(const CUfunc_st& f, u64 end);
 
 int allocate(void** p, size_t n, int type);
@@ -145,6 +146,8 @@ struct Alloc {
   int type, dev;  // type: cudaMemoryType
 };
 bool find(const void* p, Alloc* out);
+void noteCopied(const void* to, size_t n);
+bool isNumberOfOld(const void* from, size_t n);
 u64 used(int dev);
 u64 limit();
 int deviceAttribute(int attr, int dev, int* value);

@@ -28,9 +28,12 @@ static void perform(const Work& w) {
     if (w.height) {
       for (size_t y = 0; y < w.height; y++)
         memmove((char*)w.dst + y * w.dpitch, (const char*)w.src + y * w.spitch, w.width);
+    } else if (isNumberOfOld(w.src, w.bytes)) {
+      memset(w.dst, 0, w.bytes);
     } else {
       memmove(w.dst, w.src, w.bytes);
     }
+    noteCopied(w.dst, w.bytes);
   } else if (w.op == Op::memset) {
     size_t rows = w.height ? w.height : 1, n = w.height ? w.width : w.bytes / w.elem;
     for (size_t y = 0; y < rows; y++) {
