@@ -5,25 +5,25 @@ from __future__ import annotations
 import gzip
 import json
 from itertools import combinations, cycle
-from time import perf_counter_ns
+from time import perf_counter, perf_counter_ns
 
 import pytest
 
 from pytest_torchprof.baseline.timing import KEPT, chance, settled, times, unsure, verdict
-from pytest_torchprof.capture import nvml, samples
+from pytest_torchprof.capture import clocks, nvml, samples
 
 CONDITIONS = {"clock": "perf_counter", "cache": "hot", "machine": "a machine", "threads": 2}
 
 TIMED = """
-from pytest_torchprof.capture import samples
+from pytest_torchprof.capture import clocks
 calls = []
 @pytest.mark.torchprof(device="cpu", warmup=1, steps=2, tolerance={"time": 0.10})
 def test_block():
     calls.append(1)
     torch.mm(x, x)
-    samples.perf_counter_ns.pass_us(1000)
+    clocks.perf_counter_ns.pass_us(1000)
 """
-LIVE = TIMED.replace("    samples.perf_counter_ns.pass_us(1000)\n", "")
+LIVE = TIMED.replace("    clocks.perf_counter_ns.pass_us(1000)\n", "")
 
 
 class Clock:
@@ -43,7 +43,9 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     """Let samples be taken by that clock, in this process."""
-    monkeypatch.setattr(samples, "perf_counter_ns", Clock())
+    ours = Clock()
+    monkeypatch.setattr(clocks, "perf_counter_ns", ours)
+    monkeypatch.setattr(samples, "perf_counter", lambda: ours() / 1e9)
 
 
 def spread(middle, share=0.02, count=40):
@@ -148,7 +150,8 @@ def test_without_a_time_tolerance_nothing_is_sampled(run_tests, pytester):
 
 
 def test_samples_follow_the_profiled_steps_and_their_calls_are_counted(run_tests, pytester, monkeypatch):
-    monkeypatch.setattr(samples, "perf_counter_ns", perf_counter_ns)
+    monkeypatch.setattr(clocks, "perf_counter_ns", perf_counter_ns)
+    monkeypatch.setattr(samples, "perf_counter", perf_counter)
     source = LIVE + "\ndef test_calls(): __import__('pathlib').Path('calls').write_text(str(len(calls)))\n"
     run_tests(source, "--torchprof-save=kept").assert_outcomes(passed=2)
     ours = recorded(pytester)
