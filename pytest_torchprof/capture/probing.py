@@ -26,7 +26,8 @@ print("kernels", sum(event.device_type.name == "CUDA" for event in profiler.even
 _LAUNCHED = 64
 # A fresh process imports torch and begins CUDA, which takes half a minute on a slow file system.
 _LIMIT_S = 120.0
-_REFUSAL = re.compile(r"function (\w+)\(([^)]*)\) failed with error (\w+)(?: \((\d+)\))?")
+# Calls of a class of kineto's own are named by their object: "function cbapi.getCuptiStatus() failed ...".
+_REFUSAL = re.compile(r"function ([\w.]+)\(([^)]*)\) failed with error (\w+)(?: \((\d+)\))?")
 _VERSIONS = re.compile(r"CUDA versions\. (CUPTI: .*)")
 
 
