@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from pytest_torchprof.names import decode
+from pytest_torchprof.kernels.names import decode
 
 WORDS = """
 void at::native:: |vectorized_elementwise_kernel<4, |gemm_|nvjet_tst_|128x64_|triton_poi_fused_|add_|_0
@@ -51,7 +51,7 @@ def import_ms() -> float:
     """Return the processor time that a fresh interpreter needs for import and 100 names, best of five, in ms."""
     code = (
         "import re, functools, msgspec, time; start = time.process_time()\n"
-        "from pytest_torchprof.names import decode\n"
+        "from pytest_torchprof.kernels.names import decode\n"
         "for at in range(100): decode(f'ampere_bf16_s16816gemm_bf16_128x{at}_ldg8_f2f_stages_64x3_tn')\n"
         "print(1e3 * (time.process_time() - start))"
     )

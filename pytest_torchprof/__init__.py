@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_torchprof.analysis.numbers import Numbers
     from pytest_torchprof.errors import (
         LimitsMissed,
         NotMeasured,
@@ -15,9 +16,8 @@ if TYPE_CHECKING:
         UnreadableBaseline,
         UnreadableRecording,
     )
-    from pytest_torchprof.kernels import Kernel, Kernels
-    from pytest_torchprof.numbers import Numbers
-    from pytest_torchprof.patterns import attention, communication, conv, family, gemm, library, triton
+    from pytest_torchprof.kernels.kernel import Kernel, Kernels
+    from pytest_torchprof.kernels.patterns import attention, communication, conv, family, gemm, library, triton
     from pytest_torchprof.profile import Profile, StepProfile, load
     from pytest_torchprof.trace import Trace
 
@@ -58,10 +58,10 @@ _HOMES = {
         ],
         "errors",
     ),
-    **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "patterns"),
+    **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.patterns"),
     **dict.fromkeys(["Profile", "StepProfile", "load"], "profile"),
-    **dict.fromkeys(["Kernel", "Kernels"], "kernels"),
-    "Numbers": "numbers",
+    **dict.fromkeys(["Kernel", "Kernels"], "kernels.kernel"),
+    "Numbers": "analysis.numbers",
     "Trace": "trace",
 }
 

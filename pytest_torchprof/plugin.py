@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.run.stash import PASSED, RUN, STATE, WORKER_KEY, is_ours, is_worker
+from pytest_torchprof.testing.stash import PASSED, RUN, STATE, WORKER_KEY, is_ours, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pytest_torchprof.run.fixture import Torchprof
-    from pytest_torchprof.run.measure import TestRun
+    from pytest_torchprof.testing.fixture import Torchprof
+    from pytest_torchprof.testing.measure import TestRun
 
 _MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "asyncio", "contextlib.py", "torch"})
 
@@ -64,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    from pytest_torchprof.run import hookspecs  # noqa: PLC0415  (needed once per run, not to import this module)
+    from pytest_torchprof.testing import hookspecs  # noqa: PLC0415  (needed once per run, not to import this module)
 
     pluginmanager.add_hookspecs(hookspecs)
 
@@ -81,13 +81,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse options that cannot be used, before any worker of pytest-xdist could stumble over them."""
     if not is_worker(session.config):
-        from pytest_torchprof.run.settings import Settings  # noqa: PLC0415
+        from pytest_torchprof.testing.settings import Settings  # noqa: PLC0415
 
         Settings.from_pytest(session.config)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    from pytest_torchprof.run.headline import lines  # noqa: PLC0415
+    from pytest_torchprof.testing.headline import lines  # noqa: PLC0415
 
     return lines(config)
 
@@ -95,7 +95,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.fixture
 def torchprof(request: pytest.FixtureRequest) -> Torchprof:
     """Measure calls on the device: a function with its arguments, or a block under a label."""
-    from pytest_torchprof.run.fixture import Torchprof  # noqa: PLC0415
+    from pytest_torchprof.testing.fixture import Torchprof  # noqa: PLC0415
 
     run = request.node.stash.get(RUN, None)
     if run is None:
@@ -117,7 +117,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         or config.getoption("torchprof_replay")
         or config.getini("torchprof_replay")
     ):
-        from pytest_torchprof.run.collecting import prepare  # noqa: PLC0415
+        from pytest_torchprof.testing.collecting import prepare  # noqa: PLC0415
 
         prepare(config, items, collected)
     return result
@@ -127,7 +127,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtestloop(session: pytest.Session) -> None:
     state = session.config.stash.get(STATE, None)
     if state is not None and not session.config.option.collectonly:
-        from pytest_torchprof.run.collecting import arm  # noqa: PLC0415
+        from pytest_torchprof.testing.collecting import arm  # noqa: PLC0415
 
         arm(state, session)
 
@@ -137,8 +137,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     state = item.config.stash.get(STATE, None)
     if state is None or not is_ours(item):
         return (yield)
-    from pytest_torchprof.run.collecting import start_run  # noqa: PLC0415
-    from pytest_torchprof.run.quiet import without_trace_records  # noqa: PLC0415
+    from pytest_torchprof.testing.collecting import start_run  # noqa: PLC0415
+    from pytest_torchprof.testing.quiet import without_trace_records  # noqa: PLC0415
 
     item.stash[RUN] = start_run(state, item)
     with without_trace_records():
@@ -148,16 +148,16 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if is_ours(item):
-        from pytest_torchprof.run.collecting import run_of  # noqa: PLC0415
-        from pytest_torchprof.run.expecting import called  # noqa: PLC0415
-        from pytest_torchprof.run.quiet import without_trace_records  # noqa: PLC0415
+        from pytest_torchprof.testing.collecting import run_of  # noqa: PLC0415
+        from pytest_torchprof.testing.expecting import called  # noqa: PLC0415
+        from pytest_torchprof.testing.quiet import without_trace_records  # noqa: PLC0415
 
         with without_trace_records(), called(run_of(item), item):
             result = yield
     else:
         result = yield
     if is_ours(item):
-        from pytest_torchprof.run.collecting import refuse_late_marker  # noqa: PLC0415
+        from pytest_torchprof.testing.collecting import refuse_late_marker  # noqa: PLC0415
 
         refuse_late_marker(item)
     return result
@@ -167,7 +167,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     if (run := item.stash.get(RUN, None)) is None:
         return (yield)
-    from pytest_torchprof.run.judging import judged_late  # noqa: PLC0415
+    from pytest_torchprof.testing.judging import judged_late  # noqa: PLC0415
 
     with judged_late(run):
         return (yield)
@@ -177,7 +177,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 def finalizers_are_quiet(item: pytest.Item) -> Generator[None, object, object]:
     if item.stash.get(RUN, None) is None:
         return (yield)
-    from pytest_torchprof.run.quiet import without_trace_records  # noqa: PLC0415
+    from pytest_torchprof.testing.quiet import without_trace_records  # noqa: PLC0415
 
     with without_trace_records():
         return (yield)
@@ -186,7 +186,7 @@ def finalizers_are_quiet(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(trylast=True, specname="pytest_runtest_teardown")
 def dynamo_is_read(item: pytest.Item) -> None:
     if item.config.stash.get(STATE, None) is not None and "torch._dynamo" in sys.modules:
-        from pytest_torchprof.compilewatch import this_process  # noqa: PLC0415
+        from pytest_torchprof.capture.compile_watch import this_process  # noqa: PLC0415
 
         # Dynamo keeps its last 64 compilations: a test that compiles more would push out what a later one needs.
         this_process().catch_up()
@@ -214,7 +214,7 @@ def pytest_runtest_makereport(
 
 
 def _correct(report: pytest.TestReport, call: pytest.CallInfo[None], run: TestRun, item: pytest.Item) -> None:
-    from pytest_torchprof.run.expecting import corrected  # noqa: PLC0415
+    from pytest_torchprof.testing.expecting import corrected  # noqa: PLC0415
 
     corrected(report, call.excinfo.value if call.excinfo else None, run, item)
     ours = call.excinfo is not None and isinstance(call.excinfo.value, TorchprofError)
@@ -234,7 +234,7 @@ def _shows_user_code(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     state = config.stash.get(STATE, None)
     if state is not None and not is_worker(config):
-        from pytest_torchprof.run.closing import summary  # noqa: PLC0415
+        from pytest_torchprof.testing.closing import summary  # noqa: PLC0415
 
         summary(state, terminalreporter)
 
@@ -243,7 +243,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_sessionfinish(session: pytest.Session) -> None:
     state = session.config.stash.get(STATE, None)
     if state is not None:
-        from pytest_torchprof.run.closing import finish  # noqa: PLC0415
+        from pytest_torchprof.testing.closing import finish  # noqa: PLC0415
 
         finish(state, session)
 
@@ -253,6 +253,6 @@ def pytest_testnodedown(node: Any) -> None:
     """xdist: a worker is done; the controller takes over what it found out."""
     plain = getattr(node, "workeroutput", {}).get(WORKER_KEY)
     if plain is not None:
-        from pytest_torchprof.run.collecting import state_of  # noqa: PLC0415
+        from pytest_torchprof.testing.collecting import state_of  # noqa: PLC0415
 
         state_of(node.config).merge(plain)

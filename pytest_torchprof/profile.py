@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from msgspec.structs import replace
 
-from pytest_torchprof import numbers
+from pytest_torchprof.analysis import numbers, parts, validity
+from pytest_torchprof.analysis.facts import Facts
+from pytest_torchprof.analysis.numbers import Numbers
+from pytest_torchprof.analysis.steps import HasNumbers, Number, Repeat, StepProfile
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.facts import Facts
-from pytest_torchprof.numbers import Numbers, parts, validity
 from pytest_torchprof.recording import read
-from pytest_torchprof.steps import HasNumbers, Number, Repeat, StepProfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_torchprof.compiled import Compile
-    from pytest_torchprof.efficiency import Efficiency
+    from pytest_torchprof.analysis.compilation import Compile
+    from pytest_torchprof.analysis.efficiency import Efficiency
+    from pytest_torchprof.analysis.gpu_work import Scene
+    from pytest_torchprof.analysis.launches import Launching
     from pytest_torchprof.findings import Finding, Rule
-    from pytest_torchprof.kernels import Kernels
-    from pytest_torchprof.launching import Launching
+    from pytest_torchprof.kernels.kernel import Kernels
     from pytest_torchprof.limits import Screen
-    from pytest_torchprof.scene import Scene
     from pytest_torchprof.trace import Trace
 
 __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file"]
@@ -291,7 +291,7 @@ class Profile(HasNumbers):
         self._look("table")
         if by in ("kernel", "family"):
             self.launching.refuse_hidden()
-        from pytest_torchprof.report.analysis import table  # noqa: PLC0415 - above this layer
+        from pytest_torchprof.report.analysis_text import table  # noqa: PLC0415 - above this layer
 
         return table(self.with_context(rules=self._rules, gate=None), by=by, sort_by=sort_by, top=top)
 
@@ -306,7 +306,7 @@ class Profile(HasNumbers):
     def diff(self, other: Profile) -> Any:
         """Return how the other profile's kernels and numbers differ from this one's."""
         self._look("diff")
-        from pytest_torchprof.diff import diff  # noqa: PLC0415 - above this layer
+        from pytest_torchprof.compare import diff  # noqa: PLC0415 - above this layer
 
         return diff(self, other)
 

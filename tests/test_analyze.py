@@ -9,10 +9,10 @@ from builder import TraceBuilder, own_recording
 from findings_on_recordings import FINDINGS
 
 from pytest_torchprof import load
+from pytest_torchprof.analysis.numbers import NAMES, OF_STEP
 from pytest_torchprof.cli import COMMANDS, main
 from pytest_torchprof.cli.analyze import WAYS
-from pytest_torchprof.numbers import NAMES, OF_STEP
-from pytest_torchprof.report.analysis import text
+from pytest_torchprof.report.analysis_text import text
 
 DOCUMENTED = ["schema", "trace", "summary", "steps", "kernels", "compile", "findings"]
 OPTIONS = [

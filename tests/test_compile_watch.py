@@ -14,9 +14,9 @@ import torch._dynamo
 import torch._inductor.config
 from torch import nn
 
+from pytest_torchprof.analysis.compilation import unprofiled
 from pytest_torchprof.capture import Plan, iterations
-from pytest_torchprof.compiled import unprofiled
-from pytest_torchprof.compilewatch import CompileWatch
+from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.profile import load
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_torchprof import load
-from pytest_torchprof.evidence import Launch, complete
+from pytest_torchprof.kernels.operands import Launch, complete
 
 SHARED = Path(__file__).parents[2] / "shared" / "traces"
 needs_recordings = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not here")
@@ -163,8 +163,8 @@ EXPLAINED: dict[tuple[str, ...], str] = {}
 @needs_recordings
 def test_names_agree_with_strides_and_types_of_their_operators():
     """In at least 99.5 % of the launches of products, every other one explained; sizes of 1 are left out."""
-    from pytest_torchprof.evidence import strides_layout
-    from pytest_torchprof.names import decode
+    from pytest_torchprof.kernels.names import decode
+    from pytest_torchprof.kernels.operands import strides_layout
 
     types = {"c10::BFloat16": {"bf16"}, "c10::Half": {"fp16"}, "float": {"fp32", "tf32"}, "double": {"fp64"}}
     judged, differing = Counter(), Counter()

@@ -9,7 +9,7 @@ import pytest
 from findings_on_recordings import FINDINGS, HEALTHY
 
 from pytest_torchprof import load
-from pytest_torchprof.names import decode
+from pytest_torchprof.kernels.names import decode
 
 NAMED = ("time_us", "lost_kernels", "steps")
 

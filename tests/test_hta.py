@@ -19,8 +19,8 @@ from typing import NamedTuple
 import pytest
 
 from pytest_torchprof import load
-from pytest_torchprof.numbers import idle
-from pytest_torchprof.trace import spans
+from pytest_torchprof.analysis import idle
+from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
 FIGURES = json.loads((Path(__file__).parent / "hta_figures.json").read_text())
@@ -80,9 +80,9 @@ def test_idle_time_of_each_stream_by_cause(seen):
 def test_idle_and_computing_time(seen, request):
     name = request.node.callspec.params["seen"]
     scene, gpu = seen.profile.scene, seen.profile.trace.gpu
-    busy = spans.length(spans.merged((gpu.start[i], gpu.end[i]) for i in seen.ops)) / 1000
+    busy = intervals.length(intervals.merged((gpu.start[i], gpu.end[i]) for i in seen.ops)) / 1000
     computing = [i for i in seen.ops if gpu.kind[i] == KERNEL and i not in scene.communication]
-    computed = spans.length(spans.merged((gpu.start[i], gpu.end[i]) for i in computing)) / 1000
+    computed = intervals.length(intervals.merged((gpu.start[i], gpu.end[i]) for i in computing)) / 1000
     span = (max(gpu.end[i] for i in seen.ops) - min(gpu.start[i] for i in seen.ops)) / 1000
     idle_us, theirs, rest = seen.figures["time"]
     near = seen.within(len(seen.ops))

@@ -12,75 +12,78 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-errors, printable, forking, blocking, ranks, words
-units
-names
+errors, text.escape, recording.two_processes, devices.blocking, capture.ranks, text.plural, text.layout
+text.units
+kernels.names
 trace.calls, trace.columns
-recording.decoding, trace.nesting, recording.pieces, recording.ownkey, recording.perfetto
+recording.events, trace.nesting, recording.text, recording.metadata, recording.perfetto
 recording.halves
 recording.careful, recording.repair
-recording.folding
-trace.linking, compiled.regions
-trace.model
-numbers.idle, trace.spans
+recording.columns
+trace.links, analysis.compilation.regions
+trace.trace
+analysis.idle, trace.intervals
 trace
-recording.reading
+recording.reader
 recording
-compiled.breaks, numbers.backward, numbers.cpukernels, evidence
-origins
-compiled.fxgraphs
-numbers.parts, compiled.model
-compiled
-numbers.occupation, numbers.replays
-numbers.validity
-numbers.model
-numbers
-patterns
+analysis.compilation.graph_breaks, analysis.backward, analysis.cpu_kernels, kernels.operands
+analysis.source_lines
+analysis.compilation.fx_graphs
+analysis.parts, analysis.compilation.evidence
+analysis.compilation
+analysis.gpu_time, analysis.graph_replays
+analysis.validity
+analysis.numbers
+kernels.patterns
+kernels.kernel
 kernels
-launching
-places
-scene, steps
-efficiency
-facts
+analysis.launches
+analysis.places
+analysis.gpu_work, analysis.steps
+analysis.efficiency
+analysis.facts
+analysis.operator_table
+analysis.breakdown
+analysis
 profile
 findings
 limits
-rename
+kernels.renames
 baseline
-diff.item
-diff.model, diff.pairing
-diff
-optable
-breakdown
-analysis
+compare.item
+compare.model, compare.pairing
+compare
+report.analysis_data
 report
-torch_private
-compilewatch
+capture.torch_private
+capture.compile_watch
 capture
 doctor
-run
-run.tolerance
-run.settings
-run.session, run.comparing, run.leftovers
-run.explaining, run.against, run.measured
-run.measure
-run.fixture, run.judging
-run.expecting
-run.hookspecs, run.stash, run.quiet
-run.progress, run.headline
-run.collecting, run.closing
+testing
+testing.tolerance
+testing.settings
+testing.session, testing.comparing, testing.leftovers
+testing.explaining, testing.against, testing.measured
+testing.measure
+testing.fixture, testing.judging
+testing.expecting
+testing.hookspecs, testing.stash, testing.quiet
+testing.progress, testing.headline
+testing.collecting, testing.closing
 plugin
 cli
+devices
+text
 """
 RANK = {name.strip(): rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split(",")}
 
-FOLDERS = {name.partition(".")[0] for name in RANK if "." in name}  # their modules have places of their own
+FOLDERS = {name.rpartition(".")[0] for name in RANK if "." in name}  # their modules have places of their own
 
 # Who may import what of the outside world; anything else of these is a mistake.
 OUTSIDE = {
-    "torch": {"torch_private", "compilewatch", "capture", "doctor", "run"},
-    "pytest": {"run", "plugin"},
-    "tabulate": {"report"},
+    "torch": {"capture", "doctor", "testing"},
+    "pytest": {"testing", "plugin"},
+    "tabulate": {"text", "report"},
     "filelock": {"baseline", "capture"},
 }
 
@@ -88,16 +91,14 @@ OUTSIDE = {
 UPWARD = {
     ("profile", "findings"): "Profile.findings",
     ("profile", "limits"): "Profile.expect",
-    ("profile", "diff"): "Profile.diff",
+    ("profile", "compare"): "Profile.diff",
     ("profile", "report"): "Profile.table",
 }
 
 
 def part(dotted: str) -> str:
     """Return the part that a module of the package belongs to: the longest name that has a place of its own."""
-    return next(
-        (name for name in (".".join(dotted.split(".")[:2]), dotted.split(".", maxsplit=1)[0]) if name in RANK), dotted
-    )
+    return next((name for length in (3, 2, 1) if (name := ".".join(dotted.split(".")[:length])) in RANK), dotted)
 
 
 def part_of(path: Path) -> str:
@@ -151,13 +152,13 @@ def test_every_part_has_its_place():
 @pytest.mark.parametrize(
     ("own", "source"),
     [
-        ("names", "from pytest_torchprof.trace import Trace"),
-        ("names", "from pytest_torchprof import profile"),
+        ("kernels.names", "from pytest_torchprof.trace import Trace"),
+        ("kernels.names", "from pytest_torchprof import profile"),
         ("trace.calls", "import pytest_torchprof.trace.columns"),
         ("trace.columns", "from pytest_torchprof.trace import spans"),
-        ("trace.model", "from pytest_torchprof.trace import Trace"),
-        ("numbers.parts", "from pytest_torchprof.numbers import worst"),
-        ("run.tolerance", "from pytest_torchprof.run.settings import Settings"),
+        ("trace.trace", "from pytest_torchprof.trace import Trace"),
+        ("analysis.parts", "from pytest_torchprof.analysis.numbers import worst"),
+        ("testing.tolerance", "from pytest_torchprof.testing.settings import Settings"),
         ("limits", "def f():\n    from pytest_torchprof.report import table"),
         ("profile", "import torch"),
         ("cli", "def f():\n    import pytest"),
@@ -169,4 +170,4 @@ def test_a_forbidden_import_is_found(own, source):
 
 
 def test_an_import_for_type_checking_only_is_none():
-    assert not violations("names", "if TYPE_CHECKING:\n    from pytest_torchprof.profile import Profile")
+    assert not violations("kernels.names", "if TYPE_CHECKING:\n    from pytest_torchprof.profile import Profile")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_torchprof.names import decode, normal_name, without_index
+from pytest_torchprof.kernels.names import decode, normal_name, without_index
 
 SHARED = Path(__file__).parents[2] / "shared" / "traces"
 needs_recordings = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not here")
@@ -312,7 +312,7 @@ def test_only_the_front_of_a_name_is_looked_at():
 ADVERSARIAL = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
-from pytest_torchprof.names import decode, normal_name
+from pytest_torchprof.kernels.names import decode, normal_name
 starts = sys.argv[1].split("|")
 for start in starts:
     for piece in ("0", "_", "a", "1x", "_0", "_a1", "0_0x0", "::a", "<a", ", ", "(a)", "_1_", "n", "x1x1", "d1"):
@@ -333,9 +333,7 @@ def test_no_expression_blows_up_on_a_name_made_to_hurt_it():
 
 def test_importing_the_tables_needs_neither_torch_nor_pytest():
     """The command decodes names in a process that loads neither."""
-    code = (
-        "import sys, pytest_torchprof.names as n; n.decode('x'); print(sorted({'torch', 'pytest'} & set(sys.modules)))"
-    )
+    code = "import sys, pytest_torchprof.kernels.names as n; n.decode('x'); print(sorted({'torch', 'pytest'} & set(sys.modules)))"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

@@ -5,8 +5,15 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_torchprof.names import decode, normal_name
-from pytest_torchprof.names.kernelname import COLLECTIVES, DTYPES, FAMILIES, LAYOUTS, LIBRARIES, TRITON_CATEGORIES
+from pytest_torchprof.kernels.names import decode, normal_name
+from pytest_torchprof.kernels.names.kernelname import (
+    COLLECTIVES,
+    DTYPES,
+    FAMILIES,
+    LAYOUTS,
+    LIBRARIES,
+    TRITON_CATEGORIES,
+)
 
 sizes = st.sampled_from([8, 16, 32, 64, 96, 128, 192, 256])
 layouts = st.sampled_from(LAYOUTS)

@@ -9,7 +9,7 @@ import torch
 from builder import TraceBuilder, own_recording
 
 from pytest_torchprof import load
-from pytest_torchprof.numbers.cpukernels import Work, work
+from pytest_torchprof.analysis.cpu_kernels import Work, work
 
 GPU_ONLY = [
     *("launches", "graph_launches", "memcpys", "memsets", "memcpys_h2d", "memcpys_d2h", "memcpys_d2d", "memcpy_bytes"),

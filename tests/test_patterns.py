@@ -17,8 +17,8 @@ from pytest_torchprof import (
     library,
     triton,
 )
-from pytest_torchprof.evidence import Launch, complete
-from pytest_torchprof.patterns import (
+from pytest_torchprof.kernels.operands import Launch, complete
+from pytest_torchprof.kernels.patterns import (
     compile_op_pattern,
     compile_pattern,
     fused_match,

@@ -14,7 +14,7 @@ from pytest_torchprof import load
 from pytest_torchprof.cli import main
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES, find, with_thresholds
-from pytest_torchprof.run import hookspecs
+from pytest_torchprof.testing import hookspecs
 
 PAGE = (Path(__file__).parents[1] / "docs" / "findings.md").read_text()
 NAMED = {f"{rule.code}.{one.name}": one for rule in RULES for one in rule.thresholds}

@@ -14,8 +14,9 @@ from builder import AUTOGRAD, TraceBuilder
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from pytest_torchprof import UnreadableRecording, analysis, forking, load
-from pytest_torchprof.recording import halves, pieces, reading
+from pytest_torchprof import UnreadableRecording, load
+from pytest_torchprof.recording import halves, reader, text, two_processes
+from pytest_torchprof.report import analysis_data
 
 TRACES = Path(__file__).parents[1] / "../shared/traces"
 
@@ -64,8 +65,8 @@ class Here:
 @pytest.fixture
 def middle(monkeypatch):
     def set_to(place, other=Here):
-        monkeypatch.setattr(reading, "border", lambda _: place)
-        monkeypatch.setattr(reading, "Other", other)
+        monkeypatch.setattr(reader, "border", lambda _: place)
+        monkeypatch.setattr(reader, "Other", other)
 
     return set_to
 
@@ -73,26 +74,26 @@ def middle(monkeypatch):
 @pytest.mark.parametrize("share", [0, 0.25, 0.5, 0.9, 2])
 def test_wherever_the_file_is_shared_the_columns_are_the_same(tmp_path, middle, share):
     path = training().write(tmp_path / "t.json.gz")
-    alone = columns(reading.read(path))
+    alone = columns(reader.read(path))
     assert len(alone["ops"]["start"]) == 3000
-    assert pieces.size(str(path)) > 3 * pieces.PIECE
-    middle(int(share * pieces.size(str(path))))
-    assert columns(reading.read(path, by_two=True)) == alone
+    assert text.size(str(path)) > 3 * text.PIECE
+    middle(int(share * text.size(str(path))))
+    assert columns(reader.read(path, by_two=True)) == alone
 
 
 @pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.stem)
 def test_recordings_shared_by_two_have_the_same_columns(path, middle):
     """Collectives, arrows, allocations, odd thread ids, and events that are read one by one."""
-    alone = columns(reading.read(path))
-    middle(pieces.size(str(path)) // 2)
-    assert columns(reading.read(path, by_two=True)) == alone
+    alone = columns(reader.read(path))
+    middle(text.size(str(path)) // 2)
+    assert columns(reader.read(path, by_two=True)) == alone
 
 
 def test_where_the_other_process_fails_the_first_reads_on(tmp_path, middle):
     path = training().write(tmp_path / "t.json")
-    alone = columns(reading.read(path))
-    middle(pieces.size(str(path)) // 2, lambda _: Here(lambda: None))
-    assert columns(reading.read(path, by_two=True)) == alone
+    alone = columns(reader.read(path))
+    middle(text.size(str(path)) // 2, lambda _: Here(lambda: None))
+    assert columns(reader.read(path, by_two=True)) == alone
 
 
 def test_a_file_that_does_not_come_apart_is_read_by_one(tmp_path, middle):
@@ -100,9 +101,9 @@ def test_a_file_that_does_not_come_apart_is_read_by_one(tmp_path, middle):
     built = training(20)
     built.events = [event if i % 2 else dict(reversed(event.items())) for i, event in enumerate(built.events)]
     path = built.write(tmp_path / "t.json")
-    alone = columns(reading.read(path))
-    middle(pieces.size(str(path)) // 2)
-    assert columns(reading.read(path, by_two=True)) == alone
+    alone = columns(reader.read(path))
+    middle(text.size(str(path)) // 2)
+    assert columns(reader.read(path, by_two=True)) == alone
 
 
 def shared(path):
@@ -112,9 +113,9 @@ def shared(path):
         "def counted(): forks.append(1); return fork()\n"
         "os.fork = counted\n"
         "from pytest_torchprof.errors import UnreadableRecording\n"
-        "from pytest_torchprof.recording import halves, reading\n"
+        "from pytest_torchprof.recording import halves, reader\n"
         "halves._LARGE = 1\n"
-        "try: found = reading.read(sys.argv[1], by_two=True); print(found.events, sum(found.ops.start), found.names)\n"
+        "try: found = reader.read(sys.argv[1], by_two=True); print(found.events, sum(found.ops.start), found.names)\n"
         "except UnreadableRecording as refused: print(refused)\n"
         "print(len(forks))"
     )
@@ -124,19 +125,19 @@ def shared(path):
     return "\n".join(text), int(forks)
 
 
-two_processes = pytest.mark.skipif(
+needs_two_cpus = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs"
 )
 
 
-@two_processes
+@needs_two_cpus
 def test_a_process_of_one_thread_is_helped_by_another(tmp_path):
     path = training().write(tmp_path / "t.json.gz")
-    alone = reading.read(path)
+    alone = reader.read(path)
     assert shared(path) == (f"{alone.events} {sum(alone.ops.start)} {alone.names}", 1)
 
 
-@two_processes
+@needs_two_cpus
 @pytest.mark.parametrize("where", [0.2, 0.9])
 def test_what_is_damaged_is_refused_in_the_same_words(tmp_path, where):
     """In the first process's part, and in the other's."""
@@ -145,33 +146,33 @@ def test_what_is_damaged_is_refused_in_the_same_words(tmp_path, where):
     path = tmp_path / "t.json"
     path.write_bytes(text[:place] + b"?" + text[place + 1 :])
     with pytest.raises(UnreadableRecording) as alone:
-        reading.read(path)
+        reader.read(path)
     assert shared(path) == (str(alone.value), 1)
 
 
 @pytest.mark.parametrize("other", [Here, lambda _: Here(lambda: None)], ids=["answers", "fails"])
 def test_efficiency_comes_from_the_other_process_while_this_one_looks_for_findings(tmp_path, monkeypatch, other):
     path = training().write(tmp_path / "t.json.gz")
-    alone = analysis.encoded(analysis.as_dict(load(path)))
-    monkeypatch.setattr(analysis, "_MANY", 1)
-    monkeypatch.setattr(analysis, "Other", other)
-    monkeypatch.setattr(forking, "possible", lambda: True)
-    assert analysis.encoded(analysis.as_dict(load(path), by_two=True)) == alone
+    alone = analysis_data.encoded(analysis_data.as_dict(load(path)))
+    monkeypatch.setattr(analysis_data, "_MANY", 1)
+    monkeypatch.setattr(analysis_data, "Other", other)
+    monkeypatch.setattr(two_processes, "possible", lambda: True)
+    assert analysis_data.encoded(analysis_data.as_dict(load(path), by_two=True)) == alone
     assert json.loads(alone)["efficiency"]["step_time"]["kernel"] > 0
 
 
-@two_processes
+@needs_two_cpus
 def test_the_command_prints_what_one_process_finds(tmp_path):
     path = training(20_000).write(tmp_path / "t.json")
     assert halves.size(str(path)) > halves._LARGE
     code = "import sys; from pytest_torchprof.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "analyze", path, "--json"], check=True, capture_output=True)
-    assert done.stdout.decode() == analysis.encoded(analysis.as_dict(load(path)))
+    assert done.stdout.decode() == analysis_data.encoded(analysis_data.as_dict(load(path)))
 
 
 def test_a_process_that_is_not_asked_is_ended():
     code = (
-        "import os, time; from pytest_torchprof.forking import Other\n"
+        "import os, time; from pytest_torchprof.recording.two_processes import Other\n"
         "with Other(lambda: time.sleep(600)) as other: pid = other._process\n"
         "try: os.kill(pid, 0); print('still there')\n"
         "except ProcessLookupError: print('gone')"
@@ -181,7 +182,7 @@ def test_a_process_that_is_not_asked_is_ended():
 
 
 def test_what_fails_in_the_other_process_is_no_answer_and_prints_nothing():
-    code = "from pytest_torchprof.forking import Other\nwith Other(lambda: 1 / 0) as other: print(other.answer())"
+    code = "from pytest_torchprof.recording.two_processes import Other\nwith Other(lambda: 1 / 0) as other: print(other.answer())"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("None\n", "")
 

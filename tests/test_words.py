@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_torchprof.baseline.compare import _NOUNS as OF_BASELINES
-from pytest_torchprof.diff.item import NOUNS as OF_DIFFERENCES
-from pytest_torchprof.patterns.hints import _NOUNS as OF_HINTS
-from pytest_torchprof.words import counted, numbered, plural
+from pytest_torchprof.compare.item import NOUNS as OF_DIFFERENCES
+from pytest_torchprof.kernels.patterns.hints import _NOUNS as OF_HINTS
+from pytest_torchprof.text.plural import counted, numbered, plural
 
 PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 

@@ -12,7 +12,7 @@ from pytest_torchprof.baseline.model import COUNTS, Entry
 from pytest_torchprof.baseline.numbers import number_changes
 from pytest_torchprof.baseline.structure import kernel_changes
 from pytest_torchprof.baseline.timing import time_changes
-from pytest_torchprof.words import counted, numbered
+from pytest_torchprof.text.plural import counted, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline.model import ENVIRONMENT
-from pytest_torchprof.printable import printable
+from pytest_torchprof.text.escape import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

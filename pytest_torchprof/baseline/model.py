@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof import names
 from pytest_torchprof.baseline.timing import times_of
-from pytest_torchprof.printable import printable
+from pytest_torchprof.kernels import names
+from pytest_torchprof.text.escape import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_torchprof.baseline.timing import Times
-    from pytest_torchprof.kernels import Kernel
+    from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.profile import Profile
 
 STRUCTURAL: Final = frozenset({"gemm", "conv", "attention"})

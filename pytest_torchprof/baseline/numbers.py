@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof import units
 from pytest_torchprof.baseline.change import BETTER, NEUTRAL, WORSE, Change
 from pytest_torchprof.baseline.model import COUNTS, VARYING
+from pytest_torchprof.text import units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, Literal
 from pytest_torchprof.baseline.change import BETTER, NEUTRAL, WORSE, Change
 from pytest_torchprof.baseline.model import STRUCTURAL, Entry, Row
 from pytest_torchprof.baseline.sequence import difference, pair_anywhere
-from pytest_torchprof.names import without_index
-from pytest_torchprof.printable import printable
-from pytest_torchprof.rename import explain_rename
-from pytest_torchprof.words import counted
+from pytest_torchprof.kernels.names import without_index
+from pytest_torchprof.kernels.renames import explain_rename
+from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator

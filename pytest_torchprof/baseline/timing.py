@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pytest_torchprof import units
 from pytest_torchprof.baseline.change import AMBIGUOUS, BETTER, NEUTRAL, WORSE, Change
+from pytest_torchprof.text import units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

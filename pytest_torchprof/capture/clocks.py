@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import torch_private
+from pytest_torchprof.capture import torch_private
 from pytest_torchprof.capture.device import devices_in_use, synchronize
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import torch_private
-from pytest_torchprof.capture import reasons
+from pytest_torchprof.capture import reasons, torch_private
 from pytest_torchprof.capture.process import this_process
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.words import counted
+from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity

@@ -8,9 +8,9 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from pytest_torchprof import blocking, torch_private
-from pytest_torchprof.capture import nvml
+from pytest_torchprof.capture import nvml, torch_private
 from pytest_torchprof.capture.device import gpu_uuid
+from pytest_torchprof.devices import blocking
 
 
 def environment(device: str) -> dict[str, object]:

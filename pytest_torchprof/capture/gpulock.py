@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import filelock
 
 from pytest_torchprof.capture.device import gpu_uuid, gpu_uuids
+from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.ranks import this_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,17 +8,17 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture.arming import arm, look_for_losses
+from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.device import devices_in_use, synchronize, wait_for_measured_work, why_unusable
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.flops import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.gpulock import only_measurement
+from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
 from pytest_torchprof.capture.session import SENTINEL, Session, another_profiler_runs, refuse_second_profiler
 from pytest_torchprof.capture.writing import replace_metadata, write_recording
-from pytest_torchprof.compilewatch import CompileWatch
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.ranks import this_rank
 from pytest_torchprof.recording import read
 
 if TYPE_CHECKING:

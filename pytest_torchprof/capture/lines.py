@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_torchprof import torch_private
-from pytest_torchprof.origins import EXPORTED_MARK
+from pytest_torchprof.analysis.source_lines import EXPORTED_MARK
+from pytest_torchprof.capture import torch_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable

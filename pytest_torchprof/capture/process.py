@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import torch_private
+from pytest_torchprof.capture import torch_private
 from pytest_torchprof.capture.stderr import without_profiler_lines
 
 if TYPE_CHECKING:

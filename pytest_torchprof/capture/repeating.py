@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.gpulock import only_measurement
+from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.capture.session import SENTINEL, Session
 from pytest_torchprof.capture.writing import write_recording
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.ranks import this_rank
 
 if TYPE_CHECKING:
     from collections.abc import Generator

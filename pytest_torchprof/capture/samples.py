@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.clocks import CpuClock, EventClock
 from pytest_torchprof.capture.device import devices_in_use, gpu_uuid, synchronize
+from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.capture.reasons import first_line
-from pytest_torchprof.ranks import this_rank
 
 if TYPE_CHECKING:
     from array import array

@@ -7,8 +7,7 @@ import threading
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_torchprof import torch_private
-from pytest_torchprof.capture import reasons
+from pytest_torchprof.capture import reasons, torch_private
 from pytest_torchprof.capture.device import (
     activities,
     counts_memory,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     import torch
     from torch.profiler.profiler import _KinetoProfile
 
-    from pytest_torchprof.torch_private import ProfilerStart
+    from pytest_torchprof.capture.torch_private import ProfilerStart
 
 SENTINEL = "torchprof::sentinel"
 _UNCOUNTED = (

@@ -7,10 +7,10 @@ import re
 from mmap import mmap
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, MARK
 from pytest_torchprof.capture.anonymous import make_anonymous
-from pytest_torchprof.origins import EXPORTED_MARK, MARK
 from pytest_torchprof.recording import write_metadata
-from pytest_torchprof.recording.ownkey import KEY
+from pytest_torchprof.recording.metadata import KEY
 
 # A mark as torch exports it; what takes its place is as long, so that nothing has to move.
 _EXPORTED = re.compile(rb'"cat": "cpu_op",(\s*)"name": "%s' % EXPORTED_MARK.encode())

@@ -122,7 +122,7 @@ def _with(rules: tuple[Rule, ...] | None, found: Profile | list[Profile]) -> Pro
 
 
 def _text(found: Profile | list[Profile], asked: _Asked) -> str:
-    from pytest_torchprof.report.analysis import text  # noqa: PLC0415 - draws with tabulate
+    from pytest_torchprof.report.analysis_text import text  # noqa: PLC0415 - draws with tabulate
 
     return "\n\n".join(
         text(profile, by=asked.by, step=asked.step, top=asked.top or 20, findings=asked.findings)
@@ -131,7 +131,7 @@ def _text(found: Profile | list[Profile], asked: _Asked) -> str:
 
 
 def _json(found: Profile | list[Profile], asked: _Asked) -> str:
-    from pytest_torchprof.analysis import as_dict, encoded  # noqa: PLC0415
+    from pytest_torchprof.report.analysis_data import as_dict, encoded  # noqa: PLC0415
 
     objects = [
         as_dict(profile, by=asked.by, step=asked.step, top=asked.top, findings=asked.findings, by_two=True)

@@ -12,8 +12,8 @@ from pytest_torchprof.baseline import read
 from pytest_torchprof.baseline.place import FOLDER, split_name
 from pytest_torchprof.cli.entries import differences
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.printable import printable
-from pytest_torchprof.words import counted
+from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -116,7 +116,7 @@ def _literal(name: str, text: str) -> object:
             continue
     if not _WRITTEN.match(text):
         return text
-    from pytest_torchprof.patterns import parse_value  # noqa: PLC0415  (help and usage errors do without)
+    from pytest_torchprof.kernels.patterns import parse_value  # noqa: PLC0415  (help and usage errors do without)
 
     try:
         return parse_value(text)
@@ -128,8 +128,8 @@ def _check(trace: str, given: dict[str, object], thresholds: list[str]) -> int:
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
     from pytest_torchprof.limits import judge, read_limits  # noqa: PLC0415
     from pytest_torchprof.limits.text import one_line  # noqa: PLC0415
-    from pytest_torchprof.printable import printable_line  # noqa: PLC0415
     from pytest_torchprof.profile import load  # noqa: PLC0415
+    from pytest_torchprof.text.escape import printable_line  # noqa: PLC0415
 
     asked = read_limits(given)
     rules = with_thresholds(RULES, thresholds)

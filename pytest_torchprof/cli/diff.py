@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.diff import ProfileDiff, diff
+from pytest_torchprof.compare import ProfileDiff, diff
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
-from pytest_torchprof.printable import printable
+from pytest_torchprof.text.escape import printable
 
 if TYPE_CHECKING:
     from pytest_torchprof.cli.entries import Difference
@@ -75,7 +75,7 @@ def _run(argv: list[str]) -> int:
 
 def _on_screen(lines: list[str]) -> list[str]:
     """Return the lines as they fit, each with its own indentation."""
-    from pytest_torchprof.report.drawing import wrapped  # noqa: PLC0415 - --help does without
+    from pytest_torchprof.text.layout import wrapped  # noqa: PLC0415 - --help does without
 
     return [
         part

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_torchprof.baseline import Change, contrast
-from pytest_torchprof.printable import printable
+from pytest_torchprof.text.escape import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

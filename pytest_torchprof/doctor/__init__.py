@@ -5,19 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_torchprof.doctor import (
-    clock,
-    cpu,
-    cupti,
-    gpu,
-    launches,
-    lock,
-    nvml,
-    probe,
-    sessions,
-    torchbuild,
-    variables,
-)
+from pytest_torchprof.doctor import clock, cpu, cupti, gpu, launches, lock, nvml, probe, sessions, torchbuild, variables
 from pytest_torchprof.doctor.answer import OK, UNKNOWN, WRONG, Answer, first_line
 from pytest_torchprof.doctor.child import ChildFailed
 from pytest_torchprof.doctor.machine import Machine

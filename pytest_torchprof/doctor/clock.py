@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.doctor.answer import OK, UNKNOWN, WRONG, Answer
 from pytest_torchprof.doctor.child import ask
 from pytest_torchprof.doctor.measuring import STEPS, measure
-from pytest_torchprof.units import show_us
+from pytest_torchprof.text.units import show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.doctor.answer import OK, UNKNOWN, WRONG, Answer
 from pytest_torchprof.doctor.child import ask
 from pytest_torchprof.doctor.measuring import measure
-from pytest_torchprof.words import counted, plural
+from pytest_torchprof.text.plural import counted, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

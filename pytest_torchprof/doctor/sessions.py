@@ -13,7 +13,7 @@ from pytest_torchprof.doctor.answer import OK, WRONG, Answer
 from pytest_torchprof.doctor.child import ask
 from pytest_torchprof.doctor.cupti import LOSING
 from pytest_torchprof.recording import read
-from pytest_torchprof.words import counted
+from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import torch_private
+from pytest_torchprof.capture import torch_private
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer
 
 if TYPE_CHECKING:

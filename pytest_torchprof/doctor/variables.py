@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer, public
-from pytest_torchprof.printable import printable_line
+from pytest_torchprof.text.escape import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import LAUNCHES
-from pytest_torchprof.names import decode
-from pytest_torchprof.trace import spans
+from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted
+from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
-from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pytest_torchprof.analysis.gpu_work import Scene
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.scene import Scene
 
 LATE = Threshold(
     "late_launches",
@@ -150,7 +150,7 @@ def _launch_gaps(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fi
 def _loading_us(profile: Profile) -> float:
     trace = profile.trace
     found = [span for prefix in _LOADING for span in trace.spans(prefix) if trace.step_at(span.start_ns) >= 0]
-    return spans.length(spans.merged((span.start_ns, span.end_ns) for span in found)) / 1000
+    return intervals.length(intervals.merged((span.start_ns, span.end_ns) for span in found)) / 1000
 
 
 def _launch_delay(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import units
-from pytest_torchprof.compiled import NOT_USED
-from pytest_torchprof.compiled.regions import FX_GRAPH
+from pytest_torchprof.analysis.compilation import NOT_USED
+from pytest_torchprof.analysis.compilation.regions import FX_GRAPH
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import OPERATORS
-from pytest_torchprof.trace import spans
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted
+from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.calls import CallKind
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
-from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,7 +72,7 @@ def _compile_in_window(profile: Profile) -> Iterator[Finding]:
     inside = [(start, end) for _, start, end in trace.compiling.ranges() if trace.step_at(start) >= 0]
     if not inside:
         return
-    spent, share = spans.length(spans.merged(inside)) / 1000, scene.share_during(inside)
+    spent, share = intervals.length(intervals.merged(inside)) / 1000, scene.share_during(inside)
     yield Finding(
         code="compile-in-window",
         title="Compiled while measured",
@@ -128,7 +128,7 @@ def _backward_not_compiled(profile: Profile) -> Iterator[Finding]:
     if not own:
         return
     ranges = [(span.start_ns, span.end_ns) for span in own]
-    spent, share = spans.length(spans.merged(ranges)) / 1000, profile.scene.share_during(ranges)
+    spent, share = intervals.length(intervals.merged(ranges)) / 1000, profile.scene.share_during(ranges)
     names = list(dict.fromkeys(span.name.rpartition(": ")[2] for span in own))
     yield Finding(
         code="backward-not-compiled",
@@ -179,7 +179,7 @@ def _guard_overhead(profile: Profile, at: Mapping[Threshold, float]) -> Iterator
     found = [span for span in found if not trace.compiling.cover(thread_of[span.tid], span.start_ns)]
     cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps)
     ranges = [(span.start_ns, span.end_ns) for span in found]
-    spent = spans.length(spans.merged(ranges)) / 1000
+    spent = intervals.length(intervals.merged(ranges)) / 1000
     if not found or not cpu_us or spent < at[GUARDS] * cpu_us:
         return
     calls = sum(span.name.startswith(_GUARDING[0]) for span in found) or len(found)

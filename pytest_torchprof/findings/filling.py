@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import BLOCKS_PER_SM, OCCUPANCY
-from pytest_torchprof.words import counted
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

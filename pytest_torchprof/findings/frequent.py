@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import OPERATORS
-from pytest_torchprof.words import counted
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,19 +7,19 @@ from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import LAUNCHES, OPERATORS, SHAPES
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace.columns import KERNEL
-from pytest_torchprof.trace.linking import Intervals
-from pytest_torchprof.words import counted
+from pytest_torchprof.trace.links import Intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_torchprof.names import KernelName
+    from pytest_torchprof.analysis.gpu_work import Scene
+    from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.scene import Scene
 
 CHAIN = Threshold(
     "chain",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import units
+from pytest_torchprof.analysis.validity import at_stake
 from pytest_torchprof.findings.finding import Finding, Rule
-from pytest_torchprof.numbers.validity import at_stake
-from pytest_torchprof.trace import spans
-from pytest_torchprof.words import counted
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted
+from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,9 +74,9 @@ def _profiler_gap(profile: Profile) -> Iterator[Finding]:
     scene = profile.scene
     if not scene.profilers_own:
         return
-    own = spans.within(scene.profilers_own, [scene.window])
-    idle = [spans.without(own, busy) for busy in scene.busy.values()]
-    lost = max(map(spans.length, idle), default=0) / 1000
+    own = intervals.within(scene.profilers_own, [scene.window])
+    idle = [intervals.without(own, busy) for busy in scene.busy.values()]
+    lost = max(map(intervals.length, idle), default=0) / 1000
     if lost > 0:
         yield Finding(
             code="profiler-gap",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import units
-from pytest_torchprof.efficiency import peaks
+from pytest_torchprof.analysis.efficiency import peaks
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import OPERATORS, SHAPES
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace.columns import MEMCPY
-from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from pytest_torchprof.analysis.gpu_work import Group, Scene
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.scene import Group, Scene
 
 SLOW_TYPE = Threshold(
     "share", 0.05, "from a twentieth of the kernel time on, the type of the products decides about it"

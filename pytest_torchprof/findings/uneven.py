@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import LAUNCHES
-from pytest_torchprof.trace import spans
-from pytest_torchprof.words import counted
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted
+from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from pytest_torchprof.analysis.gpu_work import Scene
     from pytest_torchprof.profile import Profile, StepProfile
-    from pytest_torchprof.scene import Scene
     from pytest_torchprof.trace import Trace
 
 STEPS = Threshold("steps", 3, "of two steps nobody knows which one is the odd one")
@@ -95,7 +95,7 @@ def _setup(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[_Reason]
     scene = profile.scene
     if not scene.setup or scene.share(scene.setup_us) < at[SETUP]:
         return
-    order = sorted(scene.setup, key=lambda name: -spans.length(scene.setup[name]))
+    order = sorted(scene.setup, key=lambda name: -intervals.length(scene.setup[name]))
     shown = ", ".join(f"{name} x{len(scene.setup[name])}" for name in order[:3])
     yield _Reason("setup_us", scene.setup_us, f"{shown} inside the recording took {units.show_us(scene.setup_us)}")
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import units
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import LAUNCHES, OPERATORS
-from pytest_torchprof.trace import spans
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted
+from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
-from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from pytest_torchprof.analysis.gpu_work import Scene
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.scene import Scene
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
 WAIT_US = Threshold(
@@ -48,7 +48,7 @@ def _sync_over_little_work(profile: Profile, at: Mapping[Threshold, float]) -> I
                 idle_ns[i] = spent - worked
     if not idle_ns:
         return
-    together = spans.within(spans.merged((calls.start[i], calls.end[i]) for i in idle_ns), [scene.window])
+    together = intervals.within(intervals.merged((calls.start[i], calls.end[i]) for i in idle_ns), [scene.window])
     idle_us = sum(end - start - scene.worked_ns(start, end) for start, end in together) / 1000
     wasted, longest = sum(idle_ns.values()) / 1000, max(idle_ns, key=idle_ns.__getitem__)
     names = Counter(trace.names[calls.name[i]] for i in idle_ns)
@@ -96,7 +96,7 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
     total, count = sum(spent.values()), sum(map(len, found.values()))
     shown = ", ".join(f"{name} x{len(found[name])}" for name in order[:4]) + (" and others" if len(order) > 4 else "")
-    idle_us = max((scene.window_us - spans.length(busy) / 1000 for busy in scene.busy.values()), default=0.0)
+    idle_us = max((scene.window_us - intervals.length(busy) / 1000 for busy in scene.busy.values()), default=0.0)
     longest = max(found[order[0]], key=lambda i: calls.end[i] - calls.start[i])
     yield Finding(
         code="implicit-sync",
@@ -176,7 +176,7 @@ def _exposed_ns(scene: Scene, ops: list[int]) -> int:
     kind = scene.trace.gpu.kind
     talking = scene.covered(i for i in ops if i in scene.communication)
     computing = scene.covered(i for i in ops if kind[i] == KERNEL and i not in scene.communication)
-    return spans.length(spans.without(talking, computing))
+    return intervals.length(intervals.without(talking, computing))
 
 
 SYNC_OVER_LITTLE_WORK = Rule(

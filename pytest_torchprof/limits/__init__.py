@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import blocking
-from pytest_torchprof.compiled import unprofiled
+from pytest_torchprof.analysis.compilation import unprofiled
+from pytest_torchprof.devices import blocking
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES

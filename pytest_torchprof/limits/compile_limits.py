@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.compiled.regions import is_compiled_code
+from pytest_torchprof.analysis.compilation.regions import is_compiled_code
+from pytest_torchprof.analysis.cpu_kernels import Work, work
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.limit import COMPILE, Limit, positive_number, share, whole_number
 from pytest_torchprof.limits.numbers_limits import step_name
 from pytest_torchprof.limits.rows import kernel_rows
 from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
-from pytest_torchprof.numbers.cpukernels import Work, work
-from pytest_torchprof.words import counted
+from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.compiled import Compile, GraphBreak, Recompile
-    from pytest_torchprof.kernels import Kernel
+    from pytest_torchprof.analysis.compilation import Compile, GraphBreak, Recompile
+    from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.profile import Profile, StepProfile
 
 _USUAL_CAUSES = (

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.limits.limit import Limit, as_counts, as_list
-from pytest_torchprof.limits.numbers_limits import step_name
-from pytest_torchprof.limits.rows import kernel_rows, operator_rows
-from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
-from pytest_torchprof.patterns import (
+from pytest_torchprof.kernels.patterns import (
     Operator,
     Pattern,
     compile_op_pattern,
@@ -21,12 +17,16 @@ from pytest_torchprof.patterns import (
     is_nameless,
     unfused_lines,
 )
-from pytest_torchprof.words import counted
+from pytest_torchprof.limits.limit import Limit, as_counts, as_list
+from pytest_torchprof.limits.numbers_limits import step_name
+from pytest_torchprof.limits.rows import kernel_rows, operator_rows
+from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
+from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pytest_torchprof.kernels import Kernel
+    from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.profile import Profile, StepProfile
 
 

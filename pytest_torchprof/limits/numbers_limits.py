@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import units
 from pytest_torchprof.limits.limit import Limit, positive_number, share, whole_number
 from pytest_torchprof.limits.rows import kernel_rows, moved_rows, waiting_rows
 from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace.columns import MEMCPY, MEMSET
-from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import units
 from pytest_torchprof.limits.verdict import Row
-from pytest_torchprof.printable import printable
+from pytest_torchprof.text import units
+from pytest_torchprof.text.escape import printable
 from pytest_torchprof.trace.calls import BLOCKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_torchprof.kernels import Kernel
-    from pytest_torchprof.places import Places
+    from pytest_torchprof.analysis.places import Places
+    from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.profile import Profile, StepProfile
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import units
-from pytest_torchprof.words import counted
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

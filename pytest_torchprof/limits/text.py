@@ -9,8 +9,8 @@ from pytest_torchprof.errors import ASK_THE_DOCTOR
 from pytest_torchprof.limits.bearing import bearing_on
 from pytest_torchprof.limits.screen import DEFAULT, INDENT, Layout, Screen, height
 from pytest_torchprof.limits.verdict import MISSED, NOT_MEASURED, Row, Verdict
-from pytest_torchprof.printable import printable, printable_line
-from pytest_torchprof.words import counted
+from pytest_torchprof.text.escape import printable, printable_line
+from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_torchprof import units
+from pytest_torchprof.text import units
 
 HOLDS = "holds"
 MISSED = "missed"

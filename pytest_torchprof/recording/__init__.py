@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.recording.reading import copy, read, write_metadata
+from pytest_torchprof.recording.reader import copy, read, write_metadata
 
 __all__ = ["copy", "read", "write_metadata"]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pytest_torchprof.errors import UnreadableRecording
-from pytest_torchprof.recording.decoding import GPU, ROLES, Args
+from pytest_torchprof.recording.events import GPU, ROLES, Args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_torchprof.recording.decoding import Kinds
+    from pytest_torchprof.recording.events import Kinds
 
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 # Time stamps may have more digits than a double holds.

@@ -7,8 +7,8 @@ part each; what is folded is passed on as columns, at a tenth of what folding it
 
 from __future__ import annotations
 
-from pytest_torchprof import forking
-from pytest_torchprof.recording.pieces import size
+from pytest_torchprof.recording import two_processes
+from pytest_torchprof.recording.text import size
 
 # Below this one process is done before the other has passed on what it found.
 _LARGE = 16 * 1024**2
@@ -22,4 +22,4 @@ def border(path: str) -> int | None:
         whole = size(path)
     except OSError:
         return None
-    return int(_FIRST * whole) if whole >= _LARGE and forking.possible() else None
+    return int(_FIRST * whole) if whole >= _LARGE and two_processes.possible() else None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.printable import printable
 from pytest_torchprof.report.markdown import escaped, fenced, left_over
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED
 from pytest_torchprof.report.table import where
 from pytest_torchprof.report.terminal import closing
-from pytest_torchprof.words import counted
+from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

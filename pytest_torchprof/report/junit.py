@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.printable import printable
+from pytest_torchprof.text.escape import printable
 
 if TYPE_CHECKING:
     from pytest_torchprof.report.results import Result

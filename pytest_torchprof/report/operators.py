@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import units
-from pytest_torchprof.printable import printable
-from pytest_torchprof.report.drawing import WIDTH, cut, drawn
+from pytest_torchprof.text import units
+from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text.layout import WIDTH, cut, drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_torchprof.optable import OpRow
+    from pytest_torchprof.analysis.operator_table import OpRow
 
 _Column = tuple[str, str, "Callable[[Any], str]"]
 _CPU: tuple[_Column, ...] = (

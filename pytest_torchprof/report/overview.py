@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from pytest_torchprof import numbers, units
-from pytest_torchprof.names import decode
-from pytest_torchprof.printable import printable
-from pytest_torchprof.report.drawing import WIDTH, cut, drawn, share, wrapped
+from pytest_torchprof.analysis import numbers
+from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.text import units
+from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text.layout import WIDTH, cut, drawn, share, wrapped
+from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace.columns import KERNEL
-from pytest_torchprof.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.steps import StepProfile
 
 _MOST_STEPS = 10
 _MOST_SHARES = 5

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof import blocking, units
-from pytest_torchprof.printable import printable
+from pytest_torchprof.devices import blocking
+from pytest_torchprof.text import units
+from pytest_torchprof.text.escape import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.printable import printable
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, XFAILED
 from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, row, where
+from pytest_torchprof.text.escape import printable
 
 if TYPE_CHECKING:
     from pytest_torchprof.report.results import RunResults

@@ -1,0 +1,148 @@
+"""Inductor's graphs and CUDA graphs in a recording: which ran, what they call, what owns the graph launches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from pytest_torchprof.analysis.compilation import regions
+from pytest_torchprof.analysis.cpu_kernels import Work, work
+from pytest_torchprof.trace.calls import CallKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.trace import Span, Trace
+
+
+class CudaGraphs(Struct, frozen=True, kw_only=True):
+    """Graph launches over all steps, those among them inside compiled code, and why Inductor made no graph."""
+
+    launches: int
+    owned: int
+    skips: tuple[str, ...]
+    skips_unknown: str | None
+    """Why there may be more than ``skips``; None if they are all."""
+
+
+class FxGraph(Struct, frozen=True, kw_only=True):
+    """One graph of Inductor's that ran: its cache key, the generated file if it is known, its calls over all steps."""
+
+    hash: str | None
+    code_path: str | None
+    calls: int
+
+
+class Fallback(Struct, frozen=True, kw_only=True):
+    """An aten kernel that Inductor's graph calls itself; how often in the step that has most."""
+
+    op: str
+    count: int
+
+
+def dicts(evidence: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
+    """Return a list of objects out of the evidence; what is none is left out."""
+    items = (evidence or {}).get(name)
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+
+
+def cuda_graphs(trace: Trace, evidence: Mapping[str, Any] | None, unknown: str | None) -> CudaGraphs:
+    """Return the graph launches of the steps, and why Inductor made no graph where it made none, or why none knows."""
+    launches = _graph_launches(trace)
+    owned = sum(
+        any(regions.is_compiled_code(trace.names[trace.ops.name[op]]) for op in _around(trace, call))
+        for call in launches
+    )
+    skips = (evidence or {}).get("cudagraph_skips")
+    skips = skips if isinstance(skips, Mapping) else {}
+    reasons = [str(reason) for reason in skips.get("reasons") or ()]
+    ran = Counter(key for key, _ in _graph_calls(trace))
+    reasons += [
+        str(graph["cudagraph_skip"])
+        for graph in dicts(evidence, "fx_graphs")
+        if graph.get("cudagraph_skip") and graph_key(graph) in ran
+    ]
+    if not reasons and skips.get("count"):
+        reasons = ["Inductor gives no reason"]
+    return CudaGraphs(launches=len(launches), owned=owned, skips=tuple(dict.fromkeys(reasons)), skips_unknown=unknown)
+
+
+def _graph_launches(trace: Trace) -> list[int]:
+    names, steps = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH})), trace.step_of_call
+    return [i for i in trace.links.launches if trace.calls.name[i] in names and steps[i] >= 0]
+
+
+def _around(trace: Trace, call: int) -> Iterator[int]:
+    calls = trace.calls
+    return trace.nesting.chain(trace.nesting.around(calls.thread[call], calls.start[call], calls.end[call]))
+
+
+def _graph_calls(trace: Trace) -> Iterator[tuple[str | None, Span]]:
+    """Yield the key and the range of each call of a graph of Inductor's inside the steps."""
+    for span in trace.spans(regions.FX_GRAPH):
+        if trace.step_at(span.start_ns) >= 0:
+            key = span.name.removeprefix(regions.FX_GRAPH).strip(" #")
+            yield (None if key == "None" else key), span
+
+
+def graph_key(graph: Mapping[str, Any]) -> str | None:
+    """Return the key of a graph of the evidence, as its ranges carry it."""
+    key = graph.get("hash")
+    return key if isinstance(key, str) else None
+
+
+def fx_graphs(trace: Trace, evidence: Mapping[str, Any] | None) -> Iterator[FxGraph]:
+    """Yield the graphs of Inductor's that ran in the steps."""
+    paths = {graph_key(graph): graph.get("code_path") for graph in dicts(evidence, "fx_graphs")}
+    for key, calls in Counter(key for key, _ in _graph_calls(trace)).items():
+        yield FxGraph(hash=key, code_path=paths.get(key), calls=calls)
+
+
+def fallbacks(trace: Trace, evidence: Mapping[str, Any] | None) -> tuple[tuple[Fallback, ...], str | None]:
+    """Return the aten kernels that Inductor's graphs call in the step with most, and why there may be more.
+
+    In a step that replays a CUDA graph nothing of them is on the CPU's side: the generated code tells.
+    """
+    calls = list(_graph_calls(trace))
+    replayed = _replayed(trace, [span for _, span in calls])
+    by_step = _aten_calls(trace, [span for _, span in calls if span not in replayed])
+    written = {graph_key(graph): graph.get("aten_calls") for graph in dicts(evidence, "fx_graphs")}
+    unknown = None
+    for key, span in calls:
+        if span in replayed:
+            counts = written.get(key)
+            if isinstance(counts, Mapping):
+                by_step.setdefault(trace.step_at(span.start_ns), Counter()).update(counts)
+            else:
+                unknown = "a CUDA graph replays the kernels, and the recording does not hold the generated code"
+    worst = max(by_step.values(), key=Counter.total, default=Counter[str]())
+    return tuple(Fallback(op=op, count=count) for op, count in worst.most_common()), unknown
+
+
+def _replayed(trace: Trace, spans: list[Span]) -> set[Span]:
+    """Return the calls of a graph that launch a CUDA graph."""
+    calls, at = trace.calls, regions.ByThread(spans).at
+    found = (at(trace.threads[calls.thread[i]], calls.start[i]) for i in _graph_launches(trace))
+    return {span for span in found if span is not None}
+
+
+def _aten_calls(trace: Trace, spans: list[Span]) -> dict[int, Counter[str]]:
+    """Count by step the aten operators that compute directly inside the ranges, views and allocation aside."""
+    graphs = regions.ByThread(spans)
+    by_step: dict[int, Counter[str]] = {}
+    if not graphs:
+        return by_step
+    names, ops, nesting = trace.names, trace.ops, trace.nesting
+    acting = (Work.COMPUTES, Work.ALONE, Work.MOVES)
+    acts = {i for i in set(ops.name) if names[i].startswith("aten::") and work(names[i]) in acting}
+    for i, name in enumerate(ops.name):
+        if name not in acts or any(ops.name[j] in acts for j in nesting.chain(nesting.parent[i])):
+            continue
+        if graphs.at(trace.threads[ops.thread[i]], ops.start[i]) and not trace.compiling.cover(
+            ops.thread[i], ops.start[i]
+        ):
+            by_step.setdefault(trace.step_at(ops.start[i]), Counter())[names[name]] += 1
+    return by_step

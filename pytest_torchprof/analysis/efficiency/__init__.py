@@ -1,0 +1,155 @@
+"""How well the GPU was used: where the steps' time went, tensor cores, FLOP/s against the peak, copies."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pytest_torchprof.analysis.efficiency import peaks
+from pytest_torchprof.analysis.efficiency.step_time import StepTime, step_time
+
+if TYPE_CHECKING:
+    from pytest_torchprof.analysis.gpu_work import Scene
+
+__all__ = ["Copies", "Efficiency", "StepTime", "Throughput", "read"]
+
+_PRODUCTS = ("gemm", "conv")
+_COUNTED = ("gemm", "conv", "attention")
+"""What FLOPs are counted of: torch.utils.flop_counter knows products, convolutions and attention."""
+
+
+class Copies(Struct, frozen=True, kw_only=True):
+    """The copies of one direction over all steps."""
+
+    direction: str
+    """``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``."""
+    count: int
+    size: int
+    """In bytes."""
+    time_us: float
+    gb_per_s: float | None
+    """Bytes over the time they took, in 1e9 bytes per second; None where no time or no size is recorded."""
+
+
+class Throughput(Struct, frozen=True, kw_only=True):
+    """FLOP/s of the slowest step; where something is not known, the reason stands instead."""
+
+    flops_per_step: int | None
+    """As torch.utils.flop_counter counts a warm-up call: products, convolutions and attention, backward included."""
+    tflops: float | None = None
+    """1e12 operations per second, over the longer of the step's range on the CPU and its span on the GPU."""
+    dtype: str | None = None
+    """The fastest type that the kernels computed in, whose peak is taken: a share of it is never too large."""
+    peak_tflops: float | None = None
+    source: str | None = None
+    """Where the peak is published."""
+    mfu: float | None = None
+    """Share of the peak of all devices that ran kernels, 0..1."""
+    why_not: str | None = None
+    """Why there is no share."""
+
+
+class Efficiency(Struct, frozen=True, kw_only=True):
+    """How well the GPU was used in the steps of a recording."""
+
+    step_time: StepTime
+    tensor_core_share: float | None
+    """Share of the time of products and convolutions that ran on tensor cores, where the kernels' names say so."""
+    throughput: Throughput
+    copies: tuple[Copies, ...]
+
+
+def read(scene: Scene) -> Efficiency:
+    """Return the efficiency of a recording's steps."""
+    return Efficiency(
+        step_time=step_time(scene),
+        tensor_core_share=_tensor_core_share(scene),
+        throughput=throughput(scene),
+        copies=_copies(scene),
+    )
+
+
+def throughput(scene: Scene) -> Throughput:
+    """Return FLOP/s and the share of the peak of the slowest step."""
+    flops = (scene.trace.torchprof or {}).get("flops_per_step")
+    if not isinstance(flops, int) or isinstance(flops, bool):
+        return Throughput(
+            flops_per_step=None, why_not="the recording does not hold the floating-point operations of a step"
+        )
+    if not flops:
+        return Throughput(
+            flops_per_step=0, why_not="the step has no FLOPs that are counted: no product, convolution or attention"
+        )
+    longest = max(_length_ns(scene, step) for step in range(len(scene.trace.steps)))
+    if scene.trace.on_cpu or not scene.kernels or not longest:
+        return Throughput(flops_per_step=flops, why_not="nothing ran on a GPU")
+    tflops = flops / longest / 1000
+    peak, dtypes = peaks.of_trace(scene.trace), _dtypes(scene)
+    if peak is None:
+        names = ", ".join(str(device.name) for device in scene.trace.devices)
+        return Throughput(flops_per_step=flops, tflops=tflops, why_not=f"the peak of {names} is not known")
+    known = {dtype: peak.tflops[dtype] for dtype in dtypes if dtype in peak.tflops}
+    unknown = [dtype for dtype in dtypes if dtype not in known]
+    if unknown or not known:
+        which = ", ".join(unknown) or "no product, convolution or attention"
+        return Throughput(
+            flops_per_step=flops, tflops=tflops, why_not=f"the kernels compute in {which}, whose peak is not known"
+        )
+    most, fastest = max((tops, dtype) for dtype, tops in known.items())
+    return Throughput(
+        flops_per_step=flops,
+        tflops=tflops,
+        dtype=fastest,
+        peak_tflops=most,
+        source=peak.source,
+        mfu=tflops / most / len({scene.trace.gpu.process[i] for i in scene.kernels}),
+    )
+
+
+def _length_ns(scene: Scene, step: int) -> int:
+    """Return how long a step took: a GPU that runs behind takes longer than the range on the CPU."""
+    place, part = scene.trace.steps[step], scene.launching.parts[step]
+    start, end = scene.trace.gpu.start, scene.trace.gpu.end
+    span = max(end[i] for i in part.gpu_ops) - min(start[i] for i in part.gpu_ops) if part.gpu_ops else 0
+    return max(place.end_ns - place.start_ns, span)
+
+
+def _dtypes(scene: Scene) -> list[str]:
+    groups = [group for group in scene.of_family(*_COUNTED) if not scene.named[group.name].helper]
+    return sorted({scene.decoded(group).dtype or "a type that no name tells" for group in groups})
+
+
+def _tensor_core_share(scene: Scene) -> float | None:
+    spent = {True: 0, False: 0}
+    for group in scene.of_family(*_PRODUCTS):
+        on_tensor_cores = scene.decoded(group).tensor_core
+        if on_tensor_cores is not None:
+            spent[on_tensor_cores] += group.time_ns
+    whole = sum(spent.values())
+    return spent[True] / whole if whole else None
+
+
+def _copies(scene: Scene) -> tuple[Copies, ...]:
+    gpu, names = scene.trace.gpu, scene.trace.names
+    # A copy is called "Memcpy HtoD (Pageable -> Device)".
+    called = {
+        name: names[name].removeprefix("Memcpy ").partition(" ")[0] for name in {gpu.name[i] for i in scene.copies}
+    }
+    found: dict[str, list[int]] = defaultdict(list)
+    for i in scene.copies:
+        found[called[gpu.name[i]]].append(i)
+    rows = []
+    for direction, members in found.items():
+        size, spent = sum([max(gpu.size[i], 0) for i in members]), sum([gpu.end[i] - gpu.start[i] for i in members])
+        rows.append(
+            Copies(
+                direction=direction,
+                count=len(members),
+                size=size,
+                time_us=spent / 1000,
+                gb_per_s=size / spent if size and spent else None,
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -row.time_us))

@@ -1,0 +1,243 @@
+"""What launched each kernel, and what name and launch say together; nothing is looked up twice."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pytest_torchprof.analysis import parts
+from pytest_torchprof.analysis.backward import forward_operator
+from pytest_torchprof.analysis.compilation import unprofiled
+from pytest_torchprof.analysis.source_lines import Origins
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.errors import not_measured
+from pytest_torchprof.kernels.kernel import Kernel, Kernels
+from pytest_torchprof.kernels.operands import Launch, complete
+from pytest_torchprof.trace.calls import CallKind
+from pytest_torchprof.trace.columns import ABSENT, KERNEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_torchprof.analysis.parts import Part
+    from pytest_torchprof.kernels.names import KernelName
+    from pytest_torchprof.trace import Trace
+
+# Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
+_REGIONS = ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo ", "Pregraph bytecode", "AOTDispatcher ")
+
+Inputs = tuple[tuple[str, ...] | None, tuple[Any, ...] | None, tuple[Any, ...] | None]
+
+
+class Launching:
+    """Answers for one recording who launched a GPU operation."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Prepare to answer; the work is done when asked."""
+        self._trace = trace
+        self._chains: dict[int, tuple[str, ...]] = {ABSENT: ()}
+        self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._inputs: dict[int, Inputs] = {}
+        self._decoded: dict[object, KernelName] = {}
+        self.origins = Origins(trace)
+        """Where in the user's code something was done."""
+
+    @cached_property
+    def hidden(self) -> str | None:
+        """Why kernels of the recording are not to be seen in it, None where all are."""
+        return unprofiled(self._trace)
+
+    def refuse_hidden(self) -> None:
+        """Raise NotMeasured where kernels ran that are not to be seen: never a smaller number."""
+        if self.hidden is not None:
+            raise not_measured(self.hidden)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The recording's steps."""
+        return parts.steps(self._trace)
+
+    @cached_property
+    def op_of(self) -> Sequence[int]:
+        """For each GPU operation the innermost operator around its launch, ABSENT without one."""
+        trace = self._trace
+        call_of = trace.links.call_of
+        calls = dict.fromkeys(call_of)
+        calls.pop(ABSENT, None)
+        found = trace.nesting.around_each(trace.calls, calls)
+        found[ABSENT] = ABSENT
+        return [found[call] for call in call_of]
+
+    def chain(self, op: int) -> tuple[str, ...]:
+        """Return the names of the ranges around and including the operator, outermost first."""
+        above = []
+        while op not in self._chains:
+            above.append(op)
+            op = self._trace.nesting.parent[op]
+        found = self._chains[op]
+        for member in reversed(above):
+            found = (*found, self._trace.names[self._trace.ops.name[member]])
+            found = self._chains[member] = self._same.setdefault(found, found)
+        return found
+
+    def op_name(self, op: int) -> str | None:
+        """Return the operator's name, None for none and for a region of compiled code."""
+        if op < 0:
+            return None
+        name = self._trace.names[self._trace.ops.name[op]]
+        return None if name.startswith(_REGIONS) else name
+
+    def forward_op(self, op: int) -> str | None:
+        """Return the operator whose backward the operator belongs to, None for others and where no arrow tells."""
+        of = forward_operator(self._trace, op)
+        return self._trace.names[self._trace.ops.name[of]] if of >= 0 else None
+
+    def inputs(self, op: int) -> Inputs:
+        """Return types, shapes and strides of what the operator was given, each None where it is not recorded."""
+        return (None, None, None) if op < 0 else self.operands(self._trace.ops.inputs[op])
+
+    def operands(self, index: int) -> Inputs:
+        """Return types, shapes and strides of a set of operands, by its index in ``Trace.inputs``."""
+        found = self._inputs.get(index)
+        if found is None:
+            shapes, types, strides = map(_listed, self._trace.inputs[index].split(b"\0"))
+            found = (None if types is None else tuple(map(str, types)), shapes, strides)
+            self._inputs[index] = found
+        return found
+
+    def decoded(self, gpu_op: int) -> KernelName:
+        """Return what the kernel's name says, completed by its launch."""
+        trace, op = self._trace, self.op_of[gpu_op]
+        call = trace.links.call_of[gpu_op]
+        called = trace.calls.name[call] if call >= 0 else ABSENT
+        inputs = trace.ops.inputs[op] if op >= 0 else ABSENT
+        collective = trace.collectives.get(gpu_op)
+        key = (trace.gpu.name[gpu_op], self.chain(op), inputs, called, collective)
+        found = self._decoded.get(key)
+        if found is None:
+            launch = self._launch(op, trace.names[called] if called >= 0 else None, collective or (None, None))
+            found = self._decoded[key] = complete(trace.names[trace.gpu.name[gpu_op]], launch)
+        return found
+
+    def _launch(self, op: int, call: str | None, collective: tuple[str | None, str | None]) -> Launch:
+        dtypes, shapes, strides = self.inputs(op)
+        return Launch(
+            op=self.op_name(op),
+            op_chain=self.chain(op),
+            dtypes=dtypes,
+            shapes=shapes,
+            strides=strides,
+            call=call,
+            collective=collective[0],
+            collective_dtype=collective[1],
+        )
+
+    def kernels(self, part: Part) -> Kernels:
+        """Return the part's kernels in launch order."""
+        if self._trace.on_cpu:
+            return Kernels(lambda: map(self._operator, part.operators), len(part.operators))
+        gpu = self._trace.gpu
+        members = [i for i in part.gpu_ops if gpu.kind[i] == KERNEL]
+        return Kernels(lambda: map(self._kernel, self._in_launch_order(members)), len(members))
+
+    def _in_launch_order(self, gpu_ops: Sequence[int]) -> list[int]:
+        call_of, launched, start = self._trace.links.call_of, self._trace.calls.start, self._trace.gpu.start
+
+        def moment(i: int) -> tuple[int, int, int]:
+            return (launched[call_of[i]] if call_of[i] >= 0 else start[i], start[i], i)
+
+        return sorted(gpu_ops, key=moment)
+
+    def _kernel(self, gpu_op: int) -> Kernel:
+        trace, gpu, op = self._trace, self._trace.gpu, self.op_of[gpu_op]
+        call = trace.links.call_of[gpu_op]
+        dtypes, shapes, strides = self.inputs(op)
+        decoded = self.decoded(gpu_op)
+        return Kernel(
+            name=trace.names[gpu.name[gpu_op]],
+            decoded=decoded,
+            op=self.op_name(op),
+            op_chain=self.chain(op),
+            forward_op=self.forward_op(op),
+            op_dtypes=dtypes,
+            op_shapes=shapes,
+            op_strides=strides,
+            start_ns=gpu.start[gpu_op],
+            dur_ns=gpu.end[gpu_op] - gpu.start[gpu_op],
+            device=trace.device_of[gpu.process[gpu_op]],
+            stream=trace.streams[gpu.stream[gpu_op]],
+            launch=trace.names[trace.calls.name[call]] if call >= 0 else None,
+            launch_start_ns=trace.calls.start[call] if call >= 0 else None,
+            in_graph=call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH,
+            collective=decoded.collective,
+        )
+
+    def _operator(self, op: int) -> Kernel:
+        """Return an operator that is a kernel where the CPU is the device."""
+        trace = self._trace
+        name = trace.names[trace.ops.name[op]]
+        dtypes, shapes, strides = self.inputs(op)
+        key = (name, self.chain(op), trace.ops.inputs[op])
+        decoded = self._decoded.get(key)
+        if decoded is None:
+            decoded = self._decoded[key] = complete(name, self._launch(op, None, (None, None)))
+        return Kernel(
+            name=name,
+            decoded=decoded,
+            op=name,
+            op_chain=self.chain(op),
+            forward_op=self.forward_op(op),
+            op_dtypes=dtypes,
+            op_shapes=shapes,
+            op_strides=strides,
+            start_ns=trace.ops.start[op],
+            dur_ns=trace.ops.end[op] - trace.ops.start[op],
+            device=None,
+            stream=None,
+            launch=None,
+            launch_start_ns=trace.ops.start[op],
+            in_graph=False,
+            collective=None,
+        )
+
+    def ops(self, part: Part, *, copies: bool = False) -> dict[str, int]:
+        """Return how often each operator launched a kernel of the part or enclosed one that did; or a copy or fill.
+
+        One that calls itself again at once, as autocast makes operators do, is one call.
+        """
+        named = self._trace.ops.name
+        return _counted(self._trace.names[named[op]] for op in self.holders(part, copies=copies))
+
+    def holders(self, part: Part, *, copies: bool = False) -> list[int]:
+        """Return the operators that launched a kernel of the part or enclose one that did, likewise, in start order."""
+        trace = self._trace
+        named, parent = trace.ops.name, trace.nesting.parent
+        launched = [i for i in part.gpu_ops if copies or trace.gpu.kind[i] == KERNEL]
+        members = part.operators if trace.on_cpu else {self.op_of[i] for i in launched}
+        seen: set[int] = set()
+        for member in members:
+            for op in trace.nesting.chain(member):
+                if op in seen:
+                    break
+                seen.add(op)
+        calls = (op for op in seen if parent[op] < 0 or named[parent[op]] != named[op])
+        return sorted(sorted(calls), key=trace.ops.start.__getitem__)
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in names:
+        found[name] = found.get(name, 0) + 1
+    return found
+
+
+def _listed(text: bytes) -> tuple[Any, ...] | None:
+    if not text:
+        return None
+    try:
+        value: Sequence[Any] = msgspec.json.decode(text, type=list)
+    except msgspec.DecodeError:
+        return None
+    return tuple(value)

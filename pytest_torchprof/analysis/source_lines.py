@@ -1,0 +1,221 @@
+"""Where work comes from in the user's code: the line and the modules, out of the Python frames of a recording.
+
+torch names a frame after the line at which its function begins. Our own recordings with stacks hold a mark besides for
+each line of the user's code that was reached (``capture/lines.py``); there the line itself is known.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from bisect import bisect_right
+from collections import defaultdict
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pytest_torchprof.analysis.backward import forward_operator
+from pytest_torchprof.trace.columns import ABSENT
+from pytest_torchprof.trace.nesting import Nesting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.trace import Trace
+
+MARK = "[line] "
+"""How the name of a mark begins in a recording, among the frames; the rest is as in a frame's name."""
+EXPORTED_MARK = "torchprof::line "
+"""The same in what torch exports, as an operator's name: longer by as much as the category is shorter."""
+MODULE = "nn.Module: "
+
+# As the profiler names frames: "train.py(12): step".
+_FRAME = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<function>.+)")
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
+_INSTALLED = re.compile(r"^.*/(?:site|dist)-packages/")
+_PYTHONS_OWN = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/torchinductor_[^/]*/|/pytest_torchprof/")
+_ENGINE = "autograd::engine::evaluate_function: "
+_TOOLS = frozenset({"torch", "triton", "functorch", "numpy", "pytest", "_pytest", "pluggy", "pytest_torchprof", "py"})
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """A place in the user's code, and the modules that were running there."""
+
+    file: str | None = None
+    line: int = 0
+    function: str = ""
+    exact: bool = False
+    """The line is the one that ran; else the one at which the function begins."""
+    module: str | None = None
+    """From the outermost: ``MLP_0.Linear_1``."""
+    backward: bool = False
+    """What was done is the backward pass of what was called there."""
+
+    @property
+    def where(self) -> str | None:
+        """``model.py:12``, None where no frame is the user's."""
+        return None if self.file is None else f"{self.file}:{self.line}"
+
+    def __str__(self) -> str:
+        """Return the place in words: ``model.py:42 in forward, MLP_0.Linear_1``."""
+        if self.file is None:
+            place = ""
+        elif self.exact:
+            place = f"{self.where} in {self.function}"
+        else:
+            place = f"{self.function} ({self.where})"
+        return "backward of " * self.backward + ", ".join(part for part in (place, self.module) if part)
+
+
+class _Frame(NamedTuple):
+    file: str
+    line: int
+    function: str
+
+
+class Origins:
+    """Answers for one recording where in the user's code something was done; without frames nothing is computed."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Prepare to answer; the work is done when asked."""
+        self._trace = trace
+        self._named: dict[int, _Frame | None] = {}
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the recording has Python frames at all."""
+        return len(self._trace.frames) > 0
+
+    def of_operator(self, op: int) -> Origin | None:
+        """Return where an operator was called; in a backward pass, where its forward operator was."""
+        ops = self._trace.ops
+        forward = self._forward(op)
+        if forward is not None:
+            return forward
+        return self.at(ops.thread[op], ops.start[op], ops.end[op])
+
+    def of_call(self, call: int, op: int) -> Origin | None:
+        """Return where a call of the runtime was made, by the operator; likewise. Both may be ABSENT."""
+        calls = self._trace.calls
+        if call < 0:
+            return None
+        return self._forward(op) or self.at(calls.thread[call], calls.start[call], calls.end[call])
+
+    def _forward(self, op: int) -> Origin | None:
+        """Return where the operator was called whose backward holds this one; None where no arrow tells."""
+        if not self.recorded or op < 0:
+            return None
+        ops, chain = self._trace.ops, self._trace.nesting.chain
+        forward = forward_operator(self._trace, op)
+        if forward < 0:
+            forward = next((self._nodes[one] for one in chain(op) if one in self._nodes), ABSENT)
+        found = self.at(ops.thread[forward], ops.start[forward], ops.end[forward]) if forward >= 0 else None
+        return None if found is None or found.file is None else replace(found, backward=True)
+
+    def at(self, thread: int, start_ns: int, end_ns: int) -> Origin | None:
+        """Return where a thread was during [start, end] in ns; None without recorded stacks or outside of all frames.
+
+        Threads of torch's own have no frames; what autograd runs there is where the program waits for it.
+        """
+        if not self.recorded:
+            return None
+        if thread not in self._threads:
+            thread = self._main
+        innermost = self._frames.around(thread, start_ns, end_ns)
+        chain = tuple(self._frames.chain(innermost))
+        origin = Origin(module=self._modules(chain))
+        users = [i for i in chain if i in self._marks] or [i for i in chain if self._is_users(i)]
+        if users:
+            frame, exact = self._line(users[0], start_ns)
+            origin = Origin(
+                file=frame.file, line=frame.line, function=frame.function, exact=exact, module=origin.module
+            )
+        return origin if origin.file or origin.module else None
+
+    @cached_property
+    def _nodes(self) -> dict[int, int]:
+        """The engine's ranges around operators of a backward pass; in them gradients are summed to their sizes too."""
+        trace = self._trace
+        around = ((trace.nesting.parent[backward], forward) for backward, forward in trace.forward_of.items())
+        return {node: forward for node, forward in around if node >= 0 and self._name(node).startswith(_ENGINE)}
+
+    def _name(self, op: int) -> str:
+        return self._trace.names[self._trace.ops.name[op]]
+
+    @cached_property
+    def _frames(self) -> Nesting:
+        return Nesting(self._trace.frames)
+
+    @cached_property
+    def _threads(self) -> frozenset[int]:
+        return frozenset(self._trace.frames.thread)
+
+    @cached_property
+    def _main(self) -> int:
+        """The thread that carries the steps."""
+        label = self._trace.steps[0].tid
+        return self._trace.threads.index(label) if label in self._trace.threads else ABSENT
+
+    @cached_property
+    def _has_lines(self) -> bool:
+        return (self._trace.torchprof or {}).get("lines") is True
+
+    @cached_property
+    def _marks(self) -> dict[int, tuple[list[int], list[int]]]:
+        """For each frame with marks in it when they were made, and which they are."""
+        trace = self._trace
+        names = {i for i, name in enumerate(trace.names) if name.startswith(MARK)}
+        found: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        if names:
+            marks = [i for i, name in enumerate(trace.frames.name) if name in names]
+            for i in sorted(marks, key=trace.frames.start.__getitem__):
+                starts, members = found[self._frames.parent[i]]
+                starts.append(trace.frames.start[i])
+                members.append(i)
+        return dict(found)
+
+    def _line(self, frame: int, instant: int) -> tuple[_Frame, bool]:
+        """Return the line that a frame had reached; where no mark tells, the one that the frame is named after."""
+        starts, members = self._marks.get(frame, ((), ()))
+        place = bisect_right(starts, instant) - 1
+        found = self._frame(members[place]) if place >= 0 else None
+        if found is not None:
+            return found, True
+        named = self._frame(frame)
+        # It stood in this line when the recording began, and has not left it since.
+        waits = self._has_lines and self._trace.frames.start[frame] < self._trace.steps[0].start_ns
+        return named or _Frame("?", 0, "?"), waits
+
+    def _frame(self, frame: int) -> _Frame | None:
+        name = self._trace.frames.name[frame]
+        if name not in self._named:
+            match = _FRAME.fullmatch(self._trace.names[name].removeprefix(MARK))
+            self._named[name] = _read(match) if match else None
+        return self._named[name]
+
+    def _is_users(self, frame: int) -> bool:
+        found = self._frame(frame)
+        return found is not None and not _is_library(found.file)
+
+    def _modules(self, chain: Sequence[int]) -> str | None:
+        names = (self._trace.names[self._trace.frames.name[i]] for i in reversed(chain))
+        return ".".join(name.removeprefix(MODULE) for name in names if name.startswith(MODULE)) or None
+
+
+def _read(match: re.Match[str]) -> _Frame:
+    function = match["function"]
+    resumed = _RESUMED.fullmatch(function)
+    return _Frame(_INSTALLED.sub("", match["file"]), int(match["line"]), resumed["function"] if resumed else function)
+
+
+def _is_library(file: str) -> bool:
+    """Whether a file, as the profiler names it, is torch's, Python's or the test runner's.
+
+    Files are named from where they were imported: Python's own from its library, the user's from the folder of theirs.
+    """
+    if _PYTHONS_OWN.search(file):
+        return True
+    first = file.partition("/")[0].removesuffix(".py")
+    return first in _TOOLS or first in sys.stdlib_module_names

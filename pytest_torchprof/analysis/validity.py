@@ -1,0 +1,140 @@
+"""Whether a recording may be believed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_torchprof.analysis.graph_replays import cut_replays
+from pytest_torchprof.text.plural import counted
+from pytest_torchprof.trace import SENTINEL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_torchprof.analysis.graph_replays import Cut
+    from pytest_torchprof.trace import Span, Trace
+
+_CUT_NS = 2000
+
+
+def why_not(trace: Trace) -> str | None:
+    """Return why the recording's numbers may not be believed, None when they may."""
+    if trace.torchprof is not None:
+        return _own(trace, trace.torchprof)
+    if not len(trace.gpu) and not trace.links.launches:
+        return "the recording has no GPU operation and no launch: it was made without the GPU"
+    return _overlapping_steps(trace) or _gpu_side(trace, at_stake(trace))
+
+
+class Stake(NamedTuple):
+    """What must be whole for the numbers to be right."""
+
+    launches: Sequence[int]
+    lost: Sequence[int]
+    """Those of the launches whose kernel is missing."""
+    orphans: Sequence[int]
+
+
+def at_stake(trace: Trace) -> Stake:
+    """Return the launches and orphans on which the numbers rest; of a recording that is not ours all.
+
+    Ours begins with the sentinel, where the profiler may lose what it likes, and which waits for all that was queued
+    before. It ends with a wait too. What other threads launch around these two falls into no step.
+    """
+    links, sentinel = trace.links, _sentinel(trace)
+    if trace.torchprof is None or sentinel is None:
+        return Stake(links.launches, links.lost, sorted(links.orphans))
+    begin, end, launched, ran = sentinel.end_ns, trace.steps[-1].end_ns, trace.calls.start, trace.gpu.end
+    return Stake(
+        [i for i in links.launches if begin <= launched[i] < end],
+        [i for i in links.lost if begin <= launched[i] < end],
+        sorted(i for i in links.orphans if ran[i] > begin),
+    )
+
+
+def _overlapping_steps(trace: Trace) -> str | None:
+    """One profiler's steps come one after the other; where they do not, what is launched belongs to no one step."""
+    for one, other in pairwise(trace.steps):
+        # Files of torch before 2.4 cut times to whole microseconds.
+        if other.start_ns + _CUT_NS < one.end_ns:
+            return (
+                f"{one.name} and {other.name} overlap: the recording holds the work of several processes or profilers; "
+                "read the recording of each by itself"
+            )
+    return None
+
+
+def _own(trace: Trace, ours: Mapping[str, object]) -> str | None:
+    """Our recordings begin with the sentinel's range, hold every step, and nothing from before."""
+    problems = ours.get("problems")
+    if isinstance(problems, list) and problems:
+        return str(problems[0])
+    sentinel = _sentinel(trace)
+    if not sentinel:
+        return (
+            f"the range {SENTINEL} with which our recordings begin is missing: "
+            "another profiler took the events, or they were lost"
+        )
+    return _own_steps(trace, ours.get("steps")) or (None if trace.on_cpu else _own_gpu_side(trace, sentinel))
+
+
+def _own_steps(trace: Trace, promised: object) -> str | None:
+    found = [step.name for step in trace.steps] if trace.has_step_ranges else []
+    if not isinstance(promised, int):
+        return "the recording does not say how many steps were measured"
+    if len(found) < promised:
+        return f"{len(found)} of {counted(promised, 'step')} are in the recording (the profiler lost events)"
+    if found != [f"ProfilerStep#{number}" for number in range(promised)]:
+        measured = f"{promised} {'was' if promised == 1 else 'were'} measured"
+        return f"{counted(len(found), 'step range')} in the recording, {measured} (another profiler's schedule ran)"
+    return None
+
+
+def _own_gpu_side(trace: Trace, sentinel: Span) -> str | None:
+    if not trace.links.launches:
+        return "no launch is in the recording, not even the sentinel's (the profiler saw nothing of the GPU)"
+    stake = at_stake(trace)
+    reason = _gpu_side(trace, stake)
+    if reason is None and not _ran(trace, sentinel):
+        return "no kernel of the sentinel is in the recording (the profiler lost its beginning)"
+    if reason is None and stake.orphans:
+        early = f"{counted(len(stake.orphans), 'GPU operation')} {'was' if len(stake.orphans) == 1 else 'were'}"
+        return f"{early} launched before the recording began, or the launch was lost"
+    return reason
+
+
+def _gpu_side(trace: Trace, stake: Stake) -> str | None:
+    if trace.links.launches and not len(trace.gpu):
+        everything = counted(len(trace.links.launches), "launch")
+        return f"{everything} and no GPU operation in the recording (the GPU's side is missing)"
+    if lost := len(stake.lost):
+        none = f"{'has' if lost == 1 else 'have'} no kernel in the recording"
+        return f"{lost} of {counted(len(stake.launches), 'launch')} {none} (the profiler lost events)"
+    if cut := cut_replays(trace):
+        return _lost_of_graphs(trace, cut)
+    if trace.untimed:
+        return f"GPU operations without a usable time in the recording: {trace.untimed}"
+    return None
+
+
+def _lost_of_graphs(trace: Trace, cut: Sequence[Cut]) -> str:
+    first = cut[0]
+    graph = f"graph {first.graph}" if first.graph else "a graph"
+    replay = f"the replay of {graph} in step {first.step + 1} of {len(trace.steps)}"
+    others = f", as it did in {counted(len(cut) - 1, 'other replay')}" if len(cut) > 1 else ""
+    return (
+        f"{replay} has {first.found} of {counted(first.whole, 'operation')} in the recording "
+        f"(the profiler lost events{others})"
+    )
+
+
+def _sentinel(trace: Trace) -> Span | None:
+    return next(iter(trace.spans(SENTINEL)), None)
+
+
+def _ran(trace: Trace, sentinel: Span) -> bool:
+    """Whether a GPU operation that was launched inside of the range is in the recording."""
+    calls, thread = trace.calls, trace.threads.index(sentinel.tid)
+    launched = (call for call in trace.links.call_of if call >= 0 and calls.thread[call] == thread)
+    return any(sentinel.start_ns <= calls.start[call] < sentinel.end_ns for call in launched)

@@ -1,8 +1,0 @@
-"""What torch.compile does while code is measured, as plain data for the recording; imports torch only when it runs."""
-
-from __future__ import annotations
-
-from pytest_torchprof.compilewatch.memory import this_process
-from pytest_torchprof.compilewatch.watch import CompileWatch
-
-__all__ = ["CompileWatch", "this_process"]

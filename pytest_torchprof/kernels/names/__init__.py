@@ -1,0 +1,101 @@
+"""What a kernel's name says about it: family, library, dtype, layout."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from pytest_torchprof.kernels.names import (
+    aten,
+    attention,
+    ck,
+    communication,
+    cub,
+    cublas,
+    cudnn,
+    cutlass,
+    engines,
+    foreach,
+    gemms,
+    handwritten,
+    inductor,
+    miopen,
+    oneapi,
+    operators,
+    tensile,
+)
+from pytest_torchprof.kernels.names.expression import Expression, contains
+from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.text import parse
+
+__all__ = ["KernelName", "decode", "normal_name", "without_index"]
+
+# The first module that knows a name decides. ATen's own kernels and what Inductor generates are told by how they start,
+# and are most of any recording. Communication, attention and convolutions come before GEMMs: they are built from
+# GEMM parts and say so in their names. Tables of words (gemms, engines, handwritten) come last: a word proves less than
+# a grammar.
+DECODERS: Final = (
+    inductor.decode,
+    operators.decode,
+    foreach.decode,
+    oneapi.decode,
+    aten.decode,
+    communication.decode,
+    tensile.decode,
+    miopen.decode,
+    attention.decode,
+    cudnn.decode,
+    cublas.decode,
+    cutlass.decode,
+    ck.decode,
+    cub.decode,
+    gemms.decode,
+    engines.decode,
+    handwritten.decode,
+)
+
+_INDEX: Final = Expression(r"(?:\w{0,80}_)?(?:triton|cpp)_\w*?(?P<index>_\d+)$")
+_GRAPH: Final = Expression(r"graph_\d+_(?=cpp_)")
+# Functors that template arguments name: without them every elementwise kernel of ATen would be the same one.
+_FUNCTOR_KERNELS: Final = ("elementwise_kernel", "reduce_kernel", "multi_tensor_apply")
+
+
+@lru_cache(maxsize=16384)
+def decode(name: str) -> KernelName:
+    """Return what ``name`` says; fields the name does not tell are None, never guessed.
+
+    Never raises, and the time is bounded whatever the length: only the front of a name is looked at.
+    """
+    text = parse(name)
+    if not text.base.isascii():
+        # Compilers mangle what is not ASCII, so this is no kernel that any of the tables is about.
+        return KernelName(stem=text.last)
+    for decoder in DECODERS:
+        found = decoder(text)
+        if found is not None:
+            return found
+    return KernelName(stem=text.last or name[:200])
+
+
+def without_index(name: str) -> str:
+    """Return ``name`` without the counter that Inductor appends to what it generates."""
+    if "triton_" not in name and "cpp_" not in name:
+        return name
+    found = _INDEX.match(name)
+    bare = name[: found.start("index")] if found else name
+    graph = _GRAPH.match(bare)
+    return bare[graph.end() :] if graph else bare
+
+
+def normal_name(name: str) -> str:
+    """Return ``name`` without Triton's trailing index and without template arguments and parameters.
+
+    Where the arguments are the kernel (an elementwise or reduction functor), the functor's short name stays.
+    """
+    text = parse(name)
+    if not text.args:
+        return without_index(text.base) or name
+    if contains(text.last, _FUNCTOR_KERNELS) or text.base.startswith("cutlass"):
+        stem = decode(name).stem
+        return f"{text.base}<{stem}>" if stem != text.last else text.base
+    return text.base or name

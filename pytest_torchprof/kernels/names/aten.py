@@ -1,0 +1,338 @@
+"""ATen: elementwise kernels and their functors, reductions, softmax, normalization, index and copy kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.kernels.names.expression import Expression, contains
+from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.words import agreed, dtype_of, first_dtype, mangled_dtype
+
+if TYPE_CHECKING:
+    from pytest_torchprof.kernels.names.text import Text
+
+# Kernels whose template argument, a functor, says what they do.
+_ELEMENTWISE: Final = frozenset(
+    {
+        "vectorized_elementwise_kernel",
+        "vectorized_templated_elementwise_kernel",
+        "unrolled_elementwise_kernel",
+        "unrolled_elementwise_kernel_for_multi_outputs",
+        "elementwise_kernel",
+        "elementwise_kernel_manual_unroll",
+        "elementwise_kernel_with_index",
+        "legacy_elementwise_kernel",
+    }
+)
+
+# A word in the function's name -> family; the first that occurs. Copy before index before reduction.
+_WORDS: Final = (
+    ("CatArrayBatchedCopy", "index"),
+    ("softmax_warp", "softmax"),
+    ("SoftMax", "softmax"),
+    ("softmax", "softmax"),
+    ("host_softmax", "softmax"),
+    ("layer_norm", "normalization"),
+    ("LayerNorm", "normalization"),
+    ("GammaBeta", "normalization"),
+    ("GroupNorm", "normalization"),
+    ("group_norm", "normalization"),
+    ("RowwiseMoments", "normalization"),
+    ("ComputeFusedParams", "normalization"),
+    ("ComputeInternalGradients", "normalization"),
+    ("ComputeBackwardFusedParams", "normalization"),
+    ("ComputeGradOutputCoefficient", "normalization"),
+    ("Compute1dBackwardFusedParams", "normalization"),
+    ("RMSNorm", "normalization"),
+    ("rms_norm", "normalization"),
+    ("batch_norm", "normalization"),
+    ("batchnorm", "normalization"),
+    ("renorm", "normalization"),
+    ("weight_norm", "normalization"),
+    ("distribution_elementwise", "rng"),
+    ("distribution_nullary", "rng"),
+    ("distribution_binary", "rng"),
+    ("fused_dropout", "rng"),
+    ("rrelu", "rng"),
+    ("philox", "rng"),
+    ("randperm", "rng"),
+    ("sampleMultinomial", "rng"),
+    ("binomial_cuda", "rng"),
+    ("poisson_cuda", "rng"),
+    ("gatherTopK", "sort"),
+    ("sbtopk", "sort"),
+    ("mbtopk", "sort"),
+    ("bitonicSort", "sort"),
+    ("radixSort", "sort"),
+    ("gatherKthValue", "sort"),
+    ("gatherMedian", "sort"),
+    ("radixFindKthValues", "sort"),
+    ("computeBlockwiseWithinKCounts", "sort"),
+    ("computeBlockwiseKthCounts", "sort"),
+    ("computeDigitCumSum", "sort"),
+    ("sort_postprocess", "sort"),
+    ("fill_reverse_indices", "sort"),
+    ("fill_index_and_segment", "sort"),
+    ("compute_mode", "sort"),
+    ("searchsorted", "sort"),
+    ("unique_", "sort"),
+    ("adjacent_difference", "sort"),
+    ("FlattenIndex", "index"),
+    ("flatten_index", "index"),
+    ("write_indices", "index"),
+    ("indexSelect", "index"),
+    ("indexFunc", "index"),
+    ("index_elementwise_kernel", "index"),
+    ("indexing_backward", "index"),
+    ("index_", "index"),
+    ("vectorized_gather", "index"),
+    ("scatter", "index"),
+    ("gather", "index"),
+    ("embedding", "index"),
+    ("Embedding", "index"),
+    ("EmbeddingBag", "index"),
+    ("krn_partial", "index"),
+    ("sum_and_scatter", "index"),
+    ("compute_grad_weight", "index"),
+    ("take_put", "index"),
+    ("put_kernel", "index"),
+    ("masked_scatter", "index"),
+    ("masked_select", "index"),
+    ("cub_adjacent", "index"),
+    ("roll_cuda", "copy"),
+    ("flip_kernel", "copy"),
+    ("triu_tril", "pointwise"),
+    ("tril_indices", "index"),
+    ("triu_indices", "index"),
+    ("reflection_pad", "copy"),
+    ("replication_pad", "copy"),
+    ("repeat_interleave", "index"),
+    ("compute_cuda_kernel", "index"),
+    ("reduce_kernel", "reduction"),
+    ("reduce_1d", "reduction"),
+    ("tensor_kernel_scan", "reduction"),
+    ("scan", "reduction"),
+    ("cumsum", "reduction"),
+    ("max_pool", "reduction"),
+    ("maxpool", "reduction"),
+    ("MaxPool", "reduction"),
+    ("avg_pool", "reduction"),
+    ("avgpool", "reduction"),
+    ("adaptive_average_pool", "reduction"),
+    ("adaptiveaveragepool", "reduction"),
+    ("adaptivemaxpool", "reduction"),
+    ("adaptiveaverage", "reduction"),
+    ("nll_loss", "reduction"),
+    ("ClassNLLCriterion", "reduction"),
+    ("ctc_loss", "reduction"),
+    ("MultiMargin", "reduction"),
+    ("MultiLabelMargin", "reduction"),
+    ("histogram", "reduction"),
+    ("bincount", "reduction"),
+    ("kernelHistogram", "reduction"),
+    ("upsample", "pointwise"),
+    ("grid_sampler", "pointwise"),
+    ("interpolat", "pointwise"),
+    ("gatedlinear", "pointwise"),
+    ("glu_", "pointwise"),
+    ("prelu", "pointwise"),
+    ("cdist", "reduction"),
+    ("lpnorm", "reduction"),
+    ("chunk_cat", "copy"),
+    ("tinygemm", "gemm"),
+    ("im2col", "conv"),
+    ("col2im", "conv"),
+    ("vol2col", "conv"),
+    ("col2vol", "conv"),
+    ("conv_depthwise", "conv"),
+    ("depthwise", "conv"),
+    ("slow_conv", "conv"),
+    ("transform_bias_rescale_qkv", "pointwise"),
+    ("transformer", "pointwise"),
+    ("padding", "copy"),
+    ("remove_padding", "copy"),
+    ("amp_update_scale", "pointwise"),
+    ("amp_non_finite", "pointwise"),
+    ("lstm_cell", "pointwise"),
+    ("gru_cell", "pointwise"),
+    ("fill_kernel", "pointwise"),
+    ("pointwise", "pointwise"),
+    ("segment_reduce", "reduction"),
+    ("copy", "copy"),
+    ("transpose", "copy"),
+    ("Copy", "copy"),
+    ("arange", "pointwise"),
+    ("linspace", "pointwise"),
+    ("channel_shuffle", "copy"),
+    ("pixel_shuffle", "copy"),
+    ("elementwise", "pointwise"),
+    ("bernoulli", "rng"),
+    ("reduc", "reduction"),
+    ("LookupTable", "index"),
+    ("sort", "sort"),
+    ("Sort", "sort"),
+    ("topk", "sort"),
+    ("dropout", "rng"),
+    ("random", "rng"),
+    ("loss", "reduction"),
+    ("pool", "reduction"),
+    ("norm", "normalization"),
+    ("Pointwise", "pointwise"),
+)
+
+_FUNCTOR_COPY: Final = (
+    "direct_copy_kernel",
+    "copy_kernel_cuda",
+    "copy_device_to_device",
+    "_copy_kernel",
+    "CopyFunctor",
+)
+_FUNCTOR_RNG: Final = (
+    "bernoulli",
+    "random_",
+    "normal_kernel",
+    "uniform_kernel",
+    "exponential_kernel",
+    "geometric_kernel",
+)
+# A functor's name as people say it: CUDAFunctor_add -> add, MulFunctor -> mul, GeluCUDAKernelImpl -> gelu.
+_FUNCTOR: Final = Expression(
+    r"(?:::|<|, |^)(?P<name>[A-Za-z_]\w*?)(?:Functor|_kernel_cuda|_kernel_impl|CUDAKernelImpl|_kernel|KernelImpl|"
+    r"_cuda_out|_scalar)(?=[<(_,:> ]|\w)"
+)
+_CUDA_FUNCTOR: Final = Expression(r"CUDAFunctor(?:OnSelf|OnOther)?_(?P<name>[a-z]+)")
+_REDUCTION: Final = Expression(r"\b(\w{1,60}?)(?:_functor|Ops|Functor|_kernel_cuda)[<(]")
+_REDUCED: Final = Expression(r"ReduceOp<([\w:]+),")
+_WRAPPING: Final = frozenset({"aunary", "bunary", "binary", "compareeq", "gpu", "gpu_index", "elementwise", "compare"})
+_LAMBDA: Final = Expression(r"lambda\(([^()]{1,120})\)")
+_SAME: Final = Expression(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:, ]{1,100})[<>]")
+_LIBRARY_SPACES: Final = ("at::", "c10::")
+
+
+def _functor(text: Text) -> str:
+    """Return the functor's part of an elementwise kernel's template arguments."""
+    args = text.args[:700]
+    for mark in ("gpu_kernel_impl_nocast<", "gpu_kernel_impl<", "gpu_index_kernel<"):
+        at = args.find(mark)
+        if 0 <= at < 60:
+            return args[at + len(mark) :]
+    return args[1:]
+
+
+def _functor_word(functor: str) -> str:
+    """Return a functor's name as a person says it, empty where it has none."""
+    if found := _CUDA_FUNCTOR.search(functor[:200]):
+        return found["name"]
+    for found in _FUNCTOR.finditer(functor[:400]):
+        name = found["name"].lower().strip("_").removeprefix("launch_").removesuffix("_cuda").removesuffix("_tensor")
+        name = name.removesuffix("scalar").rstrip("_")
+        if name and name not in _WRAPPING:
+            return name
+    return "compare" if "Compare" in functor[:200] else ""
+
+
+def _functor_dtype(functor: str, text: Text) -> str | None:
+    """Return the operand type of a functor; None where the kernel casts, so that memory may hold another type."""
+    if text.mangled or "gpu_kernel_impl<" in text.args[:60] or "WithCast" in text.args[:1600]:
+        return None
+    if found := _SAME.match(functor):
+        return agreed(dtype_of(word) for word in found["types"].split(",")[:2] if word.strip() != "bool")
+    # The last lambda that takes an operand is the functor's; those around it take none, the one behind it an index.
+    for types in reversed(_LAMBDA.findall(functor[:600])):
+        kinds = {dtype_of(word) for word in types.split(",") if word.strip() not in ("bool", "long", "int")}
+        if kinds and None not in kinds:
+            return agreed(kinds)
+    return None
+
+
+def _decode_elementwise(text: Text) -> KernelName:
+    functor = _functor(text)
+    where = functor[:300]
+    if contains(where, _FUNCTOR_COPY):
+        return KernelName(family="copy", library="aten", tensor_core=False, stem=_functor_word(functor) or "copy")
+    family = "rng" if contains(where, _FUNCTOR_RNG) else "pointwise"
+    return KernelName(
+        family=family,
+        library="aten",
+        dtype=_functor_dtype(functor, text),
+        tensor_core=False,
+        stem=_functor_word(functor) or text.last,
+    )
+
+
+def _reduction_word(text: Text) -> str:
+    found = _REDUCTION.search(text.args[:400])
+    return f"{found[1].lower()}" if found else text.last
+
+
+def _dtype(text: Text, family: str) -> str | None:
+    """Return the operand type: the first template argument that is one."""
+    if text.mangled:
+        return mangled_dtype(text.args)
+    if family == "reduction" and text.last == "reduce_kernel":
+        found = _REDUCED.search(text.args[:200])
+        return dtype_of(found[1]) if found else None
+    return first_dtype(text.args, 2)
+
+
+def decode(text: Text) -> KernelName | None:
+    """Return the decoded name of one of ATen's own kernels, None for any other."""
+    base = text.base
+    last = text.last
+    if last in _ELEMENTWISE:
+        return _decode_elementwise(text)
+    if not (base.startswith(_LIBRARY_SPACES) or last in _BARE or last.startswith(_BARE_STARTS)):
+        return None
+    if "softmax_warp" not in last and base.startswith("at::cuda::") and "spin_kernel" in last:
+        return KernelName(library="aten", stem=last, helper="spin")
+    for word, family in _WORDS:
+        if word in base:
+            stem = _reduction_word(text) if last == "reduce_kernel" else last
+            return KernelName(family=family, library="aten", dtype=_dtype(text, family), tensor_core=False, stem=stem)
+    return KernelName(library="aten", stem=last)
+
+
+# ATen kernels outside of its namespaces (anonymous namespace at the top level, or old code).
+_BARE: Final = frozenset(
+    {
+        "indexing_backward_kernel",
+        "indexing_backward_kernel_small_stride",
+        "cunn_ClassNLLCriterion_updateOutput_kernel",
+        "cunn_ClassNLLCriterion_updateOutput_kernel_1d",
+        "cunn_ClassNLLCriterion_updateGradInput_kernel",
+        "softmax_warp_forward",
+        "softmax_warp_backward",
+        "reduce_kernel",
+        "CatArrayBatchedCopy",
+        "gatherTopK",
+        "bitonicSortKVInPlace",
+        "max_pool_forward_nchw",
+        "max_pool_backward_nchw",
+        "upsample_bilinear2d_out_frame",
+        "kernelPointwiseApply1",
+        "kernelPointwiseApply2",
+        "kernelPointwiseApply3",
+        "kernelHistogram1D",
+        "fused_dropout_kernel",
+        "fused_dropout_kernel_vec",
+        "masked_scale_kernel",
+        "krn_partials_per_segment",
+        "krn_partial_segment_offset",
+        "compute_grad_weight",
+        "compute_grad_weight_bags",
+        "sum_and_scatter",
+        "fill_reverse_indices_kernel",
+        "fill_index_and_segment_kernel",
+        "batch_norm_transform_input_kernel",
+    }
+)
+_BARE_STARTS: Final = (
+    "cunn_",
+    "cuda_scatter_gather",
+    "CatArrayBatchedCopy",
+    "indexSelect",
+    "GammaBeta",
+    "LayerNorm",
+    "batch_norm_",
+    "vectorized_layer_norm",
+)

@@ -1,0 +1,110 @@
+"""AMD's Composable Kernel and ck_tile, aiter's assembler kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.kernels.names.expression import Expression, looked_up
+from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.words import mangled_dtype
+
+if TYPE_CHECKING:
+    from pytest_torchprof.kernels.names.text import Text
+
+# What stands in a CK name -> family; the first that occurs. Convolutions go through GridwiseGemm, so they come first.
+_WORDS: Final = (
+    ("multi_head_attention", "attention"),
+    ("Conv", "conv"),
+    ("conv", "conv"),
+    ("Fmha", "attention"),
+    ("fmha", "attention"),
+    ("Attention", "attention"),
+    ("Rmsnorm", "normalization"),
+    ("rmsnorm", "normalization"),
+    ("rms_norm", "normalization"),
+    ("Layernorm", "normalization"),
+    ("LayerNorm", "normalization"),
+    ("layernorm", "normalization"),
+    ("Batchnorm", "normalization"),
+    ("Softmax", "softmax"),
+    ("softmax", "softmax"),
+    ("TopkSoftmax", "sort"),
+    ("MoeSorting", "sort"),
+    ("moe_sorting", "sort"),
+    ("MoeSmoothquant", "pointwise"),
+    ("Smoothquant", "pointwise"),
+    ("smooth_quant", "pointwise"),
+    ("quant", "pointwise"),
+    ("act_and_mul", "pointwise"),
+    ("Gemm", "gemm"),
+    ("gemm", "gemm"),
+    ("FusedMoe", "gemm"),
+    ("fmoe", "gemm"),
+    ("Reduc", "reduction"),
+    ("reduc", "reduction"),
+    ("topk", "sort"),
+    ("Permute", "copy"),
+    ("permute", "copy"),
+    ("Transpose", "copy"),
+    ("reshape_and_cache", "copy"),
+    ("rope", "pointwise"),
+    ("Elementwise", "pointwise"),
+    ("elementwise", "pointwise"),
+)
+_WORD: Final = Expression(r"_(bf16|fp16|fp8|f16)(?=_|$)")
+_PART: Final = Expression(r"[A-Z][a-z]{1,30}\w{0,60}?(?:Fwd|Bwd|Kernel|Gemm|Norm|Problem)\w*")
+_TYPE: Final = Expression(
+    r"(?:ck_tile::|ck::)?(?:_Float16|_BitInt\(8\)|bf16_t|bfloat16_t|half_t|fp8_t|f8_t|bhalf_t)(?!\w)|DF16b|DF16_"
+)
+
+
+def decode(text: Text) -> KernelName | None:
+    """Return the decoded name of a CK or aiter kernel, None for any other."""
+    base = text.base
+    if not base.startswith(
+        ("ck::", "ck_tile::", "aiter::", "kernel_gemm_", "kernel_grouped_conv", "kernel_batched_gemm")
+    ):
+        return None
+    of_aiter = base.startswith("aiter::")
+    where = base if of_aiter else f"{base} {text.args[:600]}"
+    family = looked_up(where, _WORDS) or "other"
+    return KernelName(
+        family=family,
+        library="other" if of_aiter else "ck",
+        dtype=_dtype(text, family),
+        tensor_core=True if "xdl" in where or "Xdl" in where else None,
+        stem=_stem(text, where),
+    )
+
+
+def _dtype(text: Text, family: str) -> str | None:
+    """Return the operand type where every one the name holds is the same."""
+    if text.base.startswith("aiter::"):
+        if text.mangled:
+            return mangled_dtype(text.args)
+        words = _WORD.findall(text.base)
+        named = {"f16": "fp16"}.get(words[0], words[0]) if words else None
+        return named if len(set(words)) == 1 else None
+    if family not in ("gemm", "conv"):
+        return None
+    kinds = {_kind(found[0]) for found in _TYPE.finditer(text.args[:900])}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _kind(word: str) -> str | None:
+    word = word.rpartition("::")[2]
+    return {
+        "_Float16": "fp16",
+        "half_t": "fp16",
+        "DF16_": "fp16",
+        "fp8_t": "fp8",
+        "f8_t": "fp8",
+        "_BitInt(8)": "fp8",
+    }.get(word, "bf16")
+
+
+def _stem(text: Text, where: str) -> str:
+    if text.last not in ("kentry", "kernel"):
+        return text.last
+    found = _PART.search(where[:300])
+    return f"ck {found[0]}" if found else text.last

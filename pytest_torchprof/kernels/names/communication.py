@@ -1,0 +1,130 @@
+"""Communication: NCCL and RCCL, NVSHMEM, symmetric memory, the all-reduce kernels of serving engines."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.kernels.names.expression import Expression, contains, looked_up
+from pytest_torchprof.kernels.names.kernelname import KernelName
+
+if TYPE_CHECKING:
+    from pytest_torchprof.kernels.names.text import Text
+
+# ncclDevKernel_AllReduce_Sum_bf16_RING_LL(..), NCCL <= 2.18 ncclKernel_AllReduce_RING_LL_Sum_float(..), RCCL
+# ncclDevKernel_Generic_1(..). Only a few entry points are compiled and dispatch inside (NVIDIA/nccl
+# src/device/generate.py), so algorithm, protocol, operator and dtype in the name prove nothing.
+_NCCL: Final = Expression(
+    r"(?:nccl|rccl|msccl)(?:DevKernel|Kernel|SymkDevKernel|SymDevKernel|DevKernelDebug|KernelDebug)_(?P<what>[A-Za-z]+)"
+)
+
+# Part of the function's name -> collective; the first that occurs.
+_WORDS: Final = (
+    ("AllReduce", "all_reduce"),
+    ("all_reduce", "all_reduce"),
+    ("allreduce", "all_reduce"),
+    ("cross_device_reduce", "all_reduce"),
+    ("AllGather", "all_gather"),
+    ("all_gather", "all_gather"),
+    ("allgather", "all_gather"),
+    ("ReduceScatter", "reduce_scatter"),
+    ("reduce_scatter", "reduce_scatter"),
+    ("reducescatter", "reduce_scatter"),
+    ("AllToAll", "all_to_all"),
+    ("all_to_all", "all_to_all"),
+    ("alltoall", "all_to_all"),
+    ("SendRecv", "send_recv"),
+    ("Broadcast", "broadcast"),
+    ("broadcast", "broadcast"),
+    ("barrier", "barrier"),
+    ("Reduce", "reduce"),
+    ("Scatter", "scatter"),
+    ("Gather", "gather"),
+)
+
+# What makes a name outside NCCL communication.
+_OTHERS: Final = (
+    "multimem_",
+    "all_reduce",
+    "AllReduce",
+    "allreduce_",
+    "::comm::",
+    "one_shot_all_reduce",
+    "two_shot_all_reduce",
+    "one_shot_reduce_scatter",
+    "oneShotAllReduce",
+    "twoShotAllReduce",
+    "oneshotAllreduce",
+    "twoshotAllreduce",
+    "stream_write_value",
+    "cross_device_reduce_",
+    "nvshmem",
+    "symm_mem",
+    "symmetric_memory",
+    "allreduce_fusion",
+    "allreduce_fused",
+    "quick_all_reduce",
+    "quickreduce::",
+    "allreduce_prototype",
+    "allgather_",
+    "reduce_scatter_",
+    "userbuffers_",
+    "deep_ep::",
+    "mscclpp",
+    "all_to_all_vdev",
+    "rocshmem",
+    "intra_node_all_reduce",
+    "moe_all_to_all",
+    "moeAllToAll",
+)
+
+# What torch writes in the args of a communication kernel, letters only.
+_COLLECTIVE_NAMES: Final = {
+    "allreduce": "all_reduce",
+    "allreducecoalesced": "all_reduce",
+    "allreducesparse": "all_reduce",
+    "allgather": "all_gather",
+    "allgatherbase": "all_gather",
+    "allgathercoalesced": "all_gather",
+    "allgatherintotensorcoalesced": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "reducescatterbase": "reduce_scatter",
+    "reducescattertensorcoalesced": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoallbase": "all_to_all",
+    "alltoallv": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "send": "send_recv",
+    "recv": "send_recv",
+    "sendrecv": "send_recv",
+    "coalesced": None,
+    "gather": "gather",
+    "scatter": "scatter",
+    "barrier": "barrier",
+}
+
+
+def collective_of(name: str) -> str | None:
+    """Return the collective for what torch calls it in an event's ``Collective name`` ("_allgather_base")."""
+    return _COLLECTIVE_NAMES.get(re.sub(r"[^a-z]", "", name[:60].lower()))
+
+
+def _collective(text: str) -> str | None:
+    return looked_up(text, _WORDS)
+
+
+def decode(text: Text) -> KernelName | None:
+    """Return the decoded name of a communication kernel, None for any other."""
+    base = text.base
+    found = _NCCL.match(text.last) or _NCCL.match(base)
+    if found:
+        stem = base if len(base) < 40 else found[0]
+        return KernelName(
+            family="communication", library="nccl", collective=_collective(found["what"]), stem=stem, tensor_core=False
+        )
+    if contains(base, _OTHERS):
+        return KernelName(
+            family="communication", library="other", collective=_collective(base), stem=text.last, tensor_core=False
+        )
+    return None

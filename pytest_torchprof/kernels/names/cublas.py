@@ -1,0 +1,240 @@
+"""cuBLAS and cuBLASLt: nvjet, xmma, the ampere_/volta_ names, gemv, and split-K reductions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.kernels.names.expression import Expression, contains
+from pytest_torchprof.kernels.names.gemmtypes import ARCHITECTURES, numbers, xmma_dtype
+from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.words import agreed, dtype_of, first_dtype, leading_types, mangled_dtype
+
+if TYPE_CHECKING:
+    import re
+
+    from pytest_torchprof.kernels.names.text import Text
+
+# Hopper and B200: nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT; sm120: nvjet_sm120_tst_mma_64x64x128_3_32x32x128_.._TNNN.
+_NVJET: Final = Expression(
+    r"nvjet(?:_(?P<sm>sm\d+))?_(?P<dt>[a-z]{3,5})(?:_(?P<tf32>tf32))?(?:_mma)?_(?P<tile>\d+x\d+(?:x\d+)?)"
+    r"(?:_(?P<tk>\d+)x(?P<stages>\d+)(?:_(?P<cluster>\d+x\d+)(?![\dx]))?|_(?P<depth>\d+)(?:_\d+x\d+x\d+)?)?"
+    r"(?P<rest>(?:_[A-Za-z0-9]+)*?)(?:_(?P<lay>[NT]{2})[NT]{0,2})?$"
+)
+_NVJET_TYPES: Final = {
+    "h": "fp16",
+    "t": "bf16",
+    "q": "fp8",
+    "r": "fp8",
+    "o": "fp4",
+    "d": "fp64",
+    "c": "complex64",
+    "b": "int8",
+}
+
+_LEGACY: Final = Expression(
+    r"(?P<arch>volta|turing|ampere|ada|hopper|maxwell|pascal)_(?:(?P<io>fp16|bf16|tf32|fp32|h|i8|int8|int32|fp64)_)?"
+    r"(?P<mma>[a-z]{0,2}\d{3,6}|gc|[shdczi]|)gemm_(?:(?P<out>fp16|bf16|fp32|int8|int32|fp64)_)?"
+    r"(?P<tile>\d+x\d+)(?P<mid>(?:_[A-Za-z0-9]+)*?)_(?P<lay>[nt]{2})(?P<tail>(?:_[a-z0-9]+)*)$"
+)
+# cuBLAS up to 9: maxwell-era names without the architecture.
+_OLDEST: Final = Expression(r"(?P<mma>[shdc])gemm_(?P<tile>\d+x\d+)(?:x\d+)?_(?P<lay>[NT]{2})(?:_vec|_bias)*$")
+_XMMA: Final = Expression(
+    r"(?P<arch>sm\d+)_xmma_(?:sparse_)?gemm_(?P<a>[a-z0-9]+)_(?P<acc>[a-z0-9]+)_(?P<out>[a-z0-9]+)_(?P<lay>[nt]{2})_[nt]"
+    r"_tilesize(?P<tile>\d+x\d+x\d+)(?:_stage(?P<stages>\d+))?(?:_warpgroupsize\d+x\d+x\d+)?(?:_cluster(?P<cluster>\d+x\d+x\d+))?"
+)
+_MMA_TYPES: Final = {"s": "fp32", "h": "fp16", "d": "fp64", "c": "complex64", "gc": "complex64"}
+_WORD_TYPES: Final = {
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "h": "fp16",
+    "tf32": "tf32",
+    "int8": "int8",
+    "i8": "int8",
+    "fp64": "fp64",
+}
+
+_GEMV: Final = (
+    "gemv2T_kernel_val",
+    "gemv2T_kernel",
+    "gemv2N_kernel",
+    "gemvNSP_kernel",
+    "gemvNSP_kernel_val",
+    "gemv1_kernel",
+    "gemvx::kernel",
+    "gemv_",
+    "dot_kernel",
+    "gemmSN_",
+    "gemmk1_kernel",
+    "gemm_kernel1x1_core",
+    "sgemm_largek",
+    "dgemm_largek",
+    "hgemm_largek",
+    "cgemm_largek",
+)
+_SMALL_LAYOUT: Final = Expression(r"gemmSN_(?P<lay>[NT]{2})_kernel")
+_TENSOR: Final = Expression(r"cublasGemvTensor\w*<(?P<type>[\w:]+)(?: const)?>")
+_HELPERS: Final = {
+    "splitKreduce_kernel": "split-k reduce",
+    "reduce_1Block_kernel": "dot reduce",
+    "scal_kernel": "beta scale",
+    "scale_kernel": "beta scale",
+}
+
+
+def _nvjet_dtype(code: str, *, tf32: bool) -> str | None:
+    """Return the operand dtype: three letters are (A = B) compute D, five are A B C compute D."""
+    if tf32:
+        return "tf32"
+    letters = code[:2] if len(code) >= 5 else code[:1]
+    return agreed(_NVJET_TYPES.get(letter) for letter in letters)
+
+
+def _decode_nvjet(found: re.Match[str]) -> KernelName:
+    rest = found["rest"].split("_")[1:]
+    tile = numbers(found["tile"])
+    cluster = found["cluster"]
+    stages = found["stages"] or found["depth"]
+    layout = found["lay"]
+    return KernelName(
+        family="gemm",
+        library="cublas",
+        dtype=_nvjet_dtype(found["dt"], tf32=bool(found["tf32"])),
+        layout=layout.lower() if layout else None,
+        tensor_core=True,
+        tile=(*tile, int(found["tk"])) if found["tk"] else tile,
+        stages=int(stages) if stages else None,
+        cluster=numbers(cluster) if cluster else None,
+        split_k="splitK" in rest or None,
+        epilogue=tuple(word for word in ("bias", "relu", "gelu") if word in rest),
+        arch=found["sm"],
+        stem=f"nvjet_{found['dt']}{'_tf32' if found['tf32'] else ''}_{found['tile']}",
+    )
+
+
+def _decode_legacy(found: re.Match[str]) -> KernelName:
+    mma = found["mma"]
+    words = [word for word in (found["out"], found["io"]) if word in _WORD_TYPES]
+    letters = mma.rstrip("0123456789")
+    dtype: str | None
+    if words:
+        # ampere_int32_i16832gemm_int8_..: the word behind gemm is the operands', the one before it the result's.
+        dtype = _WORD_TYPES[words[0]]
+    elif mma[-1:].isdigit():
+        # An MMA shape alone does not tell bf16 from fp16 or tf32, but half-precision accumulation does.
+        dtype = {"h": "fp16", "d": "fp64", "i": "int8"}.get(letters)
+    else:
+        dtype = _MMA_TYPES.get(letters)
+    middle = found["mid"].split("_")
+    stages = middle[middle.index("stages") + 1].partition("x") if "stages" in middle[:-1] else None
+    tile = numbers(found["tile"])
+    return KernelName(
+        family="gemm",
+        library="cublas",
+        dtype=dtype,
+        layout=found["lay"],
+        tensor_core=mma[-1:].isdigit(),
+        tile=(*tile, int(stages[0])) if stages and stages[0].isdigit() else tile,
+        stages=int(stages[2]) if stages and stages[2].isdigit() else None,
+        split_k=any(word.startswith("splitK") for word in middle) or None,
+        epilogue=tuple(word for word in ("relu", "bias") if word in middle),
+        arch=ARCHITECTURES[found["arch"]],
+        stem=found.string[: found.end("tile")],
+    )
+
+
+def _decode_xmma(found: re.Match[str]) -> KernelName:
+    dtype = xmma_dtype(found["a"], found["acc"])
+    name = found.string
+    return KernelName(
+        family="gemm",
+        library="cublas",
+        dtype=dtype,
+        layout=found["lay"],
+        tensor_core="ffma" not in name and "_dfma" not in name and dtype != "fp32" if dtype else None,
+        tile=numbers(found["tile"]),
+        stages=int(found["stages"]) if found["stages"] else None,
+        cluster=numbers(found["cluster"]) if found["cluster"] else None,
+        split_k=True if "splitK" in name else None,
+        epilogue=tuple(word for word in ("relu", "bias") if f"_{word}_" in name),
+        arch=found["arch"],
+        stem=f"{found['arch']}_xmma_{found['tile']}",
+    )
+
+
+def _vector_dtype(text: Text) -> str | None:
+    """Return the operand type of a gemv, dot or small GEMM: its tensors' where named, else its template arguments'."""
+    if text.mangled:
+        args = text.args.removeprefix("ii").removeprefix("i")
+        return mangled_dtype(args)
+    named = {dtype_of(found["type"]) for found in _TENSOR.finditer(text.args[:900])}
+    if len(named) == 1:
+        return named.pop()
+    if named:
+        return None
+    types = [dtype_of(word) for word in leading_types(text.args, 6) if word not in ("int", "long")]
+    return agreed(types[:2]) if len(types) > 1 else first_dtype(text.args)
+
+
+def _decode_vector(text: Text) -> KernelName:
+    layout = _SMALL_LAYOUT.search(text.base)
+    return KernelName(
+        family="gemm",
+        library="cublas",
+        dtype=_vector_dtype(text),
+        layout=layout["lay"].lower() if layout else None,
+        tensor_core=False,
+        stem=text.last,
+    )
+
+
+def _decode_named(base: str) -> KernelName | None:
+    if found := _LEGACY.match(base):
+        return _decode_legacy(found)
+    if "xmma_" in base and (found := _XMMA.search(base)):
+        return _decode_xmma(found)
+    if found := _OLDEST.match(base):
+        return KernelName(
+            family="gemm",
+            library="cublas",
+            dtype=_MMA_TYPES[found["mma"]],
+            layout=found["lay"].lower(),
+            tensor_core=False,
+            tile=numbers(found["tile"]),
+            stem=base,
+        )
+    return None
+
+
+def _helper(text: Text) -> str | None:
+    if text.last in ("scal_kernel", "scale_kernel") and "cublas" not in text.args[:600]:
+        return None
+    return _HELPERS.get(text.last)
+
+
+def decode(text: Text) -> KernelName | None:
+    """Return the decoded name of a cuBLAS kernel, None for any other."""
+    base = text.base
+    if base.startswith("nvjet"):
+        found = _NVJET.match(base)
+        return (
+            _decode_nvjet(found) if found else KernelName(family="gemm", library="cublas", tensor_core=True, stem=base)
+        )
+    if "gemm_" in base and (named := _decode_named(base)):
+        return named
+    if helper := _helper(text):
+        family = "reduction" if "reduce" in helper else "pointwise"
+        return KernelName(family=family, library="cublas", helper=helper, stem=text.last, tensor_core=False)
+    if contains(base, _GEMV) and "magma" not in base and _is_cublas(text):
+        return _decode_vector(text)
+    return None
+
+
+def _is_cublas(text: Text) -> bool:
+    """Tell cuBLAS's gemv and dot from functions of the same name elsewhere, by their template arguments."""
+    return (
+        text.mangled
+        or "internal::gemvx" in text.base
+        or "cublas" in text.args[:900]
+        or "kernel_val" in text.base
+        or (text.base == text.last and text.args.startswith("<"))
+    )

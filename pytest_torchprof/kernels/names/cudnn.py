@@ -1,0 +1,252 @@
+"""cuDNN: convolutions of every generation, batch norm, layout conversions around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.kernels.names.expression import Expression, contains, looked_up
+from pytest_torchprof.kernels.names.gemmtypes import ARCHITECTURES, numbers, xmma_dtype
+from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.words import agreed, dtype_of, first_dtype, leading_types
+
+if TYPE_CHECKING:
+    import re
+
+    from pytest_torchprof.kernels.names.text import Text
+
+_XMMA: Final = Expression(
+    r"(?P<arch>sm\d+)_xmma_(?P<kind>(?:fprop|dgrad|wgrad)\w*?)_(?P<a>[a-z]+\d*[a-z0-9]*)_(?P<acc>[a-z]+\d*[a-z0-9]*)_(?P<out>[a-z]+\d+[a-z0-9]*)"
+    r"_(?P<lay>n[a-z]+_n[a-z]+)_tilesize(?P<tile>\d+x\d+x\d+)(?:_stage(?P<stages>\d+))?"
+)
+_XMMA_KINDS: Final = (
+    "xmma_fprop",
+    "xmma_dgrad",
+    "xmma_wgrad",
+    "xmma_conv",
+    "xmma_implicit",
+    "xmma_warp_specialized_implicit",
+)
+# volta_scudnn_.., volta_fp16_s884cudnn_fp16_..
+_LEGACY: Final = Expression(
+    r"(?:cudnn_(?:infer|train)_)?(?P<arch>volta|turing|ampere|maxwell|pascal|hopper)_(?:(?P<io>fp16|bf16|fp32|int8|h)_)?"
+    r"(?P<mma>s|h|i|s884|h884|s1688|h1688|s16816|h16816|i8816)cudnn_(?:(?P<out>fp16|bf16|fp32|int8)_)?"
+    r"(?:(?P<wino>winograd)_)?(?P<tile>\d+x\d+)?"
+)
+_CUTLASS: Final = Expression(
+    r"cutlass(?:_(?P<arch>\d+))?_(?P<op>wmma_tensorop|tensorop|simt)_(?:(?P<in>bf16|f16|tf32|s8|d|f32)_)?(?P<mma>[a-z]{0,2}\d*)"
+    r"(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<tile>\d+x\d+)_(?P<tk>\d+)x(?P<stages>\d+)_\w*?(?:align(?P<align>\d+))?(?=[>:(]|$)"
+)
+_CUTLASS3: Final = Expression(
+    r"cutlass3x_(?P<arch>sm\d+)_(?P<op>tensorop|simt)_\w*?(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<a>[a-z]+\d\w*?)"
+    r"_(?P<b>[a-z]+\d\w*?)_"
+)
+
+# The function's name -> family; the first word that occurs decides.
+_WORDS: Final = (
+    ("implicit_convolve", "conv"),
+    ("explicit_convolve", "conv"),
+    ("precomputed_convolve", "conv"),
+    ("convolve_common_engine", "conv"),
+    ("xmma_cudnn::", "conv"),
+    ("conv2d_c1", "conv"),
+    ("winograd", "conv"),
+    ("Winograd", "conv"),
+    ("fft2d_", "conv"),
+    ("fft1d_", "conv"),
+    ("flip_filter", "conv"),
+    ("wgrad_alg", "conv"),
+    ("wgrad2d_", "conv"),
+    ("dgrad2d_", "conv"),
+    ("dgrad_engine", "conv"),
+    ("dgrad_alg", "conv"),
+    ("wgrad_engine", "conv"),
+    ("conv2d_grouped_direct", "conv"),
+    ("dgrad2d_grouped_direct", "conv"),
+    ("depthwise_fprop", "conv"),
+    ("depthwise_bprop", "conv"),
+    ("cask_cudnn", "conv"),
+    ("nchwToNhwc", "conv"),
+    ("nhwcToNchw", "conv"),
+    ("nchwToFoldedNhwc", "conv"),
+    ("nhwcToFoldedNhwc", "conv"),
+    ("foldedNhwcToNhwc", "conv"),
+    ("foldedNhwcToNchw", "conv"),
+    ("ncdhwToNdhwc", "conv"),
+    ("ndhwcToNcdhw", "conv"),
+    ("kern_precompute_indices", "conv"),
+    # As cuDNN 7 and 8 call them, without a namespace.
+    ("op_generic_tensor", "pointwise"),
+    ("op_tensor_kernel", "pointwise"),
+    ("add_tensor_kernel", "pointwise"),
+    ("scalePackedTensor", "pointwise"),
+    ("convertTensor_kernel", "copy"),
+    ("pooling_fw_4d", "reduction"),
+    ("pooling_bw_", "reduction"),
+    ("elemWiseRNNcell", "pointwise"),
+    ("LSTM_elementWise", "pointwise"),
+    ("GRU_elementWise", "pointwise"),
+)
+_CONVERSIONS: Final = ("nchwTo", "nhwcTo", "foldedNhwc", "ncdhwTo", "ndhwcTo", "Nchw", "Nhwc")
+_OPS_WORDS: Final = (
+    ("scalePackedTensor", "pointwise"),
+    ("scaleTensor", "pointwise"),
+    ("convertTensor", "copy"),
+    ("transformTensor", "copy"),
+    ("copyTensor", "copy"),
+    ("setTensor", "pointwise"),
+    ("opTensor", "pointwise"),
+    ("op_tensor", "pointwise"),
+    ("add_tensor", "pointwise"),
+    ("addTensor", "pointwise"),
+    ("activation", "pointwise"),
+    ("softmax", "softmax"),
+    ("pooling", "reduction"),
+    ("dropout", "rng"),
+    ("reduceTensor", "reduction"),
+    ("reduced_", "reduction"),
+    ("lrn", "normalization"),
+)
+
+
+def _decode_xmma(found: re.Match[str]) -> KernelName:
+    name = found.string
+    dtype = xmma_dtype(found["a"], found["acc"])
+    tensor = None if not dtype else "ffma" not in name and dtype not in ("fp32", "fp64")
+    tile = numbers(found["tile"])
+    return KernelName(
+        family="conv",
+        library="cudnn",
+        dtype=dtype,
+        tensor_core=tensor,
+        tile=tile,
+        stages=int(found["stages"]) if found["stages"] else None,
+        arch=found["arch"],
+        stem=f"xmma_{found['kind'].split('_')[0]}_{found['tile']}",
+    )
+
+
+def _decode_legacy(found: re.Match[str]) -> KernelName:
+    words = {found["io"], found["out"]}
+    mma = found["mma"]
+    dtype: str | None
+    if words & {"bf16"}:
+        dtype = "bf16"
+    elif words & {"fp16", "h"} or mma.startswith("h"):
+        dtype = "fp16"
+    elif words & {"int8"} or mma.startswith("i"):
+        dtype = "int8"
+    else:
+        dtype = "fp32" if mma == "s" else None
+    return KernelName(
+        family="conv",
+        library="cudnn",
+        dtype=dtype,
+        tensor_core=len(mma) > 1,
+        tile=numbers(found["tile"]) if found["tile"] else None,
+        split_k="splitK" in found.string or None,
+        epilogue=("relu",) if "_relu_" in found.string else (),
+        arch=ARCHITECTURES.get(found["arch"]),
+        stem=found[0].rstrip("_"),
+    )
+
+
+def _decode_cutlass(found: re.Match[str]) -> KernelName:
+    words = set(found[0].split("_"))
+    mma = found["mma"]
+    if "tf32" in words:
+        dtype: str | None = "tf32"
+    elif words & {"bf16", "f16", "s8"}:
+        dtype = agreed(word for word in ("bf16", "f16", "s8") if word in words)
+        dtype = {"f16": "fp16", "s8": "int8"}.get(dtype or "", dtype)
+    elif found["op"] == "simt":
+        dtype = {"s": "fp32", "h": "fp16", "d": "fp64"}.get(mma)
+    else:
+        dtype = "fp16" if mma.startswith("h") else None
+    return KernelName(
+        family="conv",
+        library="cudnn",
+        dtype=dtype,
+        tensor_core=found["op"] != "simt",
+        tile=(*numbers(found["tile"]), int(found["tk"])),
+        stages=int(found["stages"]),
+        arch=f"sm{found['arch']}" if found["arch"] else None,
+        alignment=int(found["align"]) if found["align"] else None,
+        stem=f"cutlass_{found['kind']}_{found['tile']}",
+    )
+
+
+def _template_dtype(text: Text) -> str | None:
+    """Return the type that the leading template arguments agree on (``<float, float, ..>``)."""
+    types = [dtype_of(word) for word in leading_types(text.args, 2)]
+    if len(types) == 2 and types[0] and types[1] and types[0] != types[1]:
+        return None
+    return first_dtype(text.args, 3)
+
+
+def decode(text: Text) -> KernelName | None:
+    """Return the decoded name of a cuDNN kernel that is no attention, None for any other."""
+    base = text.base
+    if "cutlass" in base or "cutlass" in text.args[:80]:
+        return _decode_cutlass_name(text.head)
+    if "xmma_" in base and contains(base, _XMMA_KINDS):
+        found = _XMMA.search(base)
+        return _decode_xmma(found) if found else KernelName(family="conv", library="cudnn", stem=base)
+    if "cudnn_" in base and (found := _LEGACY.match(base)):
+        return _decode_legacy(found)
+    return _decode_words(text)
+
+
+def _decode_cutlass_name(head: str) -> KernelName | None:
+    if found := _CUTLASS.search(head[:300]):
+        return _decode_cutlass(found)
+    return _decode_cutlass3(head) if "grad" in head[:300] or "fprop" in head[:300] else None
+
+
+def _decode_words(text: Text) -> KernelName | None:
+    """Tell a kernel by what its function is called, where cuDNN's names have no fields."""
+    base = text.base
+    family = None
+    if base.startswith("cudnn::") and ("::bn_" in base or "layernorm" in base or "batchnorm" in base):
+        family = "normalization"
+    family = family or looked_up(base, _WORDS)
+    if family is None and base.startswith("cudnn::"):
+        default = "other" if base.startswith("cudnn::ops::") else "conv"
+        family = looked_up(base, _OPS_WORDS) or default
+    if family is None and base.startswith("cudnn_generated_"):
+        family = "conv" if "conv" in base else "other"
+    if family is None:
+        return None
+    return KernelName(
+        family=family,
+        library="cudnn",
+        dtype=_template_dtype(text),
+        tensor_core=_simt(base),
+        helper=_helper(text),
+        stem=text.last,
+    )
+
+
+def _helper(text: Text) -> str | None:
+    if text.last.startswith(_CONVERSIONS):
+        return "layout conversion"
+    return "convolution offsets" if "Offsets" in text.base or "precompute_indices" in text.base else None
+
+
+def _simt(base: str) -> bool | None:
+    return False if "sgemm" in base else None
+
+
+def _decode_cutlass3(head: str) -> KernelName | None:
+    found = _CUTLASS3.search(head[:400])
+    if not found:
+        return None
+    kinds = {"bf16": "bf16", "f16": "fp16", "tf32": "tf32", "e4m3": "fp8", "e5m2": "fp8", "s8": "int8"}
+    dtype = agreed((kinds.get(found["a"]), kinds.get(found["b"])))
+    return KernelName(
+        family="conv",
+        library="cudnn",
+        dtype=dtype,
+        tensor_core=found["op"] != "simt",
+        arch=found["arch"],
+        stem=f"cutlass3x_{found['kind']}",
+    )

@@ -1,0 +1,48 @@
+"""Hand-written Triton and CuTe DSL kernels: the function's name is all there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.kernels.names.expression import Expression, looked_up
+from pytest_torchprof.kernels.names.kernelname import KernelName
+
+if TYPE_CHECKING:
+    from pytest_torchprof.kernels.names.text import Text
+
+# Triton 2 appended a signature: _fwd_kernel_0d1d2de3.
+_SIGNATURE: Final = Expression(r"_0[\dcde]*d[\dcde]*$")
+_WORDS: Final = (
+    ("matmul_ogs", "gemm"),
+    ("fused_moe", "gemm"),
+    ("matmul", "gemm"),
+    ("gemm", "gemm"),
+    ("bmm", "gemm"),
+    ("rmsnorm", "normalization"),
+    ("rms_norm", "normalization"),
+    ("layernorm", "normalization"),
+    ("layer_norm", "normalization"),
+    ("group_norm", "normalization"),
+    ("softmax", "softmax"),
+    ("cross_entropy", "reduction"),
+    ("topk", "sort"),
+    ("rope", "pointwise"),
+    ("rotary", "pointwise"),
+    ("swiglu", "pointwise"),
+    ("geglu", "pointwise"),
+    ("silu", "pointwise"),
+    ("gelu", "pointwise"),
+    ("quant", "pointwise"),
+)
+
+
+def decode(text: Text) -> KernelName | None:
+    """Return what a plain function name says, None for names with namespaces or arguments."""
+    if text.args or "::" in text.base or text.mangled:
+        return None
+    signed = _SIGNATURE.search(text.base)
+    base = text.base[: signed.start()] if signed else text.base
+    family = looked_up(base.lower(), _WORDS)
+    if family is None and not signed:
+        return None
+    return KernelName(family=family or "other", library="triton" if signed else "other", stem=base)

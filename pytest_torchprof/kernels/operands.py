@@ -1,0 +1,291 @@
+"""What the launching operator says about a kernel, beside its name.
+
+The rules, in the order they are applied:
+
+- *Who wins.* The name is the code that ran, the operator is what was asked for. Where only one of them tells, it is
+  believed. Where both tell and agree, the name stands (it knows fp32 from tf32, the operator does not). Where they
+  contradict each other, the field is None: one of the two is not what it seems, and neither is reported.
+- *dtype.* The operands' types decide only where they are all the same type. A float operand may run as fp32 or as tf32:
+  it confirms either, and completes a missing dtype only for a kernel that surely uses no tensor core.
+- *layout.* Strides decide only for a matrix product whose M, N and K are all above 1 and whose operands both have one
+  unit stride. A size of 1 makes a stride meaningless; an operand with no unit stride was copied before the product.
+- *Names without content.* A Triton kernel called ``triton_`` takes family, category and operators from the CPU range
+  that launched it, which carries the descriptive name.
+- *Communication.* Collective and dtype come from the event's arguments: NCCL's names lie about the dtype.
+- *Helpers.* A copy or fill that a product launches on its output is named as its helper, never as a second product.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.kernels.names.communication import collective_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.kernels.names import KernelName
+
+# Where mat1 and mat2 stand among the inputs of an operator that runs one matrix product.
+_PRODUCTS: Final = {
+    "aten::mm": (0, 1),
+    "aten::bmm": (0, 1),
+    "aten::addmm": (1, 2),
+    "aten::addmm_": (1, 2),
+    "aten::baddbmm": (1, 2),
+    "aten::baddbmm_": (1, 2),
+    "aten::addbmm": (1, 2),
+    "aten::_addmm_activation": (1, 2),
+    "aten::_scaled_mm": (0, 1),
+    "aten::_int_mm": (0, 1),
+}
+# Products with a vector, and convolutions: the operands' types tell, their strides do not.
+_OPERANDS: Final = {
+    **_PRODUCTS,
+    "aten::mv": (0, 1),
+    "aten::addmv": (1, 2),
+    "aten::addmv_": (1, 2),
+    "aten::dot": (0, 1),
+    "aten::vdot": (0, 1),
+    "aten::convolution": (0, 1),
+    "aten::_convolution": (0, 1),
+    "aten::cudnn_convolution": (0, 1),
+    "aten::cudnn_convolution_relu": (0, 1),
+    "aten::cudnn_convolution_add_relu": (0, 1),
+    "aten::cudnn_convolution_transpose": (0, 1),
+    "aten::cudnn_convolution_backward_input": (0, 1),
+    "aten::cudnn_convolution_backward_weight": (0, 1),
+    "aten::miopen_convolution": (0, 1),
+    "aten::miopen_convolution_transpose": (0, 1),
+    "aten::miopen_depthwise_convolution": (0, 1),
+    "aten::_conv_depthwise2d": (0, 1),
+    "aten::conv_depthwise3d": (0, 1),
+    "aten::convolution_backward": (0, 1, 2),
+    "aten::convolution_overrideable": (0, 1),
+    "aten::_scaled_dot_product_flash_attention": (0, 1, 2),
+    "aten::_scaled_dot_product_efficient_attention": (0, 1, 2),
+    "aten::_scaled_dot_product_cudnn_attention": (0, 1, 2),
+    "aten::_scaled_dot_product_fused_attention_overrideable": (0, 1, 2),
+    "aten::_scaled_dot_product_attention_math": (0, 1, 2),
+    "aten::_scaled_dot_product_flash_attention_backward": (0, 1, 2, 3),
+    "aten::_scaled_dot_product_efficient_attention_backward": (0, 1, 2, 3),
+    "aten::_scaled_dot_product_cudnn_attention_backward": (0, 1, 2, 3),
+    "aten::_flash_attention_forward": (0, 1, 2),
+    "aten::_flash_attention_backward": (0, 1, 2, 3),
+    "aten::_efficient_attention_forward": (0, 1, 2),
+    "aten::_efficient_attention_backward": (0, 1, 2, 3),
+    "aten::_cudnn_attention_forward": (0, 1, 2),
+    "aten::_cudnn_attention_backward": (0, 1, 2, 3),
+    "flash_attn::_flash_attn_forward": (0, 1, 2),
+    "flash_attn::_flash_attn_backward": (0, 1, 2, 3),
+}
+_CONTRACTING: Final = ("gemm", "conv", "attention")
+# Of the rest, families whose kernels work on the operator's inputs themselves, so that one type of input is theirs.
+_ELEMENTWISE: Final = ("pointwise", "softmax", "normalization", "copy")
+
+_FLOATS: Final = {
+    "c10::BFloat16": "bf16",
+    "BFloat16": "bf16",
+    "c10::Half": "fp16",
+    "Half": "fp16",
+    "float": "fp32",
+    "Float": "fp32",
+    "double": "fp64",
+    "Double": "fp64",
+    "c10::Float8_e4m3fn": "fp8",
+    "c10::Float8_e5m2": "fp8",
+    "c10::Float8_e4m3fnuz": "fp8",
+    "c10::Float8_e5m2fnuz": "fp8",
+    "Float8_e4m3fn": "fp8",
+    "Float8_e5m2": "fp8",
+    "c10::Float4_e2m1fn_x2": "fp4",
+    "c10::complex<float>": "complex64",
+    "ComplexFloat": "complex64",
+    "signed char": "int8",
+    "Char": "int8",
+}
+# Inputs that are no tensors leave one of these words.
+_NO_TENSOR: Final = frozenset(
+    {"", "Scalar", "ScalarList", "None", "GenericList", "TensorList", "Device", "Layout", "Int", "Bool"}
+)
+
+_DRIVER_LAUNCHES: Final = frozenset(
+    {"cuLaunchKernel", "cuLaunchKernelEx", "hipModuleLaunchKernel", "hipExtModuleLaunchKernel"}
+)
+# Compiled kernels that come through driver launches too, by the start of the name.
+_NOT_TRITON: Final = (
+    "_Z",
+    "nvjet",
+    "cudnn",
+    "cutlass",
+    "kernel_cutlass",
+    "flash",
+    "fmha",
+    "Cijk",
+    "Custom_Cijk",
+    "igemm_",
+    "miopen",
+    "gemm_",
+    "bmm_",
+    "batched_transpose",
+    "naive_conv",
+    "deep_gemm",
+)
+_ADDING: Final = (
+    "aten::addmm",
+    "aten::addmm_",
+    "aten::baddbmm",
+    "aten::baddbmm_",
+    "aten::addmv",
+    "aten::_addmm_activation",
+)
+
+
+class Launch(Struct, frozen=True, kw_only=True):
+    """What the recording says of a kernel's launch, in its own words; None or empty where it does not say."""
+
+    op: str | None = None
+    op_chain: Sequence[str] = ()
+    """Enclosing operators from the outermost to ``op``."""
+    dtypes: Sequence[object] | None = None
+    shapes: Sequence[object] | None = None
+    strides: Sequence[object] | None = None
+    call: str | None = None
+    """The runtime or driver call ("cuLaunchKernel")."""
+    collective: str | None = None
+    collective_dtype: str | None = None
+
+
+def complete(name: str, launch: Launch) -> KernelName:
+    """Return what the raw ``name`` and its ``launch`` say together, by this module's rules."""
+    decoded = decode(name)
+    if decoded.triton == "unk" and not decoded.triton_ops and launch.op:
+        decoded = _from_range(decoded, launch.op)
+    elif decoded.family == "communication":
+        decoded = _communication(decoded, launch)
+    elif decoded.triton is None and _is_user_triton(name, decoded, launch.call):
+        decoded = replace(decoded, triton="user", library="triton")
+    if launch.op is None:
+        return decoded
+    return replace(
+        decoded,
+        dtype=_dtype(decoded, launch),
+        layout=_layout(decoded, launch),
+        helper=decoded.helper or _helper(decoded, launch),
+    )
+
+
+def _from_range(decoded: KernelName, op: str) -> KernelName:
+    described = decode(op)
+    return described if described.library == "triton" and described.triton not in (None, "unk") else decoded
+
+
+def _communication(decoded: KernelName, launch: Launch) -> KernelName:
+    collective = (collective_of(launch.collective) if launch.collective else None) or decoded.collective
+    dtype = _FLOATS.get(launch.collective_dtype or "")
+    return replace(decoded, collective=collective, dtype=dtype)
+
+
+def _is_user_triton(name: str, decoded: KernelName, call: str | None) -> bool:
+    """Tell a hand-written Triton kernel: a driver launch of a plain function name that is no known compiled kernel."""
+    if decoded.library not in ("other", "triton") or any(mark in name for mark in ("::", "<", "(")):
+        return False
+    return call in _DRIVER_LAUNCHES and not name.startswith(_NOT_TRITON) and "cutlass" not in name
+
+
+def _tensor_types(types: Sequence[object], positions: Sequence[int] | None) -> list[str]:
+    """Return the words of the tensors among the inputs, at ``positions`` or all."""
+    if positions is not None and any(at >= len(types) for at in positions):
+        return []
+    chosen = types if positions is None else [types[at] for at in positions]
+    return [word for word in map(str, chosen) if word not in _NO_TENSOR]
+
+
+def _operator_dtype(decoded: KernelName, launch: Launch) -> str | None:
+    """Return the dtype that all operands of the operator share, None where they differ or it is no such operator."""
+    if launch.dtypes is None or decoded.helper is not None:
+        return None
+    if decoded.family in _CONTRACTING:
+        positions = _OPERANDS.get(launch.op or "")
+        types = _tensor_types(launch.dtypes, positions) if positions else []
+    elif decoded.family in _ELEMENTWISE and decoded.library == "aten":
+        types = _tensor_types(launch.dtypes, None)
+    else:
+        return None
+    known = {_FLOATS.get(word) for word in types}
+    return known.pop() if len(known) == 1 else None
+
+
+def _dtype(decoded: KernelName, launch: Launch) -> str | None:
+    told = _operator_dtype(decoded, launch)
+    if told is None or told == decoded.dtype:
+        return decoded.dtype
+    if decoded.dtype is None:
+        exact = told != "fp32" or decoded.tensor_core is False or decoded.family not in _CONTRACTING
+        return told if exact else None
+    if told == "fp32" and decoded.dtype == "tf32":
+        return "tf32"
+    # Elementwise kernels read their operator's inputs through casts of their own: the name is the type computed in.
+    return None if decoded.family in _CONTRACTING else decoded.dtype
+
+
+def _sizes(value: object) -> list[int] | None:
+    if isinstance(value, list | tuple) and len(value) >= 2 and all(isinstance(size, int) for size in value):
+        return list(value)
+    return None
+
+
+def strides_layout(op: str, shapes: Sequence[object] | None, strides: Sequence[object] | None) -> str | None:
+    """Return the layout that the operands of a product operator have, None where strides do not tell.
+
+    The first letter is mat2's (``t``: K contiguous), the second mat1's (``n``: row-major).
+    """
+    positions = _PRODUCTS.get(op)
+    if positions is None or not shapes or not strides or max(positions) >= min(len(shapes), len(strides)):
+        return None
+    mat1, mat2 = (_sizes(shapes[at]) for at in positions)
+    stride1, stride2 = (_sizes(strides[at]) for at in positions)
+    if mat1 is None or mat2 is None or stride1 is None or stride2 is None:
+        return None
+    if 1 in (*mat1[-2:], mat2[-1]):
+        return None
+    second, first = _letter(stride2), _letter(stride1)
+    return second + first if second and first else None
+
+
+def _letter(stride: list[int]) -> str | None:
+    """Return ``n`` for a row-major matrix, ``t`` for a transposed view of one, None for neither or both."""
+    if (stride[-1] == 1) == (stride[-2] == 1):
+        return None
+    return "n" if stride[-1] == 1 else "t"
+
+
+def _layout(decoded: KernelName, launch: Launch) -> str | None:
+    if decoded.family != "gemm" or decoded.helper is not None:
+        return decoded.layout
+    told = strides_layout(launch.op or "", launch.shapes, launch.strides)
+    if told is None or told == decoded.layout:
+        return decoded.layout
+    # A product with a vector has no layout, and a Triton template reads any stride.
+    if decoded.layout is None:
+        return None if decoded.library == "triton" or "gemv" in decoded.stem or "dot" in decoded.stem else told
+    return None
+
+
+def _helper(decoded: KernelName, launch: Launch) -> str | None:
+    """Name what a copy or fill does for the product whose operator launched it."""
+    if decoded.family not in ("copy", "pointwise"):
+        return None
+    chain = list(launch.op_chain) or [launch.op or ""]
+    at = next((at for at in range(len(chain) - 1, -1, -1) if chain[at] in _PRODUCTS or chain[at] in _ADDING), None)
+    if at is None:
+        return None
+    inner = chain[at + 1 :]
+    if decoded.family == "copy":
+        direct = inner in ([], ["aten::copy_"])
+        return "bias copy" if direct and chain[at] in _ADDING else "operand copy"
+    return "output fill" if decoded.stem == "fill" else None

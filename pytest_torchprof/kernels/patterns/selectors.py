@@ -1,0 +1,298 @@
+"""Selectors: patterns on what a kernel computes, which hold across GPU generations and libraries."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.names.kernelname import (
+    COLLECTIVES,
+    DTYPES,
+    FAMILIES,
+    LAYOUTS,
+    LIBRARIES,
+    TRITON_CATEGORIES,
+)
+from pytest_torchprof.kernels.patterns.fused import carried_ops, is_nameless
+from pytest_torchprof.kernels.patterns.strings import compile_op_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytest_torchprof.kernels.kernel import Kernel
+
+Verdict = bool | None
+
+# Scaled dot product attention that torch computes as two products and a softmax; the operator is the sure sign.
+_MATH: Final = ("aten::_scaled_dot_product_attention_math", "aten::_scaled_dot_product_attention_math_for_mps")
+# This one has projections besides: of its products only the batched ones are attention.
+_WITH_PROJECTIONS: Final = "aten::_native_multi_head_attention"
+_BATCHED: Final = ("aten::bmm", "aten::baddbmm")
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """What to look for, as data: ``kind`` and the fields asked for; printed as it was written."""
+
+    kind: str
+    fields: tuple[tuple[str, object], ...]
+    written: str = field(compare=False)
+
+    def verdict(self, kernel: Kernel) -> bool | None:
+        """Tell whether the kernel is meant; None if it may be and neither its name nor its launch tells."""
+        unknown = False
+        for name, value in self.fields:
+            answer = _TESTS[name](kernel, value)
+            if answer is False:
+                return False
+            unknown = unknown or answer is None
+        return None if unknown else True
+
+    def matches(self, kernel: Kernel) -> bool:
+        """Tell whether the kernel is surely meant."""
+        return self.verdict(kernel) is True
+
+    def __str__(self) -> str:
+        return self.written
+
+    def __repr__(self) -> str:
+        return self.written
+
+
+def _same(attribute: str) -> Callable[[Kernel, object], Verdict]:
+    """Return a test of a field that a name may leave open."""
+
+    def test(kernel: Kernel, value: object) -> Verdict:
+        told = getattr(kernel, attribute)
+        return None if told is None else bool(told == value)
+
+    return test
+
+
+def _is_kind(kernel: Kernel, value: object) -> Verdict:
+    # A split-K reduction belongs to a GEMM, but is none: counting GEMMs must not count it.
+    return kernel.family == value and kernel.decoded.helper is None
+
+
+def _in_family(kernel: Kernel, value: object) -> Verdict:
+    return kernel.family == value
+
+
+def _by_library(kernel: Kernel, value: object) -> Verdict:
+    return kernel.library == value
+
+
+def _with_tile(kernel: Kernel, value: object) -> Verdict:
+    tile = kernel.decoded.tile
+    return None if tile is None else tile[: len(value)] == value  # type: ignore[arg-type]
+
+
+def _launched_by(kernel: Kernel, value: object) -> Verdict:
+    chain = kernel.op_chain or ((kernel.op,) if kernel.op else ())
+    if not chain:
+        return None
+    if any(value.matches_op(op) for op in chain):  # type: ignore[attr-defined]
+        return True
+    # Of a graph's kernels only the launch of the graph is known.
+    return None if kernel.in_graph else False
+
+
+def _is_fused(kernel: Kernel, value: object) -> Verdict:
+    if value:
+        return kernel.family == "attention" and kernel.decoded.helper is None
+    if kernel.family not in ("gemm", "softmax"):
+        return False
+    batched = kernel.family == "softmax" or any(op in _BATCHED for op in kernel.op_chain)
+    return any(op in _MATH for op in kernel.op_chain) or (batched and _WITH_PROJECTIONS in kernel.op_chain)
+
+
+def _is_triton(kernel: Kernel, value: object) -> Verdict:
+    if kernel.triton is None:
+        return kernel.library == "triton" and value is None
+    if value is None or kernel.triton == value:
+        return True
+    return None if is_nameless(kernel) else False
+
+
+def _carries(kernel: Kernel, value: object) -> Verdict:
+    carried = carried_ops(kernel)
+    if not carried:
+        return None if is_nameless(kernel) else False
+    return all(op in carried for op in value)  # type: ignore[attr-defined]
+
+
+def _runs_collective(kernel: Kernel, value: object) -> Verdict:
+    collective = kernel.collective or kernel.decoded.collective
+    if collective == "send_recv" and (asked_for := _collective_of(kernel.op_chain)) not in (None, collective):
+        # NCCL does many collectives by sends and receives, and older ones name the kernels of all of them so.
+        return None if value == collective else asked_for == value
+    return None if collective is None else collective == value
+
+
+def _collective_of(chain: Iterable[str]) -> str | None:
+    """Return the collective that one of the operators is (``c10d::alltoall_base_``), None where none is one."""
+    for op in chain:
+        if op.startswith(("c10d::", "nccl:")):
+            bare_name = re.sub(r"[^a-z]", "", op.partition(":")[2].lower())
+            found = next((one for one in COLLECTIVES if one.replace("_", "") in bare_name), None)
+            if found is not None:
+                return found
+    return None
+
+
+_TESTS: Final[dict[str, Callable[[Kernel, object], Verdict]]] = {
+    "kind": _is_kind,
+    "family": _in_family,
+    "library": _by_library,
+    "dtype": _same("dtype"),
+    "layout": _same("layout"),
+    "tensor_core": _same("tensor_core"),
+    "tile": _with_tile,
+    "fused": _is_fused,
+    "triton": _is_triton,
+    "ops": _carries,
+    "collective": _runs_collective,
+    "op": _launched_by,
+}
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """Return ", did you mean 'x'?" for the valid word nearest to ``word``, or what is valid."""
+    names = list(valid)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
+
+
+# What torch calls the types.
+_TORCHS: Final = {"float": "fp32", "half": "fp16", "double": "fp64", "bfloat16": "bf16"} | {
+    f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)
+}
+
+
+def _one_of(what: str, valid: tuple[str, ...]) -> Callable[[object], object]:
+    def check(value: object) -> object:
+        if not isinstance(value, str) or value not in valid:
+            word = str(value).rpartition(".")[2]
+            raise UnknownLimit(f"{what}={value!r} is unknown: {nearest(_TORCHS.get(word, word), valid)}")
+        return value
+
+    return check
+
+
+def _boolean(value: object) -> object:
+    if not isinstance(value, bool):
+        raise UnknownLimit(f"expected True or False, got {value!r}")
+    return value
+
+
+def _tile(value: object) -> object:
+    parts = value.split("x") if isinstance(value, str) else value
+    if isinstance(parts, list | tuple) and parts and all(str(part).isdecimal() for part in parts):
+        return tuple(int(part) for part in parts)
+    raise UnknownLimit(f"expected a tile such as '128x64' or (128, 64), got tile={value!r}")
+
+
+def _ops(value: object) -> object:
+    tokens = [value] if isinstance(value, str) else value
+    if isinstance(tokens, list | tuple) and tokens and all(isinstance(token, str) and token for token in tokens):
+        return tuple(bare(str(token)) for token in tokens)
+    raise UnknownLimit(f"expected operator names such as ['add', 'mul'], got ops={value!r}")
+
+
+def bare(op: str) -> str:
+    """Return an operator's name without namespace and overload: ``aten::add.Tensor`` is ``add``."""
+    return op.rpartition("::")[2].partition(".")[0]
+
+
+_CHECKS: Final[dict[str, Callable[[object], object]]] = {
+    "dtype": _one_of("dtype", DTYPES),
+    "layout": _one_of("layout", LAYOUTS),
+    "tensor_core": _boolean,
+    "tile": _tile,
+    "fused": _boolean,
+    "family": _one_of("family", FAMILIES),
+    "library": _one_of("library", LIBRARIES),
+    "triton": _one_of("category", TRITON_CATEGORIES),
+    "collective": _one_of("collective", COLLECTIVES),
+    "ops": _ops,
+    "op": compile_op_pattern,
+}
+
+# What each selector takes: the field its one positional argument fills, and its keywords.
+SIGNATURES: Final[dict[str, tuple[str | None, tuple[str, ...]]]] = {
+    "gemm": (None, ("dtype", "layout", "tensor_core", "tile", "library", "op")),
+    "conv": (None, ("dtype", "tensor_core", "tile", "library", "op")),
+    "attention": (None, ("fused", "dtype", "tensor_core", "library", "op")),
+    "triton": ("triton", ("ops", "op")),
+    "communication": ("collective", ("dtype", "library", "op")),
+    "family": ("family", ("dtype", "library", "op")),
+    "library": ("library", ("family", "dtype", "op")),
+}
+_BASE: Final[dict[str, tuple[tuple[str, object], ...]]] = {
+    "gemm": (("kind", "gemm"),),
+    "conv": (("kind", "conv"),),
+    "communication": (("family", "communication"),),
+}
+
+
+def build(kind: str, positional: tuple[object, ...], keywords: dict[str, object]) -> Selector:
+    """Return the selector ``kind(*positional, **keywords)``; raise UnknownLimit for what it does not take."""
+    first, valid = SIGNATURES[kind]
+    if len(positional) > (first is not None):
+        raise UnknownLimit(f"{kind}() takes {'one value' if first else 'keywords only'}, got {len(positional)}")
+    for name in keywords:
+        if name not in valid:
+            raise UnknownLimit(f"{kind}() has no keyword {name!r}: {nearest(name, valid)}")
+    written = ", ".join([*map(repr, positional), *(f"{name}={value!r}" for name, value in keywords.items())])
+    asked = [*_BASE.get(kind, ())]
+    if kind == "triton":
+        asked.append(("triton", _CHECKS["triton"](positional[0]) if positional else None))
+    elif first and positional:
+        asked.append((first, _CHECKS[first](positional[0])))
+    elif first and kind != "communication":
+        raise UnknownLimit(f"{kind}() needs a value: {', '.join(FAMILIES if kind == 'family' else LIBRARIES)}")
+    if kind == "attention" and "fused" not in keywords:
+        asked.append(("kind", "attention"))
+    asked += [(name, _CHECKS[name](value)) for name, value in keywords.items()]
+    return Selector(kind, tuple(asked), f"{kind}({written})")
+
+
+def gemm(*values: object, **fields: object) -> Selector:
+    """Select matrix products, by ``dtype``, ``layout``, ``tensor_core``, ``tile``, ``library`` and launching ``op``.
+
+    Split-K reductions and bias copies are no products. ``layout="tn"`` is what nn.Linear's forward gives.
+    """
+    return build("gemm", values, fields)
+
+
+def conv(*values: object, **fields: object) -> Selector:
+    """Select convolutions, by ``dtype``, ``tensor_core``, ``tile``, ``library`` and launching ``op``."""
+    return build("conv", values, fields)
+
+
+def attention(*values: object, **fields: object) -> Selector:
+    """Select fused attention; ``fused=False`` selects the products and softmax of attention that is not fused."""
+    return build("attention", values, fields)
+
+
+def triton(*category: object, **fields: object) -> Selector:
+    """Select Triton kernels, by category ("poi", "red", .., "user" for hand-written) and the ``ops`` they carry."""
+    return build("triton", category, fields)
+
+
+def communication(*collective: object, **fields: object) -> Selector:
+    """Select communication kernels, all or of one collective such as "all_reduce"."""
+    return build("communication", collective, fields)
+
+
+def family(*name: object, **fields: object) -> Selector:
+    """Select kernels by what they compute: "reduction", "pointwise", "copy", .."""
+    return build("family", name, fields)
+
+
+def library(*name: object, **fields: object) -> Selector:
+    """Select kernels by who wrote them: "cublas", "cudnn", "triton", .."""
+    return build("library", name, fields)

@@ -1,0 +1,295 @@
+"""The one reader of recordings: a trace file of any torch into a Trace; and the writer of our key."""
+
+from __future__ import annotations
+
+import zlib
+from math import inf
+from os import SEEK_END, fspath
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.recording import perfetto, text
+from pytest_torchprof.recording.columns import Columns, TooFineError
+from pytest_torchprof.recording.events import EXACT, STAMPS, WHOLE, kinds
+from pytest_torchprof.recording.halves import border
+from pytest_torchprof.recording.metadata import KEY, refusal
+from pytest_torchprof.recording.text import UncuttableError, inflated
+from pytest_torchprof.recording.two_processes import Other
+from pytest_torchprof.trace import Trace
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+_EVENTS = "traceEvents"
+_AGAIN = "Record or copy it again."
+
+
+class _NoTraceError(Exception):
+    """The file cannot be read as a trace; the text says why."""
+
+
+class _OtherJsonError(_NoTraceError):
+    """The file is sound JSON without a trace's events."""
+
+
+def read(path: str | os.PathLike[str], *, by_two: bool = False) -> Trace:
+    """Return the recording in the file, gzipped or plain; UnreadableRecording with the cause and what to do.
+
+    ``by_two`` allows a second process where that is quicker; it changes nothing else.
+    """
+    path = fspath(path)
+    if "\0" in path:
+        raise UnreadableRecording(f"There is no recording {_shown(path)}: no path holds a zero byte. Check the path.")
+    try:
+        try:
+            middle = border(path) if by_two else None
+            if middle is not None:
+                return _in_two(path, middle)
+            columns = Columns()
+            return _trace(path, columns, _in_pieces(path, columns) or {})
+        except UncuttableError:
+            return _whole(path, b"".join(inflated(path)))
+    except (_NoTraceError, UnreadableRecording) as error:
+        refused = UnreadableRecording(f"{_shown(path)} is not a recording that can be read: {error}")
+        refused.other_json = isinstance(error, _OtherJsonError)
+        raise refused from None
+    except tuple(_CAUSES) as error:
+        text = next(text for kind, text in _CAUSES.items() if isinstance(error, kind))
+        cause = getattr(error, "strerror", None) or error
+        raise UnreadableRecording(text.format(path=_shown(path), cause=cause, again=_AGAIN)) from None
+
+
+_CAUSES: dict[type[Exception], str] = {
+    FileNotFoundError: "There is no recording {path}: no such file. Check the path.",
+    IsADirectoryError: "{path} is a folder, not a recording. Name one of the trace files in it.",
+    EOFError: "{path} ends in the middle of its gzip data: it was cut off when written or copied. {again}",
+    zlib.error: "{path} is damaged, its gzip data cannot be unpacked ({cause}). {again}",
+    OSError: "{path} cannot be read: {cause}.",
+    UnicodeDecodeError: "{path} is damaged: a text in it is not UTF-8, as all text of JSON is. {again}",
+    OverflowError: "{path} is not a recording: a number in it is larger than any time stamp. {again}",
+    RecursionError: "{path} is not a recording: its lists or objects are nested deeper than any trace's.",
+}
+
+
+def _in_two(path: str, middle: int) -> Trace:
+    """Read the first part while another process reads the second; alone where that fails."""
+    columns = Columns()
+    with Other(lambda: _second_part(path, middle)) as second:
+        metadata = _in_pieces(path, columns, until=middle)
+        if metadata is not None:
+            return _trace(path, columns, metadata)
+        found = second.answer()
+    if found is None:
+        return _trace(path, columns, _in_pieces(path, columns, begin=middle) or {})
+    packed, metadata = msgspec.msgpack.decode(found)
+    columns.extend(packed)
+    return _trace(path, columns, metadata)
+
+
+def _second_part(path: str, middle: int) -> bytes:
+    columns = Columns()
+    metadata = _in_pieces(path, columns, begin=middle)
+    return msgspec.msgpack.encode((columns.packed(), metadata))
+
+
+def _in_pieces(path: str, columns: Columns, *, begin: int = 0, until: float = inf) -> dict[str, Any] | None:
+    """Fold the pieces that begin in this part of the text; return the metadata around them if the end is among them."""
+    source = inflated(path)
+    head, rest = text.head(source)
+    opening = text.OPENING.match(rest)
+    if opening is None:
+        raise UncuttableError
+    try:
+        for parts, place, last in text.cut(source, rest, opening[1]):
+            if place >= until:
+                break
+            if place < begin:
+                continue
+            if last:
+                return _finish(columns, head, b"".join(parts))
+            _fold(columns, b"".join(parts))
+    except (msgspec.DecodeError, _NoTraceError):
+        raise UncuttableError from None
+    return None
+
+
+def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
+    try:
+        _fold_events(columns, text)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        from pytest_torchprof.recording.repair import repairs  # noqa: PLC0415 - only what is broken needs it
+
+        for repaired in repairs(bytes(text)):
+            try:
+                _fold_events(columns, repaired)
+            except msgspec.DecodeError:
+                continue
+            return
+        raise
+
+
+def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
+    """Read the events' time stamps as those before were, or more finely; one by one where an event is odd."""
+    for stamps in STAMPS[STAMPS.index(columns.stamps) :]:
+        types = kinds(stamps)
+        try:
+            columns.fold(types.events.decode(text), types, stamps)
+        except TooFineError:
+            continue
+        except msgspec.ValidationError as odd:
+            if stamps == WHOLE and "`float`" in str(odd):
+                continue
+            break
+        columns.stamps = stamps
+        return
+    from pytest_torchprof.recording.careful import events_of  # noqa: PLC0415 - only what is odd needs it
+
+    columns.fold(events_of(text, types, columns.events), types, EXACT)
+
+
+def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
+    """Fold the last events and return the metadata around the list; head and rest make a document of their own."""
+    if not head:
+        _fold(columns, rest)
+        if columns.empty:
+            # A list of anything looks like the oldest format; whether it is one is not asked of a piece of it.
+            raise UncuttableError
+        return {}
+    # The list that was cut must be the document's own, not one further in.
+    _document(head + b"[]}")
+    document = _document(head + rest)
+    _fold(columns, document.pop(_EVENTS))
+    return _metadata(document)
+
+
+def _whole(path: str, text: bytes) -> Trace:
+    from pytest_torchprof.recording.repair import repairs  # noqa: PLC0415 - only what is odd needs it
+
+    if not text.strip():
+        raise _NoTraceError(f"it is empty. {_AGAIN}")
+    if perfetto.is_native(text):
+        raise _NoTraceError(perfetto.REFUSAL)
+    try:
+        return _decoded(path, text)
+    except msgspec.DecodeError as error:
+        cause = _syntax(text, error)
+    # What is neither an object nor a list would be repaired to "null", sound JSON of another kind.
+    for repaired in repairs(text) if text.lstrip()[:1] in b"{[" else ():
+        try:
+            return _decoded(path, repaired)
+        except msgspec.DecodeError:
+            continue
+    raise _NoTraceError(cause)
+
+
+def _decoded(path: str, text: bytes) -> Trace:
+    columns = Columns()
+    metadata: dict[str, Any] = {}
+    if text.lstrip()[:1] == b"[":
+        listed = msgspec.json.decode(text)
+        if not any(isinstance(item, dict) and "ph" in item for item in listed):
+            raise _OtherJsonError("it is a JSON list, but not of trace events.")
+        _fold_events(columns, text)
+    else:
+        document = _document(text)
+        _fold_events(columns, document.pop(_EVENTS))
+        metadata = _metadata(document)
+    return _trace(path, columns, metadata)
+
+
+def _document(text: bytes) -> dict[str, msgspec.Raw]:
+    """Return the document's values by key, undecoded; _NoTraceError if it has no list of events."""
+    try:
+        document = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        document = {}
+    if bytes(document.get(_EVENTS, b""))[:1] != b"[":
+        kind = _NoTraceError if _EVENTS in document else _OtherJsonError
+        raise kind('it is JSON, but no trace: a trace has a list "traceEvents".')
+    return document
+
+
+def _metadata(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+    return {key: msgspec.json.decode(value) for key, value in document.items()}
+
+
+def _syntax(text: bytes, error: msgspec.DecodeError) -> str:
+    if b"\0" in text[:4096]:
+        return "it is binary data, not the JSON of a trace."
+    if "truncated" in str(error):
+        return f"it ends in the middle of the JSON: it was cut off while it was written or copied. {_AGAIN}"
+    return f"it is not valid JSON ({error})."
+
+
+def _trace(path: str, columns: Columns, metadata: dict[str, Any]) -> Trace:
+    ours = metadata.pop(KEY, None)
+    wrong = None if ours is None else refusal(ours)
+    if wrong:
+        raise _NoTraceError(wrong)
+    return Trace(
+        path=path,
+        events=columns.events,
+        metadata=metadata,
+        torchprof=ours,
+        names=list(columns.names),
+        threads=columns.threads.labels,
+        streams=columns.streams.labels,
+        processes=columns.processes.labels,
+        inputs=list(columns.inputs),
+        ops=columns.ops,
+        annotations=columns.annotations,
+        frames=columns.frames,
+        overheads=columns.overheads,
+        calls=columns.calls,
+        gpu=columns.gpu,
+        arrows=columns.arrows,
+        allocations=columns.allocations,
+        unended=columns.unended,
+        collectives=columns.collectives,
+    )
+
+
+def _shown(path: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in path)
+
+
+def write_metadata(path: str | os.PathLike[str], key: Mapping[str, object]) -> None:
+    """Put our key into an exported, unpacked trace file, in place: whoever calls has it under a name of its own."""
+    path = fspath(path)
+    try:
+        with open(path, "r+b") as file:  # noqa: PTH123
+            start = max(0, file.seek(0, SEEK_END) - 4096)
+            file.seek(start)
+            end = start + file.read().rindex(b"}")
+            file.seek(end)
+            file.truncate()
+            file.write(b',\n"%s": %s\n}\n' % (KEY.encode(), msgspec.json.encode(key)))
+    except ValueError:
+        raise UnreadableRecording(
+            f"{_shown(path)} is not a recording: it does not end as a JSON object does."
+        ) from None
+
+
+def copy(source: str, target: str | os.PathLike[str]) -> None:
+    """Copy a recording, packing or unpacking it as the target's name asks; the target appears whole or not at all."""
+    import gzip  # noqa: PLC0415 - reading needs none of this
+    import os  # noqa: PLC0415
+
+    target = fspath(target)
+    fresh = f"{target}.new"
+    try:
+        # No time stamp in the header: the same recording gives the same file.
+        with gzip.GzipFile(fresh, "wb", mtime=0) if target.endswith(".gz") else open(fresh, "wb") as file:  # noqa: PTH123
+            for part in inflated(source):
+                file.write(part)
+        os.replace(fresh, target)  # noqa: PTH105
+    except (EOFError, zlib.error, OSError) as error:
+        raise UnreadableRecording(f"{_shown(source)} cannot be saved as {_shown(target)}: {error}.") from None
+    finally:
+        if os.path.exists(fresh):  # noqa: PTH110
+            os.unlink(fresh)  # noqa: PTH108

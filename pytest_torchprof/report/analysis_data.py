@@ -1,0 +1,196 @@
+"""A recording's analysis as plain data: what ``torchprof analyze --json`` prints."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pytest_torchprof.analysis import breakdown, numbers, operator_table, parts
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.recording import two_processes
+from pytest_torchprof.recording.two_processes import Other
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.analysis.breakdown import KernelRow, RangeRow
+    from pytest_torchprof.analysis.numbers import Numbers
+    from pytest_torchprof.analysis.operator_table import OpRow
+    from pytest_torchprof.analysis.parts import Part
+    from pytest_torchprof.findings import Finding
+    from pytest_torchprof.profile import Profile, StepProfile
+    from pytest_torchprof.trace import Trace
+
+SCHEMA = 1
+# Of fewer events one process is done before a second has begun.
+_MANY = 50_000
+# What the second process looks for beside the efficiency, so that both take as long.
+_APART = frozenset({"implicit-sync", "costly-children"})
+_NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]")
+
+
+def as_dict(  # noqa: PLR0913 - the options of the command
+    profile: Profile,
+    *,
+    by: str = "kernel",
+    step: int | None = None,
+    top: int | None = None,
+    findings: bool = True,
+    by_two: bool = False,
+) -> dict[str, Any]:
+    """Return the analysis; ``step`` N is ProfilerStep#N alone, TorchprofError if there is none.
+
+    ``by_two`` allows a second process where that is quicker; it changes nothing else.
+    """
+    trace, steps = profile.trace, chosen_steps(profile, step)
+    chosen = [one.part for one in steps]
+    median, worst = profile.median_of(steps), profile.worst_of(steps)
+    rows = breakdown.by_kernel(trace, profile.launching, chosen)
+    found: dict[str, Any] = {
+        "schema": SCHEMA,
+        "trace": {
+            "path": trace.path,
+            "steps": len(trace.steps),
+            "orphans": trace.orphans,
+            "lost_kernels": trace.lost_kernels,
+            "unrecorded_launches": trace.unrecorded_launches,
+            "measured": profile.measured,
+            "why_not": profile.why_not,
+            "attribution": trace.attribution,
+            "devices": [{"index": device.index, "name": device.name} for device in trace.devices],
+            "events": trace.events,
+        },
+        "summary": {**_plain(median), "worst": _plain(worst)},
+        "steps": [{"name": one.name, **_plain(one.numbers, numbers.OF_STEP)} for one in steps],
+        "kernels": [_kernel(row) for row in rows[:top]],
+    }
+    found |= _more(profile, chosen, rows, by, top)
+    seen = profile.compile
+    found["compile"] = {
+        "regions": seen.regions,
+        "nested_regions": seen.nested_regions,
+        "graph_breaks": median.graph_breaks,
+        "recompiles": median.recompiles,
+        "compiled_in_window": seen.compiled_in_window,
+    }
+    return {**found, **(_looked_at(profile, by_two=by_two) if findings else {"findings": []})}
+
+
+def _looked_at(profile: Profile, *, by_two: bool) -> dict[str, Any]:
+    """Return efficiency and findings, of a large recording worked out at the same time."""
+    large = by_two and profile.trace.events >= _MANY and profile.kernels_unknown is None
+    if not large or not two_processes.possible():
+        return {"efficiency": msgspec.to_builtins(profile.efficiency), "findings": _plainly(profile.findings)}
+    from pytest_torchprof.findings import Finding, find, ranked  # noqa: PLC0415 - only who asks pays
+
+    # What both need, once.
+    _ = profile.scene.groups
+    mine = [rule for rule in profile.rules if rule.code not in _APART]
+    others = [rule for rule in profile.rules if rule.code in _APART]
+    with Other(lambda: msgspec.msgpack.encode((profile.efficiency, find(profile, others)))) as other:
+        found, told = find(profile, mine), other.answer()
+    if told is None:
+        return {"efficiency": msgspec.to_builtins(profile.efficiency), "findings": _plainly(profile.findings)}
+    efficiency, apart = msgspec.msgpack.decode(told)
+    place = {rule.code: i for i, rule in enumerate(profile.rules)}
+    all_of_them = sorted([*found, *(Finding(**one) for one in apart)], key=lambda one: place.get(one.code, len(place)))
+    return {"efficiency": efficiency, "findings": _plainly(ranked(all_of_them))}
+
+
+def _plainly(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    return [
+        {
+            "code": one.code,
+            "title": one.title,
+            "message": one.message,
+            "evidence": dict(one.evidence),
+            "remedy": one.remedy,
+            "severity": one.severity,
+        }
+        for one in found
+    ]
+
+
+def chosen_steps(profile: Profile, step: int | None) -> Sequence[StepProfile]:
+    """Return all steps, or ProfilerStep#N; TorchprofError naming those there are."""
+    if step is None:
+        return profile.steps
+    found = [one for one in profile.steps if one.name == f"ProfilerStep#{step}"]
+    if not found:
+        names = ", ".join(one.name for one in profile.steps if one.name) or "none, the whole trace is one"
+        raise TorchprofError(f"there is no ProfilerStep#{step} in {profile.trace.path}; steps in it: {names}")
+    return found
+
+
+def encoded(value: object) -> str:
+    """Return JSON in plain ASCII, so that no name out of a trace reaches a terminal as anything but text."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+    return (text if text.isascii() else _NOT_PLAIN.sub(_escaped, text)) + "\n"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def _plain(found: Numbers, names: Sequence[str] = numbers.NAMES) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in names}
+
+
+def _kernel(row: KernelRow) -> dict[str, Any]:
+    decoded = row.decoded
+    return {
+        "name": row.name,
+        "family": decoded.family,
+        "library": decoded.library,
+        "dtype": decoded.dtype,
+        "layout": decoded.layout,
+        "tensor_core": decoded.tensor_core,
+        "triton": decoded.triton,
+        "op": row.op,
+        "op_chain": list(row.op_chain),
+        "forward_op": row.forward_op,
+        "count": row.count,
+        "time_us": row.time_us,
+    }
+
+
+def _more(
+    profile: Profile, chosen: Sequence[Part], rows: Sequence[KernelRow], by: str, top: int | None
+) -> dict[str, Any]:
+    """Return the rows that ``--by`` adds to the kernels."""
+    trace, launching = profile.trace, profile.launching
+    if by == "op":
+        return {"ops": [_rounded(row) for row in operator_table.by_op(trace, launching, chosen)[:top]]}
+    if by == "range":
+        return {"ranges": [_annotation(trace, chosen, row) for row in breakdown.by_annotation(trace, chosen)[:top]]}
+    if by == "module":
+        return {"modules": [_rounded(row) for row in breakdown.by_module(trace, chosen)[:top]]}
+    if by == "family":
+        families = breakdown.by_family(rows)[:top]
+        return {
+            "families": [
+                {"family": row.family, "library": row.library, "count": row.count, "time_us": row.time_us}
+                for row in families
+            ]
+        }
+    return {}
+
+
+def _rounded(row: RangeRow | OpRow) -> dict[str, Any]:
+    """Return the row's columns; sums of nanoseconds need no more digits."""
+    return {
+        name: round(value, 3) if isinstance(value, float) else value
+        for name, value in msgspec.structs.asdict(row).items()
+    }
+
+
+def _annotation(trace: Trace, chosen: Sequence[Part], row: RangeRow) -> dict[str, Any]:
+    """Return the row with the numbers of ``Profile.range``; of the steps' own row they are the summary."""
+    if row.name == breakdown.EACH_STEP:
+        return _rounded(row)
+    found = [parts.within(trace, part, row.name) for part in chosen]
+    worst = numbers.worst([numbers.of_part(trace, part) for part in found if part.ranges], numbers.Numbers())
+    return {**_rounded(row), "worst": _plain(worst, numbers.OF_STEP)}

@@ -1,0 +1,183 @@
+"""Before the tests run: reads what they ask for, refuses what cannot be, arms the profiler, starts each test's run."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.findings import RULES, with_thresholds
+from pytest_torchprof.limits import catalogue
+from pytest_torchprof.report import exports, json_report, markdown
+from pytest_torchprof.report.junit import PREFIX
+from pytest_torchprof.testing.explaining import screen_of
+from pytest_torchprof.testing.leftovers import whole_files
+from pytest_torchprof.testing.measure import TestRun
+from pytest_torchprof.testing.progress import progress_of
+from pytest_torchprof.testing.session import RunState
+from pytest_torchprof.testing.settings import MeasureOptions, Settings, merged_marker, options_of
+from pytest_torchprof.testing.stash import RUN, STATE, is_ours, is_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.report import Reporter
+
+OPTIONS = pytest.StashKey[MeasureOptions]()
+REFUSED = pytest.StashKey[str]()
+"""Why a test cannot run as it asks to."""
+
+
+def state_of(config: pytest.Config) -> RunState:
+    """Return the run's state, made at the first call."""
+    state = config.stash.get(STATE, None)
+    if state is None:
+        rules = (*RULES, *itertools.chain(*_given(config.hook.pytest_torchprof_findings())))
+        try:
+            rules = with_thresholds(rules, config.getini("torchprof_thresholds"))
+        except UnknownLimit as problem:
+            raise pytest.UsageError(f"torchprof_thresholds: {problem}") from None
+        reporters: dict[str, Reporter] = {
+            ".json": json_report.render,
+            ".md": markdown.render,
+            ".benchmark.json": exports.benchmark,
+            ".bmf.json": exports.bmf,
+        }
+        for more in _given(config.hook.pytest_torchprof_reporters()):
+            reporters.update(more)
+        state = RunState(
+            settings=Settings.from_pytest(config),
+            limits=catalogue(rules, itertools.chain(*_given(config.hook.pytest_torchprof_limits()))),
+            rules=rules,
+            reporters=reporters,
+        )
+        for path in state.settings.reports:
+            if state.reporter_of(path) is None:
+                raise pytest.UsageError(
+                    f"--torchprof-report={path}: no report has the suffix {path.suffix!r}; "
+                    f"known are: {', '.join(sorted(reporters))}"
+                )
+        config.stash[STATE] = state
+    return state
+
+
+def prepare(config: pytest.Config, items: Sequence[pytest.Item], collected: Sequence[pytest.Item]) -> None:
+    """Read every torchprof test's options; one usage error names all that cannot be used.
+
+    ``collected`` are all tests, ``items`` those of them that are left to run.
+    """
+    state = state_of(config)
+    if collected:
+        state.collected = whole_files(collected[0].session, collected)
+    ours = [item for item in items if is_ours(item)]
+    needs_gpu = state.settings.require_gpu and state.settings.replay is None and state.settings.enabled
+    for item in ours:
+        try:
+            item.stash[OPTIONS] = options_of(item, state.settings, state.limits)
+        except UnknownLimit as problem:
+            item.stash[REFUSED] = f"{item.nodeid}: torchprof marker: {problem}"
+        else:
+            if needs_gpu and (lack := _lacks_gpu(item.stash[OPTIONS].device)):
+                item.stash[REFUSED] = f"--torchprof-require-gpu: {item.nodeid} {lack}"
+                state.lacks_gpu = True
+    refused = [item.stash[REFUSED] for item in ours if REFUSED in item.stash]
+    # A worker of xdist cannot end the run at collection; there each refused test is an error of its own.
+    if refused and not is_worker(config):
+        raise pytest.UsageError("\n".join(refused))
+
+
+def _lacks_gpu(device: str) -> str | None:
+    from pytest_torchprof import capture  # noqa: PLC0415  (imports torch)
+
+    try:
+        picked = capture.pick_device(device)
+    except TorchprofError as problem:
+        return f"cannot be measured: {problem}"
+    if picked != "cpu":
+        return None
+    lack = f"torch sees no GPU: {capture.no_gpu().reason}" if device == "auto" else f"its device is {device!r}"
+    return f"would be measured on the cpu ({lack})"
+
+
+def arm(state: RunState, session: pytest.Session) -> None:
+    """Open the process's first profiler session before any test runs, if one will be measured on an accelerator."""
+    if not state.settings.enabled or state.settings.replay is not None:
+        return
+    if not is_worker(session.config):
+        state.clear_failures()
+    if session.config.getoption("forked", default=False):
+        # Each test runs in a fork of this process (pytest-forked), and CUDA must not have begun before it.
+        return
+    from pytest_torchprof import capture  # noqa: PLC0415  (imports torch)
+
+    devices = {item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash}
+    for device in sorted(devices):
+        try:
+            capture.arm(capture.pick_device(device))
+        except TorchprofError as problem:
+            # The tests that ask for it say so themselves; one that is skipped anyway must not stop the others.
+            state.unarmed[device] = str(problem)
+
+
+def run_of(item: pytest.Item) -> TestRun:
+    """Return the run of a test that is about to be called; markers may have been added while it was set up."""
+    run = item.stash.get(RUN, None)
+    if run is None or merged_marker(item) != run.options.marker:
+        state = state_of(item.config)
+        item.stash[OPTIONS] = options_of(item, state.settings, state.limits)
+        if run is None:
+            run = item.stash[RUN] = start_run(state, item)
+        run.options = item.stash[OPTIONS]
+    return run
+
+
+def refuse_late_marker(item: pytest.Item) -> None:
+    """Raise where a test got a marker while its body ran: nobody has judged that."""
+    state, run = state_of(item.config), item.stash.get(RUN, None)
+    if not state.settings.enabled or (run is not None and merged_marker(item) == run.options.marker):
+        return
+    item.stash[RUN] = run or start_run(state, item)
+    reason = "it got a torchprof marker while it ran, too late to be judged by it"
+    state.not_judged(item.nodeid, f"not measured: {reason}")
+    raise NotMeasured(
+        f"not measured: {item.nodeid}: {reason}; add it before: at the function, in a fixture or in a hook"
+    )
+
+
+def start_run(state: RunState, item: pytest.Item) -> TestRun:
+    """Return a fresh run of a test; what an earlier run of it left is dropped."""
+    if REFUSED in item.stash:
+        pytest.fail(item.stash[REFUSED], pytrace=False)
+    if OPTIONS not in item.stash:
+        # The marker came after collection.
+        item.stash[OPTIONS] = options_of(item, state.settings, state.limits)
+    state.forget(item.nodeid)
+    item.user_properties[:] = [told for told in item.user_properties if not told[0].startswith(PREFIX)]
+    return TestRun(
+        state=state,
+        options=item.stash[OPTIONS],
+        nodeid=item.nodeid,
+        path=item.path,
+        source=_source(item),
+        progress=progress_of(item.config),
+        uses_fixture="torchprof" in getattr(item, "fixturenames", ()),
+        location=(item.location[0], (item.location[1] or 0) + 1),
+        properties=item.user_properties,
+        screen=screen_of(item.config),
+    )
+
+
+def _given(answers: list[Any]) -> list[Any]:
+    return [answer for answer in answers if answer is not None]
+
+
+def _source(item: pytest.Item) -> str:
+    """Return the text of the test function; its hash tells whether a baseline's test was edited since."""
+    try:
+        return inspect.getsource(getattr(item, "function", None) or item.obj)  # type: ignore[attr-defined]
+    except (OSError, TypeError, AttributeError):
+        return ""

@@ -1,0 +1,30 @@
+"""Where the plugin keeps its objects in pytest's, and which tests and processes are meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_torchprof.testing.measure import TestRun
+    from pytest_torchprof.testing.session import RunState
+
+STATE: pytest.StashKey[RunState] = pytest.StashKey()
+RUN: pytest.StashKey[TestRun] = pytest.StashKey()
+PASSED: pytest.StashKey[bool] = pytest.StashKey()
+"""Whether all phases of a test so far have passed."""
+WORKER_KEY = "torchprof"
+"""Under which name a worker of pytest-xdist hands over what it found out."""
+
+
+def is_ours(item: pytest.Item) -> bool:
+    """Whether a test is measured: marked, or asking for the fixture."""
+    if not isinstance(item, pytest.Function):
+        return False  # A doctest in a marked module has no body that could be a step.
+    return item.get_closest_marker("torchprof") is not None or "torchprof" in item.fixturenames
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is a worker of pytest-xdist."""
+    return hasattr(config, "workerinput")

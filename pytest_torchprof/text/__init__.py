@@ -1,0 +1,1 @@
+"""Words, numbers and tables as people read them."""

@@ -1,0 +1,363 @@
+"""The model of a recording: frozen columns, and what follows from them at once."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from functools import cached_property
+from itertools import repeat
+from operator import itemgetter
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from msgspec import Struct
+
+from pytest_torchprof.trace.calls import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind
+from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
+from pytest_torchprof.trace.links import Intervals, Links, link
+from pytest_torchprof.trace.nesting import Nesting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_STEP = re.compile(r"ProfilerStep#\d+")
+_COMPILING = " (dynamo_timed)"
+# CUDA graph trees time the recording of a graph, which is part of running the model, like a phase of compilation
+# (torch/_inductor/cudagraph_trees.py, dynamo_timed_cudagraph).
+_RECORDING_A_GRAPH = ("CUDAGraphNode.", "CUDAWarmupNode.", "cudagraphify.")
+SENTINEL = "torchprof::sentinel"
+_HOUR_NS = 3600 * 10**9
+_LATEST_NS = 2**62
+
+
+class Span(NamedTuple):
+    """A range on the CPU side, times in ns."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    tid: int | str
+    category: Literal["cpu_op", "user_annotation"]
+
+
+class StepRange(NamedTuple):
+    """The CPU range of a step, half open, times in ns; ``name`` is None for the step that is the whole trace."""
+
+    name: str | None
+    start_ns: int
+    end_ns: int
+    tid: int | str | None
+
+
+class Device(Struct, frozen=True, kw_only=True):
+    """A GPU that ran something in the recording; ``pid`` is what the file calls it."""
+
+    index: int
+    name: str | None
+    sms: int | None
+    pid: int | str
+
+
+class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+    """One recording, read; nothing in it changes. Times in ns; columns index ``names``, ``threads``, ``streams``."""
+
+    __repr__ = object.__repr__
+
+    path: str | None
+    events: int
+    metadata: Mapping[str, object]
+    torchprof: Mapping[str, object] | None
+    names: Sequence[str]
+    threads: Sequence[int | str]
+    streams: Sequence[int | str]
+    processes: Sequence[int | str]
+    inputs: Sequence[bytes]
+    """Dims, types and strides of operands as JSON texts with a zero byte between, each distinct set once."""
+    ops: Ranges
+    annotations: Ranges
+    frames: Ranges
+    overheads: Ranges
+    """What the profiler and the driver did for themselves: buffers, flushes, loading of code."""
+    calls: Calls
+    gpu: GpuOps
+    arrows: Arrows
+    allocations: Allocations
+    unended: int
+    """GPU operations without a duration that can be one; in ``gpu`` they end as they start."""
+    collectives: Mapping[int, tuple[str, str | None]]
+    """Collective and its dtype by index of the GPU operation, where the file says one."""
+
+    @cached_property
+    def on_cpu(self) -> bool:
+        """Whether the recording's own key says that the CPU was the device."""
+        return self.torchprof is not None and self.torchprof.get("device") == "cpu"
+
+    @cached_property
+    def call_kinds(self) -> Sequence[CallKind]:
+        """What each name means as a call; OTHER for names that no call has."""
+        kinds = [CallKind.OTHER] * len(self.names)
+        for name in set(self.calls.name):
+            kinds[name] = call_kind(self.names[name])
+        return kinds
+
+    def call_names(self, kinds: frozenset[CallKind]) -> frozenset[int]:
+        """Return the names of the calls of these kinds."""
+        return frozenset(i for i, kind in enumerate(self.call_kinds) if kind in kinds)
+
+    @cached_property
+    def blocking(self) -> list[int]:
+        """Calls that make the CPU wait for the GPU, in file order."""
+        names = self.call_names(BLOCKING)
+        return [i for i in self.counted_calls if self.calls.name[i] in names]
+
+    @cached_property
+    def waiting(self) -> Intervals:
+        """When each thread was inside a blocking call."""
+        calls = self.calls
+        return Intervals((calls.thread[i], calls.start[i], calls.end[i]) for i in self.blocking)
+
+    @cached_property
+    def links(self) -> Links:
+        """Which call launched what."""
+        return link(self.calls, self.gpu, self.call_kinds, own=self.torchprof is not None)
+
+    @property
+    def attribution(self) -> Literal["launch", "time"]:
+        """How GPU operations were given to steps: by their launch, or by their own start where no link exists."""
+        return self.links.attribution
+
+    @property
+    def orphans(self) -> int:
+        """GPU operations that were queued before the window, or whose launch was lost."""
+        return len(self.links.orphans)
+
+    @property
+    def lost_kernels(self) -> int:
+        """Launches outside a capture that have no GPU operation."""
+        return len(self.links.lost)
+
+    @property
+    def unrecorded_launches(self) -> int:
+        """GPU operations of the window that a call queued which the profiler does not record; own recordings only."""
+        return len(self.links.unrecorded)
+
+    @cached_property
+    def untimed(self) -> int:
+        """GPU operations without a usable time: 0 or 0x8000... where CUPTI has none, or an end before the start."""
+        starts = self.gpu.start
+        earliest = min(self.calls.start, default=0) - _HOUR_NS
+        if not starts or (min(starts) >= earliest and max(starts) < _LATEST_NS):
+            return self.unended
+        return max(self.unended, sum(not earliest <= start < _LATEST_NS for start in starts))
+
+    @cached_property
+    def rocm(self) -> bool:
+        """Whether the recording was made with ROCm."""
+        return any(self.names[name].startswith("hip") for name in set(self.calls.name))
+
+    @cached_property
+    def device_of(self) -> Sequence[int]:
+        """The device's index for each index into ``processes``: its ordinal where the file tells it."""
+        if not self.rocm and self.processes and all(process in self._listed for process in self.processes):
+            # CUPTI's device id is the ordinal. ROCm's counts the CPUs too.
+            return [process for process in self.processes if isinstance(process, int)]
+        order = sorted(range(len(self.processes)), key=lambda i: _numbers_first(self.processes[i]))
+        ordinals = self._own_ordinals(len(order))
+        return [ordinals[order.index(i)] for i in range(len(order))]
+
+    def _own_ordinals(self, count: int) -> Sequence[int]:
+        """Return the ordinals of so many devices, in order, as far as our own recordings know them."""
+        ours = self.torchprof or {}
+        kind, _, measured = str(ours.get("device")).partition(":")
+        if count == 1 and kind == "cuda" and measured.isdecimal():
+            # The sentinel's kernels ran on the measured device, so it is this one.
+            return [int(measured)]
+        used = ours.get("devices_used")
+        return used if isinstance(used, list) and len(used) == count else range(count)
+
+    @cached_property
+    def _listed(self) -> Mapping[object, Mapping[str, object]]:
+        """What the file says of the machine's devices, by ordinal."""
+        listed = self.metadata.get("deviceProperties")
+        return {item.get("id"): item for item in listed if isinstance(item, dict)} if isinstance(listed, list) else {}
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """The GPUs that ran something, by their index."""
+        known, found = self._listed, []
+        alike = next(iter(known.values())) if _all_alike(known) else {}
+        for index, pid in sorted(zip(self.device_of, self.processes, strict=True), key=itemgetter(0)):
+            # On ROCm the process id is no index into the list; a list of one leaves no doubt, nor do equal devices.
+            entry = alike or ({} if self.rocm else known.get(pid, {}))
+            name, sms = entry.get("name"), entry.get("numSms")
+            found.append(
+                Device(
+                    index=index,
+                    name=name if isinstance(name, str) and name else None,
+                    sms=sms if isinstance(sms, int) else None,
+                    pid=pid,
+                )
+            )
+        return tuple(found)
+
+    @cached_property
+    def flush(self) -> int | None:
+        """The call with which the profiler itself waits for the GPU before it stops, None if it is not there."""
+        calls = self.calls
+        syncs = self.call_names(frozenset({CallKind.DEVICE_SYNC}))
+        candidates = where(calls.name, syncs)
+        if not candidates:
+            return None
+        last = max(candidates, key=calls.start.__getitem__)
+        moment = calls.start[last]
+        if max(max(part.start, default=moment) for part in (self.ops, self.annotations)) > moment:
+            return None
+        active = self.call_names(LAUNCHES | COPIES)
+        return None if any(calls.start[i] > moment for i in where(calls.name, active)) else last
+
+    @cached_property
+    def has_step_ranges(self) -> bool:
+        """Whether the steps are ranges of the recording, not the recording itself."""
+        return self.steps[0].name is not None if self.steps else False
+
+    @cached_property
+    def steps(self) -> tuple[StepRange, ...]:
+        """The ``ProfilerStep#N`` ranges in time order, else the whole trace as one step."""
+        named = [span for span in self.spans("ProfilerStep#") if _STEP.fullmatch(span.name)]
+        if self.torchprof is not None:
+            named = self._measured_calls(named)
+        if named:
+            return tuple(StepRange(span.name, span.start_ns, span.end_ns, span.tid) for span in named)
+        return (self._whole(),)
+
+    def _measured_calls(self, named: Iterable[Span]) -> list[Span]:
+        """Return our own ranges: what the measured code marks so itself begins inside one of them, or elsewhere."""
+        sentinel = next(iter(self.spans(SENTINEL)), None)
+        found: list[Span] = []
+        for span in named:
+            ours = sentinel is None or span.tid == sentinel.tid
+            if ours and (not found or span.start_ns >= found[-1].end_ns):
+                found.append(span)
+        return found
+
+    def _whole(self) -> StepRange:
+        parts = [part for part in (self.ops, self.annotations, self.calls) if len(part)]
+        if not parts:
+            return self._whole_gpu()
+        starts = [min(part.start) for part in parts]
+        start, flush = min(starts), self.flush
+        first = parts[starts.index(start)]
+        thread = first.thread[first.start.index(start)] if flush is None else self.calls.thread[flush]
+        ends = [max(part.end) for part in (self.ops, self.annotations) if len(part)]
+        called = self.calls.end if flush is None else [*self.calls.end[:flush], *self.calls.end[flush + 1 :]]
+        ends.append(max(called, default=start))
+        return StepRange(None, start, max(ends), self.threads[thread])
+
+    def _whole_gpu(self) -> StepRange:
+        if not len(self.gpu):
+            return StepRange(None, 0, 0, None)
+        return StepRange(None, min(self.gpu.start), max(self.gpu.end), None)
+
+    def step_at(self, instant: int) -> int:
+        """Return the index of the step whose CPU range holds the instant, ABSENT without one."""
+        place = bisect_right(self._step_starts, instant) - 1
+        return place if place >= 0 and instant < self.steps[place].end_ns else ABSENT
+
+    @cached_property
+    def _step_starts(self) -> list[int]:
+        return [step.start_ns for step in self.steps]
+
+    @cached_property
+    def compiling(self) -> Intervals:
+        """When each thread was compiling; what runs then is counted nowhere."""
+        names = {
+            i
+            for i, name in enumerate(self.names)
+            if name.endswith(_COMPILING) and not name.startswith(_RECORDING_A_GRAPH)
+        }
+        if not names:
+            return Intervals(())
+        ops = self.ops
+        return Intervals((ops.thread[i], ops.start[i], ops.end[i]) for i in where(ops.name, names))
+
+    @cached_property
+    def counted_calls(self) -> list[int]:
+        """Launches and blocking calls, in file order."""
+        names = self.call_names(LAUNCHES | BLOCKING)
+        return where(self.calls.name, names)
+
+    @cached_property
+    def nesting(self) -> Nesting:
+        """Which operator ran inside which."""
+        return Nesting(self.ops)
+
+    @cached_property
+    def forward_of(self) -> Mapping[int, int]:
+        """For operators of a backward pass the operator whose backward they are, where an arrow links the two."""
+        starts, finishes = self.arrows.starts, self.arrows.finishes
+        ids = starts.keys() & finishes.keys()
+        wanted = {ends[one] for one in ids for ends in (starts, finishes)}
+        ops = self.ops
+        # Of operators that begin together the outermost one, which comes first, is meant.
+        at: dict[tuple[int, int], int] = {}
+        if wanted:
+            for i, place in enumerate(zip(ops.thread, ops.start, strict=True)):
+                if place in wanted and (place not in at or ops.end[i] > ops.end[at[place]]):
+                    at[place] = i
+        pairs = {one: (at.get(finishes[one]), at.get(starts[one])) for one in ids}
+        return {
+            backward: forward for backward, forward in pairs.values() if backward is not None and forward is not None
+        }
+
+    @cached_property
+    def step_of_call(self) -> array[int]:
+        """For each call the step it started in; ABSENT outside of all and inside a compilation."""
+        calls = self.calls
+        found = array("i", map(self.step_at, calls.start) if self.has_step_ranges else repeat(0, len(calls)))
+        if self.compiling:
+            for i, thread in enumerate(calls.thread):
+                if self.compiling.cover(thread, calls.start[i]):
+                    found[i] = ABSENT
+        return found
+
+    @cached_property
+    def step_of_gpu_op(self) -> array[int]:
+        """For each GPU operation the step it belongs to; ABSENT for orphans and what a compilation ran."""
+        links, starts = self.links, self.gpu.start
+        if links.attribution == "time":
+            return array("i", [self.step_at(start) if self.has_step_ranges else 0 for start in starts])
+        of_call = self.step_of_call
+        found = array("i", [of_call[call] if call >= 0 else ABSENT for call in links.call_of])
+        for i in links.unrecorded:
+            found[i] = self.step_at(starts[i])
+        return found
+
+    @cached_property
+    def gpu_order(self) -> Sequence[int]:
+        """The GPU operations in start order."""
+        return sorted(range(len(self.gpu)), key=self.gpu.start.__getitem__)
+
+    def spans(self, prefix: str = "", suffix: str = "") -> list[Span]:
+        """Return the operators and user annotations whose name begins and ends so, in start order."""
+        names = {i for i, name in enumerate(self.names) if name.startswith(prefix) and name.endswith(suffix)}
+        if not names:
+            return []
+        return sorted(self._named(names), key=lambda span: (span.start_ns, -span.end_ns))
+
+    def _named(self, names: set[int]) -> Iterator[Span]:
+        groups: tuple[tuple[Ranges, Literal["cpu_op", "user_annotation"]], ...] = (
+            (self.ops, "cpu_op"),
+            (self.annotations, "user_annotation"),
+        )
+        for part, category in groups:
+            for i in where(part.name, names):
+                tid = self.threads[part.thread[i]]
+                yield Span(self.names[part.name[i]], part.start[i], part.end[i], tid, category)
+
+
+def _numbers_first(pid: int | str) -> tuple[bool, int, str]:
+    return (isinstance(pid, str), 0 if isinstance(pid, str) else pid, str(pid))
+
+
+def _all_alike(known: Mapping[object, Mapping[str, object]]) -> bool:
+    return len({(str(item.get("name")), str(item.get("numSms"))) for item in known.values()}) == 1
