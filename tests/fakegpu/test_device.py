@@ -24,6 +24,16 @@ def elapsed_us(step):
     return begin.elapsed_time(end) * 1000
 
 
+def test_who_launches_faster_than_the_device_works_waits_for_room_in_the_queue():
+    x = torch.zeros(16_000_000, device="cuda")  # tens of microseconds for a kernel, a few for its launch
+    event = torch.cuda.Event()
+    for number in range(1500):
+        x.add_(1)
+        if number == 400:
+            event.record()
+    assert event.query()
+
+
 def test_copies_are_done():
     x = torch.randn(1000)
     assert torch.equal(x.cuda().clone().cpu(), x)

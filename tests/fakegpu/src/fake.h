@@ -89,6 +89,7 @@ struct CUstream_st {
   unsigned flags = 0;
   int priority = 0;
   u64 end = 0;
+  std::deque<u64> pending;  // ends of the work that was queued and not yet over when somebody last looked
   Capture* cap = nullptr;
   std::vector<CUgraphNode_st*> capDeps;
   bool dead = false;

@@ -106,7 +106,21 @@ int captureBroken(CUstream_st* s) {
   return cudaErrorStreamCaptureUnsupported;
 }
 
+// A stream's queue is finite, as on a real device: who launches faster than the device works waits here.
+static void waitForRoom(CUstream_st* s) {
+  const size_t room = 1024;
+  u64 over = 0;
+  {
+    Lock l(mu);
+    auto& pending = s->pending;
+    while (!pending.empty() && pending.front() <= now()) pending.pop_front();
+    if (pending.size() >= room) over = pending[pending.size() - room];
+  }
+  waitUntil(over);
+}
+
 int submit(CUstream_st* s, Work w, u64* end) {
+  waitForRoom(s);
   Lock l(mu);
   touch(s->dev);
   if (s->cap) {
@@ -123,6 +137,7 @@ int submit(CUstream_st* s, Work w, u64* end) {
     return 0;
   }
   s->end = run(w, s, readyOn(s), 0, 0);
+  s->pending.push_back(s->end);
   if (end) *end = s->end;
   static const bool blocking = [] {
     const char* v = getenv("CUDA_LAUNCH_BLOCKING");
