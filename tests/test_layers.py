@@ -60,16 +60,16 @@ capture.compile_watch
 capture
 doctor
 testing
-testing.tolerance
-testing.settings
-testing.session, testing.comparing, testing.leftovers
-testing.explaining, testing.against, testing.measured
-testing.measure
-testing.fixture, testing.judging
-testing.expecting
-testing.hookspecs, testing.stash, testing.quiet
-testing.progress, testing.headline
-testing.collecting, testing.closing
+testing.options, testing.hookspecs, testing.explanation
+testing.baseline_check, testing.recordings
+testing.run_state
+testing.measurement
+testing.judgement
+testing.test_run
+testing.fixture, testing.conclusion
+testing.phases
+testing.stash_keys, testing.terminal
+testing.collection, testing.reporting
 plugin
 cli
 devices
@@ -158,7 +158,7 @@ def test_every_part_has_its_place():
         ("trace.columns", "from pytest_torchprof.trace import spans"),
         ("trace.trace", "from pytest_torchprof.trace import Trace"),
         ("analysis.parts", "from pytest_torchprof.analysis.numbers import worst"),
-        ("testing.tolerance", "from pytest_torchprof.testing.settings import Settings"),
+        ("testing.options", "from pytest_torchprof.testing.run_state import RunState"),
         ("limits", "def f():\n    from pytest_torchprof.report import table"),
         ("profile", "import torch"),
         ("cli", "def f():\n    import pytest"),
