@@ -98,8 +98,6 @@ def _over(steps: Sequence[Numbers], whole: Numbers, choose: Callable[[list[Any]]
 
 def of_window(trace: Trace) -> Numbers:
     """Return the numbers that only the whole window has; compile evidence is not the trace's to give."""
-    peak = (trace.torchprof or {}).get("peak_memory_bytes")
-    peak_memory = peak if isinstance(peak, int) else None
     if trace.on_cpu:
         return Numbers()
     filled = gpu_time.Occupation(trace)
@@ -107,7 +105,7 @@ def of_window(trace: Trace) -> Numbers:
         gpu_utilization=filled.utilization,
         sm_efficiency=filled.sm_efficiency,
         achieved_occupancy=filled.achieved_occupancy,
-        peak_memory_bytes=peak_memory,
+        peak_memory_bytes=None if trace.metadata is None else trace.metadata.peak_memory_bytes,
     )
 
 

@@ -104,9 +104,10 @@ def _cpu_and_gpu(step: StepProfile) -> str:
 def _why_unknown(profile: Profile, number: str) -> str:
     if profile.trace.on_cpu:
         return f"the cpu as device has no {number}: this limit needs a GPU"
-    told = (profile.trace.torchprof or {}).get(f"{number.removesuffix('_bytes')}_why_not")
+    metadata = profile.trace.metadata
     reasons = {
-        "peak_memory_bytes": str(told) if told else "the recording does not hold the allocator's peak memory",
+        "peak_memory_bytes": (metadata and metadata.peak_memory_why_not)
+        or "the recording does not hold the allocator's peak memory",
         "sm_efficiency": "the recording's kernels carry no `blocks per SM` (ROCm and old recordings do not)",
         "cpu_gpu_ratio": "a step has no GPU operations",
         "gpu_utilization": "the recording has no kernels",

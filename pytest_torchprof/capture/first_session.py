@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,15 +15,35 @@ from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.device import why_unusable
 from pytest_torchprof.capture.gpulock import only_measurement
 from pytest_torchprof.capture.graphs import watched
-from pytest_torchprof.capture.probing import FreshProcess, fresh_process
-from pytest_torchprof.capture.process import this_process
+from pytest_torchprof.capture.profiler_state import this_process
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording import read
+from pytest_torchprof.recording.reader import read
 
 # The sentinel of each is twice as long as that of the one before, if that lost kernels.
 _ATTEMPTS = 4
+# torch alone: what a fresh process does must not depend on this one, nor on us. The number is looked for among what
+# others print; a first session may lose kernels.
+_PROGRAM = """
+import sys
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+x = torch.zeros(1, device=sys.argv[1])
+torch.cuda.synchronize(sys.argv[1])
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    for _ in range(int(sys.argv[2])):
+        x.add_(1)
+    torch.cuda.synchronize(sys.argv[1])
+print("kernels", sum(event.device_type.name == "CUDA" for event in profiler.events()))
+"""
+_LAUNCHED = 64
+# A fresh process imports torch and begins CUDA, which takes half a minute on a slow file system.
+_LIMIT_S = 120.0
+# Calls of a class of kineto's own are named by their object: "function cbapi.getCuptiStatus() failed ...".
+_REFUSAL = re.compile(r"function ([\w.]+)\(([^)]*)\) failed with error (\w+)(?: \((\d+)\))?")
+_VERSIONS = re.compile(r"CUDA versions\. (CUPTI: .*)")
 
 
 def arm(device: str) -> None:
@@ -95,3 +119,66 @@ def _usual_causes() -> list[str]:  # pragma: needs gpu
     tools = [name for name in ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH") if os.environ.get(name)]
     attached = [f"another profiling tool is attached ({', '.join(tools)} is set); run without it"] if tools else []
     return [*attached, "torch was built or installed without CUPTI (libcupti), or loads another CUDA's"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A call of CUPTI that failed."""
+
+    call: str
+    error: str
+    """Its name, such as CUPTI_ERROR_INSUFFICIENT_PRIVILEGES."""
+
+    def __str__(self) -> str:
+        return f"{self.error} to {self.call}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreshProcess:
+    """What a process of its own saw of the kernels that it launched."""
+
+    launched: int
+    kernels: int | None = None
+    """How many its profiler recorded; None where it did not come that far."""
+    refusals: tuple[Refusal, ...] = ()
+    """What CUPTI refused, each error once, in the order in which they came."""
+    versions: str | None = None
+    """As kineto tells them: "CUPTI: 130001; Runtime: 13000; Driver: 13000"."""
+    failure: str | None = None
+    """Why it did not come to an end."""
+
+
+def fresh_process(device: str, *, limit_s: float = _LIMIT_S) -> FreshProcess:
+    """Launch a few kernels on `device` under torch.profiler in a process of its own, with kineto's log."""
+    command = [sys.executable, "-c", _PROGRAM, device, str(_LAUNCHED)]
+    environment = {**os.environ, "KINETO_LOG_LEVEL": "1"}
+    try:
+        done = subprocess.run(  # noqa: S603 - Python itself, with the program above
+            command, env=environment, capture_output=True, text=True, errors="replace", timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return FreshProcess(launched=_LAUNCHED, failure=f"it did not end within {limit_s:.0f} s")
+    except OSError as error:
+        return FreshProcess(launched=_LAUNCHED, failure=f"it could not be started: {error.strerror or error}")
+    counted = re.search(r"^kernels (\d+)$", done.stdout, re.MULTILINE)
+    versions = _VERSIONS.search(done.stderr)
+    return FreshProcess(
+        launched=_LAUNCHED,
+        kernels=int(counted[1]) if counted else None,
+        refusals=_refusals(done.stderr),
+        versions=versions[1].strip() if versions else None,
+        failure=None if counted else _last_line(done.stderr) or f"it ended with {done.returncode}",
+    )
+
+
+def _refusals(log: str) -> tuple[Refusal, ...]:
+    found: dict[str, Refusal] = {}
+    for call, given, error, _ in _REFUSAL.findall(log):
+        found.setdefault(error, Refusal(call=f"{call}({given.strip()})", error=error))
+    return tuple(found.values())
+
+
+def _last_line(log: str) -> str | None:
+    """Return what a traceback ends with: its last line that is not the explanation of an error of CUDA."""
+    lines = [line for line in log.splitlines() if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
+    return lines[-1] if lines else None
