@@ -33,7 +33,7 @@ analysis.compilation.fx_graphs
 analysis.parts, analysis.compilation.evidence
 analysis.compilation
 analysis.gpu_time, analysis.graph_replays
-analysis.validity
+analysis.validity, analysis.step_work
 analysis.numbers
 kernels.patterns
 kernels.kernel
