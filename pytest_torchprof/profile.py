@@ -14,7 +14,7 @@ from pytest_torchprof.analysis.numbers import AllAttributes, Numbers
 from pytest_torchprof.analysis.steps import Repeat, StepProfile
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording import read
+from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -305,7 +305,7 @@ class Profile(AllAttributes):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the recording to a file, gzipped if its name ends so; it can be loaded and opened in Perfetto."""
-        from pytest_torchprof.recording import copy  # noqa: PLC0415
+        from pytest_torchprof.recording.reader import copy  # noqa: PLC0415
 
         self._look("save")
         if self.trace.path is None:

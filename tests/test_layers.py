@@ -16,16 +16,17 @@ errors, text.escape, recording.two_processes, devices.blocking, capture.ranks, t
 text.units
 kernels.names
 trace.calls, trace.columns
+recording
 recording.events, trace.nesting, recording.text, recording.metadata, recording.perfetto
 recording.halves
 recording.careful, recording.repair
 recording.columns
-trace.links, analysis.compilation.regions
+trace.links
 trace.trace
 analysis.idle, trace.intervals
 trace
 recording.reader
-recording
+analysis.compilation.regions
 analysis.compilation.graph_breaks, analysis.backward, analysis.cpu_kernels, kernels.operands
 analysis.source_lines
 analysis.compilation.fx_graphs
@@ -55,7 +56,7 @@ compare.model, compare.pairing
 compare
 report.analysis_data
 report
-capture.torch_private
+capture.torch_profiler, capture.torch_cuda, capture.torch_dynamo, capture.torch_inductor
 capture.compile_watch
 capture
 doctor

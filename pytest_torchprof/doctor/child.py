@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture.probing import without_filters
+from pytest_torchprof.capture.first_session import without_filters
 from pytest_torchprof.doctor.answer import first_line
 
 if TYPE_CHECKING:

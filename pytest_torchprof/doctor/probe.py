@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture import arm, reasons
-from pytest_torchprof.capture.probing import FreshProcess, fresh_process
+from pytest_torchprof.capture.first_session import FreshProcess, fresh_process
 from pytest_torchprof.doctor.answer import OK, SEE_THE_GPU, WRONG, Answer, first_line
 from pytest_torchprof.doctor.child import LIMIT_S
 from pytest_torchprof.errors import TorchprofError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.capture import torch_private
+from pytest_torchprof.capture import torch_profiler
 from pytest_torchprof.capture.device import has_gpu
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer
 
@@ -32,7 +32,7 @@ def of_torch(machine: Machine) -> Iterator[Answer]:
 
 def of_kineto(machine: Machine) -> Iterator[Answer]:
     """Say whether torch's profiler writes recordings, and of what."""
-    if not torch_private.records_files():
+    if not torch_profiler.records_files():
         yield Answer(
             "kineto",
             WRONG,

@@ -73,8 +73,8 @@ def read(scene: Scene) -> Efficiency:
 
 def throughput(scene: Scene) -> Throughput:
     """Return FLOP/s and the share of the peak of the slowest step."""
-    flops = (scene.trace.torchprof or {}).get("flops_per_step")
-    if not isinstance(flops, int) or isinstance(flops, bool):
+    flops = scene.trace.metadata.flops_per_step if scene.trace.metadata is not None else None
+    if flops is None:
         return Throughput(
             flops_per_step=None, why_not="the recording does not hold the floating-point operations of a step"
         )
