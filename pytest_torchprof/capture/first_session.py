@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.device import why_unusable
@@ -20,6 +23,9 @@ from pytest_torchprof.capture.session import Session, refuse_second_profiler
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # The sentinel of each is twice as long as that of the one before, if that lost kernels.
 _ATTEMPTS = 4
@@ -44,6 +50,7 @@ _LIMIT_S = 120.0
 # Calls of a class of kineto's own are named by their object: "function cbapi.getCuptiStatus() failed ...".
 _REFUSAL = re.compile(r"function ([\w.]+)\(([^)]*)\) failed with error (\w+)(?: \((\d+)\))?")
 _VERSIONS = re.compile(r"CUDA versions\. (CUPTI: .*)")
+_OF_THE_DEVICE = re.compile(r"CUDA error|HIP error|AcceleratorError|CUDA driver error|OutOfMemoryError")
 
 
 def arm(device: str) -> None:
@@ -147,11 +154,22 @@ class FreshProcess:
     failure: str | None = None
     """Why it did not come to an end."""
 
+    @property
+    def device_failed(self) -> bool:
+        """Whether it was the GPU that failed, and not its profiler."""
+        return self.failure is not None and _OF_THE_DEVICE.search(self.failure) is not None
+
+
+def without_filters(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which no warning of torch's ends a process whose own warnings nobody asked about."""
+    return {name: value for name, value in environ.items() if name != "PYTHONWARNINGS"}
+
 
 def fresh_process(device: str, *, limit_s: float = _LIMIT_S) -> FreshProcess:
     """Launch a few kernels on `device` under torch.profiler in a process of its own, with kineto's log."""
-    command = [sys.executable, "-c", _PROGRAM, device, str(_LAUNCHED)]
-    environment = {**os.environ, "KINETO_LOG_LEVEL": "1"}
+    # -P: no module of the current folder, such as a checkout of torch, may take the place of an installed one.
+    command = [sys.executable, "-P", "-c", _PROGRAM, device, str(_LAUNCHED)]
+    environment = {**without_filters(os.environ), "KINETO_LOG_LEVEL": "1"}
     try:
         done = subprocess.run(  # noqa: S603 - Python itself, with the program above
             command, env=environment, capture_output=True, text=True, errors="replace", timeout=limit_s, check=False
@@ -167,7 +185,7 @@ def fresh_process(device: str, *, limit_s: float = _LIMIT_S) -> FreshProcess:
         kernels=int(counted[1]) if counted else None,
         refusals=_refusals(done.stderr),
         versions=versions[1].strip() if versions else None,
-        failure=None if counted else _last_line(done.stderr) or f"it ended with {done.returncode}",
+        failure=None if counted else _last_line(done.stderr) or _ended(done.returncode),
     )
 
 
@@ -178,7 +196,15 @@ def _refusals(log: str) -> tuple[Refusal, ...]:
     return tuple(found.values())
 
 
+def _ended(status: int) -> str:
+    if status >= 0:
+        return f"it ended with exit status {status}"
+    with suppress(ValueError):
+        return f"it was ended by {signal.Signals(-status).name}"
+    return f"it was ended by signal {-status}"
+
+
 def _last_line(log: str) -> str | None:
     """Return what a traceback ends with: its last line that is not the explanation of an error of CUDA."""
-    lines = [line for line in log.splitlines() if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
+    lines = [line for line in log.splitlines() if re.match(r"[\w.]+(Error|Exception|Interrupt|Warning)\b", line)]
     return lines[-1] if lines else None

@@ -6,6 +6,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture import torch_profiler
+from pytest_torchprof.capture.device import has_gpu
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def of_kineto(machine: Machine) -> Iterator[Answer]:
         return
     from torch.profiler import supported_activities
 
+    has_gpu()  # What torch warns of a driver that does not fit is said once, and better, by the check of the GPU.
     names = sorted(activity.name for activity in supported_activities())  # type: ignore[no-untyped-call]
     if machine.gpu_works and not {"CUDA", "HIP"} & set(names):
         yield Answer(
