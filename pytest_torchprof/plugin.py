@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.devices import blocking
+from pytest_torchprof.devices.cuda import launches_wait
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
 from pytest_torchprof.testing.stash_keys import PASSED, RUN, STATE, WORKER_KEY, is_ours, is_worker
@@ -62,7 +62,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         notes.append(f"writing baselines{where} (--torchprof-baseline={options.baseline})")
     elif options.baseline is not BaselineMode.COMPARE:
         notes.append(f"--torchprof-baseline={options.baseline}")
-    if setting := blocking.set_here():
+    if setting := launches_wait():
         notes.append(f"{setting}: counts are judged; ratios, utilization and times are not measured")
     if os.environ.get("TEARDOWN_CUPTI") == "1":
         notes.append(
@@ -165,10 +165,10 @@ def finalizers_are_quiet(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(trylast=True, specname="pytest_runtest_teardown")
 def dynamo_is_read(item: pytest.Item) -> None:
     if item.config.stash.get(STATE, None) is not None and "torch._dynamo" in sys.modules:
-        from pytest_torchprof.capture.compile_watch import this_process  # noqa: PLC0415
+        from pytest_torchprof.capture.compile_watch import compile_history  # noqa: PLC0415
 
         # Dynamo keeps its last 64 compilations: a test that compiles more would push out what a later one needs.
-        this_process().catch_up()
+        compile_history().catch_up()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

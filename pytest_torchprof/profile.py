@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis import numbers, parts, validity
 from pytest_torchprof.analysis.facts import Facts
-from pytest_torchprof.analysis.numbers import Numbers
-from pytest_torchprof.analysis.steps import HasNumbers, Number, Repeat, StepProfile
+from pytest_torchprof.analysis.numbers import AllAttributes, Numbers
+from pytest_torchprof.analysis.steps import Repeat, StepProfile
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording import read
+from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,18 +43,11 @@ class Explainer(Protocol):
         """Return the profile with what a repeat tells of it; the first call repeats the measurement if it can be."""
 
 
-class Profile(HasNumbers):
+class Profile(AllAttributes):
     """A recording as a test sees it; each number is its worst step's, the largest one.
 
     Times are in microseconds; None is what the recording does not say.
     """
-
-    gpu_utilization = Number()
-    sm_efficiency = Number()
-    achieved_occupancy = Number()
-    peak_memory_bytes = Number()
-    graph_breaks = Number()
-    recompiles = Number()
 
     def __init__(
         self,
@@ -192,7 +185,7 @@ class Profile(HasNumbers):
     def worst_of(self, steps: Sequence[StepProfile]) -> Numbers:
         """Return each number's largest value over these steps."""
         self._look("worst")
-        return self._with_compile(numbers.worst([step.numbers for step in steps], self._facts.window))
+        return numbers.worst([step.numbers for step in steps], self._facts.window)
 
     @property
     def median(self) -> Numbers:
@@ -203,7 +196,7 @@ class Profile(HasNumbers):
     def median_of(self, steps: Sequence[StepProfile]) -> Numbers:
         """Return each number's median over these steps."""
         self._look("median")
-        return self._with_compile(numbers.median([step.numbers for step in steps], self._facts.window))
+        return numbers.median([step.numbers for step in steps], self._facts.window)
 
     @property
     def kernels(self) -> Kernels:
@@ -312,7 +305,7 @@ class Profile(HasNumbers):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the recording to a file, gzipped if its name ends so; it can be loaded and opened in Perfetto."""
-        from pytest_torchprof.recording import copy  # noqa: PLC0415
+        from pytest_torchprof.recording.reader import copy  # noqa: PLC0415
 
         self._look("save")
         if self.trace.path is None:
@@ -326,26 +319,16 @@ class Profile(HasNumbers):
 
     def _number(self, name: str) -> Any:
         self._look(name)
-        if name in ("graph_breaks", "recompiles"):
-            return _count(getattr(self._facts.compile, name))
         if name in numbers.OF_WINDOW:
             return getattr(self._facts.window, name)
         values = [value for step in self._steps if (value := getattr(step.numbers, name)) is not None]
         return max(values, default=None)
-
-    def _with_compile(self, found: Numbers) -> Numbers:
-        seen = self._facts.compile
-        return replace(found, graph_breaks=_count(seen.graph_breaks), recompiles=_count(seen.recompiles))
 
 
 def _with_source(finding: Finding, source: object) -> Finding:
     if source is None or finding.evidence.get("source") is not None:
         return finding
     return replace(finding, evidence={**finding.evidence, "source": source})
-
-
-def _count(evidence: Any) -> int | None:
-    return evidence if evidence is None or isinstance(evidence, int) else len(evidence)
 
 
 def load(path: str | os.PathLike[str]) -> Profile | list[Profile]:

@@ -9,7 +9,7 @@ from builder import TraceBuilder, own_recording
 from findings_on_recordings import FINDINGS
 
 from pytest_torchprof import load
-from pytest_torchprof.analysis.numbers import NAMES, OF_STEP
+from pytest_torchprof.analysis.numbers import BY_NAME, OF_STEP
 from pytest_torchprof.cli import COMMANDS, main
 from pytest_torchprof.cli.analyze import WAYS
 from pytest_torchprof.report.analysis_text import text
@@ -62,8 +62,8 @@ def test_the_object_has_the_documented_keys(analyze_json, trace):
         "devices": [{"index": 0, "name": "Test GPU"}],
         "events": found["trace"]["events"],
     }
-    assert list(found["summary"]) == [*NAMES, "worst"]
-    assert list(found["summary"]["worst"]) == list(NAMES)
+    assert list(found["summary"]) == [*BY_NAME, "worst"]
+    assert list(found["summary"]["worst"]) == list(BY_NAME)
     assert [step["name"] for step in found["steps"]] == [f"ProfilerStep#{number}" for number in range(3)]
     assert all(list(step) == ["name", *OF_STEP] for step in found["steps"])
     assert list(found["compile"]) == ["regions", "nested_regions", "graph_breaks", "recompiles", "compiled_in_window"]
@@ -71,7 +71,7 @@ def test_the_object_has_the_documented_keys(analyze_json, trace):
 
 
 def test_the_numbers_of_section_3_are_all_there():
-    assert set(NAMES) >= {
+    assert set(BY_NAME) >= {
         *("kernels", "launches", "graph_launches", "memcpys", "memsets", "memcpys_h2d", "memcpys_d2h", "memcpys_d2d"),
         *("memcpy_bytes", "syncs", "kernel_time_us", "gpu_time_us", "gpu_busy_us", "gpu_span_us", "cpu_time_us"),
         *("cpu_gpu_ratio", "gpu_utilization", "sm_efficiency", "achieved_occupancy", "graph_breaks", "recompiles"),

@@ -12,27 +12,31 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-errors, text.escape, recording.two_processes, devices.blocking, capture.ranks, text.plural, text.layout
+devices.base
+devices.cpu, devices.cuda
+devices
+errors, text.escape, recording.two_processes, capture.ranks, text.plural, text.layout
 text.units
 kernels.names
-trace.calls, trace.columns
+trace.columns
+recording
 recording.events, trace.nesting, recording.text, recording.metadata, recording.perfetto
 recording.halves
 recording.careful, recording.repair
 recording.columns
-trace.links, analysis.compilation.regions
+trace.links
 trace.trace
 analysis.idle, trace.intervals
 trace
 recording.reader
-recording
-analysis.compilation.graph_breaks, analysis.backward, analysis.cpu_kernels, kernels.operands
+analysis.compilation.regions
+analysis.compilation.graph_breaks, analysis.backward, analysis.operator_kernels, kernels.operands
 analysis.source_lines
 analysis.compilation.fx_graphs
 analysis.parts, analysis.compilation.evidence
 analysis.compilation
 analysis.gpu_time, analysis.graph_replays
-analysis.validity
+analysis.validity, analysis.step_work
 analysis.numbers
 kernels.patterns
 kernels.kernel
@@ -55,7 +59,7 @@ compare.model, compare.pairing
 compare
 report.analysis_data
 report
-capture.torch_private
+capture.torch_profiler, capture.torch_cuda, capture.torch_dynamo, capture.torch_inductor
 capture.compile_watch
 capture
 doctor
@@ -72,7 +76,6 @@ testing.stash_keys, testing.terminal
 testing.collection, testing.reporting
 plugin
 cli
-devices
 text
 """
 RANK = {name.strip(): rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split(",")}
@@ -154,7 +157,7 @@ def test_every_part_has_its_place():
     [
         ("kernels.names", "from pytest_torchprof.trace import Trace"),
         ("kernels.names", "from pytest_torchprof import profile"),
-        ("trace.calls", "import pytest_torchprof.trace.columns"),
+        ("devices.base", "import pytest_torchprof.trace.columns"),
         ("trace.columns", "from pytest_torchprof.trace import spans"),
         ("trace.trace", "from pytest_torchprof.trace import Trace"),
         ("analysis.parts", "from pytest_torchprof.analysis.numbers import worst"),

@@ -6,6 +6,23 @@ import pytest
 from builder import AUTOGRAD, MAIN, TraceBuilder, own_recording
 
 from pytest_torchprof import load
+from pytest_torchprof.analysis.numbers import (
+    BY_NAME,
+    OF_STEP,
+    OF_WINDOW,
+    AllAttributes,
+    NumberAttribute,
+    Numbers,
+    StepAttributes,
+)
+
+
+def test_each_number_of_the_table_is_a_field_and_an_attribute_of_what_has_it():
+    assert Numbers.__struct_fields__ == tuple(BY_NAME)
+    attributes = {name for name, value in vars(AllAttributes).items() if isinstance(value, NumberAttribute)}
+    of_steps = {name for name, value in vars(StepAttributes).items() if isinstance(value, NumberAttribute)}
+    assert of_steps == {*OF_STEP} - {"kernels"}
+    assert attributes == {*OF_WINDOW}
 
 
 @pytest.fixture

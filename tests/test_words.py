@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.baseline.compare import _NOUNS as OF_BASELINES
 from pytest_torchprof.compare.item import NOUNS as OF_DIFFERENCES
 from pytest_torchprof.kernels.patterns.hints import _NOUNS as OF_HINTS
@@ -39,8 +40,6 @@ SEVERAL = {
     "kernel name": "kernel names",
     "launch": "launches",
     "limit": "limits",
-    "memory copy": "memory copies",
-    "memory set": "memory sets",
     "more change": "more changes",
     "more line": "more lines",
     "more name": "more names",
@@ -51,6 +50,10 @@ SEVERAL = {
     "orphan": "orphans",
     "operator": "operators",
     "device": "devices",
+    "device-to-device copy": "device-to-device copies",
+    "device-to-host copy": "device-to-host copies",
+    "fill": "fills",
+    "host-to-device copy": "host-to-device copies",
     "other replay": "other replays",
     "other process": "other processes",
     "other kernel": "other kernels",
@@ -91,14 +94,15 @@ def test_each_noun_has_its_plural(one, several):
 
 def test_every_noun_that_the_package_counts_is_tried():
     counted_somewhere = {noun for path in modules() for noun in written(path)}
-    tables = {*OF_BASELINES.values(), *OF_DIFFERENCES.values(), *OF_HINTS.values()}
+    of_numbers = {number.noun for number in TABLE if number.unit == "count"}
+    tables = {*OF_BASELINES.values(), *OF_DIFFERENCES.values(), *OF_HINTS.values(), *of_numbers}
     assert len(counted_somewhere) > 20
     assert counted_somewhere | tables <= SEVERAL.keys()
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_no_other_module_makes_plurals_of_its_own(path):
-    if path.name == "words.py":
+    if path.name == "plural.py":
         return
     own = re.compile(r"""["'](?:s|es|y|ies)["'] (?:\*|if )|\w\(e?s\)""")
     assert not own.findall(path.read_text(encoding="utf-8"))

@@ -37,7 +37,7 @@ class Facts:
     @cached_property
     def window(self) -> Numbers:
         """The numbers that only the whole recording has."""
-        return numbers.of_window(self.trace)
+        return numbers.of_window(self.trace, self.compile)
 
     @cached_property
     def scene(self) -> Scene:

@@ -1,23 +1,249 @@
-"""The numbers of a recording: counts per step, times in microseconds, shares of the whole window."""
+"""The numbers of a recording, one table: counts per step, times in microseconds, shares of the whole window."""
 
 from __future__ import annotations
 
-from collections import Counter
-from operator import sub
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
-from pytest_torchprof.analysis import gpu_time
-from pytest_torchprof.trace.calls import BLOCKING, LAUNCHES, CallKind
+from pytest_torchprof.analysis.step_work import Window, Work
+from pytest_torchprof.devices.base import BLOCKING, LAUNCHES, CallKind
+from pytest_torchprof.text import units
+from pytest_torchprof.text.plural import counted, plural
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
+    from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.analysis.parts import Part
-    from pytest_torchprof.trace import StepRange, Trace
+    from pytest_torchprof.trace import Trace
+
+Unit = Literal["count", "us", "bytes", "share", "ratio"]
+
+
+class Number(Struct, frozen=True, kw_only=True):
+    """A row of the table: all there is to know of one number except its values."""
+
+    name: str
+    noun: str
+    """What is counted, in the singular, or what the number is called."""
+    of: Callable[[Any], float | None]
+    """How it is computed: from the `Work` of a step or from the `Window`."""
+    unit: Unit = "count"
+    scope: Literal["step", "window"] = "step"
+    better: Literal["lower", "higher"] | None = "lower"
+    exact: bool = True
+    """The code decides it. What varies from run to run is compared by its median."""
+    gated: bool = False
+    """A test fails where it is worse than its baseline."""
+    tolerance: str = ""
+    """The keyword of the tolerance with which a baseline gates it, where that is not its name."""
+    follows: str = ""
+    """The number that it moves with: where that is told, this need not be."""
+    headline: bool = False
+    """It stands in the short forms: JUnit's properties, histories, the summary of a comparison."""
+    detail: bool = False
+    """It is left out of tables that people read."""
+    needs: Literal["gpu", "kernels"] | None = "gpu"
+    """A GPU; or events of all kernels, which the CPU as device may have too; or None of both."""
+    absent: str = ""
+    """Why a GPU's recording may not hold it."""
+    absent_field: str = ""
+    """The field of the recording's metadata that says why."""
+
+    @property
+    def title(self) -> str:
+        """What it is called over a column or beside its value."""
+        return plural(self.noun) if self.unit == "count" else self.noun
+
+    def show(self, value: float | None) -> str:
+        """Return the value with its unit, "-" for None."""
+        return "-" if value is None else _SHOW[self.unit](value)
+
+    def say(self, value: float) -> str:
+        """Return the value as a sentence has it: "3 kernels", "1.2 ms GPU busy", "0.93"."""
+        if self.unit == "count":
+            return counted(round(value), self.noun)
+        return f"{self.show(value)} {self.noun}" if self.unit == "us" else self.show(value)
+
+    def why_absent(self, trace: Trace) -> str:
+        """Return why the recording does not hold it."""
+        if lacking := trace.device_kind.why_no(self.name):
+            return lacking
+        reason = getattr(trace.metadata, self.absent_field, None) if self.absent_field else None
+        return reason or self.absent or f"the recording does not hold {self.name}"
+
+
+def _show_count(value: float) -> str:
+    return str(round(value)) if value == round(value) else f"{value:g}"
+
+
+_SHOW: Final[dict[str, Callable[[Any], str]]] = {
+    "count": _show_count,
+    "us": units.show_us,
+    "bytes": lambda value: units.show_bytes(round(value)),
+    "share": units.show_ratio,
+    "ratio": units.show_ratio,
+}
+_GRAPHS: Final = frozenset({CallKind.GRAPH_LAUNCH})
+
+TABLE: Final = (
+    Number(
+        name="kernels",
+        noun="kernel",
+        of=lambda work: work.count(KERNEL),
+        gated=True,
+        headline=True,
+        needs="kernels",
+    ),
+    Number(
+        name="launches",
+        noun="launch",
+        of=lambda work: work.calls(LAUNCHES),
+        gated=True,
+        follows="kernels",
+        headline=True,
+    ),
+    # More graph launches are as often the aim as fewer.
+    Number(name="graph_launches", noun="graph launch", of=lambda work: work.calls(_GRAPHS), better=None),
+    Number(name="memcpys", noun="copy", of=lambda work: work.count(MEMCPY), gated=True, headline=True),
+    Number(
+        name="memcpys_h2d",
+        noun="host-to-device copy",
+        of=lambda work: work.copies("HtoD"),
+        gated=True,
+        follows="memcpys",
+        detail=True,
+    ),
+    Number(
+        name="memcpys_d2h",
+        noun="device-to-host copy",
+        of=lambda work: work.copies("DtoH"),
+        gated=True,
+        follows="memcpys",
+        detail=True,
+    ),
+    Number(
+        name="memcpys_d2d",
+        noun="device-to-device copy",
+        of=lambda work: work.copies("DtoD"),
+        gated=True,
+        follows="memcpys",
+        detail=True,
+    ),
+    Number(name="memcpy_bytes", noun="bytes copied", of=lambda work: work.bytes_copied, unit="bytes"),
+    Number(name="memsets", noun="fill", of=lambda work: work.count(MEMSET)),
+    Number(name="syncs", noun="blocking call", of=lambda work: work.calls(BLOCKING), gated=True, headline=True),
+    Number(
+        name="kernel_time_us",
+        noun="kernel time",
+        of=lambda work: work.kernel_us,
+        unit="us",
+        exact=False,
+        follows="gpu_busy_us",
+        needs="kernels",
+    ),
+    Number(
+        name="gpu_time_us",
+        noun="GPU time",
+        of=lambda work: work.gpu_us,
+        unit="us",
+        exact=False,
+        follows="gpu_busy_us",
+        detail=True,
+        needs="kernels",
+    ),
+    Number(
+        name="gpu_busy_us",
+        noun="GPU busy",
+        of=lambda work: work.busy_us,
+        unit="us",
+        exact=False,
+        headline=True,
+        needs="kernels",
+    ),
+    Number(
+        name="gpu_span_us",
+        noun="GPU span",
+        of=lambda work: work.span_us,
+        unit="us",
+        exact=False,
+        follows="gpu_busy_us",
+        needs="kernels",
+    ),
+    Number(name="cpu_time_us", noun="CPU time", of=lambda work: work.cpu_us, unit="us", exact=False, needs=None),
+    Number(
+        name="cpu_gpu_ratio",
+        noun="CPU/GPU ratio",
+        of=lambda work: work.cpu_gpu_ratio,
+        unit="ratio",
+        exact=False,
+        absent="a step has no GPU operations",
+    ),
+    Number(
+        name="gpu_utilization",
+        noun="GPU utilization",
+        of=lambda window: window.occupation.utilization,
+        unit="share",
+        scope="window",
+        better="higher",
+        exact=False,
+        absent="the recording has no kernels",
+    ),
+    Number(
+        name="sm_efficiency",
+        noun="SM efficiency",
+        of=lambda window: window.occupation.sm_efficiency,
+        unit="share",
+        scope="window",
+        better="higher",
+        exact=False,
+        absent="the recording's kernels carry no `blocks per SM` (ROCm and old recordings do not)",
+    ),
+    Number(
+        name="achieved_occupancy",
+        noun="occupancy",
+        of=lambda window: window.occupation.achieved_occupancy,
+        unit="share",
+        scope="window",
+        better="higher",
+        exact=False,
+    ),
+    Number(
+        name="graph_breaks",
+        noun="graph break",
+        of=lambda window: _length(window.compile.graph_breaks),
+        scope="window",
+        gated=True,
+        headline=True,
+        needs=None,
+    ),
+    Number(
+        name="recompiles",
+        noun="recompile",
+        of=lambda window: _length(window.compile.recompiles),
+        scope="window",
+        needs=None,
+    ),
+    Number(
+        name="peak_memory_bytes",
+        noun="peak memory",
+        of=lambda window: window.peak_memory,
+        unit="bytes",
+        scope="window",
+        exact=False,
+        tolerance="memory",
+        headline=True,
+        absent="the recording does not hold the allocator's peak memory",
+        absent_field="peak_memory_why_not",
+    ),
+)
+"""Every number, in the order in which they are printed and kept."""
+BY_NAME: Final = {number.name: number for number in TABLE}
+OF_STEP: Final = tuple(number.name for number in TABLE if number.scope == "step")
+OF_WINDOW: Final = tuple(number.name for number in TABLE if number.scope == "window")
 
 
 class Numbers(Struct, frozen=True, kw_only=True):
@@ -27,11 +253,11 @@ class Numbers(Struct, frozen=True, kw_only=True):
     launches: float | None = None
     graph_launches: float | None = None
     memcpys: float | None = None
-    memsets: float | None = None
     memcpys_h2d: float | None = None
     memcpys_d2h: float | None = None
     memcpys_d2d: float | None = None
     memcpy_bytes: float | None = None
+    memsets: float | None = None
     syncs: float | None = None
     kernel_time_us: float | None = None
     gpu_time_us: float | None = None
@@ -47,39 +273,74 @@ class Numbers(Struct, frozen=True, kw_only=True):
     peak_memory_bytes: int | None = None
 
 
-OF_WINDOW = (
-    "gpu_utilization",
-    "sm_efficiency",
-    "achieved_occupancy",
-    "graph_breaks",
-    "recompiles",
-    "peak_memory_bytes",
-)
-"""Numbers that the whole window has, not a step."""
-NAMES = tuple(field.name for field in fields(Numbers))
-OF_STEP = tuple(field.name for field in fields(Numbers) if field.name not in OF_WINDOW)
-"""Numbers that each step has."""
+class NumberAttribute:
+    """An attribute that is the number of the same name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, holder: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, holder: StepAttributes, owner: type) -> Any: ...
+    def __get__(self, holder: StepAttributes | None, owner: type) -> Any:
+        return self if holder is None else holder._number(self._name)  # noqa: SLF001 - both are of this module
 
 
-def of_part(trace: Trace, part: Part) -> Numbers:
-    """Return the numbers of a step or range; on the CPU as device those of its computing operators."""
-    cpu_ns = sum(_cpu_time_ns(trace, place) for place in part.ranges)
-    if trace.on_cpu:
-        return _of_operators(trace, part.operators, cpu_ns / 1000)
-    gpu = _of_gpu_ops(trace, part.gpu_ops)
-    calls = _of_calls(trace, part.calls)
-    return Numbers(**gpu, **calls, cpu_time_us=cpu_ns / 1000, cpu_gpu_ratio=_ratio(cpu_ns / 1000, gpu["gpu_busy_us"]))
+class StepAttributes:
+    """What has the numbers of a step as attributes; ``kernels`` are the kernels themselves."""
+
+    launches = NumberAttribute()
+    graph_launches = NumberAttribute()
+    memcpys = NumberAttribute()
+    memcpys_h2d = NumberAttribute()
+    memcpys_d2h = NumberAttribute()
+    memcpys_d2d = NumberAttribute()
+    memcpy_bytes = NumberAttribute()
+    memsets = NumberAttribute()
+    syncs = NumberAttribute()
+    kernel_time_us = NumberAttribute()
+    gpu_time_us = NumberAttribute()
+    gpu_busy_us = NumberAttribute()
+    gpu_span_us = NumberAttribute()
+    cpu_time_us = NumberAttribute()
+    cpu_gpu_ratio = NumberAttribute()
+
+    def _number(self, name: str) -> Any:
+        raise NotImplementedError
+
+
+class AllAttributes(StepAttributes):
+    """What has the numbers of the whole window as attributes too."""
+
+    gpu_utilization = NumberAttribute()
+    sm_efficiency = NumberAttribute()
+    achieved_occupancy = NumberAttribute()
+    graph_breaks = NumberAttribute()
+    recompiles = NumberAttribute()
+    peak_memory_bytes = NumberAttribute()
+
+
+def of_part(trace: Trace, part: Part, *, hidden: bool = False) -> Numbers:
+    """Return the numbers of a step or range; ``hidden`` kernels left no event, so that their numbers are not known."""
+    return _computed(Work(trace, part), "step", trace, hidden=hidden)
+
+
+def of_window(trace: Trace, compiled: Compile) -> Numbers:
+    """Return the numbers that only the whole window has."""
+    return _computed(Window(trace, compiled), "window", trace)
+
+
+def _computed(source: Work | Window, scope: str, trace: Trace, *, hidden: bool = False) -> Numbers:
+    unknown = trace.device_kind.lacks | ({"kernels"} if hidden else set())
+    known = (number for number in TABLE if number.scope == scope and number.needs not in unknown)
+    values: dict[str, Any] = {number.name: number.of(source) for number in known}
+    return Numbers(**values)
 
 
 def median(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
     """Return the median over steps of the numbers that steps have, and the window's own."""
     return _over(steps, whole, _middle)
-
-
-def _middle(values: list[Any]) -> Any:
-    # statistics.median, whose module costs more to import than a small recording to read.
-    ordered, half = sorted(values), len(values) // 2
-    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def worst(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
@@ -96,76 +357,11 @@ def _over(steps: Sequence[Numbers], whole: Numbers, choose: Callable[[list[Any]]
     return replace(whole, **found)
 
 
-def of_window(trace: Trace) -> Numbers:
-    """Return the numbers that only the whole window has; compile evidence is not the trace's to give."""
-    peak = (trace.torchprof or {}).get("peak_memory_bytes")
-    peak_memory = peak if isinstance(peak, int) else None
-    if trace.on_cpu:
-        return Numbers()
-    filled = gpu_time.Occupation(trace)
-    return Numbers(
-        gpu_utilization=filled.utilization,
-        sm_efficiency=filled.sm_efficiency,
-        achieved_occupancy=filled.achieved_occupancy,
-        peak_memory_bytes=peak_memory,
-    )
+def _middle(values: list[Any]) -> Any:
+    # statistics.median, whose module costs more to import than a small recording to read.
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-def _of_gpu_ops(trace: Trace, gpu_ops: Sequence[int]) -> dict[str, Any]:
-    gpu = trace.gpu
-    kinds = [gpu.kind[i] for i in gpu_ops]
-    start, end = [gpu.start[i] for i in gpu_ops], [gpu.end[i] for i in gpu_ops]
-    spent = list(map(sub, end, start))
-    copies = [i for i, kind in zip(gpu_ops, kinds, strict=True) if kind == MEMCPY]
-    directions: Counter[str] = Counter()
-    for name, count in Counter([gpu.name[i] for i in copies]).items():
-        # A copy is called "Memcpy HtoD (Pageable -> Device)".
-        directions[trace.names[name].removeprefix("Memcpy ")[:4]] += count
-    return {
-        "kernels": kinds.count(KERNEL),
-        "memcpys": kinds.count(MEMCPY),
-        "memsets": kinds.count(MEMSET),
-        "memcpys_h2d": directions["HtoD"],
-        "memcpys_d2h": directions["DtoH"],
-        "memcpys_d2d": directions["DtoD"],
-        "memcpy_bytes": sum([max(gpu.size[i], 0) for i in copies]),
-        "kernel_time_us": sum([took for took, kind in zip(spent, kinds, strict=True) if kind == KERNEL]) / 1000,
-        "gpu_time_us": sum(spent) / 1000,
-        "gpu_busy_us": gpu_time.busy_ns(trace, gpu_ops) / 1000,
-        "gpu_span_us": (max(end) - min(start)) / 1000 if gpu_ops else 0.0,
-    }
-
-
-def _of_calls(trace: Trace, calls: Iterable[int]) -> dict[str, Any]:
-    flush = trace.flush
-    found = Counter(trace.calls.name[i] for i in calls if i != flush)
-    graphs = sum(found[name] for name in trace.call_names(frozenset({CallKind.GRAPH_LAUNCH})))
-    return {
-        "launches": sum(found[name] for name in trace.call_names(LAUNCHES)),
-        "graph_launches": graphs,
-        "syncs": sum(found[name] for name in trace.call_names(BLOCKING)),
-    }
-
-
-def _of_operators(trace: Trace, operators: Sequence[int], cpu_us: float) -> Numbers:
-    start, end = [trace.ops.start[i] for i in operators], [trace.ops.end[i] for i in operators]
-    spent = sum(map(sub, end, start)) / 1000
-    return Numbers(
-        kernels=len(operators),
-        kernel_time_us=spent,
-        gpu_time_us=spent,
-        gpu_busy_us=gpu_time.union_ns(zip(start, end, strict=True)) / 1000,
-        gpu_span_us=(max(end) - min(start)) / 1000 if operators else 0.0,
-        cpu_time_us=cpu_us,
-    )
-
-
-def _cpu_time_ns(trace: Trace, place: StepRange) -> int:
-    """Return the range's length without what its own thread spent inside blocking calls and the flush."""
-    threads = [i for i, label in enumerate(trace.threads) if label == place.tid]
-    waited = sum(trace.waiting.overlap(thread, place.start_ns, place.end_ns) for thread in threads)
-    return place.end_ns - place.start_ns - waited
-
-
-def _ratio(cpu_us: float, busy_us: float) -> float | None:
-    return cpu_us / busy_us if busy_us else None
+def _length(evidence: Sequence[object] | None) -> int | None:
+    return None if evidence is None else len(evidence)

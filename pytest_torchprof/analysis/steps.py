@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, overload
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis import numbers
+from pytest_torchprof.analysis.numbers import StepAttributes
 from pytest_torchprof.analysis.places import Places, places_of
 from pytest_torchprof.text.escape import printable_line
 
@@ -24,47 +23,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 
-class Number:
-    """An attribute that is the number of the same name."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, holder: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, holder: HasNumbers, owner: type) -> Any: ...
-    def __get__(self, holder: HasNumbers | None, owner: type) -> Any:
-        return self if holder is None else holder._number(self._name)  # noqa: SLF001 - both are of this module
-
-
-class HasNumbers:
-    """What has the numbers of a step as attributes."""
-
-    launches = Number()
-    graph_launches = Number()
-    memcpys = Number()
-    memsets = Number()
-    memcpys_h2d = Number()
-    memcpys_d2h = Number()
-    memcpys_d2d = Number()
-    memcpy_bytes = Number()
-    syncs = Number()
-    kernel_time_us = Number()
-    gpu_time_us = Number()
-    gpu_busy_us = Number()
-    gpu_span_us = Number()
-    cpu_time_us = Number()
-    cpu_gpu_ratio = Number()
-
-    def _number(self, name: str) -> Any:
-        raise NotImplementedError
-
-
-_OF_KERNELS = ("kernels", "kernel_time_us", "gpu_time_us", "gpu_busy_us", "gpu_span_us")
-
-
-class StepProfile(HasNumbers):
+class StepProfile(StepAttributes):
     """One step: its name, its numbers, its kernels and operators."""
 
     def __init__(self, trace: Trace, launching: Launching, part: Part, *, repeat: Repeat | None = None) -> None:
@@ -82,8 +41,7 @@ class StepProfile(HasNumbers):
     @cached_property
     def numbers(self) -> Numbers:
         """The step's numbers; those of the whole window are None."""
-        found = numbers.of_part(self._trace, self.part)
-        return found if self._launching.hidden is None else replace(found, **dict.fromkeys(_OF_KERNELS))
+        return numbers.of_part(self._trace, self.part, hidden=self._launching.hidden is not None)
 
     @cached_property
     def kernels(self) -> Kernels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.baseline.model import ENVIRONMENT
+from pytest_torchprof.devices.cuda import CUDA
 from pytest_torchprof.text.escape import printable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def other_device(old: Environment, new: Environment, sides: Sides = SIDES) -> st
 
 def other_software(old: Environment, new: Environment, sides: Sides = SIDES) -> str | None:
     """Return what to say, before any verdict, where software or precision flags differ; None where they do not."""
-    differ = [key for key in ENVIRONMENT if key not in _DEVICE and old.get(key) != new.get(key)]
+    differ = [key for key in CUDA.environment if key not in _DEVICE and old.get(key) != new.get(key)]
     if not differ:
         return None
     return (

@@ -54,22 +54,6 @@ VARYING: Final = (
 )
 """Numbers that differ from run to run: the median over the steps is kept."""
 
-ENVIRONMENT: Final = (
-    "gpu",
-    "compute_capability",
-    "torch",
-    "triton",
-    "cuda",
-    "rocm",
-    "cudnn",
-    "driver",
-    "tf32_matmul",
-    "tf32_cudnn",
-    "matmul_precision",
-)
-# A GPU's driver and libraries say nothing about a test that ran on the CPU of the same machine.
-_CPU_ENVIRONMENT: Final = ("torch", "matmul_precision")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -135,12 +119,14 @@ def entry_of(profile: Profile, *, source_hash: str) -> Entry:
     worst, median = profile.worst, profile.median
     counts = {name: getattr(worst, name) for name in COUNTS}
     varying = {name: getattr(median, name) for name in VARYING}
-    recorded = (profile.trace.torchprof or {}).get("environment")
-    environment = recorded if isinstance(recorded, dict) else {}
-    kept = _CPU_ENVIRONMENT if profile.trace.on_cpu else ENVIRONMENT
+    environment = profile.trace.environment
     return Entry(
         source=source_hash,
-        environment={key: _plain(key, environment[key]) for key in kept if environment.get(key) is not None},
+        environment={
+            key: _plain(key, value)
+            for key in profile.trace.device_kind.environment
+            if (value := getattr(environment, key)) is not None
+        },
         kernels=tuple(rows),
         steps=tuple(orders),
         numbers={name: int(value) for name, value in counts.items() if value is not None},

@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.compilation import unprofiled
-from pytest_torchprof.devices import blocking
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES
@@ -167,8 +166,7 @@ def _cannot_judge(profile: Profile, limit: Limit) -> str | None:
         return str(profile.why_not)
     if limit.on_gpu_work and (hidden := unprofiled(profile.trace)):
         return hidden
-    environment = (profile.trace.torchprof or {}).get("environment")
-    if limit.on_time and isinstance(environment, dict) and (setting := blocking.recorded(environment)):
+    if limit.on_time and (setting := profile.trace.environment.launches_wait):
         return f"{setting} makes every launch wait, so that times and ratios mean nothing"
     return None
 

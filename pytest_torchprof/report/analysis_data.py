@@ -13,7 +13,7 @@ from pytest_torchprof.recording import two_processes
 from pytest_torchprof.recording.two_processes import Other
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.analysis.breakdown import KernelRow, RangeRow
     from pytest_torchprof.analysis.numbers import Numbers
@@ -135,7 +135,7 @@ def _escaped(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
-def _plain(found: Numbers, names: Sequence[str] = numbers.NAMES) -> dict[str, Any]:
+def _plain(found: Numbers, names: Iterable[str] = tuple(numbers.BY_NAME)) -> dict[str, Any]:
     return {name: getattr(found, name) for name in names}
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
-from pytest_torchprof.analysis import numbers
+from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import units
 from pytest_torchprof.text.escape import printable
@@ -16,20 +16,22 @@ from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.profile import Profile
 
 _MOST_STEPS = 10
 _MOST_SHARES = 5
+_OF_EACH_STEP = ("cpu_time_us", "gpu_busy_us", "kernels", "launches", "syncs")
 
 
 def title(profile: Profile) -> str:
     trace = profile.trace
     found = Counter(device.name or "GPU without a name" for device in trace.devices)
     devices = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in found.items())
-    device = "the CPU as device" if trace.on_cpu else devices or "no GPU"
+    device = trace.device_kind.title or devices or "no GPU"
     steps = (
         counted(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
     )
@@ -59,9 +61,10 @@ def step_numbers(profile: Profile, steps: Sequence[StepProfile]) -> str:
     median, worst = profile.median_of(steps), profile.worst_of(steps)
     several = len(steps) > 1
     lines = [
-        [name, show(getattr(median, key)), show(getattr(worst, key)) if several else ""]
-        for name, key, show in _SHOWN
-        if getattr(median, key) is not None and not (part and key in numbers.OF_WINDOW)
+        [number.title, _shown(number, value), _shown(number, getattr(worst, number.name)) if several else ""]
+        for number in TABLE
+        if not number.detail and not (part and number.scope == "window")
+        if (value := getattr(median, number.name)) is not None
     ]
     half = (len(lines) + 1) // 2
     left, right = lines[:half], [*lines[half:], ["", "", ""]][:half]
@@ -77,26 +80,8 @@ def step_numbers(profile: Profile, steps: Sequence[StepProfile]) -> str:
     )
 
 
-_SHOWN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("kernels", "kernels", lambda value: f"{value:g}"),
-    ("launches", "launches", lambda value: f"{value:g}"),
-    ("graph launches", "graph_launches", lambda value: f"{value:g}"),
-    ("copies", "memcpys", lambda value: f"{value:g}"),
-    ("bytes copied", "memcpy_bytes", lambda value: units.show_bytes(round(value))),
-    ("fills", "memsets", lambda value: f"{value:g}"),
-    ("blocking calls", "syncs", lambda value: f"{value:g}"),
-    ("CPU time", "cpu_time_us", units.show_us),
-    ("GPU busy", "gpu_busy_us", units.show_us),
-    ("GPU span", "gpu_span_us", units.show_us),
-    ("kernel time", "kernel_time_us", units.show_us),
-    ("CPU/GPU ratio", "cpu_gpu_ratio", units.show_ratio),
-    ("GPU utilization", "gpu_utilization", share),
-    ("SM efficiency", "sm_efficiency", share),
-    ("occupancy", "achieved_occupancy", share),
-    ("graph breaks", "graph_breaks", str),
-    ("recompiles", "recompiles", str),
-    ("peak memory", "peak_memory_bytes", units.show_bytes),
-)
+def _shown(number: Number, value: float) -> str:
+    return share(value) if number.unit == "share" else number.show(value)
 
 
 def each_step(steps: Sequence[StepProfile]) -> str:
@@ -107,15 +92,11 @@ def each_step(steps: Sequence[StepProfile]) -> str:
         (
             printable(step.name or "-"),
             units.show_us(sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000),
-            units.show_us(step.numbers.cpu_time_us),
-            units.show_us(step.numbers.gpu_busy_us),
-            "-" if step.numbers.kernels is None else step.numbers.kernels,
-            "-" if step.numbers.launches is None else step.numbers.launches,
-            "-" if step.numbers.syncs is None else step.numbers.syncs,
+            *(BY_NAME[name].show(getattr(step.numbers, name)) for name in _OF_EACH_STEP),
         )
         for step in steps[:_MOST_STEPS]
     ]
-    columns = ("step", "length", "CPU time", "GPU busy", "kernels", "launches", "blocking calls")
+    columns = ("step", "length", *(BY_NAME[name].title for name in _OF_EACH_STEP))
     more = len(steps) - len(rows)
     return drawn(rows, columns, "steps", 0) + (f"\n... and {more} more (--step N)" if more else "")
 

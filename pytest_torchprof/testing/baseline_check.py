@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from pytest_torchprof import baseline
-from pytest_torchprof.devices import blocking
 from pytest_torchprof.limits import NOT_MEASURED, Verdict, idle_step, nothing_ran
 from pytest_torchprof.limits.rows import kernel_rows
 from pytest_torchprof.testing.options import BaselineMode
@@ -142,11 +143,11 @@ class BaselineCheck:
             yield Verdict(limit="tolerance", expected=f'{{"time": {share}}}', measured=reason, status=NOT_MEASURED)
 
     def _why_no_times(self, profile: Profile) -> str | None:
-        timing = (profile.trace.torchprof or {}).get("timing")
-        if isinstance(timing, dict):
-            if setting := blocking.recorded(environment_of(profile)):
+        metadata = profile.trace.metadata
+        if metadata is not None and metadata.timing is not None:
+            if setting := profile.trace.environment.launches_wait:
                 return f"{setting} makes every launch wait, so that times mean nothing"
-            return str(timing["why_not"]) if timing["why_not"] else None
+            return metadata.timing.why_not
         if self.run.replay is None and not self.takes_times:
             return (
                 f"{self.run.workers} workers of pytest-xdist share the device, and times taken beside other "
@@ -225,7 +226,4 @@ def _sources(profile: Profile, comparison: Comparison) -> Iterator[str]:
 
 def environment_of(profile: Profile) -> Mapping[str, Any]:
     """Return where a recording was made; empty where it does not tell."""
-    environment = (profile.trace.torchprof or {}).get("environment")
-    if isinstance(environment, dict) and environment:
-        return environment
-    return {"gpu": next((device.name for device in profile.trace.devices if device.name), None)}
+    return asdict(profile.trace.environment)

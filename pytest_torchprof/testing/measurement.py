@@ -40,10 +40,11 @@ class MeasuredTest:
 
     def stands_in(self, profile: Profile) -> bool:
         """Whether the CPU was measured only because there was no GPU."""
-        if not profile.trace.on_cpu or self.options.device != "auto":
+        if profile.trace.device_kind.has_launches or self.options.device != "auto":
             return False
         # A recording made for the cpu as device is judged so wherever it is replayed.
-        return (profile.trace.torchprof or {}).get("device_asked", "auto") == "auto"
+        metadata = profile.trace.metadata
+        return metadata is None or metadata.device_asked in (None, "auto")
 
     def why_no_gpu(self) -> str:
         """Return what to add where something is not judged without a GPU: why there is none, if that may surprise."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits import Asked, Limit
 
 RECORDABLE = ("stacks", "modules", "memory")
-DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?|xpu")
-DEVICE_FORMS = "auto, cpu, cuda, cuda:N or xpu"
+DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+DEVICE_FORMS = "auto, cpu, cuda or cuda:N"
 DEFAULT_WARMUP = 3
 DEFAULT_STEPS = 5
 SHARES = ("time", "memory")
@@ -31,7 +31,7 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("", "on|off", "off: run marked tests plainly, measure and check nothing"),
     ("baseline", "MODE", "compare (default), update, add, strict or off"),
     ("baseline-dir", "DIR", "folder of the baselines (default: __torchprof__ beside each test file)"),
-    ("device", "DEVICE", "auto (default), cpu, cuda, cuda:N or xpu; on the command line it wins over the marker"),
+    ("device", "DEVICE", "auto (default), cpu, cuda or cuda:N; on the command line it wins over the marker"),
     ("warmup", "N", "calls before the measured ones (default 3)"),
     ("steps", "N", "measured calls (default 5)"),
     ("save", "DIR", "keep every recording in DIR"),

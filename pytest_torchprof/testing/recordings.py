@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.capture.ranks import Rank, rank_in, this_rank
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording import read
+from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -188,8 +188,9 @@ def _pack(recording: Path, target: Path) -> None:
         shutil.copyfileobj(source, packed)
 
 
-def _test_of(path: Path) -> object:
+def _test_of(path: Path) -> str | None:
     try:
-        return (read(path).torchprof or {}).get("nodeid")
+        metadata = read(path).metadata
     except TorchprofError:
         return None
+    return None if metadata is None else metadata.nodeid

@@ -15,7 +15,7 @@ from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import read_limits
 from pytest_torchprof.profile import Profile
-from pytest_torchprof.recording import read
+from pytest_torchprof.recording.reader import read
 from pytest_torchprof.testing.explanation import Explanation
 from pytest_torchprof.testing.judgement import judge
 from pytest_torchprof.testing.measurement import Measurement
@@ -161,19 +161,19 @@ class TestRun:
         self.change(label, profile=Profile.unmeasured(gate=gate))
 
     def _replay(self, label: str | None) -> Generator[None, None, None]:
-        nodeid = self.test.nodeid
-        path = self.test.state.recordings.find(nodeid, label)
+        test = self.test
+        path = test.state.recordings.find(test.nodeid, label)
         profile = Profile.from_trace(read(path))
-        recorded = profile.trace.torchprof or {}
-        if (recorded.get("nodeid"), recorded.get("label")) != (nodeid, label):
-            other = f"{recorded.get('nodeid')}" + (f" ({recorded.get('label')})" if recorded.get("label") else "")
+        metadata, kind = profile.trace.metadata, profile.trace.device_kind
+        recorded = (metadata.nodeid, metadata.label) if metadata is not None else (None, None)
+        if recorded != (test.nodeid, label):
             raise TorchprofError(
-                f"{path} is a recording of {other}, not of {_name(nodeid, label)}; "
+                f"{path} is a recording of {_name(*recorded)}, not of {_name(test.nodeid, label)}; "
                 f"record it again with --torchprof-save={path.parent}"
             )
         measurement = self.change(label, recording=path)
-        if profile.trace.on_cpu and self.test.options.device not in ("auto", "cpu"):
-            reason = f"{path.name} was recorded on the cpu, and the test asks for {self.test.options.device}"
+        if not kind.has_launches and test.options.device not in ("auto", kind.name):
+            reason = f"{path.name} was recorded on the {kind.name}, and the test asks for {test.options.device}"
             self.change(label, why_not=reason)
         elif profile.why_not is not None:
             self.measurements[label] = measurement.doubted(profile.why_not)
@@ -290,5 +290,5 @@ def _call_once_more(explanation: Explanation, function: Callable[..., Any], args
         return False, None
 
 
-def _name(nodeid: str, label: str | None) -> str:
-    return nodeid + (f" ({label})" if label else "")
+def _name(nodeid: str | None, label: str | None) -> str:
+    return str(nodeid) + (f" ({label})" if label else "")
