@@ -52,10 +52,11 @@ analysis
 profile
 findings
 limits
-kernels.renames
 baseline
-compare.item
-compare.model, compare.pairing
+compare.align, compare.words
+compare.difference
+compare.changes
+compare.numbers, compare.times
 compare
 report.analysis_data
 report

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
-from pytest_torchprof import baseline
+from pytest_torchprof import baseline, compare
 from pytest_torchprof.limits import NOT_MEASURED, Verdict, idle_step, nothing_ran
 from pytest_torchprof.limits.rows import kernel_rows
 from pytest_torchprof.testing.options import BaselineMode
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_torchprof.baseline import Comparison, Entry
+    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.compare import Comparison
     from pytest_torchprof.limits import Asked
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.testing.options import RunOptions, TestOptions
@@ -111,7 +112,7 @@ class BaselineCheck:
         file, key = self.place(label, profile)
         old, new = self.files.entries(file).get(key), self._new_entry(profile)
         allowed = self.options.tolerance.allowed
-        comparison = baseline.compare(old, new, names=self.options.names, tolerance=allowed)
+        comparison = compare.compare(old, new, names=self.options.names, tolerance=allowed)
         return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison)
 
     def _new_entry(self, profile: Profile) -> Entry:
@@ -123,7 +124,7 @@ class BaselineCheck:
         old, new = self.files.entries(file).get(key), self._new_entry(profile)
         if self.writes(old):
             return True
-        return old is not None and baseline.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
+        return old is not None and compare.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
 
     def writes(self, old: Entry | None) -> bool:
         """Whether this run writes the entry of a test that passes, where ``old`` is what there is."""
@@ -180,7 +181,7 @@ class BaselineCheck:
             return
         old, new = judgement.old, judgement.new
         held = old.numbers if old and self.run.baseline is not BaselineMode.UPDATE else {}
-        lost = [name for name in sorted(baseline.GATED) if name in held and name not in new.numbers]
+        lost = [name for name in sorted(compare.GATED) if name in held and name not in new.numbers]
         asked = (self.options.marker or {}).get("tolerance")
         if isinstance(asked, Mapping) and "memory" in asked and "peak_memory_bytes" not in new.varying:
             lost.append("peak memory")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict as struct_as_dict
+from msgspec.structs import asdict
 
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.ranks import this_rank
@@ -204,8 +204,8 @@ def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...
     return replace(
         result,
         limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
-        summary={**struct_as_dict(profile.median), "worst": struct_as_dict(profile.worst)},
-        findings=tuple({**struct_as_dict(finding), "evidence": dict(finding.evidence)} for finding in profile.findings),
+        summary={**asdict(profile.median), "worst": asdict(profile.worst)},
+        findings=tuple({**asdict(finding), "evidence": dict(finding.evidence)} for finding in profile.findings),
         kernels=_kernel_rows(profile) if failed and profile.kernels_unknown is None else (),
         time=asdict(times) if times else {},
     )

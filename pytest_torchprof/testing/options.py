@@ -334,7 +334,7 @@ def _names(value: object) -> str:
 
 
 def _tolerance(value: object) -> Tolerance:
-    from pytest_torchprof.baseline import GATED  # noqa: PLC0415  (this module loads in every pytest run)
+    from pytest_torchprof.compare import GATED  # noqa: PLC0415  (this module loads in every pytest run)
     from pytest_torchprof.limits import nearest  # noqa: PLC0415  (likewise)
 
     if not isinstance(value, Mapping):
