@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.devices.cuda import launches_wait
+from pytest_torchprof.devices.launch_blocking import launches_wait
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
 from pytest_torchprof.testing.stash_keys import PASSED, RUN, STATE, WORKER_KEY, is_ours, is_worker

@@ -14,8 +14,9 @@ NAME = "pytest_torchprof"
 LAYERS = """
 devices.base
 devices.cpu, devices.cuda
+devices.kinds
 devices
-errors, text.escape, recording.two_processes, capture.ranks, text.plural, text.layout
+errors, devices.launch_blocking, text.escape, recording.two_processes, capture.ranks, text.plural, text.layout
 text.units
 kernels.names
 trace.columns

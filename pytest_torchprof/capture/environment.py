@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_torchprof.capture import nvml, torch_cuda
 from pytest_torchprof.capture.device import gpu_uuid
-from pytest_torchprof.devices.cuda import launches_wait
+from pytest_torchprof.devices.launch_blocking import launches_wait
 from pytest_torchprof.recording.metadata import Environment
 
 
