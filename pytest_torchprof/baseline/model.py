@@ -17,9 +17,9 @@ from pytest_torchprof.text.escape import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.baseline.timing import Times
     from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.profile import Profile
 
 STRUCTURAL: Final = frozenset({"gemm", "conv", "attention"})
 """Families whose kernels are told apart by dtype and layout: their names change with tile, library and GPU."""
@@ -126,7 +126,7 @@ class Entry:
         return tuple(tuple(self.kernels[i] for i in order) for order in self.steps)
 
 
-def entry_of(profile: Profile, *, source_hash: str) -> Entry:
+def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
     """Return what a baseline keeps of ``profile``; it must be measured."""
     rows: dict[Row, int] = {}
     orders: dict[tuple[int, ...], None] = {}

@@ -14,7 +14,7 @@ from pytest_torchprof.text import units
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
 
 KEPT: Final = 20
 """How many quantiles are kept: as many as the fewest samples that are taken."""
@@ -45,7 +45,7 @@ class Times:
     """Whether samples were taken twice, as before anything fails; not kept in a file."""
 
 
-def times_of(profile: Profile) -> Times | None:
+def times_of(profile: Analysis) -> Times | None:
     """Return the untraced times in a recording, those of all its batches together; None where it has none."""
     recorded = profile.trace.torchprof or {}
     timing, environment = recorded.get("timing"), recorded.get("environment")

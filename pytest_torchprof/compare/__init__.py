@@ -17,8 +17,9 @@ from pytest_torchprof.text.escape import printable_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.profile import Profile, StepProfile
 
 __all__ = ["Item", "ProfileDiff", "Renamed", "Replaced", "compare_items", "diff"]
 
@@ -26,7 +27,7 @@ _COUNTS: Final = ("kernels", "launches", "graph_launches", "memcpys", "memsets",
 _TIMES: Final = ("kernel_time_us", "gpu_busy_us", "cpu_time_us")
 
 
-def diff(before: Profile, after: Profile) -> ProfileDiff:
+def diff(before: Analysis, after: Analysis) -> ProfileDiff:
     """Compare two measurements of the same code; numbers are the medians over their steps.
 
     NotMeasured where one of them may not be believed.
@@ -46,7 +47,7 @@ def diff(before: Profile, after: Profile) -> ProfileDiff:
     return found if {first, second} == most or not found else replace(found, steps=(first.name, second.name))
 
 
-def _devices(before: Profile, after: Profile) -> tuple[str, str] | None:
+def _devices(before: Analysis, after: Analysis) -> tuple[str, str] | None:
     first, second = (
         ", ".join(dict.fromkeys(device.name for device in profile.trace.devices if device.name))
         for profile in (before, after)
