@@ -19,8 +19,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import pytest_torchprof
+from pytest_torchprof.capture.export import write_recording
 from pytest_torchprof.capture.session import SENTINEL, Session
-from pytest_torchprof.capture.writing import write_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable

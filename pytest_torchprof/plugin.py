@@ -186,10 +186,10 @@ def finalizers_are_quiet(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(trylast=True, specname="pytest_runtest_teardown")
 def dynamo_is_read(item: pytest.Item) -> None:
     if item.config.stash.get(STATE, None) is not None and "torch._dynamo" in sys.modules:
-        from pytest_torchprof.capture.compile_watch import this_process  # noqa: PLC0415
+        from pytest_torchprof.capture.compile_watch import compile_history  # noqa: PLC0415
 
         # Dynamo keeps its last 64 compilations: a test that compiles more would push out what a later one needs.
-        this_process().catch_up()
+        compile_history().catch_up()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

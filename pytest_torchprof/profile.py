@@ -11,7 +11,7 @@ from pytest_torchprof.analysis.analysis import Analysis
 from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording import copy, read
+from pytest_torchprof.recording.reader import copy, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,9 +20,9 @@ from torch.autograd import profiler as autograd_profiler
 import pytest_torchprof
 from pytest_torchprof import capture
 from pytest_torchprof.capture import nvml
-from pytest_torchprof.capture.anonymous import make_anonymous
+from pytest_torchprof.capture.export import make_anonymous
 from pytest_torchprof.capture.lines import MOST_LINES
-from pytest_torchprof.capture.stderr import without_profiler_lines
+from pytest_torchprof.capture.profiler_state import without_profiler_lines
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 
 
@@ -392,16 +392,16 @@ def test_the_environment_says_what_precision_is_in_use_by_either_set_of_flags(pa
     legacy = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("high")
-        assert capture.environment("cpu")["tf32_matmul"] is True
-        assert capture.environment("cpu")["matmul_precision"] == "high"
+        assert capture.environment("cpu").tf32_matmul is True
+        assert capture.environment("cpu").matmul_precision == "high"
     finally:
         torch.set_float32_matmul_precision(legacy)
-    assert capture.environment("cpu")["tf32_matmul"] is False
+    assert capture.environment("cpu").tf32_matmul is False
     if not hasattr(torch.backends, "fp32_precision"):
         return
     try:
         torch.backends.cuda.matmul.fp32_precision = "tf32"
-        assert capture.environment("cpu")["tf32_matmul"] is True
+        assert capture.environment("cpu").tf32_matmul is True
     finally:
         torch.backends.cuda.matmul.fp32_precision = "none"
 
@@ -411,7 +411,7 @@ def test_what_no_driver_tells_is_unknown():
     assert nvml.driver_version() is None
     assert nvml.clocks_mhz("GPU-0") is None
     environment = capture.environment("cpu")
-    assert [environment[name] for name in ("gpu", "compute_capability", "driver", "clocks_mhz")] == [None] * 4
+    assert [environment.gpu, environment.compute_capability, environment.driver, environment.clocks_mhz] == [None] * 4
 
 
 @pytest.mark.parametrize(
@@ -429,8 +429,8 @@ def test_the_environment_says_when_launches_block(monkeypatch, setting, told):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(*setting.split("="))
     environment = capture.environment("cpu")
-    assert environment["launches_wait"] == told
-    assert environment["cuda_launch_blocking"] is (setting == "CUDA_LAUNCH_BLOCKING=1")
+    assert environment.launches_wait == told
+    assert environment.cuda_launch_blocking is (setting == "CUDA_LAUNCH_BLOCKING=1")
 
 
 def test_the_cpu_is_a_device_and_auto_means_it_where_there_is_no_gpu():

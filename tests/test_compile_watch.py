@@ -318,4 +318,4 @@ def test_a_watch_that_is_left_by_an_error_can_be_followed_by_another():
     with CompileWatch("cpu") as watch:
         with watch.call(warmup_calls_left=0):
             pass
-        assert watch.evidence()["breaks"] == []
+        assert watch.evidence().breaks == ()

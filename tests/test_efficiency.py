@@ -216,11 +216,11 @@ def test_flops_are_counted_in_the_warm_up_as_the_code_is_written(compiled, recor
     step = torch.compile(model) if compiled else model
     x = torch.ones(8, 64)
     profile = record(lambda: step(x).sum().backward())
-    assert profile.trace.torchprof["flops_per_step"] == BY_HAND
+    assert profile.trace.metadata.flops_per_step == BY_HAND
     assert profile.compile.regions == (2 if compiled else 0)
     assert not profile.compile.compiled_in_window
     assert not any(finding.severity == "warning" for finding in profile.findings)
 
 
 def test_without_a_second_warm_up_call_nothing_is_counted(record):
-    assert record(lambda: torch.ones(4, 4) @ torch.ones(4, 4), warmup=1).trace.torchprof["flops_per_step"] is None
+    assert record(lambda: torch.ones(4, 4) @ torch.ones(4, 4), warmup=1).trace.metadata.flops_per_step is None

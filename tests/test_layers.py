@@ -15,7 +15,8 @@ NAME = "pytest_torchprof"
 LAYERS = """
 errors
 text, devices
-trace, kernels
+recording.metadata, kernels
+trace
 recording
 analysis
 findings, compare
@@ -48,8 +49,9 @@ SOURCES = {
 
 
 def part(module: str) -> str:
-    """Return the part that a module of the package belongs to: its folder, or itself at the top."""
-    return module.removeprefix(NAME).lstrip(".").partition(".")[0]
+    """Return the part that a module of the package belongs to: itself where it has a place of its own, or its folder."""
+    own = module.removeprefix(NAME).lstrip(".")
+    return own if own in RANK else own.partition(".")[0]
 
 
 def imports(source: str) -> set[str]:

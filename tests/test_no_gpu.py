@@ -67,9 +67,10 @@ def said(**environment):
         ("46", None, "CUDA cannot be initialized: Error 46: "),
         ("100", None, "the driver sees no GPU"),
         ("100", "", "CUDA_VISIBLE_DEVICES='' leaves this process no GPU: unset it, or name one"),
-        ("100", "7", "CUDA_VISIBLE_DEVICES='7' leaves this process no GPU"),
+        ("100", "-1", "CUDA_VISIBLE_DEVICES='-1' leaves this process no GPU: unset it, or name one"),
+        ("100", "7", "the driver sees no GPU, or none of those that CUDA_VISIBLE_DEVICES='7' names: nvidia-smi"),
     ],
-    ids=["old driver", "no fabric manager", "anything else", "no device", "none visible", "none of those visible"],
+    ids=["old driver", "no fabric manager", "anything else", "no device", "none visible", "none", "one chosen"],
 )
 def test_what_keeps_a_cuda_build_from_its_gpu_is_told(tmp_path, code, visible, sentence):
     shown = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}

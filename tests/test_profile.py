@@ -217,7 +217,7 @@ def test_saving_packs_by_name_and_loads_back(profile, tmp_path):
     for name in ("packed.json.gz", "plain.json"):
         again = load(tmp_path / name)
         assert [step.numbers for step in again.steps] == [step.numbers for step in found.steps]
-        assert again.trace.torchprof == found.trace.torchprof
+        assert again.trace.metadata == found.trace.metadata
 
 
 def test_saving_where_there_is_no_folder_is_an_error_and_leaves_nothing(profile, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from builder import TraceBuilder, write
 
 from pytest_torchprof import load
-from pytest_torchprof.recording import read
+from pytest_torchprof.recording.reader import read
 
 
 def two_steps(**kwargs):
@@ -247,7 +247,7 @@ def test_a_list_of_events_further_in_is_not_taken_for_the_file_s(tmp_path):
     inner = {"meta": {"traceEvents": long_trace(2000).events}, **builder.document()}
     profile = load(write(tmp_path / "t.json", json.dumps(inner)))
     assert profile.trace.events == 6000
-    assert set(profile.trace.metadata["meta"]) == {"traceEvents"}
+    assert set(profile.trace.header["meta"]) == {"traceEvents"}
 
 
 def test_arguments_that_look_like_events_are_no_events(tmp_path):
@@ -264,8 +264,8 @@ def test_metadata_is_read_from_before_and_after_the_events(tmp_path):
     builder = long_trace(2000, before={"a": [1, 2]})
     document = {**builder.document(), "after": "text"}
     trace = read(write(tmp_path / "t.json", json.dumps(document)))
-    assert trace.metadata["before"] == {"a": [1, 2]}
-    assert trace.metadata["after"] == "text"
+    assert trace.header["before"] == {"a": [1, 2]}
+    assert trace.header["after"] == "text"
     assert trace.devices[0].name == "Test GPU"
 
 

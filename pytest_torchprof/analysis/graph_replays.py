@@ -11,7 +11,7 @@ from pytest_torchprof.trace.calls import CallKind
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from pytest_torchprof.trace import Trace
 
@@ -85,11 +85,10 @@ def _by_count(trace: Trace) -> dict[int, Cut]:
 
 def _known_counts(trace: Trace) -> Iterator[tuple[int, int]]:
     """Yield the launches of graphs whose number of kernels was noted: those of the recording one by one, or none."""
-    ours: Mapping[str, object] = trace.torchprof or {}
-    noted = ours.get("graph_replays")
-    if not isinstance(noted, list):
+    noted = trace.metadata.graph_replays if trace.metadata is not None else None
+    if noted is None:
         return
     launches = where(trace.calls.name, trace.call_names(frozenset({CallKind.GRAPH_LAUNCH})))
     if len(launches) == len(noted):
         ordered = sorted(launches, key=trace.calls.start.__getitem__)
-        yield from ((call, count) for call, count in zip(ordered, noted, strict=True) if isinstance(count, int))
+        yield from ((call, count) for call, count in zip(ordered, noted, strict=True) if count is not None)

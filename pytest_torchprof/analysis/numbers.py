@@ -50,8 +50,8 @@ class Number(Struct, frozen=True, kw_only=True):
     """A GPU; or events of all kernels, which the CPU as device may have too; or None of both."""
     absent: str = ""
     """Why a GPU's recording may not hold it."""
-    absent_key: str = ""
-    """The recording's own key that says why."""
+    absent_field: str = ""
+    """The field of the recording's metadata that says why."""
 
     @property
     def title(self) -> str:
@@ -72,8 +72,8 @@ class Number(Struct, frozen=True, kw_only=True):
         """Return why the recording does not hold it."""
         if trace.on_cpu:
             return absent_on_cpu(self.name)
-        reason = (trace.torchprof or {}).get(self.absent_key)
-        return str(reason) if reason else self.absent or f"the recording does not hold {self.name}"
+        reason = getattr(trace.metadata, self.absent_field, None) if self.absent_field else None
+        return reason or self.absent or f"the recording does not hold {self.name}"
 
 
 def absent_on_cpu(name: str) -> str:
@@ -242,7 +242,7 @@ TABLE: Final = (
         tolerance="memory",
         headline=True,
         absent="the recording does not hold the allocator's peak memory",
-        absent_key="peak_memory_why_not",
+        absent_field="peak_memory_why_not",
     ),
 )
 """Every number, in the order in which they are printed and kept."""

@@ -160,7 +160,7 @@ class Origins:
 
     @cached_property
     def _has_lines(self) -> bool:
-        return (self._trace.torchprof or {}).get("lines") is True
+        return bool(self._trace.metadata and self._trace.metadata.lines)
 
     @cached_property
     def _marks(self) -> dict[int, tuple[list[int], list[int]]]:

@@ -116,8 +116,7 @@ class Window:
     @property
     def peak_memory(self) -> int | None:
         """The allocator's peak during the steps."""
-        peak = (self.trace.torchprof or {}).get("peak_memory_bytes")
-        return peak if isinstance(peak, int) else None
+        return None if self.trace.metadata is None else self.trace.metadata.peak_memory_bytes
 
 
 def _cpu_time_ns(trace: Trace, place: StepRange) -> int:

@@ -10,9 +10,10 @@ from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pytest_torchprof.analysis.graph_replays import Cut
+    from pytest_torchprof.recording.metadata import Metadata
     from pytest_torchprof.trace import Span, Trace
 
 _CUT_NS = 2000
@@ -20,8 +21,8 @@ _CUT_NS = 2000
 
 def why_not(trace: Trace) -> str | None:
     """Return why the recording's numbers may not be believed, None when they may."""
-    if trace.torchprof is not None:
-        return _own(trace, trace.torchprof)
+    if trace.metadata is not None:
+        return _own(trace, trace.metadata)
     if not len(trace.gpu) and not trace.links.launches:
         return "the recording has no GPU operation and no launch: it was made without the GPU"
     return _overlapping_steps(trace) or _gpu_side(trace, at_stake(trace))
@@ -43,7 +44,7 @@ def at_stake(trace: Trace) -> Stake:
     before. It ends with a wait too. What other threads launch around these two falls into no step.
     """
     links, sentinel = trace.links, _sentinel(trace)
-    if trace.torchprof is None or sentinel is None:
+    if trace.metadata is None or sentinel is None:
         return Stake(links.launches, links.lost, sorted(links.orphans))
     begin, end, launched, ran = sentinel.end_ns, trace.steps[-1].end_ns, trace.calls.start, trace.gpu.end
     return Stake(
@@ -65,24 +66,21 @@ def _overlapping_steps(trace: Trace) -> str | None:
     return None
 
 
-def _own(trace: Trace, ours: Mapping[str, object]) -> str | None:
+def _own(trace: Trace, metadata: Metadata) -> str | None:
     """Our recordings begin with the sentinel's range, hold every step, and nothing from before."""
-    problems = ours.get("problems")
-    if isinstance(problems, list) and problems:
-        return str(problems[0])
+    if metadata.problems:
+        return metadata.problems[0]
     sentinel = _sentinel(trace)
     if not sentinel:
         return (
             f"the range {SENTINEL} with which our recordings begin is missing: "
             "another profiler took the events, or they were lost"
         )
-    return _own_steps(trace, ours.get("steps")) or (None if trace.on_cpu else _own_gpu_side(trace, sentinel))
+    return _own_steps(trace, metadata.steps) or (None if trace.on_cpu else _own_gpu_side(trace, sentinel))
 
 
-def _own_steps(trace: Trace, promised: object) -> str | None:
+def _own_steps(trace: Trace, promised: int) -> str | None:
     found = [step.name for step in trace.steps] if trace.has_step_ranges else []
-    if not isinstance(promised, int):
-        return "the recording does not say how many steps were measured"
     if len(found) < promised:
         return f"{len(found)} of {counted(promised, 'step')} are in the recording (the profiler lost events)"
     if found != [f"ProfilerStep#{number}" for number in range(promised)]:

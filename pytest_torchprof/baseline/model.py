@@ -135,12 +135,11 @@ def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
     worst, median = profile.worst, profile.median
     counts = {name: getattr(worst, name) for name in COUNTS}
     varying = {name: getattr(median, name) for name in VARYING}
-    recorded = (profile.trace.torchprof or {}).get("environment")
-    environment = recorded if isinstance(recorded, dict) else {}
+    environment = profile.trace.environment
     kept = _CPU_ENVIRONMENT if profile.trace.on_cpu else ENVIRONMENT
     return Entry(
         source=source_hash,
-        environment={key: _plain(key, environment[key]) for key in kept if environment.get(key) is not None},
+        environment={key: _plain(key, value) for key in kept if (value := getattr(environment, key)) is not None},
         kernels=tuple(rows),
         steps=tuple(orders),
         numbers={name: int(value) for name, value in counts.items() if value is not None},

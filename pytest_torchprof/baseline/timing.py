@@ -47,19 +47,20 @@ class Times:
 
 def times_of(profile: Analysis) -> Times | None:
     """Return the untraced times in a recording, those of all its batches together; None where it has none."""
-    recorded = profile.trace.torchprof or {}
-    timing, environment = recorded.get("timing"), recorded.get("environment")
-    batches = timing.get("batches") if isinstance(timing, dict) else None
-    if not batches or not isinstance(timing, dict) or not isinstance(environment, dict):
+    metadata = profile.trace.metadata
+    if metadata is None or metadata.timing is None or not metadata.timing.batches or metadata.environment is None:
         return None
+    timing, environment, batches = metadata.timing, metadata.environment, metadata.timing.batches
     told = {
-        "machine": environment.get("gpu") or environment.get("cpu"),
-        **{name: timing.get(name) for name in ("clock", "cache", "threads")},
+        "machine": environment.gpu or environment.cpu,
+        "clock": timing.clock,
+        "cache": timing.cache,
+        "threads": timing.threads,
     }
     return times(
         {name: value for name, value in told.items() if value is not None},
-        [sample for batch in batches for sample in batch["samples_us"]],
-        disturbed=tuple(dict.fromkeys(disturbance for batch in batches for disturbance in batch["disturbed"])),
+        [sample for batch in batches for sample in batch.samples_us],
+        disturbed=tuple(dict.fromkeys(disturbance for batch in batches for disturbance in batch.disturbed)),
         confirmed=len(batches) > 1,
     )
 

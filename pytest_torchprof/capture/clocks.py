@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.capture import torch_private
+from pytest_torchprof.capture import torch_cuda
 from pytest_torchprof.capture.device import devices_in_use, synchronize
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class EventClock:
 
     def _spun_s(self, cycles: int) -> float:  # pragma: needs gpu
         start = self._recorded()
-        spun = torch_private.spin(self._device, cycles)
+        spun = torch_cuda.spin(self._device, cycles)
         end = self._recorded()
         end.synchronize()
         return float(start.elapsed_time(end)) / 1e3 if spun else 0.0
@@ -102,7 +102,7 @@ class EventClock:
     def begin(self) -> None:  # pragma: needs gpu
         """Keep the device busy from now on; without use of memory, so that the caches stay as they are."""
         if self._cycles:
-            torch_private.spin(self._device, self._cycles)
+            torch_cuda.spin(self._device, self._cycles)
 
     def ready(self) -> None:  # pragma: needs gpu
         """Let the next sample be a call's own time: without a head start, wait for what came before it."""

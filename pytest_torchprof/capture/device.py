@@ -7,8 +7,8 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.capture import reasons, torch_private
-from pytest_torchprof.capture.process import this_process
+from pytest_torchprof.capture import reasons, torch_cuda
+from pytest_torchprof.capture.profiler_state import this_process
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text.plural import counted
@@ -75,7 +75,7 @@ def _let_torch_look_for_gpus() -> None:
 def why_unusable() -> str | None:
     """Return what keeps this process from using its GPUs any more; None where nothing does, or where there is none."""
     process = this_process()
-    if torch_private.cannot_use_gpus_since_fork():
+    if torch_cuda.cannot_use_gpus_since_fork():
         process.unusable = reasons.FORKED
     elif process.unusable is None:
         process.unusable = _lasting_error()
@@ -146,7 +146,7 @@ def devices_in_use(device: str) -> tuple[int, ...]:
 
     measured = {torch.device(device).index} - {None}  # pragma: needs gpu
     return tuple(  # pragma: needs gpu
-        index for index in range(torch.cuda.device_count()) if index in measured or torch_private.has_context(index)
+        index for index in range(torch.cuda.device_count()) if index in measured or torch_cuda.has_context(index)
     )
 
 

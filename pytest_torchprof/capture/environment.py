@@ -7,34 +7,36 @@ import platform
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from pytest_torchprof.capture import nvml, torch_private
+from pytest_torchprof.capture import nvml, torch_cuda
 from pytest_torchprof.capture.device import gpu_uuid
 from pytest_torchprof.devices import blocking
+from pytest_torchprof.recording.metadata import Environment
 
 
-def environment(device: str) -> dict[str, object]:
-    """Return the `environment` of a recording made on `device` ("cpu" or "cuda:0"); unknown is None."""
+def environment(device: str) -> Environment:
+    """Return where a recording on `device` ("cpu" or "cuda:0") is made; unknown is None."""
     import torch
 
-    return {
+    return Environment(
         **_gpu(device),
-        "cuda": torch.version.cuda,
-        "rocm": torch.version.hip,
-        "torch": str(torch.__version__),
-        "triton": _triton_version(),
-        "python": platform.python_version(),
-        "cpu": _cpu_model(),
-        "platform": f"{platform.system()}-{platform.machine()}",
-        **torch_private.precision_flags(),
-        "cuda_launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
-        "launches_wait": blocking.set_here(),
-    }
+        cuda=torch.version.cuda,
+        rocm=torch.version.hip,
+        torch=str(torch.__version__),
+        triton=_triton_version(),
+        python=platform.python_version(),
+        cpu=_cpu_model(),
+        platform=f"{platform.system()}-{platform.machine()}",
+        **torch_cuda.precision_flags(),
+        cuda_launch_blocking=os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
+        launches_wait=blocking.set_here(),
+    )
 
 
-def _gpu(device: str) -> dict[str, object]:
+def _gpu(device: str) -> dict[str, Any]:
     if device == "cpu":
-        return dict.fromkeys(("gpu", "compute_capability", "gcn_arch", "driver", "cudnn", "clocks_mhz"))
+        return {}
     import torch  # pragma: needs gpu
 
     properties = torch.cuda.get_device_properties(device)  # pragma: needs gpu

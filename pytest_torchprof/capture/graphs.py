@@ -40,9 +40,9 @@ class Replays:
     threads: set[int] = field(default_factory=set)
 
     @property
-    def told(self) -> dict[str, object]:
-        """What the recording's own key says of them: nothing where several threads replayed, in whatever order."""
-        return {"graph_replays": self.kernels} if len(self.threads) == 1 else {}
+    def in_order(self) -> tuple[int | None, ...] | None:
+        """The replays; None where several threads made them, in whatever order, or none did."""
+        return tuple(self.kernels) if len(self.threads) == 1 else None
 
 
 @cache

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.analysis.source_lines import EXPORTED_MARK
-from pytest_torchprof.capture import torch_private
+from pytest_torchprof.capture import torch_dynamo, torch_profiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ class Lines:
         self._users: dict[CodeType, bool] = {}
         self._names: dict[tuple[CodeType, int], str] = {}
         self._shown = cache(_shown)
-        self._mark: Callable[[str], None] = torch_private.mark_in_recording()
+        self._mark: Callable[[str], None] = torch_profiler.mark_in_recording()
 
     @property
     def complete(self) -> bool:
@@ -75,7 +75,7 @@ class Lines:
     def _name(self, code: CodeType, line: int) -> str:
         name = self._names.get((code, line))
         if name is None:
-            function = torch_private.name_in_source(code.co_name)
+            function = torch_dynamo.name_in_source(code.co_name)
             name = self._names[code, line] = f"{EXPORTED_MARK}{self._shown(code.co_filename)}({line}): {function}"
         return name
 
@@ -88,7 +88,7 @@ class Lines:
 
 def is_users_file(file: str) -> bool:
     """Whether a file is neither torch's, nor Python's, nor generated, nor of the machinery that runs the test."""
-    if torch_private.is_library_file(file) or file.startswith(_HERE) or "/torchinductor_" in file:
+    if torch_dynamo.is_library_file(file) or file.startswith(_HERE) or "/torchinductor_" in file:
         return False
     return not _RUNNERS.intersection(Path(file).parts)
 

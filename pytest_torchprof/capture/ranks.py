@@ -46,11 +46,6 @@ class Rank:
         """What the names of its files end with, before ``.json``."""
         return "" if self.alone else f".rank{self.number}of{self.world}"
 
-    @property
-    def told(self) -> dict[str, int]:
-        """What a recording's own key says of it."""
-        return {"rank": self.number, "world_size": self.world}
-
     def __str__(self) -> str:
         """Return it in words."""
         return f"rank {self.number} of {self.world}"

@@ -49,7 +49,7 @@ _OF_CUPTI = {
     ),
     "CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED": "the GPU is a virtual one on which nothing can be profiled",
 }
-_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_CHOOSING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 _LONGEST = 160
@@ -76,13 +76,27 @@ def no_gpu() -> NoGpu:
     said = _said_at_initializing()
     if said is None:
         return NoGpu("torch.cuda.is_available() says so", surprising=False)
-    hiding = [f"{name}={os.environ[name]!r}" for name in _HIDING if name in os.environ]
-    if "gpus are available" in said.lower() and hiding:
-        return NoGpu(f"{' and '.join(hiding)} leaves this process no GPU: unset it, or name one", surprising=True)
+    if "gpus are available" in said.lower() and (hiding := _hiding()):
+        return NoGpu(hiding, surprising=True)
     if "no nvidia driver" in said.lower():
         reason = "no NVIDIA driver is to be found: install one, or start the container with its GPUs (--gpus all)"
         return NoGpu(reason, surprising=_driver_of_this_machine() is not None)
     return NoGpu(_of_initializing(said), surprising=True)
+
+
+def _hiding() -> str | None:
+    """Return what the variables that choose among GPUs have to do with it that there is none."""
+    chosen = {name: os.environ[name].strip() for name in _CHOOSING if name in os.environ}
+    if not chosen:
+        return None
+    shown = " and ".join(f"{name}={value!r}" for name, value in chosen.items())
+    # CUDA takes what stands before the first index that is not there.
+    if any(not value or value.startswith("-") for value in chosen.values()):
+        return f"{shown} leaves this process no GPU: unset it, or name one"
+    return (
+        f"the driver sees no GPU, or none of those that {shown} names: nvidia-smi (rocminfo on AMD) tells which there "
+        "are, and why none"
+    )
 
 
 def _of_initializing(said: str) -> str:

@@ -13,6 +13,7 @@ from pytest_torchprof.capture.clocks import CpuClock, EventClock
 from pytest_torchprof.capture.device import devices_in_use, gpu_uuid, synchronize
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.capture.reasons import first_line
+from pytest_torchprof.recording.metadata import Batch, Timing
 
 if TYPE_CHECKING:
     from array import array
@@ -56,7 +57,7 @@ class _Settled(NamedTuple):
 
 
 class Samples:
-    """Batches of samples; ``evidence`` is what the recording keeps of them.
+    """Batches of samples; ``timing`` is what the recording keeps of them.
 
     ``one_stream``: whether all that a call does on the GPU comes after what was put on the current stream before it.
     """
@@ -119,20 +120,20 @@ class Samples:
         self._batches.append((self._clock.times_us(), disturbed))
 
     @property
-    def evidence(self) -> dict[str, object]:
-        """The samples and how they were taken, as JSON values."""
+    def timing(self) -> Timing:
+        """The samples and how they were taken, for the recording."""
         import torch
 
-        return {
-            "clock": self._clock.name,
-            "cache": self._cache,
-            "threads": torch.get_num_threads() if self._device == "cpu" else None,
-            "batches": [
-                {"samples_us": [round(sample, 3) for sample in samples], "disturbed": disturbed}
+        return Timing(
+            clock=self._clock.name,
+            cache=self._cache,
+            threads=torch.get_num_threads() if self._device == "cpu" else None,
+            batches=tuple(
+                Batch(samples_us=tuple(round(sample, 3) for sample in samples), disturbed=tuple(disturbed))
                 for samples, disturbed in self._batches
-            ],
-            "why_not": self._why_not,
-        }
+            ),
+            why_not=self._why_not,
+        )
 
 
 def _flushing(device: str, cache: Cache) -> Callable[[], object]:

@@ -7,7 +7,7 @@ import threading
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_torchprof.capture import reasons, torch_private
+from pytest_torchprof.capture import reasons, torch_profiler
 from pytest_torchprof.capture.device import (
     activities,
     counts_memory,
@@ -20,9 +20,8 @@ from pytest_torchprof.capture.device import (
 )
 from pytest_torchprof.capture.graphs import Replays, replays
 from pytest_torchprof.capture.lines import Lines
-from pytest_torchprof.capture.process import this_process
-from pytest_torchprof.capture.stderr import without_profiler_lines
-from pytest_torchprof.capture.threads import handed_to_threads
+from pytest_torchprof.capture.profiler_state import this_process, without_profiler_lines
+from pytest_torchprof.capture.thread_work import handed_to_threads
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     import torch
     from torch.profiler.profiler import _KinetoProfile
 
-    from pytest_torchprof.capture.torch_private import ProfilerStart
+    from pytest_torchprof.capture.torch_profiler import ProfilerStart
 
 SENTINEL = "torchprof::sentinel"
 _UNCOUNTED = (
@@ -47,7 +46,7 @@ class Session:
     """A context manager: begins recording on entry; `finish` ends it properly, leaving it otherwise drops it all.
 
     After `finish`: `problem` says why the recording must not be believed (None: nothing was seen), `exportable`
-    whether it may be written at all, `devices` which GPUs were in use, `peak_memory` what the recording's own key says
+    whether it may be written at all, `devices` which GPUs were in use, `memory` what the recording's own key says
     of their allocator's peak, `threads` what the measured calls handed to threads of their own, `replays` which CUDA
     graphs they replayed.
     """
@@ -65,7 +64,7 @@ class Session:
         self.replays = Replays()
         self.problem: str | None = None
         self.exportable = False
-        self.peak_memory: dict[str, object] = {"peak_memory_bytes": None}
+        self.memory: dict[str, object] = {"peak_memory_bytes": None}
         self._counts_memory = False
         # torch marks the modules in the Python frames that it records for stacks, and nowhere else.
         self._lines = Lines() if record & {"stacks", "modules"} else None
@@ -73,11 +72,11 @@ class Session:
 
     def __enter__(self) -> Self:
         refuse_second_profiler()
-        if not torch_private.records_files():  # pragma: no cover - some builds of torch
+        if not torch_profiler.records_files():  # pragma: no cover - some builds of torch
             raise NotMeasured(
                 "this build of torch has no kineto, so its profiler writes no recording: use another build"
             )
-        profiler = torch_private.profiler(
+        profiler = torch_profiler.profiler(
             activities(),
             with_stack=self._lines is not None,
             profile_memory="memory" in self._record,
@@ -94,7 +93,7 @@ class Session:
             profiler.start_trace()
         self._profiler = profiler
         try:
-            self._starts = self._watch.enter_context(torch_private.profiler_starts())
+            self._starts = self._watch.enter_context(torch_profiler.profiler_starts())
             self.replays = self._watch.enter_context(replays())
             _launch_sentinel(spare)
             del spare
@@ -121,9 +120,9 @@ class Session:
         return self._lines is not None and self._lines.count > 0
 
     @property
-    def told(self) -> dict[str, object]:
-        """What the recording's own key says of stacks: nothing without them."""
-        return {} if self._lines is None else {"lines": self._lines.complete}
+    def all_lines_marked(self) -> bool | None:
+        """Whether each line of the user's code that was reached left a mark; None without stacks."""
+        return None if self._lines is None else self._lines.complete
 
     @contextmanager
     def step(self, index: int) -> Iterator[None]:
@@ -137,7 +136,7 @@ class Session:
             with handed_to_threads(self.threads), self._lines or nullcontext():
                 yield
         finally:
-            if len(self._starts) > began_under and torch_private.running_profiler() == "on this thread":
+            if len(self._starts) > began_under and torch_profiler.running_profiler() == "on this thread":
                 # A profiler that was started inside is still running. The range began in a session that is gone: to
                 # end it now would write into freed memory.
                 this_process().ranges.append(marked)
@@ -150,10 +149,10 @@ class Session:
         self.devices = devices_in_use(self._device)
         wait_for_measured_work(self.devices)
         if self._counts_memory:
-            self.peak_memory = {"peak_memory_bytes": peak_memory_bytes(self.devices)}
+            self.memory = {"peak_memory_bytes": peak_memory_bytes(self.devices)}
         elif self._device != "cpu":
-            self.peak_memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED}
-        early = has_gpu() and torch_private.stopped_early()
+            self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED}
+        early = has_gpu() and torch_profiler.stopped_early()
         self._end()
         if early and not self.problem:  # pragma: needs gpu
             self.problem = "the profiler stopped collecting from the GPU early: its buffers were full"
@@ -181,18 +180,18 @@ class Session:
         if self.problem is None:
             try:
                 with without_profiler_lines():
-                    error = torch_private.stop(self._profiler)
+                    error = torch_profiler.stop(self._profiler)
             finally:
                 _profile_again(self._profiled_by)
             if error is not None:
                 self.problem = f"the GPU failed while the profiler stopped: {reasons.first_line(error)}"
-            elif torch_private.was_emptied(self._profiler):
+            elif torch_profiler.was_emptied(self._profiler):
                 self.problem = "another profiler took the events of this one"
             self.exportable = self.problem is None
 
     def _intrusion(self) -> str | None:
         """Say which other profiler broke into this session; ours is then gone, and must not be stopped."""
-        running = torch_private.running_profiler()
+        running = torch_profiler.running_profiler()
         here = [start for start in self._starts if start.thread == self._thread]
         elsewhere = [start for start in self._starts if start.thread != self._thread]
         if elsewhere and self._profiler:
@@ -203,7 +202,7 @@ class Session:
             left = " and left running" if running else ""
             return f"another profiler was started{left} inside the measured code ({here[0].where})"
         if running != "on this thread":
-            torch_private.forget_running_profiler()
+            torch_profiler.forget_running_profiler()
             return "another profiler ended this one during the measurement"
         return None
 
@@ -211,7 +210,7 @@ class Session:
 def another_profiler_runs() -> str | None:
     """Return where a profiler runs ("on this thread", "on another thread") while none of ours does; None: nowhere."""
     this_process().free_this_thread()
-    return torch_private.running_profiler()
+    return torch_profiler.running_profiler()
 
 
 def refuse_second_profiler() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.doctor import clock, cpu, cupti, gpu, launches, lock, nvml, probe, sessions, torchbuild, variables
-from pytest_torchprof.doctor.answer import OK, UNKNOWN, WRONG, Answer, first_line
+from pytest_torchprof.doctor.answer import OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, first_line
 from pytest_torchprof.doctor.child import ChildFailed
 from pytest_torchprof.doctor.machine import Machine
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECKS", "OK", "UNKNOWN", "WRONG", "Answer", "Check", "answers"]
 
-_SHOW_IT = "see whether the GPU is well (nvidia-smi, dmesg); if it is, this line belongs into a bug report"
 NOTHING: Final = "nothing"
 TORCH: Final = "torch"
 GPU: Final = "a GPU"
@@ -65,7 +64,7 @@ def _asked(check: Check, machine: Machine) -> Iterator[Answer]:
         elif check.needs in (NOTHING, TORCH) or machine.gpu_works:
             yield from check.look(machine)
     except ChildFailed as failed:
-        yield Answer(check.name, WRONG, str(failed), _SHOW_IT)
+        yield Answer(check.name, WRONG, str(failed), SEE_THE_GPU)
     except Exception as problem:  # noqa: BLE001 - a check that fails is an answer like any other
         yield Answer(check.name, UNKNOWN, f"the check itself failed: {first_line(problem)}")
 

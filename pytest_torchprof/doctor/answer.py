@@ -14,6 +14,8 @@ WRONG: Literal["wrong"] = "wrong"
 UNKNOWN: Literal["not known"] = "not known"
 Status = Literal["ok", "wrong", "not known"]
 
+SEE_THE_GPU = "see whether the GPU is well (nvidia-smi, dmesg); if it is, this line belongs into a bug report"
+
 _LONGEST = 400
 _PACKAGES = re.compile(r"[^\s:'\"]*/(?=(?:site|dist)-packages\b)")
 _HOMES = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s:'\"]+|(?<![\w.])/root(?=[/\s:'\"]|$)")

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.capture.first_session import without_filters
 from pytest_torchprof.doctor.answer import first_line
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ def ask(work: Work, *given: object, limit_s: float = LIMIT_S, environ: Mapping[s
     with TemporaryDirectory(prefix="torchprof-doctor-") as folder:
         facts, stderr = Path(folder, "facts.json"), Path(folder, "stderr.txt")
         # -P: no module of the folder that the command is called in may take the place of an installed one.
-        command = [sys.executable, "-P", "-m", __name__, f"{work.__module__}:{work.__name__}", json.dumps(given)]
+        start = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
+        command = [sys.executable, "-P", "-c", start, f"{work.__module__}:{work.__name__}", json.dumps(given)]
         with stderr.open("wb") as file:
-            ended = _run([*command, str(facts)], file, limit_s, {**os.environ, **(environ or {})})
+            ended = _run([*command, str(facts)], file, limit_s, {**without_filters(os.environ), **(environ or {})})
         said = stderr.read_text(encoding="utf-8", errors="replace")
         if not facts.is_file():
             raise ChildFailed(_how_it_ended(ended, limit_s, said))
@@ -98,7 +100,3 @@ def main(where: str, given: str, path: str) -> None:
     unfinished = Path(f"{path}.unfinished")
     unfinished.write_text(json.dumps(told), encoding="utf-8")
     unfinished.replace(path)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

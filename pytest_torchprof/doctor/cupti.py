@@ -52,7 +52,8 @@ def of_cupti(machine: Machine) -> Iterator[Answer]:
 def _loaded(machine: Machine) -> Answer:
     if not machine.gpu_works:
         shown = " and ".join(map(public, loaded_paths()))
-        return Answer("CUPTI", OK, f"{shown or 'none loaded'}: not asked for its version, there is no GPU")
+        why = "there is no GPU" if machine.has_none else "torch cannot use the GPU"
+        return Answer("CUPTI", OK, f"{shown or 'none loaded'}: not asked for its version, {why}")
     found = ask(work).facts
     paths, number = found["paths"], found["version"]
     if not paths:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.profile import Profile
-from pytest_torchprof.recording import read
+from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +44,6 @@ def _numbers(profile: Profile) -> dict[str, Any]:
         "orphans": trace.orphans,
         "lost": trace.lost_kernels,
         "unrecorded": trace.unrecorded_launches,
-        "attempts": (trace.torchprof or {}).get("attempts"),
+        "attempts": trace.metadata and trace.metadata.attempts,
         "busy_us": profile.median.gpu_busy_us,
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture import arm, reasons
-from pytest_torchprof.capture.probing import FreshProcess, fresh_process
-from pytest_torchprof.doctor.answer import OK, WRONG, Answer, first_line
+from pytest_torchprof.capture.first_session import FreshProcess, fresh_process
+from pytest_torchprof.doctor.answer import OK, SEE_THE_GPU, WRONG, Answer, first_line
 from pytest_torchprof.doctor.child import LIMIT_S
 from pytest_torchprof.errors import TorchprofError
 
@@ -33,16 +33,15 @@ def of_probe(machine: Machine) -> Iterator[Answer]:
 
 
 def _of_fresh_process(fresh: FreshProcess) -> Answer:
+    advice = [text for one in fresh.refusals if (text := reasons.of_cupti(one.error))]
+    refused = f"; CUPTI says {'; '.join(map(str, fresh.refusals))}" if fresh.refusals else ""
     if fresh.failure:
-        return Answer(
-            "probe", WRONG, f"a fresh process fails under the profiler: {first_line(fresh.failure)}", _OTHERWISE
-        )
+        text = f"a fresh process fails under the profiler: {first_line(fresh.failure)}{refused}"
+        return Answer("probe", WRONG, text, "; ".join(advice) or (SEE_THE_GPU if fresh.device_failed else _OTHERWISE))
     versions = f" ({fresh.versions})" if fresh.versions else ""
     seen = f"a fresh process sees {fresh.kernels} of its {fresh.launched} kernels{versions}"
-    if fresh.refusals:
-        advice = [text for one in fresh.refusals if (text := reasons.of_cupti(one.error))]
-        said = "; ".join(map(str, fresh.refusals))
-        return Answer("probe", WRONG, f"{seen}; CUPTI says {said}", "; ".join(advice) or _OTHERWISE)
+    if refused:
+        return Answer("probe", WRONG, f"{seen}{refused}", "; ".join(advice) or _OTHERWISE)
     if not fresh.kernels:
         return Answer("probe", WRONG, f"{seen}; CUPTI says nothing", _OTHERWISE)
     if fresh.kernels < fresh.launched:

@@ -12,7 +12,7 @@ from pytest_torchprof.capture.session import SENTINEL, Session
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer
 from pytest_torchprof.doctor.child import ask
 from pytest_torchprof.doctor.cupti import LOSING
-from pytest_torchprof.recording import read
+from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:

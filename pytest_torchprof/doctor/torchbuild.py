@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.capture import torch_private
+from pytest_torchprof.capture import torch_profiler
+from pytest_torchprof.capture.device import has_gpu
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def of_torch(machine: Machine) -> Iterator[Answer]:
 
 def of_kineto(machine: Machine) -> Iterator[Answer]:
     """Say whether torch's profiler writes recordings, and of what."""
-    if not torch_private.records_files():
+    if not torch_profiler.records_files():
         yield Answer(
             "kineto",
             WRONG,
@@ -41,6 +42,7 @@ def of_kineto(machine: Machine) -> Iterator[Answer]:
         return
     from torch.profiler import supported_activities
 
+    has_gpu()  # What torch warns of a driver that does not fit is said once, and better, by the check of the GPU.
     names = sorted(activity.name for activity in supported_activities())  # type: ignore[no-untyped-call]
     if machine.gpu_works and not {"CUDA", "HIP"} & set(names):
         yield Answer(

@@ -27,6 +27,8 @@ TO_BE_WON = 0.5
 _UNIT = {"bf16": 8, "fp16": 8, "tf32": 4, "fp8": 16, "int8": 16}
 """Elements in 16 bytes, the widest access to memory."""
 
+_FLAGS = ("tf32_matmul", "tf32_cudnn", "matmul_precision")
+
 COPYING = Threshold("share", 0.01, "a hundredth of the kernel time on copies that nobody wrote is easily saved")
 
 _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_addmm_activation": 1}
@@ -50,8 +52,8 @@ def _slow_products(
         return
     known = [gain for other in faster if (gain := peaks.ratio(analysis.trace, other, dtype)) is not None]
     gain = max(known, default=2.0)
-    environment = (analysis.trace.torchprof or {}).get("environment")
-    flags = environment if isinstance(environment, dict) else {}
+    metadata = analysis.trace.metadata
+    environment = None if metadata is None else metadata.environment
     kinds = " and ".join(
         word
         for family, word in (("gemm", "matrix products"), ("conv", "convolutions"))
@@ -68,7 +70,7 @@ def _slow_products(
             "ops": list(dict.fromkeys(op for group in found if (op := work.op_name(group))))[:5],
             "count": sum(len(group.members) for group in found),
             "peak_ratio": gain,
-            "flags": {name: flags[name] for name in ("tf32_matmul", "tf32_cudnn", "matmul_precision") if name in flags},
+            "flags": {name: getattr(environment, name) for name in _FLAGS} if environment else {},
             "source": work.source_of(found[0].members[0]),
         },
         remedy=remedy,

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.compilation import Compile, GraphBreak, Recompile
+    from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 
 _USUAL_CAUSES = (
     "usual causes: torch.compile is not applied to what the test calls; .compile() on a torch.nn module, whose code it "

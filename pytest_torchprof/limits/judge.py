@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.compilation import unprofiled
-from pytest_torchprof.devices import blocking
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
@@ -117,8 +116,7 @@ def _cannot_judge(analysis: Analysis, limit: Limit) -> str | None:
         return str(analysis.why_not)
     if limit.on_gpu_work and (hidden := unprofiled(analysis.trace)):
         return hidden
-    environment = (analysis.trace.torchprof or {}).get("environment")
-    if limit.on_time and isinstance(environment, dict) and (setting := blocking.recorded(environment)):
+    if limit.on_time and (setting := analysis.trace.environment.launches_wait):
         return f"{setting} makes every launch wait, so that times and ratios mean nothing"
     return None
 

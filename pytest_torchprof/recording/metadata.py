@@ -1,68 +1,287 @@
-"""The key under which our recordings keep what a trace cannot know: what it must look like."""
+"""What our recordings keep under the key ``torchprof`` beside the trace: the documented form of that part of the file.
+
+Each class is an object of the JSON, each field one of its entries. An entry that is not known is null or missing, and
+entries that a later version adds are passed over. Times are microseconds, sizes bytes, unless a field says otherwise.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
 
 SCHEMA = 1
 KEY = "torchprof"
 
+Count = Annotated[int, Meta(ge=0)]
 
-def refusal(ours: Any) -> str | None:
-    """Return what is wrong with the key's value, None if it can be read."""
-    schema: Any = ours.get("schema") if isinstance(ours, Mapping) else None
-    if not _whole(schema):
-        return f'its key "{KEY}" has no whole number "schema", so this project did not write it.'
+
+class Environment(Struct, frozen=True, kw_only=True):
+    """Where a recording was made: hardware, versions, precision flags. No host names, no paths."""
+
+    gpu: str | None = None
+    """The product name; None where the CPU was the device."""
+    compute_capability: str | None = None
+    """Such as "9.0"."""
+    gcn_arch: str | None = None
+    """AMD's name of the architecture, such as "gfx942:sramecc+:xnack-"."""
+    driver: str | None = None
+    cudnn: int | None = None
+    clocks_mhz: Mapping[str, int] | None = None
+    """Clocks of the GPU by name when the recording was made, in MHz."""
+    cuda: str | None = None
+    rocm: str | None = None
+    torch: str | None = None
+    triton: str | None = None
+    python: str | None = None
+    cpu: str | None = None
+    platform: str | None = None
+    """System and architecture, such as "Linux-x86_64"."""
+    tf32_matmul: bool | None = None
+    tf32_cudnn: bool | None = None
+    matmul_precision: str | None = None
+    cuda_launch_blocking: bool | None = None
+    launches_wait: str | None = None
+    """The setting that makes the CPU wait for every kernel, as "CUDA_LAUNCH_BLOCKING=1": times then mean nothing."""
+
+
+class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A place where compiled code ends; file, line and function are None where only the trace shows it."""
+
+    reason: str = "no reason given"
+    """The first line of Dynamo's reason."""
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+    explanation: str | None = None
+    """What Dynamo says behind its reason."""
+    at: str | None = None
+    """Where Dynamo saw it, which may be inside torch."""
+    inferred: bool = False
+    """The place is not Dynamo's: it is the line that led to the compilation of torch's own code."""
+    count: int = 1
+    """How many graphs end there."""
+    skipped_frame: bool = False
+    """The whole frame is left uncompiled."""
+
+
+class Recompile(Struct, frozen=True, kw_only=True):
+    """A frame that was compiled again because a guard failed; places are None where only the trace shows it."""
+
+    reason: str = "no reason given"
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+class InductorGraph(Struct, frozen=True, kw_only=True):
+    """A graph of Inductor's that was alive when the measurement ended; ranges in the trace tell whether it ran."""
+
+    hash: str | None = None
+    """The key of its cache, which the ranges of its calls carry."""
+    code_hash: str | None = None
+    code_path: str | None = None
+    """The generated file."""
+    cudagraph_skip: str | None = None
+    """Why it got no CUDA graph."""
+    aten_calls: Mapping[str, int] | None = None
+    """The aten operators that the generated code calls itself, and how often."""
+    unprofiled: bool = False
+    """It has C++ kernels that leave no event."""
+
+
+class CudaGraphSkips(Struct, frozen=True, kw_only=True):
+    """How often Inductor made no CUDA graph, and the distinct reasons that it gave."""
+
+    count: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+class Untold(Struct, frozen=True, kw_only=True):
+    """Why there may be more than was seen of each; None if that was all."""
+
+    graph_breaks: str | None = None
+    recompiles: str | None = None
+
+
+class CompileEvidence(Struct, frozen=True, kw_only=True):
+    """What torch.compile did from the first warm-up call to the last step."""
+
+    dynamo: bool = False
+    """Whether torch.compile was in use at all; if not, nothing else is known."""
+    unknown: Untold = Untold()
+    compiled: bool = False
+    """Whether a graph was compiled meanwhile."""
+    entries: Mapping[str, tuple[GraphBreak, ...]] = {}
+    """Everything that Dynamo held compiled, by compile id ("0/1"), each with the breaks in it."""
+    breaks: tuple[GraphBreak, ...] = ()
+    """What was reported while the measured code was compiled."""
+    given_up: tuple[GraphBreak, ...] = ()
+    """Frames that were left eager meanwhile."""
+    given_up_earlier: tuple[GraphBreak, ...] = ()
+    """Frames that had been left eager before, and ran."""
+    recompiles: tuple[Recompile, ...] = ()
+    seen_instead: tuple[str, ...] = ()
+    """What may have kept the code from being compiled."""
+    cudagraph_skips: CudaGraphSkips = CudaGraphSkips()
+    fx_graphs: tuple[InductorGraph, ...] = ()
+    graphs_are_marked: bool | None = None
+    """Whether this torch leaves a range around each call of a graph."""
+    time_us: Mapping[str, int] | None = None
+    """Compile time by phase, each without the phases inside it; "total" is their sum."""
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """Untraced times, one per call."""
+
+    samples_us: tuple[float, ...]
+    disturbed: tuple[str, ...] = ()
+    """What was wrong with the machine meanwhile."""
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """Times taken without the profiler after the steps, and how they were taken."""
+
+    clock: str | None = None
+    """"perf_counter" on the CPU, "events" on a GPU."""
+    cache: str | None = None
+    """"hot", or "cold": the last cache was emptied before each call."""
+    threads: int | None = None
+    """Of torch, where the CPU is the device."""
+    batches: tuple[Batch, ...] = ()
+    why_not: str | None = None
+    """Why there are no samples."""
+
+
+class Metadata(Struct, frozen=True, kw_only=True):
+    """All of the key."""
+
+    schema: int = SCHEMA
+    nodeid: str | None = None
+    label: str | None = None
+    rank: Count | None = None
+    world_size: Count | None = None
+    """Of how many processes that measured together."""
+    device: str | None = None
+    """"cpu" or "cuda:0"; ROCm's devices are "cuda:N" too, as in torch."""
+    device_asked: str | None = None
+    """As it was asked for: "auto", "cpu", "cuda" or "cuda:N"."""
+    devices_used: tuple[Count, ...] | None = None
+    """The ordinals of the GPUs that the process held a context on."""
+    environment: Environment | None = None
+    warmup: Count | None = None
+    """Calls before the profiler started."""
+    steps: Count
+    """Calls under the profiler."""
+    calls: Count | None = None
+    """All calls of the measured code, those of invalid attempts and of samples too."""
+    attempts: Count | None = None
+    sentinel: str | None = None
+    """The range with which the recording begins."""
+    threads: tuple[str, ...] | None = None
+    """What the measured calls handed to other Python threads."""
+    problems: tuple[str, ...] | None = None
+    """Why the recording must not be believed."""
+    peak_memory_bytes: Count | None = None
+    """The allocator's largest peak during the steps, of the GPUs in use."""
+    peak_memory_why_not: str | None = None
+    untraced_step_times_us: tuple[float, ...] | None = None
+    """Of the warm-up calls."""
+    flops_per_step: int | None = None
+    compile: CompileEvidence | None = None
+    graph_replays: tuple[Count | None, ...] | None = None
+    """For each replay of a CUDA graph, in order, how many kernels the graph has; null where that is not known."""
+    lines: bool | None = None
+    """Whether every line of the user's code that was reached is marked among the frames; only with stacks."""
+    timing: Timing | None = None
+
+
+# Their absence is what they mean.
+_ONLY_IF_KNOWN = ("peak_memory_why_not", "graph_replays", "lines", "timing")
+_PARTS: Mapping[str, type[Struct]] = {"environment": Environment, "compile": CompileEvidence, "timing": Timing}
+_LISTS = {
+    **dict.fromkeys(("threads", "problems"), "texts"),
+    **dict.fromkeys(("devices_used", "graph_replays"), "whole numbers"),
+    "untraced_step_times_us": "numbers",
+}
+_NOUNS = {"int": "a whole number", "str": "a text", "bool": "true or false", "object": "an object"}
+
+
+class MalformedError(Exception):
+    """The key's value cannot be read; the text says why."""
+
+
+def parse(value: Any) -> Metadata:
+    """Return what the key holds; MalformedError if another project wrote it, or a newer version of this one.
+
+    An entry of the wrong type is refused as well. What is wrong further inside counts as not recorded.
+    """
+    schema: Any = value.get("schema") if isinstance(value, Mapping) else None
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 0:
+        raise MalformedError(f'its key "{KEY}" has no whole number "schema", so this project did not write it.')
     if schema > SCHEMA:
-        return (
+        raise MalformedError(
             f"it was recorded by a newer pytest-torchprof (schema {schema}, this version reads up to {SCHEMA}). "
             "Upgrade pytest-torchprof."
         )
-    for name, (expected, fits) in _ENTRIES.items():
-        # Only the number of steps is in every recording; what is not known may be null or missing.
-        if not fits(ours.get(name)) and (name == "steps" or ours.get(name) is not None):
-            return f'"{name}" in its key "{KEY}" is not {expected}, so it was changed or damaged. Record it again.'
-    return None
+    upgraded = _upgraded(value)
+    try:
+        return msgspec.convert(upgraded, Metadata)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return msgspec.convert({**upgraded, **_fitting_parts(upgraded)}, Metadata)
+    except msgspec.ValidationError as error:
+        name, expected = _wrong_entry(str(error))
+        raise MalformedError(
+            f'"{name}" in its key "{KEY}" is not {expected}, so it was changed or damaged. Record it again.'
+        ) from None
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def encode(metadata: Metadata) -> bytes:
+    """Return the key's value as JSON."""
+    entries: Mapping[str, Any] = msgspec.to_builtins(metadata)
+    return msgspec.json.encode(
+        {name: value for name, value in entries.items() if value is not None or name not in _ONLY_IF_KNOWN}
+    )
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
+def _upgraded(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return it as this version writes it: the first ones knew only one setting that makes launches wait."""
+    environment = value.get("environment")
+    if not isinstance(environment, Mapping) or not environment.get("cuda_launch_blocking"):
+        return value
+    return {**value, "environment": {"launches_wait": "CUDA_LAUNCH_BLOCKING=1", **environment}}
 
 
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_text, value))
+def _fitting_parts(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the objects inside with those of their entries that are of the right type."""
+    return {
+        name: {
+            field.name: part[field.name]
+            for field in msgspec.structs.fields(kind)
+            if field.name in part and _fits(part[field.name], field.type)
+        }
+        for name, kind in _PARTS.items()
+        if isinstance(part := value.get(name), Mapping)
+    }
 
 
-def _whole_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_whole, value))
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
-def _counts(value: Any) -> bool:
-    return isinstance(value, list) and all(one is None or _whole(one) for one in value)
-
-
-def _object(value: Any) -> bool:
-    return isinstance(value, Mapping)
-
-
-_ENTRIES = {
-    "steps": ("a whole number", _whole),
-    "peak_memory_bytes": ("a whole number", _whole),
-    "peak_memory_why_not": ("a text", _text),
-    "problems": ("a list of texts", _texts),
-    "threads": ("a list of texts", _texts),
-    "graph_replays": ("a list of whole numbers", _counts),
-    "devices_used": ("a list of whole numbers", _whole_numbers),
-    "device": ("a text", _text),
-    "rank": ("a whole number", _whole),
-    "world_size": ("a whole number", _whole),
-    "nodeid": ("a text", _text),
-    "label": ("a text", _text),
-    "environment": ("an object", _object),
-    "compile": ("an object", _object),
-}
+def _wrong_entry(error: str) -> tuple[str, str]:
+    """Return which entry msgspec's sentence is about, and what it should be."""
+    if missing := re.search(r"missing required field `(\w+)`", error):
+        return missing[1], _NOUNS["int"]
+    name = re.findall(r"`\$\.(\w+)", error)[-1]
+    expected = re.findall(r"Expected `(\w+)", error)[0]
+    return name, f"a list of {_LISTS[name]}" if name in _LISTS else _NOUNS.get(expected, expected)

@@ -14,7 +14,7 @@ from pytest_torchprof.recording import perfetto, text
 from pytest_torchprof.recording.columns import Columns, TooFineError
 from pytest_torchprof.recording.events import EXACT, STAMPS, WHOLE, kinds
 from pytest_torchprof.recording.halves import border
-from pytest_torchprof.recording.metadata import KEY, refusal
+from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, encode, parse
 from pytest_torchprof.recording.text import UncuttableError, inflated
 from pytest_torchprof.recording.two_processes import Other
 from pytest_torchprof.trace import Trace
@@ -78,25 +78,25 @@ def _in_two(path: str, middle: int) -> Trace:
     """Read the first part while another process reads the second; alone where that fails."""
     columns = Columns()
     with Other(lambda: _second_part(path, middle)) as second:
-        metadata = _in_pieces(path, columns, until=middle)
-        if metadata is not None:
-            return _trace(path, columns, metadata)
+        header = _in_pieces(path, columns, until=middle)
+        if header is not None:
+            return _trace(path, columns, header)
         found = second.answer()
     if found is None:
         return _trace(path, columns, _in_pieces(path, columns, begin=middle) or {})
-    packed, metadata = msgspec.msgpack.decode(found)
+    packed, header = msgspec.msgpack.decode(found)
     columns.extend(packed)
-    return _trace(path, columns, metadata)
+    return _trace(path, columns, header)
 
 
 def _second_part(path: str, middle: int) -> bytes:
     columns = Columns()
-    metadata = _in_pieces(path, columns, begin=middle)
-    return msgspec.msgpack.encode((columns.packed(), metadata))
+    header = _in_pieces(path, columns, begin=middle)
+    return msgspec.msgpack.encode((columns.packed(), header))
 
 
 def _in_pieces(path: str, columns: Columns, *, begin: int = 0, until: float = inf) -> dict[str, Any] | None:
-    """Fold the pieces that begin in this part of the text; return the metadata around them if the end is among them."""
+    """Fold the pieces that begin in this part of the text; return what is around them if the end is among them."""
     source = inflated(path)
     head, rest = text.head(source)
     opening = text.OPENING.match(rest)
@@ -153,7 +153,7 @@ def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
 
 
 def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
-    """Fold the last events and return the metadata around the list; head and rest make a document of their own."""
+    """Fold the last events and return what is around the list; head and rest make a document of their own."""
     if not head:
         _fold(columns, rest)
         if columns.empty:
@@ -164,7 +164,7 @@ def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
     _document(head + b"[]}")
     document = _document(head + rest)
     _fold(columns, document.pop(_EVENTS))
-    return _metadata(document)
+    return _header(document)
 
 
 def _whole(path: str, text: bytes) -> Trace:
@@ -189,7 +189,7 @@ def _whole(path: str, text: bytes) -> Trace:
 
 def _decoded(path: str, text: bytes) -> Trace:
     columns = Columns()
-    metadata: dict[str, Any] = {}
+    header: dict[str, Any] = {}
     if text.lstrip()[:1] == b"[":
         listed = msgspec.json.decode(text)
         if not any(isinstance(item, dict) and "ph" in item for item in listed):
@@ -198,8 +198,8 @@ def _decoded(path: str, text: bytes) -> Trace:
     else:
         document = _document(text)
         _fold_events(columns, document.pop(_EVENTS))
-        metadata = _metadata(document)
-    return _trace(path, columns, metadata)
+        header = _header(document)
+    return _trace(path, columns, header)
 
 
 def _document(text: bytes) -> dict[str, msgspec.Raw]:
@@ -214,7 +214,7 @@ def _document(text: bytes) -> dict[str, msgspec.Raw]:
     return document
 
 
-def _metadata(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     return {key: msgspec.json.decode(value) for key, value in document.items()}
 
 
@@ -226,16 +226,17 @@ def _syntax(text: bytes, error: msgspec.DecodeError) -> str:
     return f"it is not valid JSON ({error})."
 
 
-def _trace(path: str, columns: Columns, metadata: dict[str, Any]) -> Trace:
-    ours = metadata.pop(KEY, None)
-    wrong = None if ours is None else refusal(ours)
-    if wrong:
-        raise _NoTraceError(wrong)
+def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
+    ours = header.pop(KEY, None)
+    try:
+        metadata = None if ours is None else parse(ours)
+    except MalformedError as malformed:
+        raise _NoTraceError(str(malformed)) from None
     return Trace(
         path=path,
         events=columns.events,
+        header=header,
         metadata=metadata,
-        torchprof=ours,
         names=list(columns.names),
         threads=columns.threads.labels,
         streams=columns.streams.labels,
@@ -258,7 +259,7 @@ def _shown(path: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in path)
 
 
-def write_metadata(path: str | os.PathLike[str], key: Mapping[str, object]) -> None:
+def write_metadata(path: str | os.PathLike[str], metadata: Metadata) -> None:
     """Put our key into an exported, unpacked trace file, in place: whoever calls has it under a name of its own."""
     path = fspath(path)
     try:
@@ -268,7 +269,7 @@ def write_metadata(path: str | os.PathLike[str], key: Mapping[str, object]) -> N
             end = start + file.read().rindex(b"}")
             file.seek(end)
             file.truncate()
-            file.write(b',\n"%s": %s\n}\n' % (KEY.encode(), msgspec.json.encode(key)))
+            file.write(b',\n"%s": %s\n}\n' % (KEY.encode(), encode(metadata)))
     except ValueError:
         raise UnreadableRecording(
             f"{_shown(path)} is not a recording: it does not end as a JSON object does."

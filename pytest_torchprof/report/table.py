@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.devices import blocking
 from pytest_torchprof.text import units
 from pytest_torchprof.text.escape import printable
 
@@ -51,7 +50,7 @@ def where(environment: Mapping[str, Any]) -> str:
     device = f"{gpu} ({architecture})" if gpu and architecture else gpu or environment.get("cpu") or "cpu"
     versions = (("torch", "torch"), ("CUDA", "cuda"), ("ROCm", "rocm"))
     known = [f"{shown} {environment[key]}" for shown, key in versions if environment.get(key)]
-    setting = blocking.recorded(environment)
+    setting = environment.get("launches_wait")
     note = [f"{setting}: times are not judged"] if setting else []
     return printable(", ".join([str(device), *known, *note]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.devices import blocking
+from msgspec.structs import asdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,11 +82,11 @@ class Comparing:
 
     def why_no_times(self, profile: Profile) -> str | None:
         """Return why times cannot be judged though they are asked for, None where they can."""
-        timing = (profile.trace.torchprof or {}).get("timing")
-        if isinstance(timing, dict):
-            if setting := blocking.recorded(environment_of(profile)):
+        metadata = profile.trace.metadata
+        if metadata is not None and metadata.timing is not None:
+            if setting := profile.trace.environment.launches_wait:
                 return f"{setting} makes every launch wait, so that times mean nothing"
-            return str(timing["why_not"]) if timing["why_not"] else None
+            return metadata.timing.why_not
         if self.settings.replay is None and not self.times_are_to_be_had:
             return (
                 f"{self.settings.workers} workers of pytest-xdist share the device, and times taken beside other "
@@ -113,7 +113,4 @@ def compared(run: TestRun, measured: Measured, profile: Profile) -> tuple[Entry 
 
 def environment_of(profile: Profile) -> Mapping[str, Any]:
     """Return where a recording was made; empty where it does not tell."""
-    environment = (profile.trace.torchprof or {}).get("environment")
-    if isinstance(environment, dict) and environment:
-        return environment
-    return {"gpu": next((device.name for device in profile.trace.devices if device.name), None)}
+    return asdict(profile.trace.environment)

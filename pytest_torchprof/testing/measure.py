@@ -202,14 +202,15 @@ class TestRun:
 
     def _replayed(self, measured: Measured) -> Generator[None, None, None]:
         from pytest_torchprof.profile import Profile  # noqa: PLC0415
-        from pytest_torchprof.recording import read  # noqa: PLC0415
+        from pytest_torchprof.recording.reader import read  # noqa: PLC0415
         from pytest_torchprof.testing.session import stacks_name  # noqa: PLC0415
 
         path = self.state.recording_of(self.nodeid, measured.label)
         profile = Profile.from_trace(read(path))
-        recorded = profile.trace.torchprof or {}
-        if (recorded.get("nodeid"), recorded.get("label")) != (self.nodeid, measured.label):
-            other = f"{recorded.get('nodeid')}" + (f" ({recorded.get('label')})" if recorded.get("label") else "")
+        metadata = profile.trace.metadata
+        nodeid, label = (metadata.nodeid, metadata.label) if metadata is not None else (None, None)
+        if (nodeid, label) != (self.nodeid, measured.label):
+            other = f"{nodeid}" + (f" ({label})" if label else "")
             wanted = self.nodeid + (f" ({measured.label})" if measured.label else "")
             raise TorchprofError(
                 f"{path} is a recording of {other}, not of {wanted}; "
@@ -232,7 +233,7 @@ class TestRun:
     def _live(self, measured: Measured) -> Generator[None, None, None]:
         from pytest_torchprof import capture  # noqa: PLC0415
         from pytest_torchprof.profile import Profile  # noqa: PLC0415
-        from pytest_torchprof.recording import read  # noqa: PLC0415
+        from pytest_torchprof.recording.reader import read  # noqa: PLC0415
         from pytest_torchprof.testing.session import recording_name  # noqa: PLC0415
 
         options = self.options
@@ -317,7 +318,8 @@ class TestRun:
         if not profile.trace.on_cpu or self.options.device != "auto":
             return False
         # A recording made for the cpu as device is judged so wherever it is replayed.
-        return (profile.trace.torchprof or {}).get("device_asked", "auto") == "auto"
+        metadata = profile.trace.metadata
+        return metadata is None or metadata.device_asked in (None, "auto")
 
     def why_no_gpu(self) -> str:
         """Return what to add where something is not judged without a GPU: why there is none, if that may surprise."""

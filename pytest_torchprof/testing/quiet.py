@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.capture import torch_private
+from pytest_torchprof.capture import torch_dynamo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ def without_trace_records() -> Iterator[None]:
     have no message: each compilation would leave hundreds of empty lines in front of the failure's own text, and torch
     would take the time to make them. A handler that the user asked for (``TORCH_TRACE``) stays.
     """
-    logger = torch_private.trace_logger()
+    logger = torch_dynamo.trace_logger()
     if logger is None:
         yield
         return

@@ -287,10 +287,11 @@ def _stem(said: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:STEM_LENGTH].rstrip("-.")
 
 
-def _test_of(path: Path) -> object:
-    from pytest_torchprof.recording import read  # noqa: PLC0415 - of a failed test only
+def _test_of(path: Path) -> str | None:
+    from pytest_torchprof.recording.reader import read  # noqa: PLC0415 - of a failed test only
 
     try:
-        return (read(path).torchprof or {}).get("nodeid")
+        metadata = read(path).metadata
     except TorchprofError:
         return None
+    return None if metadata is None else metadata.nodeid

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
+from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.trace.calls import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
 from pytest_torchprof.trace.links import Intervals, Links, link
@@ -19,6 +20,8 @@ from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_torchprof.recording.metadata import Metadata
 
 _STEP = re.compile(r"ProfilerStep#\d+")
 _COMPILING = " (dynamo_timed)"
@@ -65,8 +68,10 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     path: str | None
     events: int
-    metadata: Mapping[str, object]
-    torchprof: Mapping[str, object] | None
+    header: Mapping[str, object]
+    """What torch says around the events, such as ``deviceProperties``."""
+    metadata: Metadata | None
+    """What our own recordings keep beside the trace; None in anybody else's."""
     names: Sequence[str]
     threads: Sequence[int | str]
     streams: Sequence[int | str]
@@ -90,7 +95,15 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def on_cpu(self) -> bool:
         """Whether the recording's own key says that the CPU was the device."""
-        return self.torchprof is not None and self.torchprof.get("device") == "cpu"
+        return self.metadata is not None and self.metadata.device == "cpu"
+
+    @property
+    def environment(self) -> Environment:
+        """Where it was recorded; where it does not say so, all that is known is the GPU's name, if that."""
+        recorded = None if self.metadata is None else self.metadata.environment
+        if recorded is not None and recorded != Environment():
+            return recorded
+        return Environment(gpu=next((device.name for device in self.devices if device.name), None))
 
     @cached_property
     def call_kinds(self) -> Sequence[CallKind]:
@@ -119,7 +132,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def links(self) -> Links:
         """Which call launched what."""
-        return link(self.calls, self.gpu, self.call_kinds, own=self.torchprof is not None)
+        return link(self.calls, self.gpu, self.call_kinds, own=self.metadata is not None)
 
     @property
     def attribution(self) -> Literal["launch", "time"]:
@@ -167,18 +180,19 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _own_ordinals(self, count: int) -> Sequence[int]:
         """Return the ordinals of so many devices, in order, as far as our own recordings know them."""
-        ours = self.torchprof or {}
-        kind, _, measured = str(ours.get("device")).partition(":")
+        if self.metadata is None:
+            return range(count)
+        kind, _, measured = str(self.metadata.device).partition(":")
         if count == 1 and kind == "cuda" and measured.isdecimal():
             # The sentinel's kernels ran on the measured device, so it is this one.
             return [int(measured)]
-        used = ours.get("devices_used")
-        return used if isinstance(used, list) and len(used) == count else range(count)
+        used = self.metadata.devices_used or ()
+        return used if len(used) == count else range(count)
 
     @cached_property
     def _listed(self) -> Mapping[object, Mapping[str, object]]:
         """What the file says of the machine's devices, by ordinal."""
-        listed = self.metadata.get("deviceProperties")
+        listed = self.header.get("deviceProperties")
         return {item.get("id"): item for item in listed if isinstance(item, dict)} if isinstance(listed, list) else {}
 
     @cached_property
@@ -224,7 +238,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def steps(self) -> tuple[StepRange, ...]:
         """The ``ProfilerStep#N`` ranges in time order, else the whole trace as one step."""
         named = [span for span in self.spans("ProfilerStep#") if _STEP.fullmatch(span.name)]
-        if self.torchprof is not None:
+        if self.metadata is not None:
             named = self._measured_calls(named)
         if named:
             return tuple(StepRange(span.name, span.start_ns, span.end_ns, span.tid) for span in named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_torchprof.capture.session import SENTINEL
-from pytest_torchprof.recording import read
+from pytest_torchprof.recording.reader import read
 
 pytestmark = pytest.mark.simulated_gpu
 

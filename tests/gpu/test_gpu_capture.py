@@ -207,11 +207,11 @@ def test_nothing_is_printed(path, capfd):
 def test_the_environment_names_the_gpu_and_its_driver(path):
     environment = capture.environment(capture.pick_device("auto"))
     major, minor = torch.cuda.get_device_capability()
-    assert environment["gpu"] == torch.cuda.get_device_name()
-    assert environment["compute_capability"] == f"{major}.{minor}"
+    assert environment.gpu == torch.cuda.get_device_name()
+    assert environment.compute_capability == f"{major}.{minor}"
     if torch.version.cuda:
-        assert environment["driver"].split(".")[0].isdecimal()
-        clocks = environment["clocks_mhz"]
+        assert environment.driver.split(".")[0].isdecimal()
+        clocks = environment.clocks_mhz
         assert 0 < clocks["sm"] <= clocks["sm_max"]
     assert os.sep not in json.dumps(environment)
 

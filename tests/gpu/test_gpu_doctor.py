@@ -276,6 +276,34 @@ print(json.dumps([[one.check, one.status, one.text] for one in doctor.answers(ch
 
 
 @simulated
+def test_a_device_that_fails_under_the_profiler_is_not_blamed_on_other_tools(ask):
+    answer = told(ask("probe", FAKEGPU_LOST_AFTER="40"), "probe")
+    assert answer.status == "wrong"
+    assert "CUDA error" in answer.text
+    assert answer.do.startswith("see whether the GPU is well")
+
+
+@simulated
+def test_a_gpu_that_is_there_and_cannot_be_used_is_not_missing(ask):
+    assert "torch cannot use the GPU" in told(ask("CUPTI", FAKEGPU_INIT_ERROR="46"), "CUPTI").text
+
+
+@simulated
+def test_a_variable_that_names_a_gpu_is_not_blamed_for_a_driver_that_sees_none(ask):
+    answer = told(ask("GPU", FAKEGPU_COUNT="0", CUDA_VISIBLE_DEVICES="0"), "GPU")
+    assert "the driver sees no GPU, or none of those that CUDA_VISIBLE_DEVICES='0' names" in answer.text
+
+
+@simulated
+def test_neither_warnings_nor_the_current_folder_are_taken_for_a_broken_gpu(ask, tmp_path, monkeypatch):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text("raise ImportError('a checkout of torch')\n")
+    monkeypatch.chdir(tmp_path)
+    answers = ask("GPU", "probe", "CPU as device", PYTHONWARNINGS="error")
+    assert {answer.status for answer in answers} == {"ok"}
+
+
+@simulated
 def test_what_cannot_be_profiled_is_not_profiled_further(tmp_path):
     """In a process of its own: this one's profiler works, which is what another line says."""
     given = {**os.environ, "TMPDIR": str(tmp_path), "FAKEGPU_CUPTI_ERROR": "35"}

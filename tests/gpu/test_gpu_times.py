@@ -18,7 +18,7 @@ from pytest_torchprof import capture, load
 from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.device import gpu_uuid
 from pytest_torchprof.capture.samples import Samples, on_one_stream
-from pytest_torchprof.recording import read
+from pytest_torchprof.recording.reader import read
 
 pytestmark = [
     pytest.mark.gpu,

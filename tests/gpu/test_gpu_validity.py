@@ -97,7 +97,7 @@ def test_the_recording_knows_how_many_kernels_each_replayed_graph_has(tmp_path, 
 
     found = record(tmp_path / "recording.json", body)
     assert found.why_not is None
-    assert found.trace.torchprof["graph_replays"] == [5, 3] * 3
+    assert found.trace.metadata.graph_replays == (5, 3) * 3
     assert [step.graph_launches for step in found.steps] == [2, 2, 2]
     in_graphs = [sum(kernel.in_graph for kernel in step.kernels) for step in found.steps]
     assert in_graphs == [8, 8, 8]
@@ -115,4 +115,4 @@ def test_replays_of_several_threads_are_in_no_order(tmp_path):
 
     found = record(tmp_path / "recording.json", body)
     assert found.why_not is None
-    assert "graph_replays" not in found.trace.torchprof
+    assert found.trace.metadata.graph_replays is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.analysis.compilation.evidence import NOT_USED, Compile, Recompile, read, unprofiled
-from pytest_torchprof.analysis.compilation.graph_breaks import GraphBreak
+from pytest_torchprof.analysis.compilation.evidence import NOT_USED, Compile, read, unprofiled
 
-__all__ = ["NOT_USED", "Compile", "GraphBreak", "Recompile", "read", "unprofiled"]
+__all__ = ["NOT_USED", "Compile", "read", "unprofiled"]

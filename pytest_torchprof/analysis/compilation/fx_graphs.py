@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,6 +14,7 @@ from pytest_torchprof.trace.calls import CallKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_torchprof.recording.metadata import CompileEvidence, InductorGraph
     from pytest_torchprof.trace import Span, Trace
 
 
@@ -43,30 +43,20 @@ class Fallback(Struct, frozen=True, kw_only=True):
     count: int
 
 
-def dicts(evidence: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
-    """Return a list of objects out of the evidence; what is none is left out."""
-    items = (evidence or {}).get(name)
-    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-
-
-def cuda_graphs(trace: Trace, evidence: Mapping[str, Any] | None, unknown: str | None) -> CudaGraphs:
+def cuda_graphs(trace: Trace, evidence: CompileEvidence | None, unknown: str | None) -> CudaGraphs:
     """Return the graph launches of the steps, and why Inductor made no graph where it made none, or why none knows."""
     launches = _graph_launches(trace)
     owned = sum(
         any(regions.is_compiled_code(trace.names[trace.ops.name[op]]) for op in _around(trace, call))
         for call in launches
     )
-    skips = (evidence or {}).get("cudagraph_skips")
-    skips = skips if isinstance(skips, Mapping) else {}
-    reasons = [str(reason) for reason in skips.get("reasons") or ()]
-    ran = Counter(key for key, _ in _graph_calls(trace))
-    reasons += [
-        str(graph["cudagraph_skip"])
-        for graph in dicts(evidence, "fx_graphs")
-        if graph.get("cudagraph_skip") and graph_key(graph) in ran
-    ]
-    if not reasons and skips.get("count"):
-        reasons = ["Inductor gives no reason"]
+    reasons: list[str] = []
+    if evidence is not None:
+        ran = {key for key, _ in _graph_calls(trace)}
+        reasons += evidence.cudagraph_skips.reasons
+        reasons += [one.cudagraph_skip for one in evidence.fx_graphs if one.cudagraph_skip and one.hash in ran]
+        if not reasons and evidence.cudagraph_skips.count:
+            reasons = ["Inductor gives no reason"]
     return CudaGraphs(launches=len(launches), owned=owned, skips=tuple(dict.fromkeys(reasons)), skips_unknown=unknown)
 
 
@@ -88,20 +78,18 @@ def _graph_calls(trace: Trace) -> Iterator[tuple[str | None, Span]]:
             yield (None if key == "None" else key), span
 
 
-def graph_key(graph: Mapping[str, Any]) -> str | None:
-    """Return the key of a graph of the evidence, as its ranges carry it."""
-    key = graph.get("hash")
-    return key if isinstance(key, str) else None
-
-
-def fx_graphs(trace: Trace, evidence: Mapping[str, Any] | None) -> Iterator[FxGraph]:
+def fx_graphs(trace: Trace, evidence: CompileEvidence | None) -> Iterator[FxGraph]:
     """Yield the graphs of Inductor's that ran in the steps."""
-    paths = {graph_key(graph): graph.get("code_path") for graph in dicts(evidence, "fx_graphs")}
+    paths = {graph.hash: graph.code_path for graph in _known(evidence)}
     for key, calls in Counter(key for key, _ in _graph_calls(trace)).items():
         yield FxGraph(hash=key, code_path=paths.get(key), calls=calls)
 
 
-def fallbacks(trace: Trace, evidence: Mapping[str, Any] | None) -> tuple[tuple[Fallback, ...], str | None]:
+def _known(evidence: CompileEvidence | None) -> tuple[InductorGraph, ...]:
+    return () if evidence is None else evidence.fx_graphs
+
+
+def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fallback, ...], str | None]:
     """Return the aten kernels that Inductor's graphs call in the step with most, and why there may be more.
 
     In a step that replays a CUDA graph nothing of them is on the CPU's side: the generated code tells.
@@ -109,12 +97,12 @@ def fallbacks(trace: Trace, evidence: Mapping[str, Any] | None) -> tuple[tuple[F
     calls = list(_graph_calls(trace))
     replayed = _replayed(trace, [span for _, span in calls])
     by_step = _aten_calls(trace, [span for _, span in calls if span not in replayed])
-    written = {graph_key(graph): graph.get("aten_calls") for graph in dicts(evidence, "fx_graphs")}
+    written = {graph.hash: graph.aten_calls for graph in _known(evidence)}
     unknown = None
     for key, span in calls:
         if span in replayed:
             counts = written.get(key)
-            if isinstance(counts, Mapping):
+            if counts is not None:
                 by_step.setdefault(trace.step_at(span.start_ns), Counter()).update(counts)
             else:
                 unknown = "a CUDA graph replays the kernels, and the recording does not hold the generated code"

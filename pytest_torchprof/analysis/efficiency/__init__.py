@@ -73,8 +73,8 @@ def read(work: GpuWork) -> Efficiency:
 
 def throughput(work: GpuWork) -> Throughput:
     """Return FLOP/s and the share of the peak of the slowest step."""
-    flops = (work.trace.torchprof or {}).get("flops_per_step")
-    if not isinstance(flops, int) or isinstance(flops, bool):
+    flops = work.trace.metadata.flops_per_step if work.trace.metadata is not None else None
+    if flops is None:
         return Throughput(
             flops_per_step=None, why_not="the recording does not hold the floating-point operations of a step"
         )

@@ -128,9 +128,8 @@ def of_device(name: str | None) -> Peak | None:
 def of_trace(trace: Trace) -> Peak | None:
     """Return the peaks of the device that the recording was made on, None where it is not known or they differ."""
     names = {device.name for device in trace.devices}
-    environment = (trace.torchprof or {}).get("environment")
-    if names <= {None} and isinstance(environment, dict) and isinstance(environment.get("gpu"), str):
-        names = {environment["gpu"]}
+    if names <= {None} and trace.environment.gpu is not None:
+        names = {trace.environment.gpu}
     found = {peak.source: peak for name in names if (peak := of_device(name)) is not None}
     return next(iter(found.values())) if len(found) == 1 and len(names) == 1 else None
 
@@ -150,7 +149,7 @@ def has_tf32(trace: Trace) -> bool:
     """
     if trace.rocm:
         return False
-    listed: Any = trace.metadata.get("deviceProperties")
+    listed: Any = trace.header.get("deviceProperties")
     majors = [item.get("computeMajor") for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     known = [major for major in majors if isinstance(major, int)]
     return not known or max(known) >= TF32_FROM

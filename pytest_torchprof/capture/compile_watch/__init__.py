@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.capture.compile_watch.memory import this_process
+from pytest_torchprof.capture.compile_watch.history import compile_history
 from pytest_torchprof.capture.compile_watch.watch import CompileWatch
 
-__all__ = ["CompileWatch", "this_process"]
+__all__ = ["CompileWatch", "compile_history"]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import gc
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture import torch_private
-from pytest_torchprof.capture.compile_watch.finding import first_line
+from pytest_torchprof.capture import torch_dynamo
+from pytest_torchprof.capture.compile_watch.graph_breaks import first_line
+from pytest_torchprof.recording.metadata import Recompile
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Iterable
 
-    from pytest_torchprof.capture.torch_private import Place
+    from pytest_torchprof.capture.torch_dynamo import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +38,7 @@ class Compilation:
         return replace(self, guard=guard)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recompiled:
-    """One recompile, as it goes into the recording."""
-
-    reason: str
-    function: str | None
-    file: str | None
-    line: int | None
-
-    def as_json(self) -> dict[str, object]:
-        return asdict(self)
-
-
-def recompiles(compilations: Iterable[Compilation]) -> list[Recompiled]:
+def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
     """Return those that came because a guard failed, of a frame that was compiled before in this measurement.
 
     Two modules of one class, and all modules under torch's wrapper, share a code object: the first compilation for a
@@ -71,9 +59,9 @@ def _again(one: Compilation, before: list[Compilation]) -> bool:
     if one.module is not None and before:
         return any(other.module is one.module for other in before) or _replaces(one, before)
     if before:
-        return not torch_private.is_module_wrapper(one.place)
+        return not torch_dynamo.is_module_wrapper(one.place)
     # Compiled by an earlier test, it ran from the cache in the first call.
-    return one.known_before and one.call > 1 and not torch_private.is_module_wrapper(one.place)
+    return one.known_before and one.call > 1 and not torch_dynamo.is_module_wrapper(one.place)
 
 
 def _replaces(one: Compilation, before: list[Compilation]) -> bool:
@@ -84,12 +72,12 @@ def _replaces(one: Compilation, before: list[Compilation]) -> bool:
     return any(module() is None for module in others)
 
 
-def _recompiled(one: Compilation) -> Recompiled:
+def _recompiled(one: Compilation) -> Recompile:
     reason = re.sub(r"^\d+/\d+: ", "", first_line(one.guard or ""))
     place = one.place
-    return Recompiled(
+    return Recompile(
         reason=reason,
-        function=torch_private.name_in_source(place.function) if place else None,
+        function=torch_dynamo.name_in_source(place.function) if place else None,
         file=place.file if place else None,
         line=place.line if place else None,
     )

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture import torch_private
-from pytest_torchprof.capture.compile_watch import finding
+from pytest_torchprof.capture import torch_dynamo
+from pytest_torchprof.capture.compile_watch import graph_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import CodeType
 
-    from pytest_torchprof.capture.compile_watch.finding import Finding
-    from pytest_torchprof.capture.torch_private import Attempt, Reason
+    from pytest_torchprof.capture.torch_dynamo import Attempt, Reason
+    from pytest_torchprof.recording.metadata import GraphBreak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class GivenUp:
     code: weakref.ref[CodeType] | None
     compiled: frozenset[str]
     """Ids of what this code object had been compiled to when it was given up."""
-    finding: Finding
+    why: GraphBreak
 
     def living_code(self) -> CodeType | None:
         return self.code() if self.code else None
@@ -38,10 +38,10 @@ class Compiled:
 
     generated: weakref.ref[CodeType]
     code: weakref.ref[CodeType]
-    breaks: tuple[Finding, ...]
+    breaks: tuple[GraphBreak, ...]
 
 
-class Memory:
+class History:
     """Reads Dynamo's records piece by piece, so that what they forget (all but 64 compilations) is kept here."""
 
     def __init__(self) -> None:
@@ -57,16 +57,16 @@ class Memory:
 
     def catch_up(self) -> list[Attempt]:
         """Return the compilations since the last call, oldest first, and remember what they gave up."""
-        kept = torch_private.compilation_metrics() or []
+        kept = torch_dynamo.compilation_metrics() or []
         place = next((i for i, one in enumerate(kept) if one is self._last_metrics), -1)
-        if place < 0 and torch_private.metrics_are_full(len(kept)):
+        if place < 0 and torch_dynamo.metrics_are_full(len(kept)):
             self.lost = True
         self._last_metrics = kept[-1] if kept else self._last_metrics
-        attempts = self._with_silent_failures([torch_private.read_attempt(one) for one in kept[place + 1 :]])
+        attempts = self._with_silent_failures([torch_dynamo.read_attempt(one) for one in kept[place + 1 :]])
         failed = [attempt for attempt in attempts if attempt.failure]
         self._failures += len(failed)
         if failed:
-            codes = torch_private.considered_codes() or []
+            codes = torch_dynamo.considered_codes() or []
             new = [_frame_given_up(attempt, codes) for attempt in failed]
             again = {id(one.living_code()) for one in new}
             self._given_up = [one for one in self._given_up if id(one.living_code()) not in again] + new
@@ -78,7 +78,7 @@ class Memory:
         torch 2.6 skips a frame with a break in a loop without a word, as it does one without anything to compile; only
         its count of what it cannot do has grown.
         """
-        now = Counter(torch_private.counted("unimplemented"))
+        now = Counter(torch_dynamo.counted("unimplemented"))
         new = list((now - self._unimplemented).elements())
         self._unimplemented = now
         failures = sum(attempt.failure is not None for attempt in attempts)
@@ -86,31 +86,31 @@ class Memory:
             return attempts
         return [replace(attempt, failure=new[-1]) if attempt.skipped else attempt for attempt in attempts]
 
-    def note(self, code: CodeType, generated: CodeType) -> list[Finding]:
+    def note(self, code: CodeType, generated: CodeType) -> list[GraphBreak]:
         """Remember a compilation that has just ended; return the graph breaks that were found since the last one."""
         new = self._new_reasons()
-        caller = torch_private.user_stack() if new else ()
-        lines = torch_private.lines_of_breaks(code, generated)
+        caller = torch_dynamo.user_stack() if new else ()
+        lines = torch_dynamo.lines_of_breaks(code, generated)
         # Those of a frame that was given up in between are no breaks of this one.
-        own = [finding.of_reason(one, caller) for one in _of_code(new, code, lines) or new]
+        own = [graph_breaks.of_reason(one, caller) for one in _of_code(new, code, lines) or new]
         self._compiled[id(generated)] = Compiled(
             generated=weakref.ref(generated), code=weakref.ref(code), breaks=tuple(own) if lines else ()
         )
-        return [finding.of_reason(one, caller) for one in new]
+        return [graph_breaks.of_reason(one, caller) for one in new]
 
-    def new_breaks(self, *, keep: bool = False) -> list[Finding]:
+    def new_breaks(self, *, keep: bool = False) -> list[GraphBreak]:
         """Return the graph breaks found since the last compilation; keep them for the next one to claim, or not."""
         before = self._reasons_read, self._last_reason
         new = self._new_reasons()
         if keep:
             self._reasons_read, self._last_reason = before
-        return [finding.of_reason(one) for one in new]
+        return [graph_breaks.of_reason(one) for one in new]
 
     def compilations(self) -> dict[str, Compiled]:
         """Return what is in Dynamo's cache now, by compile id; breaks of unwatched code come from its own records."""
         found = {}
-        for code in torch_private.considered_codes() or ():
-            for identity, generated in torch_private.compiled_codes(code):
+        for code in torch_dynamo.considered_codes() or ():
+            for identity, generated in torch_dynamo.compiled_codes(code):
                 known = self._compiled.get(id(generated))
                 if known is None or known.generated() is not generated:
                     known = _unwatched(code, generated)
@@ -121,50 +121,52 @@ class Memory:
 
     def given_up(self) -> list[GivenUp]:
         """Return the frames that are left eager, without those that a reset of Dynamo gave another chance."""
-        considered = {id(code) for code in torch_private.considered_codes() or ()}
+        considered = {id(code) for code in torch_dynamo.considered_codes() or ()}
         self._given_up = [one for one in self._given_up if _still_given_up(one, considered)]
         return list(self._given_up)
 
     def suspects(self) -> list[CodeType]:
         """Return code that may have been given up without a record left; empty unless records were lost."""
-        frames = torch_private.counted("frames")
+        frames = torch_dynamo.counted("frames")
         if not self.lost or frames.get("total", 0) - frames.get("ok", 0) <= self._failures:
             return []
         known = {id(one.code()) for one in self._given_up if one.code}
         return [
             code
-            for code in torch_private.considered_codes() or ()
-            if id(code) not in known and not torch_private.compiled_codes(code) and not torch_private.dynamo_skips(code)
+            for code in torch_dynamo.considered_codes() or ()
+            if id(code) not in known and not torch_dynamo.compiled_codes(code) and not torch_dynamo.dynamo_skips(code)
         ]
 
     def _new_reasons(self) -> list[Reason]:
         """Return the entries that Dynamo's list of breaks has gained; a reset empties it."""
-        now = torch_private.break_reasons() or []
+        now = torch_dynamo.break_reasons() or []
         seen = self._reasons_read
         if seen > len(now) or (seen and now[seen - 1] is not self._last_reason):
             seen = 0
         self._reasons_read, self._last_reason = len(now), now[-1] if now else None
-        return [torch_private.read_reason(one) for one in now[seen:]]
+        return [torch_dynamo.read_reason(one) for one in now[seen:]]
 
-    def finding_of(self, attempt: Attempt) -> Finding:
+    def break_of(self, attempt: Attempt) -> GraphBreak:
         """Return why and where an attempt was given up."""
-        return finding.of_failure(attempt, _code_of(attempt, torch_private.considered_codes() or ()))
+        return graph_breaks.of_failure(attempt, _code_of(attempt, torch_dynamo.considered_codes() or ()))
 
 
 def _frame_given_up(attempt: Attempt, codes: Iterable[CodeType]) -> GivenUp:
     code = _code_of(attempt, codes)
-    ids = frozenset(identity for identity, _ in torch_private.compiled_codes(code)) if code else frozenset()
-    return GivenUp(code=weakref.ref(code) if code else None, compiled=ids, finding=finding.of_failure(attempt, code))
+    ids = frozenset(identity for identity, _ in torch_dynamo.compiled_codes(code)) if code else frozenset()
+    return GivenUp(code=weakref.ref(code) if code else None, compiled=ids, why=graph_breaks.of_failure(attempt, code))
 
 
 def _unwatched(code: CodeType, generated: CodeType) -> Compiled:
     """Return a compilation that nobody watched, with what Dynamo's own list says about its breaks."""
-    breaks: tuple[Finding, ...] = ()
-    lines = torch_private.lines_of_breaks(code, generated)
+    breaks: tuple[GraphBreak, ...] = ()
+    lines = torch_dynamo.lines_of_breaks(code, generated)
     if lines:
-        reasons = [torch_private.read_reason(one) for one in torch_private.break_reasons() or ()]
-        found = [finding.of_reason(one) for one in _of_code(reasons, code, lines)]
-        breaks = tuple(dict.fromkeys(found)) or (finding.of_code("graph break whose reason torch no longer has", code),)
+        reasons = [torch_dynamo.read_reason(one) for one in torch_dynamo.break_reasons() or ()]
+        found = [graph_breaks.of_reason(one) for one in _of_code(reasons, code, lines)]
+        breaks = tuple(dict.fromkeys(found)) or (
+            graph_breaks.of_code("graph break whose reason torch no longer has", code),
+        )
     return Compiled(generated=weakref.ref(generated), code=weakref.ref(code), breaks=breaks)
 
 
@@ -181,7 +183,7 @@ def _still_given_up(one: GivenUp, considered: set[int]) -> bool:
     code = one.living_code()
     if code is None or id(code) not in considered:
         return False
-    return {identity for identity, _ in torch_private.compiled_codes(code)} <= one.compiled
+    return {identity for identity, _ in torch_dynamo.compiled_codes(code)} <= one.compiled
 
 
 def _code_of(attempt: Attempt, codes: Iterable[CodeType]) -> CodeType | None:
@@ -192,12 +194,12 @@ def _code_of(attempt: Attempt, codes: Iterable[CodeType]) -> CodeType | None:
         return same[-1] if same else None
     number = (attempt.compile_id or "?").partition("/")[0] + "/"
     for code in codes:
-        if any(identity.startswith(number) for identity, _ in torch_private.compiled_codes(code)):
+        if any(identity.startswith(number) for identity, _ in torch_dynamo.compiled_codes(code)):
             return code
     return None
 
 
 @cache
-def this_process() -> Memory:
-    """Return the one memory of the process: Dynamo's own state, which it follows, is the process's too."""
-    return Memory()
+def compile_history() -> History:
+    """Return the one history of the process: Dynamo's own state, which it follows, is the process's too."""
+    return History()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture import torch_private
+from pytest_torchprof.capture import torch_dynamo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import CodeType, FrameType
 
 
-class Running:
+class EagerCode:
     """Notes which of the code objects run; from Python 3.12 on for nothing, on 3.11 by a profile function.
 
     The profile function slows every call on its thread, so on 3.11 it is there between `begin` and `end` of one call
@@ -48,8 +48,8 @@ class Running:
             if before is not None:
                 before(frame, event, arg)
 
-        torch_private.keep_from_dynamo(profile.__code__)
-        torch_private.keep_from_dynamo(Running._note.__code__)
+        torch_dynamo.keep_from_dynamo(profile.__code__)
+        torch_dynamo.keep_from_dynamo(EagerCode._note.__code__)
         self.blind = None
         self._stop = lambda: sys.setprofile(before)
         sys.setprofile(profile)
@@ -66,7 +66,7 @@ class Running:
         self._stop = self._nothing
 
     def _note(self, code: CodeType, _offset: int) -> None:
-        if torch_private.runs_under_dynamo():
+        if torch_dynamo.runs_under_dynamo():
             self._ran.add(id(code))
 
     def _nothing(self) -> None:
@@ -78,7 +78,7 @@ class Running:
             self.blind = "all of Python's monitoring tools are taken"
             return
         monitoring.use_tool_id(free, "pytest-torchprof")
-        torch_private.keep_from_dynamo(Running._note.__code__)
+        torch_dynamo.keep_from_dynamo(EagerCode._note.__code__)
         monitoring.register_callback(free, monitoring.events.PY_START, self._note)
         for code in self._codes:
             monitoring.set_local_events(free, code, monitoring.events.PY_START)

@@ -1,18 +1,30 @@
-"""What is true of the whole process: torch has one profiler, so its sessions are counted here and nowhere else."""
+"""torch has one profiler in a process: what its sessions have shown, and its lines, which nobody is to see."""
 
 from __future__ import annotations
 
+import os
+import re
+import tempfile
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from pytest_torchprof.capture import torch_private
-from pytest_torchprof.capture.stderr import without_profiler_lines
+from pytest_torchprof.capture import torch_profiler
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch.profiler.profiler import _KinetoProfile
 
+_STDERR = 2
+
+# torch 2.13 writes these two lines per session straight to the file descriptor, whatever KINETO_LOG_LEVEL says.
+# Its build for CUDA asks for GPUs where there is no driver too, and calls it an error that there are none.
+_CHATTER = re.compile(
+    rb"^(?:USDT:[^\n]*\bprofiler_(?:start|stop)|ERROR:[^\n]*\bgpuGetDeviceCount failed with code \d+)\n?", re.MULTILINE
+)
 # A profiler session can lose kernels at its head, one more with each session of the process that followed some idle
 # time (the GPU's time stamps are registered anew each time). The sentinel's kernels are there to be lost. Sessions that
 # are not ours add to it too: where a session lost some, the next one has twice as many.
@@ -48,12 +60,12 @@ class Process:
 
     def free_this_thread(self) -> None:
         """Make this thread fit for a new session again, unless the profiler that took its last one still runs."""
-        if self.ranges and not torch_private.running_profiler():
+        if self.ranges and not torch_profiler.running_profiler():
             self.ranges.clear()
         if self.stuck is None or self.stuck_thread != threading.get_ident():
             return
         with without_profiler_lines():
-            freed = torch_private.abandon(self.stuck)
+            freed = torch_profiler.abandon(self.stuck)
         if freed:
             self.stuck = None
 
@@ -62,3 +74,32 @@ class Process:
 def this_process() -> Process:
     """Return the one Process of this interpreter."""
     return Process()
+
+
+@contextmanager
+def without_profiler_lines() -> Iterator[None]:
+    """Hold file descriptor 2 back for a moment, then pass on everything but the profiler's own lines.
+
+    Meant for the few calls that start and stop the profiler: what other threads write meanwhile arrives late, not
+    never. (A process that another thread spawns in these microseconds would keep the held file as its stderr.)
+    """
+    try:
+        saved = os.dup(_STDERR)
+    except OSError:  # no stderr at all: nothing to keep clean
+        yield
+        return
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(saved, _STDERR)
+            os.close(saved)
+            _pass_on(held)
+
+
+def _pass_on(held: IO[bytes]) -> None:
+    held.seek(0)
+    rest = _CHATTER.sub(b"", held.read())
+    while rest:
+        rest = rest[os.write(_STDERR, rest) :]

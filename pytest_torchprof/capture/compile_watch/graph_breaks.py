@@ -1,41 +1,23 @@
-"""One place where a graph ended or a frame was given up, as it goes into the recording."""
+"""Places where a graph ended or a frame was given up, as they go into the recording."""
 
 from __future__ import annotations
 
 import ast
 import linecache
 import re
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.capture import torch_private
+from pytest_torchprof.capture import torch_dynamo
+from pytest_torchprof.recording.metadata import GraphBreak
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import CodeType
 
-    from pytest_torchprof.capture.torch_private import Attempt, Place, Reason
+    from pytest_torchprof.capture.torch_dynamo import Attempt, Place, Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Why, and where in the user's code."""
-
-    reason: str
-    explanation: str | None
-    file: str | None
-    line: int | None
-    function: str | None
-    at: str
-    """Where Dynamo saw it, which may be inside torch."""
-    inferred: bool = False
-    """The place is not Dynamo's: it is the line that led to the compilation of torch's own code."""
-
-    def as_json(self) -> dict[str, object]:
-        return asdict(self)
-
-
-def of_reason(reason: Reason, caller: Iterable[Place] = ()) -> Finding:
+def of_reason(reason: Reason, caller: Iterable[Place] = ()) -> GraphBreak:
     """Return a graph break; one with no code of the user's around it is placed on the last line of `caller` that is."""
     text = reason.text
     if text.startswith("generic_jump"):
@@ -43,27 +25,27 @@ def of_reason(reason: Reason, caller: Iterable[Place] = ()) -> Finding:
     innermost = reason.stack[-1] if reason.stack else None
     place = _user_place(reason.stack)
     inferred = None if place else _user_place(caller)
-    return _finding(text, place or inferred or innermost, innermost, inferred=inferred is not None)
+    return _break(text, place or inferred or innermost, innermost, inferred=inferred is not None)
 
 
-def of_failure(attempt: Attempt, code: CodeType | None) -> Finding:
+def of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
     """Return the frame that an attempt gave up, placed where the attempt failed."""
     frame = attempt.frame
     if frame is None and code is not None:
-        frame = torch_private.Place(code.co_filename, code.co_firstlineno, code.co_name)
+        frame = torch_dynamo.Place(code.co_filename, code.co_firstlineno, code.co_name)
     place = frame
     if attempt.failed_at:
         file, line = attempt.failed_at
-        place = torch_private.Place(file, line, _function_at(file, line) or (frame.function if frame else "?"))
+        place = torch_dynamo.Place(file, line, _function_at(file, line) or (frame.function if frame else "?"))
     # The failure may lie in torch's code that was traced from the user's frame.
     user = _user_place(one for one in (frame, place) if one)
-    return _finding(attempt.failure or "", user or place, place, inferred=False)
+    return _break(attempt.failure or "", user or place, place, inferred=False)
 
 
-def of_code(reason: str, code: CodeType) -> Finding:
-    """Return a finding about a code object as a whole."""
-    place = torch_private.Place(code.co_filename, code.co_firstlineno, code.co_name)
-    return _finding(reason, place, place, inferred=False)
+def of_code(reason: str, code: CodeType) -> GraphBreak:
+    """Return a break of a code object as a whole."""
+    place = torch_dynamo.Place(code.co_filename, code.co_firstlineno, code.co_name)
+    return _break(reason, place, place, inferred=False)
 
 
 def first_line(text: str) -> str:
@@ -80,20 +62,20 @@ def _explanation(text: str) -> str | None:
     return " ".join(match[1].split()) if match else None
 
 
-def _finding(text: str, place: Place | None, at: Place | None, *, inferred: bool) -> Finding:
-    return Finding(
+def _break(text: str, place: Place | None, at: Place | None, *, inferred: bool) -> GraphBreak:
+    return GraphBreak(
         reason=first_line(text),
         explanation=_explanation(text),
         file=place.file if place else None,
         line=place.line if place else None,
-        function=torch_private.name_in_source(place.function) if place else None,
+        function=torch_dynamo.name_in_source(place.function) if place else None,
         at=f"{at.file}:{at.line}" if at else first_line(text),
         inferred=inferred,
     )
 
 
 def _user_place(stack: Iterable[Place]) -> Place | None:
-    own = [place for place in stack if not torch_private.is_library_file(place.file)]
+    own = [place for place in stack if not torch_dynamo.is_library_file(place.file)]
     return own[-1] if own else None
 
 

@@ -1,36 +1,59 @@
-"""Runs the measured code: warm-up calls, then calls under the profiler, and one recording file at the end."""
+"""Runs the measured code: warm-up calls, calls under the profiler, one recording file; or once more, with stacks."""
 
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_torchprof.capture.arming import arm, look_for_losses
+from msgspec.structs import replace
+
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.device import devices_in_use, synchronize, wait_for_measured_work, why_unusable
 from pytest_torchprof.capture.environment import environment
+from pytest_torchprof.capture.export import replace_metadata, write_recording
+from pytest_torchprof.capture.first_session import arm, look_for_losses
 from pytest_torchprof.capture.flops import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.gpulock import only_measurement
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
 from pytest_torchprof.capture.session import SENTINEL, Session, another_profiler_runs, refuse_second_profiler
-from pytest_torchprof.capture.writing import replace_metadata, write_recording
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording import read
+from pytest_torchprof.recording.metadata import Metadata
+from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-    from pytest_torchprof.capture.plan import Plan
-
 # Once, and twice more after an invalid measurement; of several ranks each must make as many calls as the others.
 _ATTEMPTS = 3
 # Times once, and once more where the first ones leave a doubt.
 _BATCHES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to record, how often to call the measured code, and on which device."""
+
+    device: str
+    """As `pick_device` returns it: "cpu" or "cuda:0"."""
+    asked: str = "auto"
+    """As it was asked for: a CPU that was asked for is judged as the device, one that stands in for a GPU is not."""
+    warmup: int
+    """Calls before the profiler starts; may be 0."""
+    steps: int
+    """Calls under the profiler; at least 1."""
+    record: frozenset[str]
+    """Any of "stacks", "modules", "memory"; shapes and dtypes are always recorded."""
+    nodeid: str
+    label: str | None
+    count_flops: bool = False
+    """Whether the first warm-up call, of two at least, is made uncompiled and its floating-point operations counted."""
+    times: Literal["hot", "cold"] | None = None
+    """Whether untraced times are sampled after the steps, and with what in the caches."""
 
 
 def iterations(
@@ -87,11 +110,11 @@ def _measured(
                     if reason is None or another_profiler_runs():
                         break
                     measurement.prepare_another()
-            if reason is None and plan.times is not None:
+            if reason is None and plan.times is not None and measurement.written is not None:
                 samples = Samples(
                     plan.device, plan.times, one_stream=plan.device != "cpu" and on_one_stream(read(path))
                 )
-                yield from measurement.sample(samples, check, unsure)
+                yield from measurement.sample(measurement.written, samples, check, unsure)
         measurement.over = True
         if reason:
             raise NotMeasured(reason)
@@ -106,9 +129,9 @@ class _Measurement:
     untraced_step_times_us: list[float] = field(default_factory=list)
     flops: FlopCount = field(default_factory=FlopCount)
     problem: str | None = None
-    metadata: dict[str, object] = field(default_factory=dict)
     over: bool = False
-    written: bool = False
+    written: Metadata | None = None
+    """What the recording at ``path`` holds beside the trace, if there is one."""
 
     def counted_call(self) -> Iterator[None]:
         """Make the first warm-up call unwatched if its operations are to be counted: the steps will run other code."""
@@ -137,9 +160,17 @@ class _Measurement:
             session.finish()
             self.problem = session.problem
             if session.exportable:
-                self.metadata = self._metadata(session, watch)
-                write_recording(session, self.path, self.metadata)
-                self.written = True
+                self.written = _metadata(
+                    self.plan,
+                    session,
+                    calls=self.calls,
+                    attempts=self.attempts,
+                    untraced_step_times_us=tuple(self.untraced_step_times_us) or None,
+                    flops_per_step=self.flops.flops,
+                    compile=watch.evidence(),
+                    graph_replays=session.replays.in_order,
+                )
+                write_recording(session, self.path, self.written)
 
     def prepare_another(self) -> None:
         """Look at what the recording that cannot be believed has lost, so that the next one loses less."""
@@ -147,41 +178,15 @@ class _Measurement:
             look_for_losses(self.path)
 
     def sample(
-        self, samples: Samples, check: Callable[[Path], str | None], unsure: Callable[[], bool]
+        self, written: Metadata, samples: Samples, check: Callable[[Path], str | None], unsure: Callable[[], bool]
     ) -> Iterator[None]:
         for _ in range(_BATCHES):
             yield from samples.batch()
-            ours = {**self.metadata, "calls": self.calls + samples.calls, "timing": samples.evidence}
-            replace_metadata(self.path, ours)
+            calls = self.calls + samples.calls
+            replace_metadata(self.path, replace(written, calls=calls, timing=samples.timing))
             check(self.path)
             if this_rank().alone and not unsure():
                 break
-
-    def _metadata(self, session: Session, watch: CompileWatch) -> dict[str, object]:
-        plan = self.plan
-        return {
-            "schema": 1,
-            "nodeid": plan.nodeid,
-            "label": plan.label,
-            **this_rank().told,
-            "device": plan.device,
-            "device_asked": plan.asked,
-            "devices_used": list(session.devices),
-            "environment": environment(plan.device),
-            "warmup": plan.warmup,
-            "steps": plan.steps,
-            "calls": self.calls,
-            "attempts": self.attempts,
-            "sentinel": SENTINEL,
-            "threads": sorted(set(session.threads)),
-            "problems": [session.problem] if session.problem else [],
-            **session.peak_memory,
-            "untraced_step_times_us": self.untraced_step_times_us or None,
-            "flops_per_step": self.flops.flops,
-            "compile": watch.evidence(),
-            **session.replays.told,
-            **session.told,
-        }
 
     @contextmanager
     def removing_what_is_unfinished(self) -> Iterator[None]:
@@ -190,3 +195,41 @@ class _Measurement:
         finally:
             if self.written and not self.over:
                 self.path.unlink(missing_ok=True)
+
+
+def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
+    """Yield once; then a recording of that call with stacks, modules and lines lies at ``path``.
+
+    NotMeasured says why there is none. The warm-up is over: the measurement was just made. Stacks cost time and memory
+    for every Python call, so there is one step and no further attempt.
+    """
+    if not (rank := this_rank()).alone:
+        # They may have kept their limits: a collective of this rank alone would wait for them for ever.
+        raise NotMeasured(f"the code runs on {rank.world} ranks, and the others would not take part in one more call")
+    with only_measurement(plan.device), Session(plan.device, frozenset({"stacks", "modules"})) as session:
+        with session.step(0):
+            yield
+        session.finish()
+        if session.problem or not session.exportable:
+            raise NotMeasured(session.problem or "the profiler holds no recording")
+        write_recording(session, path, _metadata(plan, session, warmup=0, steps=1, calls=1, attempts=1))
+
+
+def _metadata(plan: Plan, session: Session, **more: Any) -> Metadata:
+    rank = this_rank()
+    known: dict[str, Any] = {"warmup": plan.warmup, "steps": plan.steps, **session.memory, **more}
+    return Metadata(
+        nodeid=plan.nodeid,
+        label=plan.label,
+        rank=rank.number,
+        world_size=rank.world,
+        device=plan.device,
+        device_asked=plan.asked,
+        devices_used=session.devices,
+        environment=environment(plan.device),
+        sentinel=SENTINEL,
+        threads=tuple(sorted(set(session.threads))),
+        problems=(session.problem,) if session.problem else (),
+        lines=session.all_lines_marked,
+        **known,
+    )

@@ -1,0 +1,94 @@
+"""From a finished session to the one recording file: exported, made anonymous, completed, moved into place.
+
+Recordings are committed and passed around, so the machine's name and the folder are taken out of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from mmap import mmap
+from typing import IO, TYPE_CHECKING
+
+from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, MARK
+from pytest_torchprof.recording.metadata import KEY
+from pytest_torchprof.recording.reader import write_metadata
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_torchprof.capture.session import Session
+    from pytest_torchprof.recording.metadata import Metadata
+
+# A mark as torch exports it; what takes its place is as long, so that nothing has to move.
+_EXPORTED = re.compile(rb'"cat": "cpu_op",(\s*)"name": "%s' % EXPORTED_MARK.encode())
+_AS_FRAME = b'"cat": "python_function",%%b"name": "%b' % MARK.encode()
+_UNUSED = b'"cat": "unused",%%b"name": "%b' % EXPORTED_MARK.encode()
+# Both stand outside the events, which may be many: the one before them, the other behind.
+_MARGIN = 64 * 1024
+_STRING = rb'"(?:[^"\\]|\\.)*"'
+_HOST = re.compile(rb'"host_name":\s*' + _STRING + rb"\s*,")
+_NAME = re.compile(rb'"traceName":\s*(' + _STRING + rb")")
+
+
+def write_recording(session: Session, path: Path, metadata: Metadata) -> None:
+    """Write what the session holds to `path`, with `metadata` under its `torchprof` key; all of it or nothing."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    try:
+        session.export(unfinished)
+        if session.marked:
+            _settle_marks(unfinished, keep=metadata.lines is True)
+        make_anonymous(unfinished, path.name)
+        write_metadata(unfinished, metadata)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _settle_marks(path: Path, *, keep: bool) -> None:
+    """Make the marks of lines what frames are, so that nobody takes them for operators; in place.
+
+    Where some are missing, none is kept: they get a category that no reader asks for.
+    """
+    with path.open("r+b") as file, mmap(file.fileno(), 0) as text:
+        for mark in _EXPORTED.finditer(text):
+            start, end = mark.span()
+            text[start:end] = (_AS_FRAME if keep else _UNUSED) % mark[1]
+
+
+def replace_metadata(path: Path, metadata: Metadata) -> None:
+    """Write `metadata` in place of what the recording at `path` has under its `torchprof` key; all of it or nothing."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    try:
+        # The key is the file's last, and the only one of its line: text in JSON has no line ends.
+        trace, _, _ = path.read_bytes().rpartition(b',\n"%s": ' % KEY.encode())
+        unfinished.write_bytes(trace + b"\n}\n")
+        write_metadata(unfinished, metadata)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def make_anonymous(path: Path, name: str) -> None:
+    """Blank out `host_name` and call the trace `name`, which must not be longer than its path; in place."""
+    with path.open("r+b") as file:
+        head = file.read(_MARGIN)
+        host = _HOST.search(head.partition(b'"traceEvents"')[0])
+        if host:
+            _overwrite(file, host.start(), b"", len(host[0]))
+        tail = max(0, file.seek(0, 2) - _MARGIN)
+        file.seek(tail)
+        named = list(_NAME.finditer(file.read()))
+        if named:
+            start, end = named[-1].span(1)
+            _overwrite(file, tail + start, b'"%s"' % _quoted(name), end - start)
+
+
+def _overwrite(file: IO[bytes], at: int, text: bytes, length: int) -> None:
+    if len(text) <= length:
+        file.seek(at)
+        file.write(text.ljust(length))
+
+
+def _quoted(name: str) -> bytes:
+    return re.sub(r'[^ -~]|["\\]', "_", name).encode()

@@ -1,0 +1,203 @@
+"""torch's profiler behind its private names, each in a function that says what it is for.
+
+Run with torch 2.13.0, 2.14.1 and 2.15.0; names that older versions (from 2.6) may lack are looked up with a default.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+
+    from torch._C._profiler import _ExperimentalConfig
+    from torch.profiler import ProfilerActivity
+    from torch.profiler.profiler import _KinetoProfile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfilerStart:
+    """Someone started a profiler: on which thread, and from which line ("test_x.py:12") outside torch."""
+
+    thread: int
+    where: str
+
+
+def profiler(
+    activities: Sequence[ProfilerActivity],
+    *,
+    with_stack: bool = False,
+    profile_memory: bool = False,
+) -> _KinetoProfile:
+    """Return torch's low-level profiler: it knows no schedule and leaves no step counter behind.
+
+    It is asked for the file only, not for torch's own list of events, which takes longer to free than to read the file.
+    Operators on threads of the measured code's own are not recorded, as ever in torch: with `profile_all_threads`
+    torch no longer says whether a profiler runs on this thread, and that guards the process against a crash.
+    """
+    from torch.profiler.profiler import _KinetoProfile
+
+    return _KinetoProfile(
+        activities=activities,
+        record_shapes=True,
+        with_stack=with_stack,
+        profile_memory=profile_memory,
+        # torch builds its stacks from the list of events.
+        experimental_config=None if with_stack else _file_only(),
+    )
+
+
+def _file_only() -> _ExperimentalConfig | None:
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return _ExperimentalConfig(trace_only=True)
+    except TypeError:  # pragma: no cover - before torch 2.13
+        return None
+
+
+def mark_in_recording() -> Callable[[str], None]:
+    """Return what leaves a mark, a range as short as can be, of a given name in the recording that is running."""
+    kind = getattr(import_module("torch._C._profiler"), "_RecordFunctionFast", None)
+    if kind is None:  # pragma: no cover - before torch 2.2
+        kind = import_module("torch.profiler").record_function
+
+    def mark(name: str) -> None:
+        with kind(name):
+            pass
+
+    return mark
+
+
+def _autograd_profiler() -> Any:
+    return import_module("torch.autograd.profiler")
+
+
+def records_files() -> bool:
+    """Whether this build of torch has kineto, without which the profiler only makes tables."""
+    import torch
+
+    return torch._C._autograd.kineto_available()
+
+
+def running_profiler() -> str | None:
+    """Return where a profiler is running, "on this thread" or "on another thread"; None where none is."""
+    import torch
+
+    if torch._C._autograd._profiler_enabled():
+        return "on this thread"
+    return "on another thread" if _some_profiler_runs() else None
+
+
+def _some_profiler_runs() -> bool:
+    # One flag for the process; every profiler that is started from Python sets it, and clears it when it stops.
+    return bool(getattr(_autograd_profiler(), "_is_profiler_enabled", False))
+
+
+def forget_running_profiler() -> None:
+    """Clear the flag that a session of ours set, after it was ended by a call that left the flag standing."""
+    _autograd_profiler()._is_profiler_enabled = False
+
+
+@contextmanager
+def profiler_starts() -> Iterator[list[ProfilerStart]]:
+    """Note every profiler that is started meanwhile, on any thread.
+
+    torch has no hook for it, and its flags do not tell a session that was taken over from one that still runs; but to
+    stop a session that lost its place, or to export it, ends the process (torch 2.13).
+    """
+    module = _autograd_profiler()
+    starts: list[ProfilerStart] = []
+    enable = module._enable_profiler
+
+    def noting(*args: Any, **kwargs: Any) -> None:
+        enable(*args, **kwargs)
+        starts.append(ProfilerStart(thread=threading.get_ident(), where=_line_outside_torch()))
+
+    module._enable_profiler = noting
+    try:
+        yield starts
+    finally:
+        module._enable_profiler = enable
+
+
+def _line_outside_torch() -> str:
+    import torch
+
+    inside = (__file__, str(Path(torch.__file__).parent) + os.sep)
+    frame: FrameType = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def stop(profiler: _KinetoProfile) -> Exception | None:
+    """Stop a session, and return the error of the GPU that the wait for it, with which torch begins, raised."""
+    try:
+        profiler.stop_trace()
+    except BaseException as error:  # pragma: needs gpu
+        _stop_without_waiting()
+        if not isinstance(error, Exception):
+            raise
+        return error
+    return None
+
+
+def _stop_without_waiting() -> None:  # pragma: needs gpu
+    """Stop the session that is running; to leave it would end the process with a crash at its exit."""
+    import torch
+
+    try:
+        if torch._C._autograd._profiler_enabled():
+            torch._C._autograd._disable_profiler()
+    finally:
+        forget_running_profiler()
+
+
+def was_emptied(profiler: _KinetoProfile) -> bool:
+    """Whether a stopped profiler holds nothing because another one took its events; exporting it would crash."""
+    results = profiler.profiler.kineto_results if profiler.profiler else None
+    return results is None or results.trace_start_ns() == 0
+
+
+def stopped_early() -> bool:
+    """Whether kineto itself gave up collecting from the GPU, as it does when its buffers are full."""
+    import torch
+
+    stopped = getattr(torch._C._autograd, "_is_kineto_stopped", None)
+    return bool(stopped and stopped())
+
+
+def abandon(profiler: _KinetoProfile) -> bool:
+    """Give up a session that a profiler on another thread took over; whether this thread is free for the next one.
+
+    Just to stop it would end the process (torch 2.13: no session is active), so a helper thread begins one for it to
+    stop. While the other profiler still runs nothing is done: to stop ours would take its session away.
+    """
+    import torch
+
+    if not torch._C._autograd._profiler_enabled():
+        return True
+    if _some_profiler_runs():
+        return False
+    helper = threading.Thread(target=_begin_session)
+    helper.start()
+    helper.join()
+    stop(profiler)
+    return True
+
+
+def _begin_session() -> None:
+    from torch.profiler import ProfilerActivity
+
+    begun = profiler([ProfilerActivity.CPU])
+    begun.prepare_trace()
+    begun.start_trace()
