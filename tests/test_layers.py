@@ -101,7 +101,8 @@ def test_every_part_has_its_place():
 @pytest.mark.parametrize(
     ("own", "source"),
     [
-        ("trace", "from pytest_torchprof.kernels.kernel import Kernel"),
+        ("trace", "from pytest_torchprof.recording.reader import read"),
+        ("kernels", "from pytest_torchprof.recording.metadata import Metadata"),
         ("kernels", "import pytest_torchprof.trace.columns"),
         ("analysis", "from pytest_torchprof import profile"),
         ("findings", "if TYPE_CHECKING:\n    from pytest_torchprof.limits import Limit"),
