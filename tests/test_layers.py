@@ -13,14 +13,13 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-errors
-text, devices
-recording.metadata, kernels
-trace
+errors, devices
+text, recording.metadata
+kernels, trace
 recording
 analysis
-findings, compare
-limits, baseline
+findings, baseline
+limits, compare
 report
 profile, capture
 doctor, testing

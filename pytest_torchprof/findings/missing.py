@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def _no_gpu_work(analysis: Analysis) -> Iterator[Finding]:
     """Find steps in which nothing was launched and nothing ran; launches without GPU work are lost kernels."""
-    if analysis.trace.on_cpu:
+    if not analysis.trace.device_kind.has_launches:
         return
     empty = [step for step in analysis.steps if not step.part.gpu_ops and not step.launches]
     if not empty:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis.numbers import BY_NAME, absent_on_cpu
+from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,
@@ -125,8 +125,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
 def _mfu(analysis: Analysis, bound: float) -> Verdict:
     found = analysis.efficiency.throughput
     if found.mfu is None:
-        reason = found.why_not or "the share of the peak is not known"
-        reason = absent_on_cpu("mfu") if analysis.trace.on_cpu else reason
+        reason = analysis.trace.device_kind.why_no("mfu") or found.why_not or "the share of the peak is not known"
         return Verdict(measured=reason, status=NOT_MEASURED)
     return Verdict(
         number=found.mfu,

@@ -59,7 +59,7 @@ def _title(analysis: Analysis) -> str:
     trace = analysis.trace
     found = Counter(device.name or "GPU without a name" for device in trace.devices)
     devices = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in found.items())
-    device = "the CPU as device" if trace.on_cpu else devices or "no GPU"
+    device = trace.device_kind.title or devices or "no GPU"
     steps = (
         counted(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
     )
@@ -152,7 +152,7 @@ def _shares(what: str, spent: Counter[str]) -> list[str]:
 
 def _efficiency(analysis: Analysis) -> str:
     """Return where the time of a step goes, by kineto's priority, and how fast products and copies are."""
-    if analysis.trace.on_cpu or not len(analysis.trace.gpu):
+    if not analysis.trace.device_kind.has_launches or not len(analysis.trace.gpu):
         return ""
     found = analysis.efficiency
     total = found.step_time.total

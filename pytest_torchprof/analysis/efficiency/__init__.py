@@ -83,7 +83,7 @@ def throughput(work: GpuWork) -> Throughput:
             flops_per_step=0, why_not="the step has no FLOPs that are counted: no product, convolution or attention"
         )
     longest = max(_length_ns(work, step) for step in range(len(work.trace.steps)))
-    if work.trace.on_cpu or not work.kernels or not longest:
+    if not work.trace.device_kind.has_launches or not work.kernels or not longest:
         return Throughput(flops_per_step=flops, why_not="nothing ran on a GPU")
     tflops = flops / longest / 1000
     peak, dtypes = peaks.of_trace(work.trace), _dtypes(work)
