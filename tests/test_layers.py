@@ -39,7 +39,7 @@ OUTSIDE = {
 CIRCLES = [
     {"testing.comparing", "testing.explaining", "testing.measure", "testing.measured"},
 ]
-DOUBLES = {"Difference", "Finding", "_UsageError"}
+DOUBLES = {"Difference", "Finding", "Place", "Rule", "_UsageError"}
 
 SOURCES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
@@ -101,7 +101,6 @@ def test_every_part_has_its_place():
     ("own", "source"),
     [
         ("trace", "from pytest_torchprof.recording.reader import read"),
-        ("kernels", "from pytest_torchprof.recording.metadata import Metadata"),
         ("kernels", "import pytest_torchprof.trace.columns"),
         ("analysis", "from pytest_torchprof import profile"),
         ("findings", "if TYPE_CHECKING:\n    from pytest_torchprof.limits import Limit"),
