@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import capture
-from pytest_torchprof.analysis.steps import Repeat
+from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profile import load_file
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured
-from pytest_torchprof.limits import HOLDS, failure, missed_somewhere
+from pytest_torchprof.limits import COMPILE, HOLDS, failure, missed_somewhere
 from pytest_torchprof.limits import judge as judge_limits
-from pytest_torchprof.limits.limit import COMPILE
-from pytest_torchprof.limits.text import LONGEST_REASON
+from pytest_torchprof.limits.failure import LONGEST_REASON
 from pytest_torchprof.text.escape import printable_line
 
 if TYPE_CHECKING:
@@ -52,8 +51,8 @@ class Judgement:
 
     def failure(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
         """Return the error that says what does not hold, None where all does."""
-        if self.profile is not None:
-            return failure(self.verdicts, self.profile, also=self.baseline_failure, screen=screen)
+        if (profile := self.profile) is not None:
+            return failure(self.verdicts, profile, lambda: profile.findings, also=self.baseline_failure, screen=screen)
         reason = str(self.measurement.why_not or "the measured code was not run to its end")
         text = f"not measured: {printable_line(reason.removeprefix('not measured: '), LONGEST_REASON)}"
         advised = self.measurement.ask_the_doctor and not screen.one_line
