@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import no_gpu, pick_device, reasons
-from pytest_torchprof.capture.device import gpu_uuid, has_gpu
+from pytest_torchprof.capture.devices.cuda import gpu_uuid, has_gpu
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer
 from pytest_torchprof.text.plural import counted
 from pytest_torchprof.text.units import show_bytes
