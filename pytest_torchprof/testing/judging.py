@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
 
@@ -13,7 +13,7 @@ import pytest
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.limits.text import LONGEST_REASON
+from pytest_torchprof.limits.failure import LONGEST_REASON
 from pytest_torchprof.report.junit import properties
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
 from pytest_torchprof.testing.against import against_baseline
@@ -193,7 +193,7 @@ def _of_nothing_to_compare(run: TestRun, measured: Measured, profile: Profile) -
 
 def _of_lost_numbers(run: TestRun, measured: Measured, profile: Profile) -> Iterator[Verdict]:
     """Say which number the baseline gates, or the test asks to compare, and this measurement does not have."""
-    from pytest_torchprof import baseline  # noqa: PLC0415
+    from pytest_torchprof.compare import GATED  # noqa: PLC0415
     from pytest_torchprof.limits import NOT_MEASURED, Verdict  # noqa: PLC0415
 
     found = compared(run, measured, profile)
@@ -201,7 +201,7 @@ def _of_lost_numbers(run: TestRun, measured: Measured, profile: Profile) -> Iter
         return
     old, new, _ = found
     held = old.numbers if old and run.state.settings.baseline != "update" else {}
-    lost = [name for name in sorted(baseline.GATED) if name in held and name not in new.numbers]
+    lost = [name for name in sorted(GATED) if name in held and name not in new.numbers]
     asked = (run.options.marker or {}).get("tolerance")
     if isinstance(asked, Mapping) and "memory" in asked and "peak_memory_bytes" not in new.varying:
         lost.append("peak memory")
@@ -220,7 +220,7 @@ def _concluded(
     from pytest_torchprof.limits import failure  # noqa: PLC0415
 
     regressed = comparison.failure if comparison else ()
-    problem = failure(verdicts, profile, also=regressed)
+    problem = failure(verdicts, profile, lambda: profile.findings, also=regressed)
     outcome = (
         SKIPPED if measured.unanswerable or measured.skipped or run.gated else FAILED if measured.ended else PASSED
     )
@@ -230,7 +230,11 @@ def _concluded(
 
     def tell(screen: Screen) -> str:
         return _with_context(
-            str(failure(verdicts, profile, also=regressed, screen=screen)), run, measured, recording, screen
+            str(failure(verdicts, profile, lambda: profile.findings, also=regressed, screen=screen)),
+            run,
+            measured,
+            recording,
+            screen,
         )
 
     result = Result(
@@ -303,6 +307,8 @@ def _keep(run: TestRun, measured: Measured, *, failed: bool) -> Path | None:
 
 
 def _plain_time(profile: Profile) -> dict[str, Any]:
+    from msgspec.structs import asdict  # noqa: PLC0415
+
     from pytest_torchprof.baseline import times_of  # noqa: PLC0415
 
     times = times_of(profile)
