@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_torchprof.baseline.timing import times, verdict
+from pytest_torchprof.baseline.entry import times
 from pytest_torchprof.capture.samples import Samples
+from pytest_torchprof.compare.times import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

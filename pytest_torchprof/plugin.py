@@ -29,7 +29,7 @@ _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "device",
         {"metavar": "DEVICE"},
-        "auto (default), cpu, cuda, cuda:N or xpu; on the command line it wins over the marker",
+        "auto (default), cpu, cuda or cuda:N; on the command line it wins over the marker",
     ),
     ("warmup", {"metavar": "N"}, "calls before the measured ones (default 3)"),
     ("steps", {"metavar": "N"}, "measured calls (default 5)"),

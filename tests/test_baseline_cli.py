@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from pytest_torchprof.baseline import Entry, Row, place, read, update
+from pytest_torchprof.baseline import Entry, KernelRecord, place, read, update
 from pytest_torchprof.cli.baseline import run
 
 REPOSITORY = Path(__file__).parents[1]
-ADD = Row(name="triton_poi_fused_add_0", family="pointwise", op="aten::add")
+ADD = KernelRecord(name="triton_poi_fused_add_0", family="pointwise", op="aten::add")
 MUL = replace(ADD, name="triton_poi_fused_mul_0", op="aten::mul")
 TESTS = """
 import pytest
@@ -26,7 +26,7 @@ class TestGroup:
 """
 
 
-def entry(*kernels: Row, gpu: str = "NVIDIA H200", torch: str = "2.13.0") -> Entry:
+def entry(*kernels: KernelRecord, gpu: str = "NVIDIA H200", torch: str = "2.13.0") -> Entry:
     return Entry(
         source="s",
         environment={"gpu": gpu, "torch": torch, "cuda": "13.0"},

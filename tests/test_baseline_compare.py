@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from pytest_torchprof.baseline import Entry, Row, compare, source_hash
+from pytest_torchprof.baseline import Entry, KernelRecord, source_hash
+from pytest_torchprof.compare import compare
 
-GEMM = Row(name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm")
+GEMM = KernelRecord(
+    name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm"
+)
 GEMM_64 = replace(GEMM, name="nvjet_tst_64x128_64x4_1x2_h_bz_coopA_TNT")
 GEMM_NN = replace(GEMM, name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT", layout="nn")
 GEMM_FP32 = replace(GEMM, name="sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128", dtype="fp32")
 
 
-def pointwise(what: str, *, dtype: str = "fp32", op: str | None = None) -> Row:
+def pointwise(what: str, *, dtype: str = "fp32", op: str | None = None) -> KernelRecord:
     name = (
         "void at::native::vectorized_elementwise_kernel<4, "
         f"at::native::CUDAFunctor_{what}<float>, std::array<char*, 3ul>>(int, float)"
     )
-    return Row(name=name, family="pointwise", dtype=dtype, op=op or f"aten::{what}")
+    return KernelRecord(name=name, family="pointwise", dtype=dtype, op=op or f"aten::{what}")
 
 
 ADD, MUL = pointwise("add"), pointwise("mul")
-FUSED = Row(name="triton_poi_fused_gelu_mul_0", family="pointwise")
-FLASH = Row(name="flash_fwd_kernel<Traits>", family="attention", dtype="bf16", op="aten::_flash_attention_forward")
-SOFTMAX = Row(name="softmax_warp_forward<float>", family="softmax", op="aten::_softmax")
+FUSED = KernelRecord(name="triton_poi_fused_gelu_mul_0", family="pointwise")
+FLASH = KernelRecord(
+    name="flash_fwd_kernel<Traits>", family="attention", dtype="bf16", op="aten::_flash_attention_forward"
+)
+SOFTMAX = KernelRecord(name="softmax_warp_forward<float>", family="softmax", op="aten::_softmax")
 
 H200 = {
     "gpu": "NVIDIA H200",
@@ -40,8 +45,10 @@ H200 = {
 }
 
 
-def entry(*steps: tuple[Row, ...], environment: dict | None = None, source: str = "s", **numbers: float) -> Entry:
-    rows: dict[Row, int] = {}
+def entry(
+    *steps: tuple[KernelRecord, ...], environment: dict | None = None, source: str = "s", **numbers: float
+) -> Entry:
+    rows: dict[KernelRecord, int] = {}
     orders = {tuple(rows.setdefault(row, len(rows)) for row in step): None for step in steps}
     most = max(map(len, steps), default=0)
     varying = {
@@ -282,7 +289,7 @@ def test_only_what_the_code_says_makes_a_test_another_one():
 
 
 def test_names_out_of_recordings_are_printable():
-    evil = Row(name="\x1b[31mred\n\u202e", family="other", op="aten::\x07")
+    evil = KernelRecord(name="\x1b[31mred\n\u202e", family="other", op="aten::\x07")
     comparison = compare(entry((GEMM,), environment=other(driver="\x1b[0m")), entry((evil, GEMM)))
     assert all(line.isprintable() for line in comparison.lines)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_torchprof.baseline import Entry, Row, read, update
+from pytest_torchprof.baseline import Entry, KernelRecord, read, update
 
 REPOSITORY = Path(__file__).parents[1]
 KILLS_AT_A_STAGE = 12
@@ -21,10 +21,10 @@ ENTRIES_EACH = 8
 COMMON = """
 import os, sys, time
 from pathlib import Path
-from pytest_torchprof.baseline import Entry, Row, update
+from pytest_torchprof.baseline import Entry, KernelRecord, update
 
 def entry(source, kernels=400):
-    rows = tuple(Row(name=f"kernel_{i}") for i in range(kernels))
+    rows = tuple(KernelRecord(name=f"kernel_{i}") for i in range(kernels))
     return Entry(source=source, environment={}, kernels=rows, steps=(tuple(range(kernels)),), numbers={}, varying={})
 
 file = Path(sys.argv[1])
@@ -64,7 +64,9 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def kept() -> Entry:
-    return Entry(source="kept", environment={}, kernels=(Row(name="k"),), steps=((0,),), numbers={}, varying={})
+    return Entry(
+        source="kept", environment={}, kernels=(KernelRecord(name="k"),), steps=((0,),), numbers={}, varying={}
+    )
 
 
 def end(child: subprocess.Popen[str]) -> None:

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from pytest_torchprof import load
-from pytest_torchprof.baseline import compare, device_slug, entry_of, read, update
+from pytest_torchprof.baseline import device_slug, entry_of, read, update
+from pytest_torchprof.compare import compare
 
 GEMM = "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT"
 ADD = "triton_poi_fused_add_0"

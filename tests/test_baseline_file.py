@@ -6,27 +6,39 @@ import json
 import os
 import re
 import subprocess
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import filelock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from pytest_torchprof.baseline import Entry, Row, from_plain, key_of, plain, read, read_or_empty, split_key, update
+from pytest_torchprof.baseline import (
+    Entry,
+    KernelRecord,
+    from_plain,
+    key_of,
+    plain,
+    read,
+    read_or_empty,
+    split_key,
+    update,
+)
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-GEMM = Row(name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm")
-GELU = Row(name="triton_poi_fused_gelu_mul_0", family="pointwise")
+GEMM = KernelRecord(
+    name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm"
+)
+GELU = KernelRecord(name="triton_poi_fused_gelu_mul_0", family="pointwise")
 
 
 def entry(
     *,
-    kernels: tuple[Row, ...] = (GEMM, GELU),
+    kernels: tuple[KernelRecord, ...] = (GEMM, GELU),
     steps: tuple[tuple[int, ...], ...] = ((0, 1, 0),),
     busy: float = 41.2,
     source: str = "0123456789abcdef",
@@ -265,7 +277,7 @@ def test_a_key_gives_back_its_test_and_label(test, label):
 
 
 ROWS = st.builds(
-    Row,
+    KernelRecord,
     name=st.text(min_size=1),
     family=st.sampled_from(["gemm", "pointwise"]),
     dtype=st.sampled_from([None, "bf16"]),

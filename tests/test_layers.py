@@ -12,10 +12,13 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-errors, text.escape, recording.two_processes, devices.blocking, capture.ranks, text.plural, text.layout
+devices.base
+devices.cpu, devices.cuda
+devices
+errors, text.escape, recording.two_processes, capture.ranks, text.plural, text.layout
 text.units
 kernels.names
-trace.calls, trace.columns
+trace.columns
 recording
 recording.events, trace.nesting, recording.text, recording.metadata, recording.perfetto
 recording.halves
@@ -27,7 +30,7 @@ analysis.idle, trace.intervals
 trace
 recording.reader
 analysis.compilation.regions
-analysis.compilation.graph_breaks, analysis.backward, analysis.cpu_kernels, kernels.operands
+analysis.compilation.graph_breaks, analysis.backward, analysis.operator_kernels, kernels.operands
 analysis.source_lines
 analysis.compilation.fx_graphs
 analysis.parts, analysis.compilation.evidence
@@ -49,10 +52,11 @@ analysis
 profile
 findings
 limits
-kernels.renames
 baseline
-compare.item
-compare.model, compare.pairing
+compare.align, compare.words
+compare.difference
+compare.changes
+compare.numbers, compare.times
 compare
 report.analysis_data
 report
@@ -73,7 +77,6 @@ testing.progress, testing.headline
 testing.collecting, testing.closing
 plugin
 cli
-devices
 text
 """
 RANK = {name.strip(): rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split(",")}
@@ -155,7 +158,7 @@ def test_every_part_has_its_place():
     [
         ("kernels.names", "from pytest_torchprof.trace import Trace"),
         ("kernels.names", "from pytest_torchprof import profile"),
-        ("trace.calls", "import pytest_torchprof.trace.columns"),
+        ("devices.base", "import pytest_torchprof.trace.columns"),
         ("trace.columns", "from pytest_torchprof.trace import spans"),
         ("trace.trace", "from pytest_torchprof.trace import Trace"),
         ("analysis.parts", "from pytest_torchprof.analysis.numbers import worst"),

@@ -162,7 +162,7 @@ def test_nothing_is_meant():
         ("fused=[['add'], 3]", "fused="),
         ("forbid='implicit-sink'", "'implicit-sink' is no finding; did you mean 'implicit-sync'?"),
         ("steps=0", "steps=0: expected a whole number from 1"),
-        ("device='tpu'", "device='tpu': expected auto, cpu, cuda, cuda:N or xpu"),
+        ("device='tpu'", "device='tpu': expected auto, cpu, cuda or cuda:N"),
         ("record='everything'", "record='everything': expected one or several of stacks, modules, memory"),
         ("tolerance=0.1", "expected a dict such as"),
         ("tolerance={'time': 0}", "expected a share above 0"),

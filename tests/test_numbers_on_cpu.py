@@ -9,7 +9,8 @@ import torch
 from builder import TraceBuilder, own_recording
 
 from pytest_torchprof import load
-from pytest_torchprof.analysis.cpu_kernels import Work, work
+from pytest_torchprof.devices.base import OperatorWork
+from pytest_torchprof.devices.cpu import operator_work
 
 GPU_ONLY = [
     *("launches", "graph_launches", "memcpys", "memsets", "memcpys_h2d", "memcpys_d2h", "memcpys_d2d", "memcpy_bytes"),
@@ -109,7 +110,7 @@ def test_every_view_of_torch_is_known_as_one():
         given = [argument.alias_info for argument in schema.arguments if argument.alias_info]
         returned = [value.alias_info for value in schema.returns if value.alias_info]
         is_view = given and returned and not any(alias.is_write for alias in given)
-        if schema.name.startswith("aten::") and is_view and work(schema.name) is Work.COMPUTES:
+        if schema.name.startswith("aten::") and is_view and operator_work(schema.name) is OperatorWork.COMPUTES:
             unknown.add(schema.name)
     # TorchScript's and sparse tensors' own; none is recorded as an operator that returns its input.
     assert unknown <= {
@@ -122,24 +123,24 @@ def test_every_view_of_torch_is_known_as_one():
 @pytest.mark.parametrize(
     ("name", "does"),
     [
-        ("aten::mul", Work.COMPUTES),
-        ("aten::add.Tensor", Work.COMPUTES),
-        ("mylib::op", Work.COMPUTES),
-        ("mkldnn::_linear_pointwise", Work.COMPUTES),
-        ("aten::view_copy", Work.MOVES),
-        ("aten::copy_", Work.MOVES),
-        ("graph_0_cpp_fused_add_mul_0", Work.FUSED),
-        ("cpp_fused_relu_3", Work.FUSED),
-        ("autograd::engine::evaluate_function: MulBackward0", Work.NOTHING),
-        ("MulBackward0", Work.NOTHING),
-        ("Torch-Compiled Region: 0/0", Work.NOTHING),
-        ("profiler::_record_function_enter_new", Work.NOTHING),
-        ("torchprof::sentinel", Work.NOTHING),
-        ("inductor::_alloc_from_pool", Work.NOTHING),
+        ("aten::mul", OperatorWork.COMPUTES),
+        ("aten::add.Tensor", OperatorWork.COMPUTES),
+        ("mylib::op", OperatorWork.COMPUTES),
+        ("mkldnn::_linear_pointwise", OperatorWork.COMPUTES),
+        ("aten::view_copy", OperatorWork.MOVES),
+        ("aten::copy_", OperatorWork.MOVES),
+        ("graph_0_cpp_fused_add_mul_0", OperatorWork.FUSED),
+        ("cpp_fused_relu_3", OperatorWork.FUSED),
+        ("autograd::engine::evaluate_function: MulBackward0", OperatorWork.NOTHING),
+        ("MulBackward0", OperatorWork.NOTHING),
+        ("Torch-Compiled Region: 0/0", OperatorWork.NOTHING),
+        ("profiler::_record_function_enter_new", OperatorWork.NOTHING),
+        ("torchprof::sentinel", OperatorWork.NOTHING),
+        ("inductor::_alloc_from_pool", OperatorWork.NOTHING),
     ],
 )
 def test_what_operators_do(name, does):
-    assert work(name) is does
+    assert operator_work(name) is does
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def test_result(torchprof):
             "--torchprof-baseline: expected compare, update, add, strict, off, got 'updat'",
         ),
         (["--torchprof-steps=0"], "--torchprof-steps: expected a whole number from 1, got '0'"),
-        (["--torchprof-device=gpu"], "--torchprof-device: expected auto, cpu, cuda, cuda:N or xpu, got 'gpu'"),
+        (["--torchprof-device=gpu"], "--torchprof-device: expected auto, cpu, cuda or cuda:N, got 'gpu'"),
         (["--torchprof=maybe"], "--torchprof: expected on or off"),
         (
             ["--torchprof-report=report.pdf"],

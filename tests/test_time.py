@@ -9,8 +9,10 @@ from time import perf_counter, perf_counter_ns
 
 import pytest
 
-from pytest_torchprof.baseline.timing import KEPT, chance, settled, times, unsure, verdict
+from pytest_torchprof.baseline import settled
+from pytest_torchprof.baseline.entry import QUANTILES, times
 from pytest_torchprof.capture import clocks, nvml, samples
+from pytest_torchprof.compare.times import chance, unsure, verdict
 
 CONDITIONS = {"clock": "perf_counter", "cache": "hot", "machine": "a machine", "threads": 2}
 
@@ -175,7 +177,7 @@ def test_the_baseline_keeps_a_summary_and_quantiles_of_two_batches(run_tests, py
     (entry,) = json.loads(baseline_file(pytester).read_text())["entries"].values()
     time = entry["time"]
     assert time["samples"] >= 20
-    assert len(time["quantiles_us"]) == KEPT
+    assert len(time["quantiles_us"]) == QUANTILES
     assert time["quantiles_us"] == sorted(time["quantiles_us"])
     assert time["quantiles_us"][0] <= time["median_us"] <= time["quantiles_us"][-1]
     assert set(time["conditions"]) == {"cache", "clock", "machine", "threads"}

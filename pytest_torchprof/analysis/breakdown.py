@@ -66,7 +66,7 @@ class RangeRow(Struct, kw_only=True, eq=False):
 
 def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
     """Return the kernels of the parts by name, the longest time first."""
-    if trace.on_cpu:
+    if not trace.device_kind.has_launches:
         return _by_operator(launching, chosen)
     gpu, ops, op_of, kind = trace.gpu, trace.ops, launching.op_of, trace.gpu.kind
     kernels = [i for part in chosen for i in part.gpu_ops if kind[i] == KERNEL]

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.trace.calls import CallKind
+from pytest_torchprof.devices.base import CallKind
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from pytest_torchprof.analysis import parts
 from pytest_torchprof.analysis.backward import forward_operator
 from pytest_torchprof.analysis.compilation import unprofiled
 from pytest_torchprof.analysis.source_lines import Origins
+from pytest_torchprof.devices.base import CallKind
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.errors import not_measured
 from pytest_torchprof.kernels.kernel import Kernel, Kernels
 from pytest_torchprof.kernels.operands import Launch, complete
-from pytest_torchprof.trace.calls import CallKind
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Launching:
 
     def kernels(self, part: Part) -> Kernels:
         """Return the part's kernels in launch order."""
-        if self._trace.on_cpu:
+        if not self._trace.device_kind.has_launches:
             return Kernels(lambda: map(self._operator, part.operators), len(part.operators))
         gpu = self._trace.gpu
         members = [i for i in part.gpu_ops if gpu.kind[i] == KERNEL]
@@ -215,7 +215,7 @@ class Launching:
         trace = self._trace
         named, parent = trace.ops.name, trace.nesting.parent
         launched = [i for i in part.gpu_ops if copies or trace.gpu.kind[i] == KERNEL]
-        members = part.operators if trace.on_cpu else {self.op_of[i] for i in launched}
+        members = {self.op_of[i] for i in launched} if trace.device_kind.has_launches else part.operators
         seen: set[int] = set()
         for member in members:
             for op in trace.nesting.chain(member):

@@ -8,9 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.step_work import Window, Work
+from pytest_torchprof.devices.base import BLOCKING, LAUNCHES, CallKind
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted, plural
-from pytest_torchprof.trace.calls import BLOCKING, LAUNCHES, CallKind
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET
 
 if TYPE_CHECKING:
@@ -70,15 +70,10 @@ class Number(Struct, frozen=True, kw_only=True):
 
     def why_absent(self, trace: Trace) -> str:
         """Return why the recording does not hold it."""
-        if trace.on_cpu:
-            return absent_on_cpu(self.name)
+        if lacking := trace.device_kind.why_no(self.name):
+            return lacking
         reason = getattr(trace.metadata, self.absent_field, None) if self.absent_field else None
         return reason or self.absent or f"the recording does not hold {self.name}"
-
-
-def absent_on_cpu(name: str) -> str:
-    """Return why the CPU as device has no such number."""
-    return f"the cpu as device has no {name}: this limit needs a GPU"
 
 
 def _show_count(value: float) -> str:
@@ -337,8 +332,7 @@ def of_window(trace: Trace, compiled: Compile) -> Numbers:
 
 
 def _computed(source: Work | Window, scope: str, trace: Trace, *, hidden: bool = False) -> Numbers:
-    unknown = {"gpu"} if trace.on_cpu else set()
-    unknown |= {"kernels"} if hidden else set()
+    unknown = trace.device_kind.lacks | ({"kernels"} if hidden else set())
     known = (number for number in TABLE if number.scope == scope and number.needs not in unknown)
     values: dict[str, Any] = {number.name: number.of(source) for number in known}
     return Numbers(**values)

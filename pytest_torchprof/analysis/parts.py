@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.analysis.backward import waiting
-from pytest_torchprof.analysis.cpu_kernels import cpu_kernels
+from pytest_torchprof.analysis.operator_kernels import operator_kernels
 from pytest_torchprof.trace import StepRange
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.links import Intervals
@@ -31,7 +31,7 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
     calls: Sequence[int]
     """Launches and blocking calls."""
     operators: Sequence[int]
-    """On the CPU as device: the operators that count as kernels."""
+    """Those that count as kernels, where no kernels are launched."""
 
 
 def steps(trace: Trace) -> tuple[Part, ...]:
@@ -40,8 +40,8 @@ def steps(trace: Trace) -> tuple[Part, ...]:
     gpu_ops: list[list[int]] = [[] for _ in range(count)]
     calls: list[list[int]] = [[] for _ in range(count)]
     operators: list[list[int]] = [[] for _ in range(count)]
-    if trace.on_cpu:
-        for i in cpu_kernels(trace):
+    if (work := trace.device_kind.operator_work) is not None:
+        for i in operator_kernels(trace, work):
             step = trace.step_at(trace.ops.start[i]) if trace.has_step_ranges else 0
             if step >= 0:
                 operators[step].append(i)

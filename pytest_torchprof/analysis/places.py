@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from pytest_torchprof.trace.calls import BLOCKING
+from pytest_torchprof.devices.base import BLOCKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -13,8 +13,8 @@ from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 if TYPE_CHECKING:
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.analysis.parts import Part
+    from pytest_torchprof.devices.base import CallKind
     from pytest_torchprof.trace import StepRange, Trace
-    from pytest_torchprof.trace.calls import CallKind
 
 
 class Work:
@@ -23,11 +23,12 @@ class Work:
     def __init__(self, trace: Trace, part: Part) -> None:
         """Take the part's intervals."""
         self._trace, self._part = trace, part
-        columns, self._members = (trace.ops, part.operators) if trace.on_cpu else (trace.gpu, part.gpu_ops)
+        launched = trace.device_kind.has_launches
+        columns, self._members = (trace.gpu, part.gpu_ops) if launched else (trace.ops, part.operators)
         self._start = [columns.start[i] for i in self._members]
         self._end = [columns.end[i] for i in self._members]
         kind = trace.gpu.kind
-        self._kinds = [KERNEL] * len(self._members) if trace.on_cpu else [kind[i] for i in self._members]
+        self._kinds = [kind[i] for i in self._members] if launched else [KERNEL] * len(self._members)
 
     @cached_property
     def _lasted(self) -> list[int]:
@@ -80,7 +81,7 @@ class Work:
     @cached_property
     def busy_us(self) -> float:
         """The length of the union of all intervals, per device, summed over devices."""
-        if self._trace.on_cpu:
+        if not self._trace.device_kind.has_launches:
             return gpu_time.union_ns(zip(self._start, self._end, strict=True)) / 1000
         return gpu_time.busy_ns(self._trace, self._members) / 1000
 

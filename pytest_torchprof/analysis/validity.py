@@ -76,7 +76,8 @@ def _own(trace: Trace, metadata: Metadata) -> str | None:
             f"the range {SENTINEL} with which our recordings begin is missing: "
             "another profiler took the events, or they were lost"
         )
-    return _own_steps(trace, metadata.steps) or (None if trace.on_cpu else _own_gpu_side(trace, sentinel))
+    reason = _own_steps(trace, metadata.steps)
+    return _own_gpu_side(trace, sentinel) if reason is None and trace.device_kind.has_launches else reason
 
 
 def _own_steps(trace: Trace, promised: int) -> str | None:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import filelock
+import msgspec
+from msgspec.structs import replace
 
-from pytest_torchprof.baseline import form
-from pytest_torchprof.baseline.form import from_plain, plain
-from pytest_torchprof.baseline.model import VARYING
+from pytest_torchprof.baseline.entry import Count, Entry, KernelRecord, Times
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from pytest_torchprof.baseline.model import Entry
-
-__all__ = ["BaselineFile", "from_plain", "plain", "read", "read_or_empty", "update"]
+# A field that is added has a default. One that changes its meaning raises the number, and `loads` turns what older
+# numbers mean into the present form before it is checked. `tests/baselines_before` holds a file of each form.
+SCHEMA: Final = 1
 
 # The lock lies beside the files: a lock in the temporary folder would not hold between processes with different
 # TMPDIRs, users or hosts. It is never removed (removing a lock file lets two processes hold it), so the folder gets a
@@ -31,6 +33,10 @@ TEMPORARY_END: Final = ".tmp"
 IGNORED: Final = f".gitignore\n{LOCK}\n{TEMPORARY}*{TEMPORARY_END}\n"
 LOCK_SECONDS: Final = 120
 
+_ORDER_PER_LINE: Final = 25
+_MARKERS: Final = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
+_REMEDY: Final = "restore it from version control, or delete it and record it again with --torchprof-baseline=update"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFile:
@@ -40,13 +46,34 @@ class BaselineFile:
     entries: Mapping[str, Entry]
 
 
+class KernelLine(KernelRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kernel as one line of the file has it."""
+
+    count: Count
+    """How often the step that launches it most does so."""
+
+
+class _Lines(msgspec.Struct):
+    kernels: tuple[KernelLine, ...]
+
+
+# msgspec looks a type's annotations up in sys.modules when it is first used. In a test run of test runs (pytester) this
+# module may have left there by then; so they are resolved here.
+msgspec.json.Decoder(Entry)
+msgspec.json.Decoder(_Lines)
+
+
+class _NotKeptError(ValueError):
+    """What JSON allows and a baseline does not."""
+
+
 def read(path: Path) -> BaselineFile:
     """Read a baseline file; UnreadableBaseline where it is missing, damaged or of a newer schema."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UnreadableBaseline(f"{path}: cannot read this baseline: {error.strerror or error}") from None
-    return BaselineFile(path=path, entries=form.loads(data, path))
+    return BaselineFile(path=path, entries=loads(data, path))
 
 
 def read_or_empty(path: Path) -> BaselineFile:
@@ -79,6 +106,72 @@ def update(path: Path, changes: Mapping[str, Entry | None], *, time_tolerance: f
         ) from None
 
 
+def settled(old: Times | None, new: Times | None, share: float) -> Times | None:
+    """Return the old times where the new ones moved by no more than a third of their tolerance, else the new ones."""
+    if old is None or new is None or old.conditions != new.conditions:
+        return new
+    return old if abs(new.median_us - old.median_us) <= old.median_us * share / 3 else new
+
+
+def plain(entry: Entry) -> dict[str, Any]:
+    """Return an entry as JSON values, for a file or another process."""
+    lines = zip(entry.kernels, entry.counts(), strict=True)
+    made = {
+        "source": entry.source,
+        "environment": dict(entry.environment),
+        "kernels": [_plain_kernel(kernel, count) for kernel, count in lines],
+        "steps": [list(order) for order in entry.steps],
+        "numbers": dict(entry.numbers),
+        "varying": dict(entry.varying),
+    }
+    return {**made, "time": _plain_times(entry.time)} if entry.time else made
+
+
+def from_plain(value: object) -> Entry:
+    """Return the entry that `plain` made JSON values of; ValueError where it is none."""
+    lines = msgspec.convert(value, _Lines).kernels
+    fields = msgspec.convert(value, dict[str, Any])
+    kernels = [{name: field for name, field in line.items() if name != "count"} for line in fields["kernels"]]
+    entry = msgspec.convert({**fields, "kernels": kernels}, Entry)
+    if not entry.steps:
+        raise ValueError('"steps" is empty: there is no step to compare with')
+    if any(index >= len(lines) for order in entry.steps for index in order):
+        raise ValueError('"steps" names a kernel that "kernels" does not have (merged by hand?)')
+    if entry.counts() != tuple(line.count for line in lines):
+        raise ValueError('the counts of "kernels" and the orders of "steps" differ (merged by hand?)')
+    return entry
+
+
+def dumps(entries: Mapping[str, Entry]) -> bytes:
+    """Return a baseline file's text: sorted, one kernel per line."""
+    blocks = [f"    {_string(key)}: {_entry_text(plain(entries[key]))}" for key in sorted(entries)]
+    inside = "{\n" + ",\n".join(blocks) + "\n  }" if blocks else "{}"
+    return f'{{\n  "schema": {SCHEMA},\n  "entries": {inside}\n}}\n'.encode()
+
+
+def loads(data: bytes, path: Path) -> dict[str, Entry]:
+    """Return the entries of a baseline file's text; UnreadableBaseline says what is wrong with it and what to do."""
+    value = _json(data, path)
+    schema = value.get("schema") if isinstance(value, dict) else None
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        _refuse(path, 'it is JSON, but no baseline (there is no top-level integer "schema")')
+    if schema > SCHEMA:
+        raise UnreadableBaseline(
+            f"{path}: this baseline has schema {schema}, and this pytest-torchprof knows up to {SCHEMA}: "
+            "install a newer pytest-torchprof; the file is left as it is"
+        )
+    entries = value.get("entries")
+    if not isinstance(entries, dict) or value.keys() != {"schema", "entries"}:
+        _refuse(path, 'it does not have a baseline\'s form: an object with "schema" and "entries"')
+    made = {}
+    for key, entry in entries.items():
+        try:
+            made[key] = from_plain(entry)
+        except ValueError as error:  # msgspec's ValidationError is one
+            _refuse(path, f"it does not have a baseline's form: {_string(key)}: {error}")
+    return made
+
+
 def _merge(path: Path, changes: Mapping[str, Entry | None], time_tolerance: float) -> None:
     before = read_or_empty(path).entries
     after = dict(before)
@@ -86,25 +179,23 @@ def _merge(path: Path, changes: Mapping[str, Entry | None], time_tolerance: floa
         if entry is None:
             after.pop(key, None)
         else:
-            after[key] = _settled(before.get(key), entry, time_tolerance / 3)
-    text = form.dumps(after)
+            after[key] = _settled_numbers(before.get(key), entry, time_tolerance / 3)
+    text = dumps(after)
     if not after:
         path.unlink(missing_ok=True)
     elif not before or path.read_bytes() != text:
         _replace(path, text)
 
 
-def _settled(old: Entry | None, new: Entry, share: float) -> Entry:
+def _settled_numbers(old: Entry | None, new: Entry, share: float) -> Entry:
     """Return ``new`` with the old entry's varying numbers where they moved by no more than ``share``."""
     if old is None:
         return new
     kept = {
-        name: old.varying[name]
-        for name in VARYING
-        if name in old.varying
-        and name in new.varying
+        name: was
+        for name, was in old.varying.items()
         # A tiny allowance for the rounding of the product itself.
-        and abs(new.varying[name] - old.varying[name]) <= abs(old.varying[name]) * share * (1 + 1e-9)
+        if name in new.varying and abs(new.varying[name] - was) <= abs(was) * share * (1 + 1e-9)
     }
     return replace(new, varying={**new.varying, **kept})
 
@@ -147,3 +238,113 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _json(data: bytes, path: Path) -> Any:
+    try:
+        text = data.decode("utf-8")
+        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        _refuse(path, "it is not text in UTF-8")
+    except json.JSONDecodeError as error:
+        if any(line.startswith(_MARKERS) for line in text.splitlines()):
+            _refuse(path, "a merge left its markers (<<<<<<<, >>>>>>>) in it", "resolve the merge: keep one side, then")
+        if not text.strip():
+            _refuse(path, "it is empty")
+        if not text[error.pos :].strip() or error.msg.startswith("Unterminated"):
+            _refuse(path, "its end is missing (cut off)")
+        _refuse(path, f"it is not JSON (line {error.lineno}, column {error.colno}: {error.msg})")
+    except _NotKeptError as error:
+        _refuse(path, str(error))
+    except (ValueError, RecursionError):  # a number of thousands of digits, brackets a thousand deep
+        _refuse(path, "it is not the JSON of a baseline")
+
+
+def _refuse(path: Path, what: str, first: str = "") -> NoReturn:
+    remedy = f"{first} {_REMEDY}" if first else _REMEDY
+    raise UnreadableBaseline(
+        f"{path}: cannot read this baseline: {what}; {remedy}. The file is left as it is."
+    ) from None
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise _NotKeptError(f"it has {_string(twice)} twice (a merge kept both sides)")
+    return made
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _NotKeptError(f"it has {name} where a number belongs")
+
+
+def _plain_kernel(kernel: KernelRecord, count: int) -> dict[str, Any]:
+    # The name comes last: it may be thousands of characters long, and the rest should be seen beside it.
+    fields = {name: getattr(kernel, name) for name in ("family", "dtype", "layout", "helper", "op", "name")}
+    return {"count": count, **{name: value for name, value in fields.items() if value is not None}}
+
+
+def _plain_times(times: Times) -> dict[str, Any]:
+    fields = {
+        "conditions": dict(sorted(times.conditions.items())),
+        "samples": times.samples,
+        "median_us": times.median_us,
+        "quantiles_us": list(times.quantiles_us),
+    }
+    return {**fields, "disturbed": list(times.disturbed)} if times.disturbed else fields
+
+
+def _entry_text(value: Mapping[str, Any]) -> str:
+    fields = [
+        f'"source": {_string(value["source"])}',
+        f'"environment": {_line(dict(sorted(value["environment"].items())))}',
+        f'"kernels": {_list(_line(kernel) for kernel in value["kernels"])}',
+        f'"steps": {_list(_order(order) for order in value["steps"])}',
+        f'"numbers": {_block(value["numbers"])}',
+        f'"varying": {_block(value["varying"])}',
+        *([f'"time": {_times_text(value["time"])}'] if "time" in value else []),
+    ]
+    return "{\n" + ",\n".join(f"      {field}" for field in fields) + "\n    }"
+
+
+def _list(lines: Iterable[str]) -> str:
+    made = ",\n".join(f"        {line}" for line in lines)
+    return f"[\n{made}\n      ]" if made else "[]"
+
+
+def _block(numbers: Mapping[str, float]) -> str:
+    made = ",\n".join(f"        {_string(name)}: {_value(numbers[name])}" for name in sorted(numbers))
+    return f"{{\n{made}\n      }}" if made else "{}"
+
+
+def _times_text(value: Mapping[str, Any]) -> str:
+    lines = [
+        f"        {_string(name)}: {_line(field) if isinstance(field, dict) else json.dumps(field)}"
+        for name, field in value.items()
+    ]
+    return "{\n" + ",\n".join(lines) + "\n      }"
+
+
+def _order(order: list[int]) -> str:
+    if len(order) <= _ORDER_PER_LINE:
+        return str(order)
+    lines = [", ".join(map(str, order[at : at + _ORDER_PER_LINE])) for at in range(0, len(order), _ORDER_PER_LINE)]
+    return "[\n" + ",\n".join(f"          {line}" for line in lines) + "\n        ]"
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{_string(name)}: {_value(field)}" for name, field in value.items()) + "}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))  # read back and written again, 3 and 3.0 must not differ
+    return json.dumps(value, allow_nan=False)
+
+
+def _string(text: str) -> str:
+    # Readable where it is safe to print; else escaped (control and bidirectional characters, lone surrogates).
+    return json.dumps(text, ensure_ascii=not text.isprintable())

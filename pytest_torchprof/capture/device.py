@@ -18,18 +18,13 @@ if TYPE_CHECKING:
 
 
 def pick_device(wanted: str) -> str:
-    """Return the device that "auto", "cpu", "cuda", "cuda:N" or "xpu" stands for here: "cpu" or "cuda:N".
+    """Return the device that "auto", "cpu", "cuda" or "cuda:N" stands for here: "cpu" or "cuda:N".
 
     ROCm devices are "cuda:N" too, as in torch. Raises TorchprofError for a device that is not there or whose
     recordings cannot be read.
     """
     if wanted == "cpu" or (wanted == "auto" and not has_gpu()):
         return "cpu"
-    if wanted == "xpu":
-        raise TorchprofError(
-            "device 'xpu' cannot be measured: the launch calls in its recordings are not known yet. "
-            "Use 'auto', 'cpu', 'cuda' or 'cuda:N'."
-        )
     kind, _, number = wanted.partition(":")
     if kind not in ("auto", "cuda") or (number and not number.isdecimal()):
         raise TorchprofError(f"unknown device {wanted!r}. Use 'auto', 'cpu', 'cuda' or 'cuda:N'.")

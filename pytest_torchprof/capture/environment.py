@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_torchprof.capture import nvml, torch_cuda
 from pytest_torchprof.capture.device import gpu_uuid
-from pytest_torchprof.devices import blocking
+from pytest_torchprof.devices.cuda import launches_wait
 from pytest_torchprof.recording.metadata import Environment
 
 
@@ -30,7 +30,7 @@ def environment(device: str) -> Environment:
         platform=f"{platform.system()}-{platform.machine()}",
         **torch_cuda.precision_flags(),
         cuda_launch_blocking=os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
-        launches_wait=blocking.set_here(),
+        launches_wait=launches_wait(),
     )
 
 

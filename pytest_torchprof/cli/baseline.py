@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline import read
-from pytest_torchprof.baseline.place import FOLDER, split_name
+from pytest_torchprof.baseline.path import FOLDER, split_name
 from pytest_torchprof.cli.entries import differences
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.text.escape import printable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_torchprof.baseline import Change, contrast
+from pytest_torchprof.compare import Change, contrast
 from pytest_torchprof.text.escape import printable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline import key_of, split_key, test_file_of, update
-from pytest_torchprof.baseline.place import FOLDER
+from pytest_torchprof.baseline.path import FOLDER
 from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:

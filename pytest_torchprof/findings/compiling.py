@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.compilation import NOT_USED
 from pytest_torchprof.analysis.compilation.regions import FX_GRAPH
+from pytest_torchprof.devices.base import CallKind
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold
 from pytest_torchprof.findings.needs import OPERATORS
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.calls import CallKind
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
 if TYPE_CHECKING:
@@ -242,13 +242,14 @@ def _compile_overhead(profile: Profile) -> Iterator[Finding]:
     compiled = profile.median
     if not profile.compile.regions or compiled.cpu_time_us is None:
         return
+    device = profile.trace.device_kind
     for other in profile.beside:
         eager = other.median
-        if other.compile.regions or eager.cpu_time_us is None or other.trace.on_cpu != profile.trace.on_cpu:
+        if other.compile.regions or eager.cpu_time_us is None or other.trace.device_kind is not device:
             continue
         more = compiled.cpu_time_us - eager.cpu_time_us
         # On the CPU as device the time of the kernels is part of the CPU's.
-        gained = 0.0 if profile.trace.on_cpu else (eager.gpu_busy_us or 0.0) - (compiled.gpu_busy_us or 0.0)
+        gained = (eager.gpu_busy_us or 0.0) - (compiled.gpu_busy_us or 0.0) if device.has_launches else 0.0
         if more > max(gained, 0.0):
             cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps)
             yield Finding(

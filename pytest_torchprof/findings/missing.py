@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def _no_gpu_work(profile: Profile) -> Iterator[Finding]:
     """Find steps in which nothing was launched and nothing ran; launches without GPU work are lost kernels."""
-    if profile.trace.on_cpu:
+    if not profile.trace.device_kind.has_launches:
         return
     empty = [step for step in profile.steps if not step.part.gpu_ops and not step.launches]
     if not empty:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.compilation.regions import is_compiled_code
-from pytest_torchprof.analysis.cpu_kernels import Work, work
+from pytest_torchprof.devices.base import OperatorWork
+from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.limit import COMPILE, Limit, positive_number, share, whole_number
 from pytest_torchprof.limits.numbers_limits import step_name
@@ -164,8 +165,8 @@ def _cuda_graph(profile: Profile, asked: Any) -> Verdict:
 
 
 def _why_graphs_are_unknown(profile: Profile) -> str | None:
-    if profile.trace.on_cpu:
-        return "the cpu as device has no CUDA graphs: this limit needs a GPU"
+    if lacking := profile.trace.device_kind.why_no("CUDA graphs"):
+        return lacking
     if profile.trace.attribution == "time":
         return "the recording does not link kernels to their launches, so graph launches cannot be told"
     return None
@@ -180,7 +181,7 @@ def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[str | None, tuple[Ro
         return "no graph was launched", kernel_rows(step, outside), seen
     if asked is True:
         held = list(_in_compiled_code(step.kernels))
-        moved = [kernel for kernel in held if kernel.op is not None and work(kernel.op) is Work.MOVES]
+        moved = [kernel for kernel in held if kernel.op is not None and operator_work(kernel.op) is OperatorWork.MOVES]
         loose = [kernel for kernel in held if kernel not in moved]
         seen += f", copies and fills before them: {len(moved)}" if moved else ""
         problem = f"{counted(len(loose), 'kernel')} of compiled code launched outside a graph" if loose else None

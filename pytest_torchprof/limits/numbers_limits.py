@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis.numbers import BY_NAME, absent_on_cpu
+from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.limits.limit import Limit, positive_number, share, whole_number
 from pytest_torchprof.limits.rows import kernel_rows, moved_rows, waiting_rows
 from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
@@ -123,7 +123,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
 def _mfu(profile: Profile, bound: float) -> Verdict:
     found = profile.efficiency.throughput
     if found.mfu is None:
-        reason = absent_on_cpu("mfu") if profile.trace.on_cpu else found.why_not or "the share of the peak is not known"
+        reason = profile.trace.device_kind.why_no("mfu") or found.why_not or "the share of the peak is not known"
         return Verdict(limit="min_mfu", expected="", measured=reason, status=NOT_MEASURED)
     return Verdict(
         limit="min_mfu",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.devices.base import BLOCKING
 from pytest_torchprof.limits.verdict import Row
 from pytest_torchprof.text import units
 from pytest_torchprof.text.escape import printable
-from pytest_torchprof.trace.calls import BLOCKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -192,7 +192,7 @@ def _ranges(rows: Sequence[RangeRow], top: int, title: str) -> str:
 
 def _efficiency(profile: Profile) -> str:
     """Return where the time of a step goes, by kineto's priority, and how fast products and copies are."""
-    if profile.trace.on_cpu or not len(profile.trace.gpu):
+    if not profile.trace.device_kind.has_launches or not len(profile.trace.gpu):
         return ""
     found = profile.efficiency
     total = found.step_time.total

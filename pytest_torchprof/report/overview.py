@@ -31,7 +31,7 @@ def title(profile: Profile) -> str:
     trace = profile.trace
     found = Counter(device.name or "GPU without a name" for device in trace.devices)
     devices = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in found.items())
-    device = "the CPU as device" if trace.on_cpu else devices or "no GPU"
+    device = trace.device_kind.title or devices or "no GPU"
     steps = (
         counted(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture.ranks import this_rank
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_torchprof.baseline import Comparison
+    from pytest_torchprof.compare import Comparison
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.testing.measure import TestRun
     from pytest_torchprof.testing.measured import Measured
@@ -41,6 +41,8 @@ def against_baseline(run: TestRun, measured: Measured, profile: Profile, *, kept
     found = compared(run, measured, profile)
     if found is None:
         return None
+    from msgspec.structs import replace  # noqa: PLC0415
+
     from pytest_torchprof import baseline  # noqa: PLC0415
 
     old, new, comparison = found

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_torchprof.baseline import Comparison, Entry
+    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.compare import Comparison
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.testing.measure import TestRun
     from pytest_torchprof.testing.measured import Measured
@@ -73,12 +74,12 @@ class Comparing:
 
     def unsure(self, label: str | None, profile: Profile) -> bool:
         """Whether times are to be taken once more: they look slower, or what will be compared with them is written."""
-        from pytest_torchprof import baseline  # noqa: PLC0415
+        from pytest_torchprof import compare  # noqa: PLC0415
 
         old, new = self.entries(label, profile)
         if self.settings.baseline == "update" or (self.settings.baseline == "add" and old is None):
             return True
-        return old is not None and baseline.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
+        return old is not None and compare.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
 
     def why_no_times(self, profile: Profile) -> str | None:
         """Return why times cannot be judged though they are asked for, None where they can."""
@@ -103,11 +104,11 @@ def compared(run: TestRun, measured: Measured, profile: Profile) -> tuple[Entry 
     if not run.comparing.wanted or profile.why_not is not None or profile.kernels_unknown is not None:
         return None
     if measured.compared is None:
-        from pytest_torchprof import baseline  # noqa: PLC0415
+        from pytest_torchprof import compare  # noqa: PLC0415
 
         old, new = run.comparing.entries(measured.label, profile)
         allowed = run.options.tolerance.allowed
-        measured.compared = old, new, baseline.compare(old, new, names=run.options.names, tolerance=allowed)
+        measured.compared = old, new, compare.compare(old, new, names=run.options.names, tolerance=allowed)
     return measured.compared
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.devices import blocking
+from pytest_torchprof.devices.cuda import launches_wait
 from pytest_torchprof.testing.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def lines(config: pytest.Config) -> list[str]:
         said.append(f"writing baselines{where} (--torchprof-baseline={settings.baseline})")
     elif settings.baseline != "compare":
         said.append(f"--torchprof-baseline={settings.baseline}")
-    if setting := blocking.set_here():
+    if setting := launches_wait():
         said.append(f"{setting}: counts are judged; ratios, utilization and times are not measured")
     if os.environ.get("TEARDOWN_CUPTI") == "1":
         said.append(

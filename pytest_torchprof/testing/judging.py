@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
 
@@ -193,7 +193,7 @@ def _of_nothing_to_compare(run: TestRun, measured: Measured, profile: Profile) -
 
 def _of_lost_numbers(run: TestRun, measured: Measured, profile: Profile) -> Iterator[Verdict]:
     """Say which number the baseline gates, or the test asks to compare, and this measurement does not have."""
-    from pytest_torchprof import baseline  # noqa: PLC0415
+    from pytest_torchprof.compare import GATED  # noqa: PLC0415
     from pytest_torchprof.limits import NOT_MEASURED, Verdict  # noqa: PLC0415
 
     found = compared(run, measured, profile)
@@ -201,7 +201,7 @@ def _of_lost_numbers(run: TestRun, measured: Measured, profile: Profile) -> Iter
         return
     old, new, _ = found
     held = old.numbers if old and run.state.settings.baseline != "update" else {}
-    lost = [name for name in sorted(baseline.GATED) if name in held and name not in new.numbers]
+    lost = [name for name in sorted(GATED) if name in held and name not in new.numbers]
     asked = (run.options.marker or {}).get("tolerance")
     if isinstance(asked, Mapping) and "memory" in asked and "peak_memory_bytes" not in new.varying:
         lost.append("peak memory")
@@ -303,6 +303,8 @@ def _keep(run: TestRun, measured: Measured, *, failed: bool) -> Path | None:
 
 
 def _plain_time(profile: Profile) -> dict[str, Any]:
+    from msgspec.structs import asdict  # noqa: PLC0415
+
     from pytest_torchprof.baseline import times_of  # noqa: PLC0415
 
     times = times_of(profile)

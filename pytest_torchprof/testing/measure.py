@@ -216,9 +216,11 @@ class TestRun:
                 f"{path} is a recording of {other}, not of {wanted}; "
                 f"record it again with --torchprof-save={path.parent}"
             )
-        measured.recording = path
-        if profile.trace.on_cpu and self.options.device not in ("auto", "cpu"):
-            measured.why_not = f"{path.name} was recorded on the cpu, and the test asks for {self.options.device}"
+        measured.recording, kind = path, profile.trace.device_kind
+        if not kind.has_launches and self.options.device not in ("auto", kind.name):
+            measured.why_not = (
+                f"{path.name} was recorded on the {kind.name}, and the test asks for {self.options.device}"
+            )
         elif profile.why_not is not None:
             measured.doubt(profile.why_not)
         measured.profile = self._guarded(profile, measured.explaining, replay=True)
@@ -315,7 +317,7 @@ class TestRun:
 
     def stands_in(self, profile: Profile) -> bool:
         """Whether the CPU was measured only because there was no GPU."""
-        if not profile.trace.on_cpu or self.options.device != "auto":
+        if profile.trace.device_kind.has_launches or self.options.device != "auto":
             return False
         # A recording made for the cpu as device is judged so wherever it is replayed.
         metadata = profile.trace.metadata

@@ -10,7 +10,8 @@ from pytest_torchprof.errors import not_measured
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_torchprof.baseline import Comparison, Entry
+    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.compare import Comparison
     from pytest_torchprof.errors import NotMeasured
     from pytest_torchprof.limits import Asked
     from pytest_torchprof.profile import Profile

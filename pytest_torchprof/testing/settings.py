@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 BASELINE_MODES = ("compare", "update", "add", "strict", "off")
 RECORDABLE = ("stacks", "modules", "memory")
-DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?|xpu")
-DEVICE_FORMS = "auto, cpu, cuda, cuda:N or xpu"
+DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+DEVICE_FORMS = "auto, cpu, cuda or cuda:N"
 DEFAULT_WARMUP = 3
 DEFAULT_STEPS = 5
 

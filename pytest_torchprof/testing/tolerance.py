@@ -26,7 +26,7 @@ class Tolerance:
 
 def tolerance(value: object) -> Tolerance:
     """Return the tolerance that a dict asks for; UnknownLimit says what cannot be used in it."""
-    from pytest_torchprof.baseline import GATED  # noqa: PLC0415  (only runs with a tolerance pay for it)
+    from pytest_torchprof.compare import GATED  # noqa: PLC0415  (only runs with a tolerance pay for it)
     from pytest_torchprof.limits import nearest  # noqa: PLC0415
 
     if not isinstance(value, Mapping):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from pytest_torchprof.trace.calls import LAUNCHES, CallKind
+from pytest_torchprof.devices.base import LAUNCHES, CallKind
 from pytest_torchprof.trace.columns import ABSENT, where
 
 if TYPE_CHECKING:

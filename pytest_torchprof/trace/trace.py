@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
+from pytest_torchprof.devices import call_kind, kind_of
+from pytest_torchprof.devices.base import BLOCKING, COPIES, LAUNCHES, CallKind
+from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.recording.metadata import Environment
-from pytest_torchprof.trace.calls import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
 from pytest_torchprof.trace.links import Intervals, Links, link
 from pytest_torchprof.trace.nesting import Nesting
@@ -21,6 +23,7 @@ from pytest_torchprof.trace.nesting import Nesting
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pytest_torchprof.devices.base import DeviceKind
     from pytest_torchprof.recording.metadata import Metadata
 
 _STEP = re.compile(r"ProfilerStep#\d+")
@@ -93,9 +96,9 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Collective and its dtype by index of the GPU operation, where the file says one."""
 
     @cached_property
-    def on_cpu(self) -> bool:
-        """Whether the recording's own key says that the CPU was the device."""
-        return self.metadata is not None and self.metadata.device == "cpu"
+    def device_kind(self) -> DeviceKind:
+        """What kind of device was measured; of a recording that does not say, a GPU."""
+        return kind_of(None if self.metadata is None else self.metadata.device)
 
     @property
     def environment(self) -> Environment:
@@ -166,7 +169,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def rocm(self) -> bool:
         """Whether the recording was made with ROCm."""
-        return any(self.names[name].startswith("hip") for name in set(self.calls.name))
+        return is_rocm(self.names[name] for name in set(self.calls.name))
 
     @cached_property
     def device_of(self) -> Sequence[int]:

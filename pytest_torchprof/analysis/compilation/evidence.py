@@ -96,7 +96,7 @@ def recompile_count(compiled: Compile) -> int | None:
 
 def unprofiled(trace: Trace) -> str | None:
     """Return why kernels on the CPU cannot be counted: code ran that leaves no event; None if none did."""
-    if not trace.on_cpu:
+    if trace.device_kind.has_launches:
         return None
     metadata = trace.metadata
     if metadata is None:

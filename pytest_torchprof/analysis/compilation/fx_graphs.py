@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.analysis.compilation import regions
-from pytest_torchprof.analysis.cpu_kernels import Work, work
-from pytest_torchprof.trace.calls import CallKind
+from pytest_torchprof.devices.base import CallKind, OperatorWork
+from pytest_torchprof.devices.cpu import operator_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,8 +124,8 @@ def _aten_calls(trace: Trace, spans: list[Span]) -> dict[int, Counter[str]]:
     if not graphs:
         return by_step
     names, ops, nesting = trace.names, trace.ops, trace.nesting
-    acting = (Work.COMPUTES, Work.ALONE, Work.MOVES)
-    acts = {i for i in set(ops.name) if names[i].startswith("aten::") and work(names[i]) in acting}
+    acting = (OperatorWork.COMPUTES, OperatorWork.ALONE, OperatorWork.MOVES)
+    acts = {i for i in set(ops.name) if names[i].startswith("aten::") and operator_work(names[i]) in acting}
     for i, name in enumerate(ops.name):
         if name not in acts or any(ops.name[j] in acts for j in nesting.chain(nesting.parent[i])):
             continue

@@ -83,7 +83,7 @@ def throughput(scene: Scene) -> Throughput:
             flops_per_step=0, why_not="the step has no FLOPs that are counted: no product, convolution or attention"
         )
     longest = max(_length_ns(scene, step) for step in range(len(scene.trace.steps)))
-    if scene.trace.on_cpu or not scene.kernels or not longest:
+    if not scene.trace.device_kind.has_launches or not scene.kernels or not longest:
         return Throughput(flops_per_step=flops, why_not="nothing ran on a GPU")
     tflops = flops / longest / 1000
     peak, dtypes = peaks.of_trace(scene.trace), _dtypes(scene)

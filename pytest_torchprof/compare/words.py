@@ -1,13 +1,23 @@
-"""What a change of one kernel name means, in words."""
+"""The words of comparisons: what became of a kernel's name, what is another in the environment, how many of what."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.baseline.entry import STRUCTURAL
+from pytest_torchprof.devices.cuda import CUDA
 from pytest_torchprof.kernels.names import decode, normal_name
+from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text.plural import numbered
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_torchprof.baseline import KernelRecord
     from pytest_torchprof.kernels.names import KernelName
+
+    Environment = Mapping[str, str | bool]
+    Sides = tuple[str, str]
 
 # In the order people ask for them: what it computes, on what, then how.
 _FACTS: Final = ("family", "layout", "dtype", "tensor_core", "library", "triton", "collective", "helper")
@@ -18,6 +28,22 @@ _LOOPS: Final = {
     "unrolled_elementwise_kernel": "unrolled, operands that are converted or not aligned",
     " at::native::elementwise_kernel": "strided, operands that are not contiguous",
 }
+_NOUNS: Final = {
+    "gemm": "GEMM",
+    "conv": "convolution",
+    "attention": "attention kernel",
+    "pointwise": "pointwise",
+    "reduction": "reduction",
+    "copy": "copy",
+    "communication": "collective",
+    "triton": "Triton kernel",
+    "other": "kernel",
+}
+_FEW: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+THIS_RUN: Final = ("baseline", "this run")
+"""What the two sides are called."""
+_DEVICE: Final = ("gpu", "compute_capability")
+_SPOKEN: Final = {"cuda": "CUDA", "rocm": "ROCm", "cudnn": "cuDNN", "triton": "Triton"}
 _WORDS: Final = {"tensor_core": "tensor core", "split_k": "split-K", "triton": "Triton category", "alignment": "align"}
 
 
@@ -95,3 +121,58 @@ def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return ("x" if all(isinstance(part, int) for part in value) else "+").join(map(str, value)) or "none"
     return str(value)
+
+
+def other_device(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
+    """Return what to say where a baseline was recorded on another device, None where it was the same."""
+    if all(old.get(key) == new.get(key) for key in _DEVICE):
+        return None
+    return f"{sides[0]} recorded on {_device(old)}, {sides[1]} used {_device(new)}"
+
+
+def other_software(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
+    """Return what to say, before any verdict, where software or precision flags differ; None where they do not."""
+    differ = [key for key in CUDA.environment if key not in _DEVICE and old.get(key) != new.get(key)]
+    if not differ:
+        return None
+    return (
+        f"{sides[0]} recorded with {_words(old, differ)}, {sides[1]} has {_words(new, differ)}: "
+        "names may differ, structure is compared"
+    )
+
+
+def _words(environment: Environment, keys: list[str]) -> str:
+    return " / ".join(_word(key, environment.get(key)) for key in keys)
+
+
+def _word(key: str, value: str | bool | None) -> str:
+    shown = {None: "unknown", True: "on", False: "off"}.get(value, value)  # type: ignore[arg-type]
+    return printable(f"{_SPOKEN.get(key, key)} {shown}")
+
+
+def _device(environment: Environment) -> str:
+    gpu = environment.get("gpu")
+    capability = environment.get("compute_capability")
+    return printable(f"{gpu} ({capability})" if capability else str(gpu or "the CPU"))
+
+
+def kind_of(kernel: KernelRecord) -> str:
+    """Return the kind of kernel by which it is counted: its family, or that Triton wrote it."""
+    if kernel.family not in STRUCTURAL and decode(kernel.name).triton is not None:
+        return "triton"
+    return kernel.family if kernel.family in _NOUNS else "other"
+
+
+def noun(kind: str, count: int) -> str:
+    """Return what so many kernels of a kind are called."""
+    return numbered(count, _NOUNS[kind])
+
+
+def number_of(kind: str, count: int) -> str:
+    """Return "two GEMMs", "12 pointwise"."""
+    return f"{amount(count)} {noun(kind, count)}"
+
+
+def amount(count: int) -> str:
+    """Return a number as prose has it, the small ones spelled out."""
+    return _FEW[count] if count < len(_FEW) else str(count)

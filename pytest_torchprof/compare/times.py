@@ -3,78 +3,25 @@
 from __future__ import annotations
 
 import math
-import statistics
-from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_torchprof.baseline.change import AMBIGUOUS, BETTER, NEUTRAL, WORSE, Change
+from pytest_torchprof.compare.changes import AMBIGUOUS, BETTER, NEUTRAL, WORSE, WORTH_A_LINE, Change
 from pytest_torchprof.text import units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.baseline import Times
 
-KEPT: Final = 20
-"""How many quantiles are kept: as many as the fewest samples that are taken."""
 PROBABILITY: Final = 0.002
 """Samples differ where chance alone would rank them so less often than this; many tests are judged in one run."""
 FLOOR_US: Final = {"events": 2.0, "perf_counter": 10.0}
 """What a clock tells less than is no difference, whatever share of a short step it is."""
 _BEST: Final = 2
 """Which quantile stands for the undisturbed calls: an eighth of them are faster."""
-_WORTH_A_LINE: Final = 0.10
 
 Verdict = Literal["same", "better", "worse", "ambiguous"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """The samples of one measurement, as a baseline keeps them."""
-
-    conditions: Mapping[str, str | int]
-    """Machine, clock, cache, threads: where one differs, times cannot be compared."""
-    samples: int
-    median_us: float
-    quantiles_us: tuple[float, ...]
-    """The middles of as many equal parts of the sorted samples."""
-    disturbed: tuple[str, ...] = ()
-    """What was wrong with the machine meanwhile."""
-    confirmed: bool = True
-    """Whether samples were taken twice, as before anything fails; not kept in a file."""
-
-
-def times_of(profile: Profile) -> Times | None:
-    """Return the untraced times in a recording, those of all its batches together; None where it has none."""
-    metadata = profile.trace.metadata
-    if metadata is None or metadata.timing is None or not metadata.timing.batches or metadata.environment is None:
-        return None
-    timing, environment, batches = metadata.timing, metadata.environment, metadata.timing.batches
-    told = {
-        "machine": environment.gpu or environment.cpu,
-        "clock": timing.clock,
-        "cache": timing.cache,
-        "threads": timing.threads,
-    }
-    return times(
-        {name: value for name, value in told.items() if value is not None},
-        [sample for batch in batches for sample in batch.samples_us],
-        disturbed=tuple(dict.fromkeys(disturbance for batch in batches for disturbance in batch.disturbed)),
-        confirmed=len(batches) > 1,
-    )
-
-
-def times(conditions: Mapping[str, str | int], samples: Sequence[float], **told: Any) -> Times:
-    """Return what is kept of samples, in microseconds, taken under these conditions."""
-    ordered = sorted(samples)
-    return Times(
-        conditions=conditions,
-        samples=len(ordered),
-        median_us=_four_digits(statistics.median(ordered)),
-        quantiles_us=tuple(_four_digits(_at(ordered, (i + 0.5) / KEPT * len(ordered) - 0.5)) for i in range(KEPT)),
-        **told,
-    )
 
 
 def verdict(old: Times, new: Times, share: float) -> Verdict:
@@ -148,7 +95,7 @@ def time_changes(old: Times | None, new: Times | None, share: float | None) -> I
         return
     moved = new.median_us / old.median_us - 1 if old.median_us else 0.0
     words = f"time {units.show_us(old.median_us)} -> {units.show_us(new.median_us)} ({moved:+.1%})"
-    found = verdict(old, new, _WORTH_A_LINE if share is None else share)
+    found = verdict(old, new, WORTH_A_LINE if share is None else share)
     if found == "ambiguous" and share is not None:
         why = "measured once, not confirmed" if not new.confirmed else "the samples do not tell"
         yield _change(old, new, AMBIGUOUS, f"{words}: {why}", gated=True)
@@ -158,13 +105,6 @@ def time_changes(old: Times | None, new: Times | None, share: float | None) -> I
     for whose, side in (("the baseline's samples", old), ("the samples", new)):
         for disturbance in side.disturbed:
             yield _change(old, new, NEUTRAL, f"during {whose} {disturbance}")
-
-
-def settled(old: Times | None, new: Times | None, share: float) -> Times | None:
-    """Return the old times where the new ones moved by no more than a third of their tolerance, else the new ones."""
-    if old is None or new is None or differs(old, new):
-        return new
-    return old if abs(new.median_us - old.median_us) <= old.median_us * share / 3 else new
 
 
 def _change(old: Times | None, new: Times, direction: str, words: str, *, gated: bool = False) -> Change:
@@ -177,14 +117,3 @@ def _change(old: Times | None, new: Times, direction: str, words: str, *, gated:
         gated=gated,
         words=words,
     )
-
-
-def _at(samples: Sequence[float], place: float) -> float:
-    place = min(max(place, 0.0), len(samples) - 1.0)
-    below = int(place)
-    above = min(below + 1, len(samples) - 1)
-    return samples[below] + (samples[above] - samples[below]) * (place - below)
-
-
-def _four_digits(value: float) -> float:
-    return float(f"{value:.4g}")

@@ -1,31 +1,11 @@
-"""Which operators count as kernels where the CPU is the device."""
+"""The CPU as device: its kernels are the operators that compute."""
 
 from __future__ import annotations
 
 import re
-from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
-
-    from pytest_torchprof.trace import Trace
-
-
-class Work(Enum):
-    """What an operator does by itself."""
-
-    NOTHING = "nothing"
-    """Views, metadata, allocation; autograd nodes, compiled regions and other ranges that only hold operators."""
-    MOVES = "moves"
-    """Converts, copies or fills: part of a computing operator around it, a kernel where there is none."""
-    COMPUTES = "computes"
-    ALONE = "alone"
-    """Computes, and what it calls are small helpers: one kernel, with all that is inside."""
-    FUSED = "fused"
-    """A C++ kernel that Inductor wrote."""
-
+from pytest_torchprof.devices.base import DeviceKind, OperatorWork
 
 _FUSED = re.compile(r"(?:graph_\d+_)?(?:kernel_)?cpp_fused_\w*")
 _OPERATOR = re.compile(r"(?!autograd::|profiler::|torchprof::|prim::)[A-Za-z_]\w*::\w[\w.]*")
@@ -82,72 +62,41 @@ nanmedian ormqr randperm repeat searchsorted segment_reduce smooth_l1_loss sort 
 triangular_solve unique_consecutive unique_dim var var_mean
 """
 _ATEN = {
-    **dict.fromkeys((_VIEWS + _METADATA + _ALLOCATION + _WRAPPERS).split(), Work.NOTHING),
-    **dict.fromkeys(_MOVING.split(), Work.MOVES),
-    **dict.fromkeys(_ALONE.split(), Work.ALONE),
+    **dict.fromkeys((_VIEWS + _METADATA + _ALLOCATION + _WRAPPERS).split(), OperatorWork.NOTHING),
+    **dict.fromkeys(_MOVING.split(), OperatorWork.MOVES),
+    **dict.fromkeys(_ALONE.split(), OperatorWork.ALONE),
 }
 _VIEW_COPY = re.compile(
     r"_?(?:alias|as_strided|conj|detach|diagonal|expand|narrow|neg_view|permute|reshape|reshape_alias|select|slice|split"
     r"|split_with_sizes|squeeze|t|transpose|unbind|unfold|unsqueeze|view|view_as_complex|view_as_real)_copy"
 )
 _OTHERS = {
-    "inductor::_alloc_from_pool": Work.NOTHING,
-    "inductor::_reinterpret_tensor": Work.NOTHING,
-    "inductor::_empty_strided_cpu": Work.NOTHING,
+    "inductor::_alloc_from_pool": OperatorWork.NOTHING,
+    "inductor::_reinterpret_tensor": OperatorWork.NOTHING,
+    "inductor::_empty_strided_cpu": OperatorWork.NOTHING,
 }
 
 
 @cache
-def work(name: str) -> Work:
+def operator_work(name: str) -> OperatorWork:
     """Return what the operator does by itself."""
     if _FUSED.fullmatch(name):
-        return Work.FUSED
+        return OperatorWork.FUSED
     if not _OPERATOR.fullmatch(name):
-        return Work.NOTHING
+        return OperatorWork.NOTHING
     if not name.startswith("aten::"):
-        return _OTHERS.get(name, Work.COMPUTES)
+        return _OTHERS.get(name, OperatorWork.COMPUTES)
     plain = name.removeprefix("aten::").partition(".")[0]
     if _VIEW_COPY.fullmatch(plain):
-        return Work.MOVES
-    return _ATEN.get(plain, Work.COMPUTES)
+        return OperatorWork.MOVES
+    return _ATEN.get(plain, OperatorWork.COMPUTES)
 
 
-def cpu_kernels(trace: Trace) -> list[int]:
-    """Return the operators that count as kernels, in start order.
-
-    One that computes alone, with all that is inside; another that computes and holds none that computes; one that moves
-    data, with no computing one around it and none that moves data inside; a C++ kernel of Inductor's. What a
-    compilation ran is left out.
-    """
-    ops, parent = trace.ops, trace.nesting.parent
-    does = {name: work(trace.names[name]) for name in set(ops.name)}
-    computing = {name for name, kind in does.items() if kind in (Work.COMPUTES, Work.ALONE, Work.FUSED)}
-    alone = {name for name, kind in does.items() if kind is Work.ALONE}
-    moving = {name for name, kind in does.items() if kind is Work.MOVES}
-    # What computes counts outside of what computes alone, what moves data outside of all that computes.
-    apart = {**dict.fromkeys(computing, alone), **dict.fromkeys(moving, computing)}
-    kernels = [
-        i
-        for i, name in enumerate(ops.name)
-        if name in apart and not (apart[name] and _is_inside(apart[name], ops.name, parent, i))
-    ]
-    holders: set[int] = set()
-    for i in kernels:
-        around = parent[i]
-        while around >= 0 and around not in holders:
-            holders.add(around)
-            around = parent[around]
-    compiling = trace.compiling
-    found = [i for i in kernels if i not in holders]
-    if compiling:
-        found = [i for i in found if not compiling.cover(ops.thread[i], ops.start[i])]
-    return sorted(found, key=ops.start.__getitem__)
-
-
-def _is_inside(barred: Container[int], names: Sequence[int], parent: Sequence[int], member: int) -> bool:
-    around = parent[member]
-    while around >= 0:
-        if names[around] in barred:
-            return True
-        around = parent[around]
-    return False
+CPU = DeviceKind(
+    name="cpu",
+    title="the CPU as device",
+    operator_work=operator_work,
+    lacks=frozenset({"gpu"}),
+    # A GPU's driver and libraries say nothing about a test that ran on the CPU of the same machine.
+    environment=("torch", "matmul_precision"),
+)

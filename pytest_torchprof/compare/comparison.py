@@ -6,34 +6,32 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_torchprof.baseline.change import AMBIGUOUS, BETTER, WORSE, Change
-from pytest_torchprof.baseline.environment import SIDES, other_device, other_software
-from pytest_torchprof.baseline.model import COUNTS, Entry
-from pytest_torchprof.baseline.numbers import number_changes
-from pytest_torchprof.baseline.structure import kernel_changes
-from pytest_torchprof.baseline.timing import time_changes
+from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.compare.changes import AMBIGUOUS, BETTER, WORSE, Change, kernel_changes
+from pytest_torchprof.compare.numbers import number_changes
+from pytest_torchprof.compare.times import time_changes
+from pytest_torchprof.compare.words import THIS_RUN, other_device, other_software
 from pytest_torchprof.text.plural import counted, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Change", "Comparison", "compare", "contrast"]
+    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.compare.words import Sides
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new"]
 
 _MARKS: Final = {BETTER: "-", WORSE: "+"}
+# What a cell of a table has room for, in this order.
 _NOUNS: Final = {
-    "kernels": "kernel",
-    "launches": "launch",
-    "memcpys": "copy",
+    **{number.name: number.noun for number in TABLE if number.headline and (number.gated or number.tolerance)},
     "syncs": "sync",
-    "graph_breaks": "graph break",
-    "peak_memory_bytes": "peak memory",
     "time": "time",
 }
-_SHARES: Final = frozenset({"peak_memory_bytes", "time"})
+_SHARES: Final = frozenset({"time", *(number.name for number in TABLE if number.tolerance)})
+_COUNTS: Final = tuple(number.name for number in TABLE if number.exact)
 # These move with gpu_busy_us; a line each would bury what matters.
-_TOLD_BY_BUSY_TIME: Final = frozenset({"kernel_time_us", "gpu_time_us", "gpu_span_us"})
+_TOLD_BY_BUSY_TIME: Final = frozenset(number.name for number in TABLE if number.follows == "gpu_busy_us")
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
@@ -100,7 +98,7 @@ def contrast(
     *,
     names: Literal["normal", "exact"] = "normal",
     tolerance: Mapping[str, float] = _NO_TOLERANCE,
-    sides: tuple[str, str] = SIDES,
+    sides: Sides = THIS_RUN,
 ) -> Comparison:
     """Compare two entries as `compare` does, also where their devices differ: then structure alone counts."""
     environment = other_device(old.environment, new.environment, sides) or other_software(
@@ -108,7 +106,7 @@ def contrast(
     )
     changes = (
         *kernel_changes(old, new, "structure" if environment else names, allowed=tolerance.get("kernels", 0)),
-        *number_changes((old.numbers, old.varying), (new.numbers, new.varying), tolerance),
+        *number_changes(old, new, tolerance),
         *time_changes(old.time, new.time, tolerance.get("time")),
     )
     return Comparison(
@@ -126,7 +124,7 @@ def _verdict(changes: tuple[Change, ...]) -> Verdict:
         return "ambiguous"
     if any(change.gated and change.direction == BETTER for change in changes):
         return "better"
-    return "changed" if any(not _number(change) or change.what in COUNTS for change in changes) else "same"
+    return "changed" if any(not _number(change) or change.what in _COUNTS for change in changes) else "same"
 
 
 def _number(change: Change) -> bool:
@@ -158,7 +156,7 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     if launches:
         changed = " changed" if verdict != "changed" else ""
         return [f"{counted(launches, 'kernel')}{changed}"]
-    return ["order"] if deciding else [change.what for change in changes if change.what in COUNTS][:2]
+    return ["order"] if deciding else [change.what for change in changes if change.what in _COUNTS][:2]
 
 
 def _told(name: str, numbers: Mapping[str, Change]) -> bool:

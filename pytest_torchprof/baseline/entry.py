@@ -1,0 +1,234 @@
+"""What a baseline keeps of one measurement: kernels per step in launch order, numbers, times, environment."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import statistics
+import textwrap
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.kernels import names
+from pytest_torchprof.text.escape import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.profile import Profile
+
+STRUCTURAL: Final = frozenset({"gemm", "conv", "attention"})
+"""Families whose kernels are told apart by dtype and layout: their names change with tile, library and GPU."""
+
+QUANTILES: Final = 20
+"""How many quantiles of the times are kept: as many as the fewest samples that are taken."""
+
+Count = Annotated[int, Meta(ge=1)]
+Index = Annotated[int, Meta(ge=0)]
+
+
+class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One distinct kernel, as far as comparing needs it."""
+
+    name: str
+    family: str = "other"
+    dtype: str | None = None
+    layout: str | None = None
+    helper: str | None = None
+    """What the kernel does for another one ("split-k reduce"), None if it stands for itself."""
+    op: str | None = None
+    """The operator that launched it."""
+
+    @property
+    def structure(self) -> tuple[str | None, ...]:
+        """What stays the same across software versions: family, dtype, layout."""
+        return (self.family, self.dtype, self.layout, self.helper)
+
+    @property
+    def normal_name(self) -> str:
+        """The name without what differs from run to run (Triton's index) and without template noise."""
+        return _normal_name(self.name)
+
+    @property
+    def identity(self) -> tuple[str | None, ...]:
+        """What makes it the same kernel: its structure for gemm, conv and attention, else normal name and dtype."""
+        return self.structure if self.family in STRUCTURAL else (self.normal_name, self.dtype)
+
+    @property
+    def short(self) -> str:
+        """At most 60 printable characters that a person recognises."""
+        decoded = replace(names.decode(self.name), family=self.family, dtype=self.dtype, layout=self.layout)
+        return printable(decoded.short or self.name[:60])
+
+
+class Times(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The untraced times of one measurement."""
+
+    conditions: dict[str, str | int]
+    """Machine, clock, cache, threads: where one differs, times cannot be compared."""
+    samples: Count
+    median_us: float
+    quantiles_us: Annotated[tuple[float, ...], Meta(min_length=1)]
+    """The middles of as many equal parts of the sorted samples."""
+    disturbed: tuple[str, ...] = ()
+    """What was wrong with the machine meanwhile."""
+    confirmed: bool = True
+    """Whether samples were taken twice, as before anything fails; not kept in a file."""
+
+
+class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is kept of one measurement."""
+
+    source: str
+    """Hash of the test's source."""
+    environment: dict[str, str | bool]
+    kernels: tuple[KernelRecord, ...]
+    """The distinct kernels, by first launch."""
+    steps: tuple[tuple[Index, ...], ...]
+    """The distinct launch orders that steps had, as indices into ``kernels``."""
+    numbers: dict[str, Index]
+    """Those that the code decides: the worst step's."""
+    varying: dict[str, Annotated[float, Meta(ge=0)]]
+    """Those that vary from run to run: medians over the steps."""
+    time: Times | None = None
+    """Untraced times, where a test asked for them."""
+
+    def counts(self) -> tuple[int, ...]:
+        """Return how often each of ``kernels`` is launched in the step that launches it most."""
+        per_step = [Counter(order) for order in self.steps]
+        return tuple(max(counts[i] for counts in per_step) for i in range(len(self.kernels)))
+
+    def launched(self) -> tuple[tuple[KernelRecord, ...], ...]:
+        """Return the distinct steps as kernels in launch order."""
+        return tuple(tuple(self.kernels[i] for i in order) for order in self.steps)
+
+
+def entry_of(profile: Profile, *, source_hash: str) -> Entry:
+    """Return what a baseline keeps of ``profile``; it must be measured."""
+    rows: dict[KernelRecord, int] = {}
+    orders: dict[tuple[int, ...], None] = {}
+    for step in profile.steps:
+        orders[tuple(rows.setdefault(record, len(rows)) for record in records(step.kernels))] = None
+    worst, median = profile.worst, profile.median
+    counts = {number.name: getattr(worst, number.name) for number in TABLE if number.exact}
+    varying = {number.name: getattr(median, number.name) for number in TABLE if not number.exact}
+    environment = profile.trace.environment
+    return Entry(
+        source=source_hash,
+        environment={
+            key: _plain(key, value)
+            for key in profile.trace.device_kind.environment
+            if (value := getattr(environment, key)) is not None
+        },
+        kernels=tuple(rows),
+        steps=tuple(orders),
+        numbers={name: int(value) for name, value in counts.items() if value is not None},
+        varying={name: _rounded(value) for name, value in varying.items() if value is not None},
+        time=times_of(profile),
+    )
+
+
+def records(kernels: Iterable[Kernel]) -> tuple[KernelRecord, ...]:
+    """Return a step's kernels as they are compared."""
+    return tuple(
+        KernelRecord(
+            name=kernel.name,
+            family=kernel.family,
+            dtype=kernel.dtype,
+            layout=kernel.layout,
+            helper=kernel.decoded.helper,
+            op=kernel.op,
+        )
+        for kernel in kernels
+    )
+
+
+def times_of(profile: Profile) -> Times | None:
+    """Return the untraced times in a recording, those of all its batches together; None where it has none."""
+    metadata = profile.trace.metadata
+    if metadata is None or metadata.timing is None or not metadata.timing.batches or metadata.environment is None:
+        return None
+    timing, environment, batches = metadata.timing, metadata.environment, metadata.timing.batches
+    conditions = {
+        "machine": environment.gpu or environment.cpu,
+        "clock": timing.clock,
+        "cache": timing.cache,
+        "threads": timing.threads,
+    }
+    return times(
+        {name: value for name, value in conditions.items() if value is not None},
+        [sample for batch in batches for sample in batch.samples_us],
+        disturbed=tuple(dict.fromkeys(disturbance for batch in batches for disturbance in batch.disturbed)),
+        confirmed=len(batches) > 1,
+    )
+
+
+def times(conditions: Mapping[str, str | int], samples: Sequence[float], **others: Any) -> Times:
+    """Return what is kept of samples, in microseconds, taken under these conditions."""
+    ordered = sorted(samples)
+    middles = ((i + 0.5) / QUANTILES * len(ordered) - 0.5 for i in range(QUANTILES))
+    return Times(
+        conditions=dict(conditions),
+        samples=len(ordered),
+        median_us=_four_digits(statistics.median(ordered)),
+        quantiles_us=tuple(_four_digits(_interpolated(ordered, middle)) for middle in middles),
+        **others,
+    )
+
+
+def key_of(nodeid: str, label: str | None) -> str:
+    """Return the key of a measurement in its test file's baseline: the test id without the file, and the label.
+
+    Two measurements never share a key: parentheses of a label are escaped, so that the last " (" begins the label.
+    """
+    test = nodeid.partition("::")[2] if "::" in nodeid else nodeid
+    if label:
+        escaped = re.sub(r"([\\()])", r"\\\1", label)
+        return f"{test} ({escaped})"
+    # What looks like a label without being one is closed by an empty label.
+    return f"{test} ()" if test.endswith(")") else test
+
+
+def split_key(key: str) -> tuple[str, str | None]:
+    """Return the test id (without the file) and the label of a key made by `key_of`."""
+    if not key.endswith(")") or " (" not in key:
+        return key, None
+    test, _, label = key[:-1].rpartition(" (")
+    return test, re.sub(r"\\(.)", r"\1", label) or None
+
+
+def source_hash(source: str) -> str:
+    """Return a hash of a test's source that comments, blank lines, indentation as a whole and line ends do not move."""
+    lines = [line.rstrip() for line in textwrap.dedent(source.replace("\r\n", "\n")).splitlines()]
+    code = "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
+    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _plain(key: str, value: object) -> str | bool:
+    # "2.13.0+cu130" and "2.13.0+cpu" are one torch; CUDA is kept by itself.
+    return value if isinstance(value, bool) else str(value).partition("+")[0] if key == "torch" else str(value)
+
+
+def _rounded(value: float) -> float:
+    # More digits would be noise in a file that people review. Bytes stay whole.
+    return value if isinstance(value, int) else _four_digits(value)
+
+
+def _four_digits(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _interpolated(ordered: Sequence[float], place: float) -> float:
+    place = min(max(place, 0.0), len(ordered) - 1.0)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+_normal_name = lru_cache(maxsize=4096)(names.normal_name)

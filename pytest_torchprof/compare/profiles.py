@@ -1,0 +1,278 @@
+"""Two measurements of the same code side by side: kernel by kernel, in words and as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.baseline.entry import STRUCTURAL, records
+from pytest_torchprof.compare.difference import RULES, difference
+from pytest_torchprof.compare.words import amount, explain_rename, kind_of, noun, number_of
+from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.kernels.names import decode, without_index
+from pytest_torchprof.text.escape import printable_line
+from pytest_torchprof.text.plural import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_torchprof.baseline import KernelRecord
+    from pytest_torchprof.profile import Profile, StepProfile
+
+# What one line, and what a page, has room for; the data has all of it.
+_SHOWN: Final = 4
+_LINES: Final = 20
+# What says how the work differs; the other numbers go with these.
+_NUMBERS: Final = (
+    "kernels",
+    "launches",
+    "graph_launches",
+    "memcpys",
+    "memsets",
+    "syncs",
+    "kernel_time_us",
+    "gpu_busy_us",
+    "cpu_time_us",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renamed:
+    """The same kernel under another name, ``count`` times."""
+
+    old: str
+    new: str
+    count: int
+    explanation: str
+
+    @property
+    def words(self) -> str:
+        """One line for people."""
+        times = f"{self.count}x " if self.count > 1 else ""
+        return f"{times}{printable_line(decode(self.old).short)} renamed: {printable_line(self.explanation)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """Kernels that others took the place of, ``count`` times; either side may be empty."""
+
+    old: tuple[KernelRecord, ...]
+    new: tuple[KernelRecord, ...]
+    count: int
+
+    @property
+    def words(self) -> str:
+        """One line for people: "two pointwise became one Triton kernel"."""
+        names = " -> ".join(_listed(side) for side in (self.old, self.new) if side)
+        return f"{self.summary}: {names}"
+
+    @property
+    def summary(self) -> str:
+        """The same without the names."""
+        times = f" ({self.count}x)" if self.count > 1 else ""
+        if not self.new:
+            return f"{_numbered(self.old)} gone{times}"
+        if not self.old:
+            return f"{_numbered(self.new)} more{times}"
+        return f"{_numbered(self.old)} became {_numbered(self.new)}{times}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileDiff:
+    """Two measurements compared: kernel by kernel, a step of one with a step of the other.
+
+    These are the steps with most kernels; where those run the same kernels and others do not, the first that do not.
+    """
+
+    same: Mapping[str, int]
+    """How many kernels stayed what they were, by family."""
+    renamed: tuple[Renamed, ...]
+    replaced: tuple[Replaced, ...]
+    numbers: Mapping[str, tuple[float | None, float | None]]
+    """What else differs: number -> (before, after), times in microseconds."""
+    kernels_differ: bool
+    """Whether names without Triton's trailing index, or their counts, differ in any step."""
+    moved: int = 0
+    """How many of the same kernels run in another place."""
+    steps: tuple[str | None, str | None] | None = None
+    """Names of the compared steps where they are not those with most kernels."""
+    devices: tuple[str, str] | None = None
+    """The GPUs, where they are not the same."""
+
+    def __bool__(self) -> bool:
+        return self.kernels_differ
+
+    @property
+    def words(self) -> str:
+        """One line for people: "same GEMM, two pointwise became one Triton kernel"."""
+        parts = [_same_words(self.same)] if self.same else []
+        swapped = [change for change in self.replaced if change.old and change.new]
+        parts += [change.summary for change in swapped[:_SHOWN]]
+        if len(swapped) > _SHOWN:
+            parts.append(counted(len(swapped) - _SHOWN, "more such change"))
+        parts += _one_sided(self.replaced)
+        if renamed := sum(change.count for change in self.renamed):
+            parts.append(f"{renamed} renamed")
+        if self.moved:
+            parts.append(f"{self.moved} in another place")
+        return ", ".join(parts) or "no kernels in either"
+
+    @property
+    def lines(self) -> list[str]:
+        """What is different, one line each, after a line that says it all; the most frequent changes first."""
+        found = [f"recorded on {' and on '.join(self.devices)}"] if self.devices else []
+        found.append(self.words)
+        if self.steps:
+            first, second = (name or "the recording" for name in self.steps)
+            found.append(f"  these are {first} and {second}; the steps with most kernels run the same")
+        found += _page(self.replaced, "more change") + _page(self.renamed, "more rename")
+        found += [f"  {name}: {_number(before)} -> {_number(after)}" for name, (before, after) in self.numbers.items()]
+        return found
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the difference as JSON data."""
+        return {
+            "same": dict(self.same),
+            "renamed": [
+                {"old": change.old, "new": change.new, "count": change.count, "explanation": change.explanation}
+                for change in self.renamed
+            ],
+            "replaced": [
+                {
+                    "old": [kernel.name for kernel in change.old],
+                    "new": [kernel.name for kernel in change.new],
+                    "count": change.count,
+                    "words": change.words,
+                }
+                for change in self.replaced
+            ],
+            "numbers": {name: list(values) for name, values in self.numbers.items()},
+            "kernels_differ": self.kernels_differ,
+            "words": self.words,
+            "moved": self.moved,
+            "steps": list(self.steps) if self.steps else None,
+            "devices": list(self.devices) if self.devices else None,
+        }
+
+
+def diff(before: Profile, after: Profile) -> ProfileDiff:
+    """Compare two measurements of the same code; numbers are the medians over their steps.
+
+    NotMeasured where one of them may not be believed.
+    """
+    for profile in (before, after):
+        if reason := profile.why_not or profile.kernels_unknown:
+            raise NotMeasured(f"{profile.trace.path or 'a recording'} is not measured: {reason}")
+    numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in _NUMBERS}
+    first, second = _compared_steps(before.steps, after.steps)
+    found = difference(records(first.kernels), records(second.kernels), RULES["normal"])
+    differ = _names(first) != _names(second)
+    most = {max(profile.steps, key=_count) for profile in (before, after)}
+    return ProfileDiff(
+        same=Counter(kind_of(kernel) for kernel, _ in (*found.stayed, *found.moved)),
+        renamed=tuple(
+            Renamed(old=old, new=new, count=count, explanation=explain_rename(old, new))
+            for (old, new), count in _by_name(found.renamed).items()
+        ),
+        replaced=tuple(
+            Replaced(old=place.went, new=place.came, count=count) for place, count in Counter(found.places).items()
+        ),
+        numbers={name: values for name, values in numbers.items() if values[0] != values[1]},
+        kernels_differ=differ,
+        moved=len(found.moved),
+        steps=(first.name, second.name) if differ and {first, second} != most else None,
+        devices=_devices(before, after),
+    )
+
+
+def _compared_steps(before: Sequence[StepProfile], after: Sequence[StepProfile]) -> tuple[StepProfile, StepProfile]:
+    """Return the steps to compare: of most kernels, or the first that run what no step of the other measurement runs.
+
+    Steps are the same in whatever order; how often each occurs counts only where there are as many on either side.
+    """
+    first, second = max(before, key=_count), max(after, key=_count)
+    kinds = {step: frozenset(_names(step).items()) for step in (*before, *after)}
+    left, right = (Counter(kinds[step] for step in steps) for steps in (before, after))
+    if len(before) != len(after):
+        left, right = Counter(set(left)), Counter(set(right))
+    alone, new = left - right, right - left
+    if not alone and not new:
+        return first, next(step for step in after if kinds[step] == kinds[first])
+    if kinds[first] != kinds[second]:
+        return first, second
+    return (
+        next((step for step in before if kinds[step] in alone), first),
+        next((step for step in after if kinds[step] in new), second),
+    )
+
+
+def _count(step: StepProfile) -> int:
+    return len(step.kernels)
+
+
+def _names(step: StepProfile) -> Counter[str]:
+    return Counter(without_index(kernel.name) for kernel in step.kernels)
+
+
+def _by_name(pairs: Mapping[tuple[KernelRecord, KernelRecord], int]) -> Counter[tuple[str, str]]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for (old, new), count in pairs.items():
+        counts[old.name, new.name] += count
+    return counts
+
+
+def _devices(before: Profile, after: Profile) -> tuple[str, str] | None:
+    first, second = (
+        ", ".join(dict.fromkeys(device.name for device in profile.trace.devices if device.name))
+        for profile in (before, after)
+    )
+    return (printable_line(first), printable_line(second)) if first and second and first != second else None
+
+
+def _page(changes: Sequence[Replaced | Renamed], more: str) -> list[str]:
+    """Return a line for each of the most frequent changes, and how many more there are."""
+    lines = [f"  {change.words}" for change in sorted(changes, key=lambda change: -change.count)]
+    hidden = len(lines) - _LINES
+    return lines[:_LINES] + ([f"  {counted(hidden, more)} (see --json)"] if hidden > 0 else [])
+
+
+def _numbered(kernels: Sequence[KernelRecord]) -> str:
+    counts = Counter(map(kind_of, kernels))
+    if len(counts) > 2:
+        return number_of("other", len(kernels))
+    return " and ".join(number_of(kind, count) for kind, count in counts.items())
+
+
+def _same_words(same: Mapping[str, int]) -> str:
+    named = {kind: count for kind, count in same.items() if kind in (*STRUCTURAL, "communication")}
+    rest = sum(same.values()) - sum(named.values())
+    parts = [noun(kind, 1) if count == 1 else number_of(kind, count) for kind, count in named.items()]
+    if rest and named:
+        parts.append(f"{amount(rest)} other {noun('other', rest)}")
+    elif rest:
+        kind = next(iter(same)) if len(same) == 1 else "other"
+        parts.append(number_of(kind, rest) if rest > 1 else noun(kind, 1))
+    return "same " + ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+
+
+def _listed(kernels: Sequence[KernelRecord], shown: int = 4) -> str:
+    words = [f"{one.short}{f' ({one.op})' if one.op and one.op != one.short else ''}" for one in kernels]
+    more = len(words) - shown
+    return ", ".join(map(printable_line, words[:shown])) + (f", {more} more" if more > 0 else "")
+
+
+def _one_sided(replaced: Iterable[Replaced]) -> list[str]:
+    """Return what came and what went, by kind of kernel: "12 GEMMs more", "one copy gone"."""
+    sides: dict[str, Counter[str]] = {"more": Counter(), "gone": Counter()}
+    for change in replaced:
+        if not (change.old and change.new):
+            for kernel in change.old or change.new:
+                sides["gone" if change.old else "more"][kind_of(kernel)] += change.count
+    return [f"{number_of(kind, count)} {side}" for side, counts in sides.items() for kind, count in counts.items()]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "not recorded"
+    return str(value) if isinstance(value, int) else f"{value:.1f}".removesuffix(".0")

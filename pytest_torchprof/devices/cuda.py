@@ -1,0 +1,62 @@
+"""CUDA's GPUs, and ROCm's, which torch calls by the same name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.devices.base import CallKind, DeviceKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LAUNCHES_WAIT = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
+_KERNEL_LAUNCH = (
+    r"cuda(?:LaunchKernel(?:ExC)?|LaunchCooperativeKernel\w*)|cuLaunch(?:Kernel(?:Ex)?|CooperativeKernel)"
+    r"|hip(?:Ext|Hcc)?(?:Module)?Launch(?:Cooperative)?Kernel(?:ExC|MultiDevice)?"
+    r"|hipExtLaunchMultiKernelMultiDevice|hipLaunchByPtr"
+)
+# cuGraphLaunch and cuLaunchCooperativeKernel are not kept by kineto today; they stand here for the day they are.
+_CALLS = (
+    (CallKind.GRAPH_LAUNCH, r"(?:cuda|cu|hip)GraphLaunch"),
+    (CallKind.LAUNCH, _KERNEL_LAUNCH),
+    (CallKind.DEVICE_SYNC, r"(?:cuda|hip)DeviceSynchronize"),
+    (CallKind.BLOCKING, r"(?:cuda|hip)(?:Stream|Event)Synchronize"),
+    # hipMemcpyWithStream is what .item() is on ROCm.
+    (CallKind.BLOCKING_COPY, r"(?:cuda|hip)Memcpy|hipMemcpyWithStream"),
+    (CallKind.COPY_OR_FILL, r"(?:cuda|cu|hip)Mem(?:cpy|set)\w*"),
+    (CallKind.CAPTURE_BEGIN, r"(?:cuda|cu|hip)StreamBeginCapture\w*"),
+    (CallKind.CAPTURE_END, r"(?:cuda|cu|hip)StreamEndCapture\w*"),
+)
+
+CUDA = DeviceKind(
+    name="cuda",
+    calls=_CALLS,
+    environment=(
+        "gpu",
+        "compute_capability",
+        "torch",
+        "triton",
+        "cuda",
+        "rocm",
+        "cudnn",
+        "driver",
+        "tf32_matmul",
+        "tf32_cudnn",
+        "matmul_precision",
+    ),
+)
+
+
+def is_rocm(calls: Iterable[str]) -> bool:
+    """Whether calls of the runtime, by name, are ROCm's."""
+    return any(name.startswith("hip") for name in calls)
+
+
+def launches_wait() -> str | None:
+    """Return the setting of this process that makes the CPU wait for every kernel, as "CUDA_LAUNCH_BLOCKING=1".
+
+    Counts hold under it, times and ratios mean nothing.
+    """
+    found = ((name, os.environ.get(name, "")) for name in _LAUNCHES_WAIT)
+    return next((f"{name}={value}" for name, value in found if value not in ("", "0")), None)
