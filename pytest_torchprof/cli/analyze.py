@@ -125,16 +125,18 @@ def _text(found: Profile | list[Profile], asked: _Asked) -> str:
     from pytest_torchprof.report.analysis_text import text  # noqa: PLC0415 - draws with tabulate
 
     return "\n\n".join(
-        text(profile, by=asked.by, step=asked.step, top=asked.top or 20, findings=asked.findings)
+        text(profile, profile.rules, by=asked.by, step=asked.step, top=asked.top or 20, findings=asked.findings)
         for profile in _each(found)
     )
 
 
 def _json(found: Profile | list[Profile], asked: _Asked) -> str:
-    from pytest_torchprof.report.analysis_data import as_dict, encoded  # noqa: PLC0415
+    from pytest_torchprof.report.analysis_json import as_dict, encoded  # noqa: PLC0415
 
     objects = [
-        as_dict(profile, by=asked.by, step=asked.step, top=asked.top, findings=asked.findings, by_two=True)
+        as_dict(
+            profile, profile.rules, by=asked.by, step=asked.step, top=asked.top, findings=asked.findings, by_two=True
+        )
         for profile in _each(found)
     ]
     return encoded(objects if isinstance(found, list) else objects[0])
