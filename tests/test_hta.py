@@ -59,7 +59,7 @@ def seen(request, shared_trace):
 def test_idle_time_of_each_stream_by_cause(seen):
     trace, kept = seen.profile.trace, set(seen.ops)
     gpu = trace.gpu
-    for (_, stream), ops in seen.profile.scene.by_stream.items():
+    for (_, stream), ops in seen.profile.gpu_work.by_stream.items():
         order = [i for i in ops if i in kept]
         if not order:
             continue
@@ -79,9 +79,9 @@ def test_idle_time_of_each_stream_by_cause(seen):
 
 def test_idle_and_computing_time(seen, request):
     name = request.node.callspec.params["seen"]
-    scene, gpu = seen.profile.scene, seen.profile.trace.gpu
+    work, gpu = seen.profile.gpu_work, seen.profile.trace.gpu
     busy = intervals.length(intervals.merged((gpu.start[i], gpu.end[i]) for i in seen.ops)) / 1000
-    computing = [i for i in seen.ops if gpu.kind[i] == KERNEL and i not in scene.communication]
+    computing = [i for i in seen.ops if gpu.kind[i] == KERNEL and i not in work.communication]
     computed = intervals.length(intervals.merged((gpu.start[i], gpu.end[i]) for i in computing)) / 1000
     span = (max(gpu.end[i] for i in seen.ops) - min(gpu.start[i] for i in seen.ops)) / 1000
     idle_us, theirs, rest = seen.figures["time"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,76 +13,19 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-devices.base
-devices.cpu, devices.cuda
-devices
-errors, text.escape, recording.two_processes, capture.ranks, text.plural, text.layout
-text.units
-kernels.names
-trace.columns
+errors, devices
+text, recording.metadata
+kernels, trace
 recording
-recording.events, trace.nesting, recording.text, recording.metadata, recording.perfetto
-recording.halves
-recording.careful, recording.repair
-recording.columns
-trace.links
-trace.trace
-analysis.idle, trace.intervals
-trace
-recording.reader
-analysis.compilation.regions
-analysis.compilation.graph_breaks, analysis.backward, analysis.operator_kernels, kernels.operands
-analysis.source_lines
-analysis.compilation.fx_graphs
-analysis.parts, analysis.compilation.evidence
-analysis.compilation
-analysis.gpu_time, analysis.graph_replays
-analysis.validity, analysis.step_work
-analysis.numbers
-kernels.patterns
-kernels.kernel
-kernels
-analysis.launches
-analysis.places
-analysis.gpu_work, analysis.steps
-analysis.efficiency
-analysis.facts
-analysis.operator_table
-analysis.breakdown
 analysis
-profile
-findings
-limits
-baseline
-compare.align, compare.words
-compare.difference
-compare.changes
-compare.numbers, compare.times
-compare
-report.analysis_data
+findings, baseline
+limits, compare
 report
-capture.torch_profiler, capture.torch_cuda, capture.torch_dynamo, capture.torch_inductor
-capture.compile_watch
-capture
-doctor
-testing
-testing.tolerance
-testing.settings
-testing.session, testing.comparing, testing.leftovers
-testing.explaining, testing.against, testing.measured
-testing.measure
-testing.fixture, testing.judging
-testing.expecting
-testing.hookspecs, testing.stash, testing.quiet
-testing.progress, testing.headline
-testing.collecting, testing.closing
-plugin
-cli
-text
+profile, capture
+doctor, testing
+plugin, cli
 """
 RANK = {name.strip(): rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split(",")}
-
-FOLDERS = {name.rpartition(".")[0] for name in RANK if "." in name}  # their modules have places of their own
 
 # Who may import what of the outside world; anything else of these is a mistake.
 OUTSIDE = {
@@ -91,79 +35,76 @@ OUTSIDE = {
     "filelock": {"baseline", "capture"},
 }
 
-# What a lower layer offers for convenience from a higher one, at the call only: ``profile.expect(...)``.
-UPWARD = {
-    ("profile", "findings"): "Profile.findings",
-    ("profile", "limits"): "Profile.expect",
-    ("profile", "compare"): "Profile.diff",
-    ("profile", "report"): "Profile.table",
+# To be emptied.
+CIRCLES = [
+    {"testing.comparing", "testing.explaining", "testing.measure", "testing.measured"},
+]
+DOUBLES = {"Difference", "Finding", "Place", "Rule", "_UsageError"}
+
+SOURCES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
 }
 
 
-def part(dotted: str) -> str:
-    """Return the part that a module of the package belongs to: the longest name that has a place of its own."""
-    return next((name for length in (3, 2, 1) if (name := ".".join(dotted.split(".")[:length])) in RANK), dotted)
-
-
-def part_of(path: Path) -> str:
-    return part(".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"))
+def part(module: str) -> str:
+    """Return the part that a module of the package belongs to: itself where it has a place of its own, or its folder."""
+    own = module.removeprefix(NAME).lstrip(".")
+    return own if own in RANK else own.partition(".")[0]
 
 
 def imports(source: str) -> set[str]:
-    """Return the modules that a source imports when it runs, not those it imports for type checking only."""
+    """Return the modules that a source imports, those for type checking and those inside functions too."""
     found: set[str] = set()
-
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            return
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom) and node.module:
-            inside = node.module == NAME or node.module.removeprefix(f"{NAME}.") in FOLDERS
-            found.update([f"{node.module}.{alias.name}" for alias in node.names] if inside else [node.module])
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    visit(ast.parse(source))
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found.update(name if name in SOURCES else node.module for name in names)
     return found
 
 
 def violations(own: str, source: str) -> list[str]:
-    """Return what a part's source imports against the layers."""
+    """Return what a source of this part imports against the layers."""
     wrong = []
     for module in sorted(imports(source)):
-        top, _, rest = module.partition(".")
-        other = part(rest)
-        if top in OUTSIDE and own.partition(".")[0] not in OUTSIDE[top]:
+        other = part(module)
+        if (top := module.partition(".")[0]) in OUTSIDE and own not in OUTSIDE[top]:
             wrong.append(f"{own} imports {top}")
-        if top == NAME and other and other != own and (own, other) not in UPWARD and RANK[other] >= RANK[own]:
+        if top == NAME and other not in ("", own) and RANK[other] >= RANK[own]:
             wrong.append(f"{own} imports {other}, which stands above it or beside it")
     return wrong
 
 
-SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Return the sets of modules that all reach one another."""
+    reached = {module: set(others) for module, others in graph.items()}
+    for through in graph:
+        for others in reached.values():
+            if through in others:
+                others.update(reached[through])
+    found = {frozenset(one for one in others if module in reached[one]) for module, others in reached.items()}
+    return [set(circle) for circle in found if circle]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_imports_only_from_layers_below_its_own(path):
-    assert not violations(part_of(path), path.read_text())
+@pytest.mark.parametrize("module", [module for module in SOURCES if module != NAME])
+def test_a_module_imports_only_from_layers_below_its_own(module):
+    assert not violations(part(module), SOURCES[module].read_text())
 
 
 def test_every_part_has_its_place():
-    assert {part_of(path) for path in SOURCES} == set(RANK)
+    assert {part(module) for module in SOURCES} - {""} == set(RANK)
 
 
 @pytest.mark.parametrize(
     ("own", "source"),
     [
-        ("kernels.names", "from pytest_torchprof.trace import Trace"),
-        ("kernels.names", "from pytest_torchprof import profile"),
-        ("devices.base", "import pytest_torchprof.trace.columns"),
-        ("trace.columns", "from pytest_torchprof.trace import spans"),
-        ("trace.trace", "from pytest_torchprof.trace import Trace"),
-        ("analysis.parts", "from pytest_torchprof.analysis.numbers import worst"),
-        ("testing.tolerance", "from pytest_torchprof.testing.settings import Settings"),
-        ("limits", "def f():\n    from pytest_torchprof.report import table"),
+        ("trace", "from pytest_torchprof.recording.reader import read"),
+        ("kernels", "import pytest_torchprof.trace.columns"),
+        ("analysis", "from pytest_torchprof import profile"),
+        ("findings", "if TYPE_CHECKING:\n    from pytest_torchprof.limits import Limit"),
+        ("limits", "def f():\n    from pytest_torchprof.report import tables"),
         ("profile", "import torch"),
         ("cli", "def f():\n    import pytest"),
         ("recording", "from pytest import fixture"),
@@ -173,5 +114,24 @@ def test_a_forbidden_import_is_found(own, source):
     assert violations(own, source)
 
 
-def test_an_import_for_type_checking_only_is_none():
-    assert not violations("kernels.names", "if TYPE_CHECKING:\n    from pytest_torchprof.profile import Profile")
+def test_no_modules_import_one_another_in_a_circle():
+    graph = {
+        module: {other for other in imports(path.read_text()) if other in SOURCES and other != module}
+        for module, path in SOURCES.items()
+    }
+    found = [{module.removeprefix(f"{NAME}.") for module in circle} for circle in circles(graph)]
+    assert [circle for circle in found if not any(circle <= known for known in CIRCLES)] == []
+
+
+def test_a_circle_is_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [{"b", "c"}]
+
+
+def test_no_class_name_occurs_twice():
+    names = Counter(
+        node.name
+        for path in SOURCES.values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} <= DOUBLES

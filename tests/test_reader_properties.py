@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_torchprof import load
-from pytest_torchprof.report.analysis_data import as_dict
+from pytest_torchprof.report.analysis_json import as_dict
 
 if TYPE_CHECKING:
     import random

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.recording import halves, reader, text, two_processes
-from pytest_torchprof.report import analysis_data
+from pytest_torchprof.report import analysis_json
 
 TRACES = Path(__file__).parents[1] / "../shared/traces"
 
@@ -153,11 +153,11 @@ def test_what_is_damaged_is_refused_in_the_same_words(tmp_path, where):
 @pytest.mark.parametrize("other", [Here, lambda _: Here(lambda: None)], ids=["answers", "fails"])
 def test_efficiency_comes_from_the_other_process_while_this_one_looks_for_findings(tmp_path, monkeypatch, other):
     path = training().write(tmp_path / "t.json.gz")
-    alone = analysis_data.encoded(analysis_data.as_dict(load(path)))
-    monkeypatch.setattr(analysis_data, "_MANY", 1)
-    monkeypatch.setattr(analysis_data, "Other", other)
+    alone = analysis_json.encoded(analysis_json.as_dict(load(path)))
+    monkeypatch.setattr(analysis_json, "_MANY", 1)
+    monkeypatch.setattr(analysis_json, "Other", other)
     monkeypatch.setattr(two_processes, "possible", lambda: True)
-    assert analysis_data.encoded(analysis_data.as_dict(load(path), by_two=True)) == alone
+    assert analysis_json.encoded(analysis_json.as_dict(load(path), by_two=True)) == alone
     assert json.loads(alone)["efficiency"]["step_time"]["kernel"] > 0
 
 
@@ -167,7 +167,7 @@ def test_the_command_prints_what_one_process_finds(tmp_path):
     assert halves.size(str(path)) > halves._LARGE
     code = "import sys; from pytest_torchprof.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "analyze", path, "--json"], check=True, capture_output=True)
-    assert done.stdout.decode() == analysis_data.encoded(analysis_data.as_dict(load(path)))
+    assert done.stdout.decode() == analysis_json.encoded(analysis_json.as_dict(load(path)))
 
 
 def test_a_process_that_is_not_asked_is_ended():

@@ -44,7 +44,7 @@ class Group(NamedTuple):
     time_ns: int
 
 
-class Scene:
+class GpuWork:
     """The GPU work of the steps, seen from several sides."""
 
     def __init__(self, trace: Trace, launching: Launching) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.step_work import Window, Work
+from pytest_torchprof.analysis.step_work import StepWork, Window
 from pytest_torchprof.devices.base import BLOCKING, LAUNCHES, CallKind
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted, plural
@@ -30,7 +30,7 @@ class Number(Struct, frozen=True, kw_only=True):
     noun: str
     """What is counted, in the singular, or what the number is called."""
     of: Callable[[Any], float | None]
-    """How it is computed: from the `Work` of a step or from the `Window`."""
+    """How it is computed: from the `StepWork` of a step or from the `Window`."""
     unit: Unit = "count"
     scope: Literal["step", "window"] = "step"
     better: Literal["lower", "higher"] | None = "lower"
@@ -323,7 +323,7 @@ class AllAttributes(StepAttributes):
 
 def of_part(trace: Trace, part: Part, *, hidden: bool = False) -> Numbers:
     """Return the numbers of a step or range; ``hidden`` kernels left no event, so that their numbers are not known."""
-    return _computed(Work(trace, part), "step", trace, hidden=hidden)
+    return _computed(StepWork(trace, part), "step", trace, hidden=hidden)
 
 
 def of_window(trace: Trace, compiled: Compile) -> Numbers:
@@ -331,7 +331,7 @@ def of_window(trace: Trace, compiled: Compile) -> Numbers:
     return _computed(Window(trace, compiled), "window", trace)
 
 
-def _computed(source: Work | Window, scope: str, trace: Trace, *, hidden: bool = False) -> Numbers:
+def _computed(source: StepWork | Window, scope: str, trace: Trace, *, hidden: bool = False) -> Numbers:
     unknown = trace.device_kind.lacks | ({"kernels"} if hidden else set())
     known = (number for number in TABLE if number.scope == scope and number.needs not in unknown)
     values: dict[str, Any] = {number.name: number.of(source) for number in known}

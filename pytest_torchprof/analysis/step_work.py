@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import StepRange, Trace
 
 
-class Work:
+class StepWork:
     """The work of a step or range as the numbers take it; on the CPU as device it is the computing operators."""
 
     def __init__(self, trace: Trace, part: Part) -> None:

@@ -20,8 +20,8 @@ from pytest_torchprof.text.escape import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.profile import Profile
 
 STRUCTURAL: Final = frozenset({"gemm", "conv", "attention"})
 """Families whose kernels are told apart by dtype and layout: their names change with tile, library and GPU."""
@@ -109,7 +109,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(tuple(self.kernels[i] for i in order) for order in self.steps)
 
 
-def entry_of(profile: Profile, *, source_hash: str) -> Entry:
+def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
     """Return what a baseline keeps of ``profile``; it must be measured."""
     rows: dict[KernelRecord, int] = {}
     orders: dict[tuple[int, ...], None] = {}
@@ -149,7 +149,7 @@ def records(kernels: Iterable[Kernel]) -> tuple[KernelRecord, ...]:
     )
 
 
-def times_of(profile: Profile) -> Times | None:
+def times_of(profile: Analysis) -> Times | None:
     """Return the untraced times in a recording, those of all its batches together; None where it has none."""
     metadata = profile.trace.metadata
     if metadata is None or metadata.timing is None or not metadata.timing.batches or metadata.environment is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture import reasons, torch_cuda
 from pytest_torchprof.capture.profiler_state import this_process
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text.plural import counted
 
@@ -40,9 +40,12 @@ def _gpu_index(wanted: str, number: str) -> int:
             f"{reasons.no_gpu().reason}. Use 'auto' or 'cpu', or run where there is a GPU."
         )
     count = torch.cuda.device_count()  # pragma: needs gpu
-    # To ask for the current device would begin CUDA, which may fail, and which no fork of this process survives.
+    # To ask for the current device would begin CUDA, which no fork of this process survives.
     begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # pragma: needs gpu
-    index = int(number) if number else torch.cuda.current_device() if begun else 0  # pragma: needs gpu
+    try:
+        index = int(number) if number else torch.cuda.current_device() if begun else 0  # pragma: needs gpu
+    except RuntimeError as error:  # pragma: needs gpu - the device was lost since
+        raise NotMeasured(reasons.of_device("the GPU", error)) from None
     if index >= count:  # pragma: needs gpu
         seen = counted(count, "device")
         raise TorchprofError(f"device {wanted!r} was asked for, but torch sees {seen}, from 'cuda:0'.")
@@ -154,16 +157,24 @@ def synchronize(devices: tuple[int, ...]) -> None:
             torch.cuda.synchronize(index)
 
 
+class MeasuredCodeFailed(Exception):
+    """Carries an error of the GPU that is the measured code's own to where it is raised as that."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 def wait_for_measured_work(devices: tuple[int, ...]) -> None:
-    """Wait as `synchronize` does, after the measured code: an error that comes up here is that code's own."""
+    """Wait as `synchronize` does, after the measured code; raises MeasuredCodeFailed with what comes up here."""
     try:
         synchronize(devices)
-    except Exception as error:
+    except RuntimeError as error:
         error.add_note(
             "It came up while the plugin waited for what the measured code had queued on the GPU; with "
             "CUDA_LAUNCH_BLOCKING=1 it is raised at the call that queued it."
         )
-        raise
+        raise MeasuredCodeFailed(error) from None
 
 
 def counts_memory(device: str) -> bool:  # pragma: needs gpu

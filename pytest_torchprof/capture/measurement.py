@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
+from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.compile_watch import CompileWatch
-from pytest_torchprof.capture.device import devices_in_use, synchronize, wait_for_measured_work, why_unusable
+from pytest_torchprof.capture.device import (
+    MeasuredCodeFailed,
+    devices_in_use,
+    synchronize,
+    wait_for_measured_work,
+    why_unusable,
+)
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.export import replace_metadata, write_recording
 from pytest_torchprof.capture.first_session import arm, look_for_losses
@@ -70,17 +77,28 @@ def iterations(
     profiler is then stopped and no recording is left.
     """
     made = 0
-    reason: TorchprofError | None = None
+    reason: Exception | None = None
     with closing(_measured(plan, path, check, unsure)) as calls:
         try:
             for _ in calls:
                 made += 1
                 yield
-        except TorchprofError as problem:
-            reason = problem
+        except Exception as problem:  # noqa: BLE001 - the measured code raises where it is called, not here
+            reason = _own_reason(problem, plan.device)
     yield from [None] * (calls_beside_others(plan.warmup, plan.steps, times=plan.times is not None) - made)
     if reason is not None:
-        raise reason
+        raise reason from None
+
+
+def _own_reason(problem: Exception, device: str) -> Exception:
+    """Return what to raise for an error between two calls: the measured code's own, or why it is not measured."""
+    if isinstance(problem, MeasuredCodeFailed):
+        return problem.error
+    if isinstance(problem, TorchprofError):
+        return problem
+    if isinstance(problem, RuntimeError):  # what torch raises of a device and its libraries
+        return NotMeasured(reasons.of_device(device, problem))
+    return NotMeasured(reasons.of_ourselves(problem))
 
 
 def calls_beside_others(warmup: int, steps: int, *, times: bool) -> int:
@@ -206,6 +224,15 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
     if not (rank := this_rank()).alone:
         # They may have kept their limits: a collective of this rank alone would wait for them for ever.
         raise NotMeasured(f"the code runs on {rank.world} ranks, and the others would not take part in one more call")
+    with closing(_repeated(plan, path)) as calls:
+        try:
+            for _ in calls:
+                yield
+        except Exception as problem:  # noqa: BLE001 - the measured code raises where it is called, not here
+            raise _own_reason(problem, plan.device) from None
+
+
+def _repeated(plan: Plan, path: Path) -> Generator[None, None, None]:
     with only_measurement(plan.device), Session(plan.device, frozenset({"stacks", "modules"})) as session:
         with session.step(0):
             yield

@@ -104,17 +104,16 @@ def _literal(name: str, text: str) -> object:
 
 def _check(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
-    from pytest_torchprof.limits import judge, read_limits  # noqa: PLC0415
-    from pytest_torchprof.limits.text import one_line  # noqa: PLC0415
+    from pytest_torchprof.limits import catalogue, judge, read_limits  # noqa: PLC0415
+    from pytest_torchprof.limits.failure import one_line  # noqa: PLC0415
     from pytest_torchprof.profile import load  # noqa: PLC0415
     from pytest_torchprof.text.escape import printable_line  # noqa: PLC0415
 
-    asked = read_limits(limits)
-    rules = with_thresholds(RULES, thresholds)
+    asked = read_limits(limits, known=catalogue(with_thresholds(RULES, thresholds)))
     profile = load(trace)
     if isinstance(profile, list):
         raise UnknownLimit(f"{trace} is a folder of {len(profile)} recordings; check one file at a time")
-    verdicts = judge(profile.with_context(rules=rules, gate=None), asked)
+    verdicts = judge(profile, asked)
     for verdict in verdicts:
         sys.stdout.write(f"{verdict.status:<14}{one_line(verdict).lstrip()}\n")
         sys.stdout.writelines(f"{'':14}    {printable_line(str(line))}\n" for line in verdict.details)

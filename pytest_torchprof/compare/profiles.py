@@ -17,8 +17,9 @@ from pytest_torchprof.text.plural import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.baseline import KernelRecord
-    from pytest_torchprof.profile import Profile, StepProfile
 
 # What one line, and what a page, has room for; the data has all of it.
 _SHOWN: Final = 4
@@ -156,7 +157,7 @@ class ProfileDiff:
         }
 
 
-def diff(before: Profile, after: Profile) -> ProfileDiff:
+def diff(before: Analysis, after: Analysis) -> ProfileDiff:
     """Compare two measurements of the same code; numbers are the medians over their steps.
 
     NotMeasured where one of them may not be believed.
@@ -222,7 +223,7 @@ def _by_name(pairs: Mapping[tuple[KernelRecord, KernelRecord], int]) -> Counter[
     return counts
 
 
-def _devices(before: Profile, after: Profile) -> tuple[str, str] | None:
+def _devices(before: Analysis, after: Analysis) -> tuple[str, str] | None:
     first, second = (
         ", ".join(dict.fromkeys(device.name for device in profile.trace.devices if device.name))
         for profile in (before, after)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_torchprof.findings import bound, compiling, filling, frequent, fusible, missing, products, uneven, waiting
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked
 from pytest_torchprof.findings.thresholds import with_thresholds
@@ -11,7 +13,7 @@ from pytest_torchprof.findings.thresholds import with_thresholds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
 
 __all__ = ["RULES", "Finding", "Rule", "Threshold", "find", "ranked", "with_thresholds"]
 
@@ -55,6 +57,22 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def find(profile: Profile, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
-    """Return what the rules find: about the recording first, then by the time that could be saved."""
-    return ranked(finding for rule in rules for finding in rule.look(profile))
+def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
+    """Return what the rules find: about the recording first, then by the time that could be saved.
+
+    Lines of the user's code that only a repeat with stacks knows are added. Nothing is found where kernels are hidden.
+    """
+    if analysis.kernels_unknown is not None:
+        return ()
+    rules = tuple(rules)
+    found = ranked(finding for rule in rules for finding in rule.look(analysis))
+    if analysis.repeat is None or analysis.repeat.analysis is None:
+        return found
+    sources = {one.code: one.evidence.get("source") for one in find(analysis.repeat.analysis, rules)}
+    return tuple(_with_source(one, sources.get(one.code)) for one in found)
+
+
+def _with_source(finding: Finding, source: object) -> Finding:
+    if source is None or finding.evidence.get("source") is not None:
+        return finding
+    return replace(finding, evidence={**finding.evidence, "source": source})

@@ -15,8 +15,8 @@ from pytest_torchprof.trace.columns import KERNEL
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_torchprof.analysis.gpu_work import Scene
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import GpuWork
 
 LATE = Threshold(
     "late_launches",
@@ -45,25 +45,25 @@ MEDIAN_US = Threshold("median_us", 50.0, "five times what a launch takes to reac
 _LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
 
-def _late(scene: Scene) -> float:
+def _late(work: GpuWork) -> float:
     """Return the share of GPU operations that the device had to wait for."""
     # Where the profiler's own time cuts a gap into pieces, it is still one operation that came late.
-    return len({before for _, _, cause, before in scene.gaps if cause == "host"}) / max(len(scene.gpu_ops), 1)
+    return len({before for _, _, cause, before in work.gaps if cause == "host"}) / max(len(work.gpu_ops), 1)
 
 
-def _overhead_bound(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find that most operations were launched too late while the GPU was mostly idle and the CPU was not waiting."""
-    scene = profile.scene
-    busy_us = sum(step.gpu_busy_us or 0.0 for step in profile.steps)
+    work = analysis.gpu_work
+    busy_us = sum(step.gpu_busy_us or 0.0 for step in analysis.steps)
     # What is done once is the cold start's: it would not be there in a second recording.
-    cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps) - scene.setup_us
-    warm = scene.window_us - scene.setup_us
-    if not busy_us or cpu_us <= busy_us or scene.busy_share * scene.window_us > at[BUSY] * warm:
+    cpu_us = sum(step.cpu_time_us or 0.0 for step in analysis.steps) - work.setup_us
+    warm = work.window_us - work.setup_us
+    if not busy_us or cpu_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
         return
-    late, ratio, busy_share = _late(scene), cpu_us / busy_us, scene.busy_share * scene.window_us / warm
+    late, ratio, busy_share = _late(work), cpu_us / busy_us, work.busy_share * work.window_us / warm
     if late < at[LATE]:
         return
-    waited = scene.idle.host_us / len(scene.by_device)
+    waited = work.idle.host_us / len(work.by_device)
     yield Finding(
         code="overhead-bound",
         title="Bound by overhead",
@@ -71,7 +71,7 @@ def _overhead_bound(profile: Profile, at: Mapping[Threshold, float]) -> Iterator
         f"{late:.0%} of the GPU operations came late, the GPU was busy {busy_share:.0%} of the time",
         evidence={
             "time_us": waited,
-            "share": scene.share(waited),
+            "share": work.share(waited),
             "cpu_gpu_ratio": ratio,
             "busy_share": busy_share,
             "late_launches": late,
@@ -82,13 +82,13 @@ def _overhead_bound(profile: Profile, at: Mapping[Threshold, float]) -> Iterator
     )
 
 
-def _compute_bound(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    scene = profile.scene
-    kind, talking = profile.trace.gpu.kind, scene.communication
+def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    work = analysis.gpu_work
+    kind, talking = analysis.trace.gpu.kind, work.communication
     computing = [
-        scene.covered_us([i for i in ops if kind[i] == KERNEL and i not in talking]) for ops in scene.by_device.values()
+        work.covered_us([i for i in ops if kind[i] == KERNEL and i not in talking]) for ops in work.by_device.values()
     ]
-    share = scene.share(sum(computing) / len(computing)) if computing else 0.0
+    share = work.share(sum(computing) / len(computing)) if computing else 0.0
     if share >= at[COMPUTING]:
         yield Finding(
             code="compute-bound",
@@ -100,29 +100,29 @@ def _compute_bound(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[
         )
 
 
-def _launch_gaps(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find idle time between GPU operations of which the next one was not yet launched; of several GPUs the mean.
 
     The classes are HTA's, by when the launch began. But what of a gap lies behind the launch's end is not the host's.
     """
-    scene, trace = profile.scene, profile.trace
-    found, call_of, ends = scene.idle, trace.links.call_of, trace.calls.end
+    work, trace = analysis.gpu_work, analysis.trace
+    found, call_of, ends = work.idle, trace.links.call_of, trace.calls.end
     late = [
         (length, before)
-        for start, end, cause, before in scene.gaps
+        for start, end, cause, before in work.gaps
         if cause == "host" and (length := min(end, ends[call_of[before]]) - start) > 0
     ]
-    devices = max(len(scene.by_device), 1)
+    devices = max(len(work.by_device), 1)
     waited_us = sum([length for length, _ in late]) / 1000 / devices
-    if not late or scene.share(waited_us) < at[WAITING]:
+    if not late or work.share(waited_us) < at[WAITING]:
         return
     longest_ns, before = max(late)
-    loading = _loading_us(profile)
-    launched_by = profile.launching.op_name(profile.launching.op_of[before])
-    awaited = launched_by or decode(profile.trace.names[profile.trace.gpu.name[before]]).short
+    loading = _loading_us(analysis)
+    launched_by = analysis.launching.op_name(analysis.launching.op_of[before])
+    awaited = launched_by or decode(analysis.trace.names[analysis.trace.gpu.name[before]]).short
     evidence: dict[str, object] = {
         "time_us": waited_us,
-        "share": scene.share(waited_us),
+        "share": work.share(waited_us),
         "host_wait_us": found.host_us,
         "kernel_wait_us": found.kernel_us,
         "other_us": found.other_us,
@@ -130,15 +130,15 @@ def _launch_gaps(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fi
         "longest_us": longest_ns / 1000,
         "longest_before": awaited,
         "data_loading_us": loading,
-        "source": scene.source_of(before),
+        "source": work.source_of(before),
     }
     remedy = "launch earlier: fewer and larger launches, no synchronization in between, CUDA graphs"
-    if scene.share(loading) >= at[LOADING]:
+    if work.share(loading) >= at[LOADING]:
         remedy = f"load data meanwhile (num_workers, pin_memory), which takes {units.show_us(loading)}; {remedy}"
     yield Finding(
         code="launch-gaps",
         title="The GPU waits for launches",
-        message=f"{units.show_us(waited_us)} ({scene.share(waited_us):.0%} of the time) the GPU idled because "
+        message=f"{units.show_us(waited_us)} ({work.share(waited_us):.0%} of the time) the GPU idled because "
         f"the next operation was not launched yet, in {counted(len(late), 'gap')}, the longest "
         f"{units.show_us(longest_ns / 1000)} before {awaited}",
         evidence=evidence,
@@ -147,17 +147,17 @@ def _launch_gaps(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fi
     )
 
 
-def _loading_us(profile: Profile) -> float:
-    trace = profile.trace
+def _loading_us(analysis: Analysis) -> float:
+    trace = analysis.trace
     found = [span for prefix in _LOADING for span in trace.spans(prefix) if trace.step_at(span.start_ns) >= 0]
     return intervals.length(intervals.merged((span.start_ns, span.end_ns) for span in found)) / 1000
 
 
-def _launch_delay(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find that the way from a launch to its kernel is long although the GPU has nothing else to do."""
-    trace, scene = profile.trace, profile.scene
+    trace, work = analysis.trace, analysis.gpu_work
     call_of, launched = trace.links.call_of, trace.calls.start
-    linked = [i for i in scene.kernels if call_of[i] >= 0]
+    linked = [i for i in work.kernels if call_of[i] >= 0]
     if not linked:
         return
     delays = [(trace.gpu.start[i] - launched[call_of[i]]) / 1000 for i in linked]
@@ -165,7 +165,7 @@ def _launch_delay(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[F
     first, middle = delays[first_launched], sorted(delays)[len(delays) // 2]
     started_idle = not any(trace.gpu.end[i] > launched[call_of[linked[first_launched]]] for i in trace.links.orphans)
     slow_start = first >= at[FIRST_US] and first >= at[FIRST_TIMES] * middle and started_idle
-    if not slow_start and not (middle >= at[MEDIAN_US] and _late(scene) >= at[LATE]):
+    if not slow_start and not (middle >= at[MEDIAN_US] and _late(work) >= at[LATE]):
         return
     yield Finding(
         code="launch-delay",

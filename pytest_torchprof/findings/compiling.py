@@ -18,7 +18,7 @@ from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
 
 GUARDS = Threshold("share", 0.1, "a tenth of the CPU's time on finding out which code to run is worth larger pieces")
 _GUARDING = ("TorchDynamo Cache Lookup", "AOTDispatcher Runtime Wrapper Prologue", "Pregraph bytecode")
@@ -28,8 +28,8 @@ _COPIES = ("aten::copy_", "aten::_foreach_copy_")
 GRAPH_COPIES = Threshold("share", 0.005, "of copies below a two-hundredth of the kernel time nothing is to be won")
 
 
-def _graph_break(profile: Profile) -> Iterator[Finding]:
-    found = profile.compile.graph_breaks
+def _graph_break(analysis: Analysis) -> Iterator[Finding]:
+    found = analysis.compile.graph_breaks
     if not found:
         return
     shown = [
@@ -42,13 +42,13 @@ def _graph_break(profile: Profile) -> Iterator[Finding]:
         code="graph-break",
         title="Graph breaks",
         message=f"{counted(len(found), 'graph break')}, the first: {first.reason}" + (f" ({where})" if where else ""),
-        evidence={"breaks": shown, "source": where, "nested_regions": profile.compile.nested_regions},
+        evidence={"breaks": shown, "source": where, "nested_regions": analysis.compile.nested_regions},
         remedy="move what Dynamo cannot trace out of the compiled function; fullgraph=True raises at the place",
     )
 
 
-def _recompile(profile: Profile) -> Iterator[Finding]:
-    found = profile.compile.recompiles
+def _recompile(analysis: Analysis) -> Iterator[Finding]:
+    found = analysis.compile.recompiles
     if not found:
         return
     first = found[0]
@@ -66,13 +66,13 @@ def _recompile(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _compile_in_window(profile: Profile) -> Iterator[Finding]:
+def _compile_in_window(analysis: Analysis) -> Iterator[Finding]:
     """Find compilation inside the steps: their times are those of the compiler."""
-    trace, scene = profile.trace, profile.scene
+    trace, work = analysis.trace, analysis.gpu_work
     inside = [(start, end) for _, start, end in trace.compiling.ranges() if trace.step_at(start) >= 0]
     if not inside:
         return
-    spent, share = intervals.length(intervals.merged(inside)) / 1000, scene.share_during(inside)
+    spent, share = intervals.length(intervals.merged(inside)) / 1000, work.share_during(inside)
     yield Finding(
         code="compile-in-window",
         title="Compiled while measured",
@@ -83,9 +83,9 @@ def _compile_in_window(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _not_compiled(profile: Profile) -> Iterator[Finding]:
+def _not_compiled(analysis: Analysis) -> Iterator[Finding]:
     """Find that torch.compile was asked for and left the code alone, or that calls found no compiled code that fits."""
-    compiled = profile.compile
+    compiled = analysis.compile
     calls = compiled.lookups_without_region
     # That Dynamo is loaded means little: any earlier test may have done that.
     seen = [one for one in compiled.nothing or () if one != NOT_USED]
@@ -105,8 +105,8 @@ def _not_compiled(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _cuda_graph_skipped(profile: Profile) -> Iterator[Finding]:
-    skips = profile.compile.cuda_graphs.skips
+def _cuda_graph_skipped(analysis: Analysis) -> Iterator[Finding]:
+    skips = analysis.compile.cuda_graphs.skips
     if skips:
         yield Finding(
             code="cuda-graph-skipped",
@@ -118,17 +118,17 @@ def _cuda_graph_skipped(profile: Profile) -> Iterator[Finding]:
         )
 
 
-def _backward_not_compiled(profile: Profile) -> Iterator[Finding]:
+def _backward_not_compiled(analysis: Analysis) -> Iterator[Finding]:
     """Find compiled forward code whose backward ran as single autograd nodes."""
-    trace = profile.trace
-    if not profile.compile.regions or any(trace.spans("CompiledFunctionBackward")):
+    trace = analysis.trace
+    if not analysis.compile.regions or any(trace.spans("CompiledFunctionBackward")):
         return
     nodes = [span for span in trace.spans("autograd::engine::evaluate_function: ") if trace.step_at(span.start_ns) >= 0]
     own = [span for span in nodes if not span.name.endswith(("AccumulateGrad", "torch::autograd::GraphRoot"))]
     if not own:
         return
     ranges = [(span.start_ns, span.end_ns) for span in own]
-    spent, share = intervals.length(intervals.merged(ranges)) / 1000, profile.scene.share_during(ranges)
+    spent, share = intervals.length(intervals.merged(ranges)) / 1000, analysis.gpu_work.share_during(ranges)
     names = list(dict.fromkeys(span.name.rpartition(": ")[2] for span in own))
     yield Finding(
         code="backward-not-compiled",
@@ -142,9 +142,9 @@ def _backward_not_compiled(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _graph_hash_changes(profile: Profile) -> Iterator[Finding]:
+def _graph_hash_changes(analysis: Analysis) -> Iterator[Finding]:
     """Find steps that run another graph of Inductor's than the others do."""
-    trace = profile.trace
+    trace = analysis.trace
     by_step: dict[int, set[str]] = defaultdict(set)
     for span in trace.spans(FX_GRAPH):
         step = trace.step_at(span.start_ns)
@@ -159,16 +159,16 @@ def _graph_hash_changes(profile: Profile) -> Iterator[Finding]:
     yield Finding(
         code="graph-hash-changes",
         title="Other graphs in other steps",
-        message=f"{len(others)} of {len(profile.steps)} steps run other compiled graphs than the rest: "
+        message=f"{len(others)} of {len(analysis.steps)} steps run other compiled graphs than the rest: "
         f"{', '.join(str(name) for name in others[:5])}",
         evidence={"steps": others, "graphs": changed},
         remedy="the inputs differ between steps (sizes, types, a Python value): each combination has code of its own",
     )
 
 
-def _guard_overhead(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find the time that each call of compiled code spends before the code: guards, prologues."""
-    trace, scene = profile.trace, profile.scene
+    trace, work = analysis.trace, analysis.gpu_work
     found = [
         span
         for name in _GUARDING
@@ -177,7 +177,7 @@ def _guard_overhead(profile: Profile, at: Mapping[Threshold, float]) -> Iterator
     ]
     thread_of = {label: index for index, label in enumerate(trace.threads)}
     found = [span for span in found if not trace.compiling.cover(thread_of[span.tid], span.start_ns)]
-    cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps)
+    cpu_us = sum(step.cpu_time_us or 0.0 for step in analysis.steps)
     ranges = [(span.start_ns, span.end_ns) for span in found]
     spent = intervals.length(intervals.merged(ranges)) / 1000
     if not found or not cpu_us or spent < at[GUARDS] * cpu_us:
@@ -190,20 +190,20 @@ def _guard_overhead(profile: Profile, at: Mapping[Threshold, float]) -> Iterator
         f"{min(spent / cpu_us, 1):.0%} of the CPU's time",
         evidence={
             "time_us": spent,
-            "share": scene.share_during(ranges),
+            "share": work.share_during(ranges),
             "per_call_us": spent / calls,
             "calls": calls,
         },
         remedy="compile larger pieces, so that fewer calls check more work; "
         "torch.compiler.set_stance(skip_guard_eval_unsafe=True) where nothing changes",
         # On a GPU that never waits it costs nothing.
-        saves_us=spent * (1 - scene.busy_share),
+        saves_us=spent * (1 - work.busy_share),
     )
 
 
-def _cudagraph_input_copy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _cudagraph_input_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find copies that compiled code makes before it launches a graph: into the graph's own inputs."""
-    trace, scene = profile.trace, profile.scene
+    trace, work = analysis.trace, analysis.gpu_work
     calls, kinds, call_of, parent = trace.calls, trace.call_kinds, trace.links.call_of, trace.nesting.parent
     graphs = {name for name, kind in enumerate(kinds) if kind is CallKind.GRAPH_LAUNCH}
     launches = [i for i in trace.links.launches if calls.name[i] in graphs and trace.step_of_call[i] >= 0]
@@ -211,8 +211,8 @@ def _cudagraph_input_copy(profile: Profile, at: Mapping[Threshold, float]) -> It
         return
     owners = {op: calls.start[i] for i, op in trace.nesting.around_each(calls, launches).items() if op >= 0}
     copies = {i for i, name in enumerate(trace.names) if name in _COPIES}
-    op_of, named = profile.launching.op_of, trace.ops.name
-    by_copy = [i for i in scene.gpu_ops if op_of[i] >= 0 and named[op_of[i]] in copies]
+    op_of, named = analysis.launching.op_of, trace.ops.name
+    by_copy = [i for i in work.gpu_ops if op_of[i] >= 0 and named[op_of[i]] in copies]
     found = [
         i
         for i in by_copy
@@ -222,7 +222,7 @@ def _cudagraph_input_copy(profile: Profile, at: Mapping[Threshold, float]) -> It
     ]
     gpu = trace.gpu
     spent = sum(gpu.end[i] - gpu.start[i] for i in found) / 1000
-    if not found or spent < at[GRAPH_COPIES] * scene.kernel_time_us:
+    if not found or spent < at[GRAPH_COPIES] * work.kernel_time_us:
         return
     size = sum(max(gpu.size[i], 0) for i in found)
     yield Finding(
@@ -230,20 +230,20 @@ def _cudagraph_input_copy(profile: Profile, at: Mapping[Threshold, float]) -> It
         title="Copies into a graph's inputs",
         message=f"{counted(len(found), 'copy')} ({units.show_us(spent)}) filled the static inputs of CUDA graphs "
         "before they were launched",
-        evidence={"time_us": spent, "share": scene.share_of(found), "count": len(found), "bytes": size},
+        evidence={"time_us": spent, "share": work.share_of(found), "count": len(found), "bytes": size},
         remedy="inputs at the same address each time: mark them with torch._dynamo.mark_static_address, or write new "
         "data into the same tensor",
         saves_us=spent,
     )
 
 
-def _compile_overhead(profile: Profile) -> Iterator[Finding]:
+def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
     """Find that a compiled step takes the CPU longer, by more than the GPU gains, than the one measured beside it."""
-    compiled = profile.median
-    if not profile.compile.regions or compiled.cpu_time_us is None:
+    compiled = analysis.median
+    if not analysis.compile.regions or compiled.cpu_time_us is None:
         return
-    device = profile.trace.device_kind
-    for other in profile.beside:
+    device = analysis.trace.device_kind
+    for other in analysis.beside:
         eager = other.median
         if other.compile.regions or eager.cpu_time_us is None or other.trace.device_kind is not device:
             continue
@@ -251,22 +251,22 @@ def _compile_overhead(profile: Profile) -> Iterator[Finding]:
         # On the CPU as device the time of the kernels is part of the CPU's.
         gained = (eager.gpu_busy_us or 0.0) - (compiled.gpu_busy_us or 0.0) if device.has_launches else 0.0
         if more > max(gained, 0.0):
-            cpu_us = sum(step.cpu_time_us or 0.0 for step in profile.steps)
+            cpu_us = sum(step.cpu_time_us or 0.0 for step in analysis.steps)
             yield Finding(
                 code="compile-overhead",
                 title="Compiling does not pay",
                 message=f"a compiled step takes the CPU {units.show_us(compiled.cpu_time_us)}, the same uncompiled "
                 f"{units.show_us(eager.cpu_time_us)}; on the GPU it gains {units.show_us(max(gained, 0.0))}",
                 evidence={
-                    "time_us": more * len(profile.steps),
-                    "share": profile.scene.share(more / compiled.cpu_time_us * cpu_us),
+                    "time_us": more * len(analysis.steps),
+                    "share": analysis.gpu_work.share(more / compiled.cpu_time_us * cpu_us),
                     "cpu_us": compiled.cpu_time_us,
                     "cpu_us_uncompiled": eager.cpu_time_us,
                     "gained_us": gained,
                 },
                 remedy="compile more at once, so that one look-up pays for many operators, or leave it uncompiled; "
                 'mode="reduce-overhead" on a GPU',
-                saves_us=(more - max(gained, 0.0)) * len(profile.steps),
+                saves_us=(more - max(gained, 0.0)) * len(analysis.steps),
             )
             return
 

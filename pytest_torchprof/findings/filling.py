@@ -12,7 +12,7 @@ from pytest_torchprof.text.plural import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
 
 FEW_BLOCKS = Threshold(
     "share", 0.2, "a fifth of the kernel time in grids that leave multiprocessors without a block is more than an edge"
@@ -30,74 +30,74 @@ LOW_SHARE = Threshold("share", 0.1, "a tenth of the kernel time at such an occup
 _FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
 
 
-def _small_grid(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels with fewer blocks than the GPU has multiprocessors."""
-    scene, gpu = profile.scene, profile.trace.gpu
-    blocks, talking = gpu.blocks_per_sm, scene.communication
-    small = [i for i in scene.kernels if 0 <= blocks[i] < 1 and i not in talking]
+    work, gpu = analysis.gpu_work, analysis.trace.gpu
+    blocks, talking = gpu.blocks_per_sm, work.communication
+    small = [i for i in work.kernels if 0 <= blocks[i] < 1 and i not in talking]
     spent = sum(gpu.end[i] - gpu.start[i] for i in small) / 1000
-    if not spent or spent < at[FEW_BLOCKS] * scene.kernel_time_us:
+    if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
         return
     unused = sum((gpu.end[i] - gpu.start[i]) * (1 - gpu.blocks_per_sm[i]) for i in small) / 1000
-    names = _longest_names(profile, small)
+    names = _longest_names(analysis, small)
     yield Finding(
         code="small-grid",
         title="Grids smaller than the GPU",
         message=f"{counted(len(small), 'kernel')} with fewer blocks than the GPU has multiprocessors took "
-        f"{units.show_us(spent)} ({spent / scene.kernel_time_us:.0%} of the kernel time), most {names[0]}",
+        f"{units.show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
         evidence={
             "time_us": spent,
-            "share": scene.share_of(small),
+            "share": work.share_of(small),
             "kernels": names,
             "count": len(small),
             "unused_us": unused,
-            "source": scene.source_of(max(small, key=lambda i: gpu.end[i] - gpu.start[i])),
+            "source": work.source_of(max(small, key=lambda i: gpu.end[i] - gpu.start[i])),
         },
         remedy="larger batches or sequences; several small products as one batched one; streams side by side",
         saves_us=unused,
     )
 
 
-def _low_occupancy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that fill all multiprocessors with few warps each, products and attention aside."""
-    scene, gpu = profile.scene, profile.trace.gpu
+    work, gpu = analysis.gpu_work, analysis.trace.gpu
     percent, enough = 100 * at[LOW], at[BLOCKS]
     low = [
         i
-        for i in scene.kernels
+        for i in work.kernels
         if 0 <= gpu.occupancy[i] < percent
         and gpu.blocks_per_sm[i] >= enough
-        and scene.named[gpu.name[i]].family not in _FEW_WARPS
+        and work.named[gpu.name[i]].family not in _FEW_WARPS
     ]
     spent = sum(gpu.end[i] - gpu.start[i] for i in low) / 1000
-    if not spent or spent < at[LOW_SHARE] * scene.kernel_time_us:
+    if not spent or spent < at[LOW_SHARE] * work.kernel_time_us:
         return
     mean = sum(gpu.occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
-    names = _longest_names(profile, low)
+    names = _longest_names(analysis, low)
     yield Finding(
         code="low-occupancy",
         title="Low occupancy",
         message=f"{counted(len(low), 'kernel')} ran with {mean:.0f}% of the warps that fit, "
-        f"{units.show_us(spent)} ({spent / scene.kernel_time_us:.0%} of the kernel time), most {names[0]}",
+        f"{units.show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
         evidence={
             "time_us": spent,
-            "share": scene.share_of(low),
+            "share": work.share_of(low),
             "kernels": names,
             "count": len(low),
             "occupancy": mean / 100,
-            "source": scene.source_of(max(low, key=lambda i: gpu.end[i] - gpu.start[i])),
+            "source": work.source_of(max(low, key=lambda i: gpu.end[i] - gpu.start[i])),
         },
         remedy="fewer registers or less shared memory per block, larger blocks; in Triton block sizes and num_warps",
         saves_us=spent * (1 - mean / percent),
     )
 
 
-def _longest_names(profile: Profile, kernels: list[int]) -> list[str]:
-    gpu = profile.trace.gpu
+def _longest_names(analysis: Analysis, kernels: list[int]) -> list[str]:
+    gpu = analysis.trace.gpu
     spent: dict[int, int] = {}
     for i in kernels:
         spent[gpu.name[i]] = spent.get(gpu.name[i], 0) + gpu.end[i] - gpu.start[i]
-    return [profile.scene.named[name].short for name in sorted(spent, key=lambda name: -spent[name])[:5]]
+    return [analysis.gpu_work.named[name].short for name in sorted(spent, key=lambda name: -spent[name])[:5]]
 
 
 SMALL_GRID = Rule(code="small-grid", find=_small_grid, needs=(BLOCKS_PER_SM,), thresholds=(FEW_BLOCKS,))

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
 
 Severity = Literal["recording", "warning", "information"]
 """About the recording itself; about time that is lost; good to know."""
@@ -43,13 +43,13 @@ class Need(Struct, frozen=True, eq=False):
 
     missing: str
     """What is so where it does not."""
-    there: Callable[[Profile], bool]
+    there: Callable[[Analysis], bool]
 
 
 class Rule(Struct, frozen=True, kw_only=True):
     """A finding's code with the function that looks for it.
 
-    ``find`` takes the profile and, where the rule has thresholds, their values by threshold.
+    ``find`` takes the analysis and, where the rule has thresholds, their values by threshold.
     """
 
     code: str
@@ -59,15 +59,15 @@ class Rule(Struct, frozen=True, kw_only=True):
     """The values that someone set; the others are as they come."""
     needs: tuple[Need, ...] = ()
 
-    def blind(self, profile: Profile) -> str | None:
+    def blind(self, analysis: Analysis) -> str | None:
         """Return why nothing can be told from this recording, None where it can."""
-        return next((need.missing for need in self.needs if not need.there(profile)), None)
+        return next((need.missing for need in self.needs if not need.there(analysis)), None)
 
-    def look(self, profile: Profile) -> Iterable[Finding]:
+    def look(self, analysis: Analysis) -> Iterable[Finding]:
         """Return what the rule finds."""
         if not self.thresholds:
-            return self.find(profile)
-        return self.find(profile, {one: self.changed.get(one, one.value) for one in self.thresholds})
+            return self.find(analysis)
+        return self.find(analysis, {one: self.changed.get(one, one.value) for one in self.thresholds})
 
 
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:

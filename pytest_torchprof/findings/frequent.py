@@ -14,7 +14,7 @@ from pytest_torchprof.text.plural import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
 
 SHARE = Threshold(
     "share", 0.4, "two fifths of the kernel time in one place: made twice as fast, it saves more than anything else can"
@@ -35,25 +35,25 @@ INSIDE = Threshold("inside", 0.9, "an operator that does a tenth of its work its
 OF_CPU_TIME = Threshold("share", 0.25, "a fourth of the time of all operators is worth to look inside")
 
 
-def _hotspot(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find a kernel name, or else an operator with all that it launches, that takes most of the kernel time."""
-    trace, scene = profile.trace, profile.scene
-    total = scene.kernel_time_us
-    if len(scene.by_name) < at[NAMES] or not total:
+    trace, work = analysis.trace, analysis.gpu_work
+    total = work.kernel_time_us
+    if len(work.by_name) < at[NAMES] or not total:
         return
     by_op: dict[str, int] = defaultdict(int)
-    for group in scene.groups:
+    for group in work.groups:
         if group.op >= 0:
             by_op[trace.names[group.op]] += group.time_ns
-    spent = {name: sum(group.time_ns for group in groups) for name, groups in scene.by_name.items()}
+    spent = {name: sum(group.time_ns for group in groups) for name, groups in work.by_name.items()}
     name = max(spent, key=lambda one: spent[one])
     op = max(by_op, key=lambda one: by_op[one], default=None)
     if spent[name] / 1000 >= at[SHARE] * total:
-        members = scene.by_name[name]
-        what, spent_us = scene.decoded(members[0]).short, spent[name] / 1000
-        launched = scene.op_name(members[0])
+        members = work.by_name[name]
+        what, spent_us = work.decoded(members[0]).short, spent[name] / 1000
+        launched = work.op_name(members[0])
     elif op is not None and by_op[op] / 1000 >= at[SHARE] * total and not op.startswith("CompiledFunction"):
-        members = [group for group in scene.groups if group.op >= 0 and trace.names[group.op] == op]
+        members = [group for group in work.groups if group.op >= 0 and trace.names[group.op] == op]
         what, spent_us, launched = op, by_op[op] / 1000, op
     else:
         return
@@ -65,27 +65,27 @@ def _hotspot(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Findin
         f"({units.show_us(spent_us)}, {counted(len(kernels), 'kernel')})",
         evidence={
             "time_us": spent_us,
-            "share": scene.share_of(kernels),
+            "share": work.share_of(kernels),
             "kernel_share": spent_us / total,
             "kernels": [trace.names[name]] if launched is None or what != launched else [],
             "ops": [launched] if launched else [],
             "count": len(kernels),
-            "source": scene.source_of(kernels[0]),
+            "source": work.source_of(kernels[0]),
         },
         remedy="start here: what it does not take cannot be won",
         severity="information",
     )
 
 
-def _many_small_calls(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find the operators that launch very often, each time for a few microseconds, on a GPU with time to spare."""
-    trace, scene = profile.trace, profile.scene
+    trace, work = analysis.trace, analysis.gpu_work
     steps = max(len(trace.steps), 1)
     count: Counter[int] = Counter()
     spent: Counter[int] = Counter()
     example: dict[int, int] = {}
-    for group in scene.groups:
-        if scene.named[group.name].family in _NOT_TO_BE_BATCHED:
+    for group in work.groups:
+        if work.named[group.name].family in _NOT_TO_BE_BATCHED:
             continue
         count[group.op] += len(group.members)
         spent[group.op] += group.time_ns
@@ -95,15 +95,15 @@ def _many_small_calls(profile: Profile, at: Mapping[Threshold, float]) -> Iterat
         for op, calls in count.most_common()
         if op >= 0
         and calls >= at[CALLS] * steps
-        and calls >= at[OF_CALLS] * len(scene.gpu_ops)
+        and calls >= at[OF_CALLS] * len(work.gpu_ops)
         and spent[op] / calls <= at[SMALL_US] * 1000
-        and profile.launching.op_name(profile.launching.op_of[example[op]]) is not None
+        and analysis.launching.op_name(analysis.launching.op_of[example[op]]) is not None
     }
-    if not busy or scene.busy_share >= at[TO_SPARE] or profile.graph_launches:
+    if not busy or work.busy_share >= at[TO_SPARE] or analysis.graph_launches:
         return
-    launch_us = _launch_us(profile)
+    launch_us = _launch_us(analysis)
     total, calls = sum(busy.values()), trace.calls
-    members = (i for group in scene.groups if group.op in busy for i in group.members)
+    members = (i for group in work.groups if group.op in busy for i in group.members)
     launches = {call for i in members if (call := trace.links.call_of[i]) >= 0}
     shown = ", ".join(
         f"{trace.names[op]} launches {counted(calls // steps, 'kernel')} "
@@ -116,28 +116,28 @@ def _many_small_calls(profile: Profile, at: Mapping[Threshold, float]) -> Iterat
         message=f"in a step {shown}: to launch them costs more than what they do",
         evidence={
             "time_us": total * launch_us,
-            "share": scene.share_during((calls.start[call], calls.end[call]) for call in launches),
+            "share": work.share_during((calls.start[call], calls.end[call]) for call in launches),
             "ops": {trace.names[op]: calls // steps for op, calls in busy.items()},
             "launch_us": launch_us,
-            "source": scene.source_of(example[next(iter(busy))]),
+            "source": work.source_of(example[next(iter(busy))]),
         },
         remedy="batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them",
         saves_us=total * launch_us,
     )
 
 
-def _launch_us(profile: Profile) -> float:
+def _launch_us(analysis: Analysis) -> float:
     """Return the median length of a launch call."""
-    calls = profile.trace.calls
-    lengths = sorted(calls.end[i] - calls.start[i] for i in profile.trace.links.launches)
+    calls = analysis.trace.calls
+    lengths = sorted(calls.end[i] - calls.start[i] for i in analysis.trace.links.launches)
     return lengths[len(lengths) // 2] / 1000 if lengths else 0.0
 
 
-def _costly_children(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find the operator with the most time inside, nearly all of it in its children, and name the costliest of them."""
-    trace, scene = profile.trace, profile.scene
+    trace, work = analysis.trace, analysis.gpu_work
     ops, parent, names = trace.ops, trace.nesting.parent, trace.names
-    roots = scene.outermost
+    roots = work.outermost
     if trace.has_step_ranges:
         roots = [i for i in roots if trace.step_at(ops.start[i]) >= 0]
     named, start, end = ops.name, ops.start, ops.end
@@ -166,7 +166,7 @@ def _costly_children(profile: Profile, at: Mapping[Threshold, float]) -> Iterato
         f"calls, most in {names[costliest]} ({units.show_us(inside[costliest] / 1000)})",
         evidence={
             "time_us": spent[name] / 1000,
-            "share": scene.share_during((start[i], end[i]) for i in members),
+            "share": work.share_during((start[i], end[i]) for i in members),
             "self_us": (spent[name] - sum(inside.values())) / 1000,
             "ops": [names[name], names[costliest]],
         },

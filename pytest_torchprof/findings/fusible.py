@@ -17,9 +17,9 @@ from pytest_torchprof.trace.links import Intervals
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_torchprof.analysis.gpu_work import Scene
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.kernels.names import KernelName
-    from pytest_torchprof.profile import Profile
 
 CHAIN = Threshold(
     "chain",
@@ -45,19 +45,19 @@ _SINGLE = ("_single_tensor_adam", "_single_tensor_adamw", "_single_tensor_sgd")
 _STEP = "Optimizer.step#"
 
 
-def _unfused_pointwise(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _unfused_pointwise(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find runs of pointwise kernels of ATen, launched one after the other on as many elements each."""
-    scene, gpu = profile.scene, profile.trace.gpu
-    chains = list(_pointwise_chains(profile, at[CHAIN]))
+    work, gpu = analysis.gpu_work, analysis.trace.gpu
+    chains = list(_pointwise_chains(analysis, at[CHAIN]))
     # Of a fused chain one kernel's time remains: it reads the inputs and writes the result once.
     saved = sum(
         sum(gpu.end[i] - gpu.start[i] for i in chain) - max(gpu.end[i] - gpu.start[i] for i in chain)
         for chain in chains
     )
-    if not chains or saved / 1000 < at[SAVED] * scene.kernel_time_us:
+    if not chains or saved / 1000 < at[SAVED] * work.kernel_time_us:
         return
     longest = max(chains, key=lambda chain: sum(gpu.end[i] - gpu.start[i] for i in chain))
-    names = [_stem(scene, i) for i in longest]
+    names = [_stem(work, i) for i in longest]
     spent = sum(gpu.end[i] - gpu.start[i] for chain in chains for i in chain) / 1000
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     yield Finding(
@@ -67,38 +67,38 @@ def _unfused_pointwise(profile: Profile, at: Mapping[Threshold, float]) -> Itera
         f"{units.show_us(spent)}, of which fusing could save {units.show_us(saved / 1000)}; the costliest is {shown}",
         evidence={
             "time_us": spent,
-            "share": scene.share_of(i for chain in chains for i in chain),
+            "share": work.share_of(i for chain in chains for i in chain),
             "saved_us": saved / 1000,
             "chains": len(chains),
             "kernels": names,
             "count": sum(map(len, chains)),
-            "source": scene.source_of(longest[0]),
+            "source": work.source_of(longest[0]),
         },
         remedy="torch.compile around this code writes one kernel for each chain",
         saves_us=saved / 1000,
     )
 
 
-def _stem(scene: Scene, gpu_op: int) -> str:
-    decoded = scene.named[scene.trace.gpu.name[gpu_op]]
+def _stem(work: GpuWork, gpu_op: int) -> str:
+    decoded = work.named[work.trace.gpu.name[gpu_op]]
     return decoded.stem or decoded.short
 
 
-def _pointwise_chains(profile: Profile, least: float) -> Iterator[list[int]]:
-    scene, trace = profile.scene, profile.trace
-    fusible = {name for name, decoded in scene.named.items() if _fusible(decoded)}
+def _pointwise_chains(analysis: Analysis, least: float) -> Iterator[list[int]]:
+    work, trace = analysis.gpu_work, analysis.trace
+    fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
     elements: dict[int, int | None] = {}
 
     def size(gpu_op: int) -> int | None:
         """Return how many elements the launching operator's largest operand has, None where it is not recorded."""
-        op = profile.launching.op_of[gpu_op]
+        op = analysis.launching.op_of[gpu_op]
         inputs = trace.ops.inputs[op] if op >= 0 else -1
         if inputs not in elements:
-            elements[inputs] = _elements(profile.launching.operands(inputs)[1]) if inputs >= 0 else None
+            elements[inputs] = _elements(analysis.launching.operands(inputs)[1]) if inputs >= 0 else None
         return elements[inputs]
 
     name, stream, process = trace.gpu.name, trace.gpu.stream, trace.gpu.process
-    for ops in scene.launched_together:
+    for ops in work.launched_together:
         in_turn = zip(map(fusible.__contains__, map(name.__getitem__, ops)), ops, strict=True)
         for in_question, run in groupby(in_turn, key=itemgetter(0)):
             members = [i for _, i in run] if in_question else ()
@@ -120,19 +120,19 @@ def _elements(shapes: Sequence[Any] | None) -> int | None:
     return max(sizes, default=0) or None
 
 
-def _unfused_attention(profile: Profile) -> Iterator[Finding]:
+def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
     """Find attention as a product, a softmax and a product, which fused kernels compute without the matrix between."""
-    scene, gpu = profile.scene, profile.trace.gpu
+    work, gpu = analysis.gpu_work, analysis.trace.gpu
     found: list[list[int]] = []
-    softmax = {name for name, decoded in scene.named.items() if _is_softmax(decoded)}
-    for ops in scene.launched_together if softmax else ():
-        found += _attentions(profile, [i for i in ops if gpu.kind[i] == KERNEL], softmax)
+    softmax = {name for name, decoded in work.named.items() if _is_softmax(decoded)}
+    for ops in work.launched_together if softmax else ():
+        found += _attentions(analysis, [i for i in ops if gpu.kind[i] == KERNEL], softmax)
     if not found:
         return
     # The two products remain in a fused kernel; what lies between them does not.
     between = sum(gpu.end[i] - gpu.start[i] for members in found for i in members[1:-1]) / 1000
     spent = sum(gpu.end[i] - gpu.start[i] for members in found for i in members) / 1000
-    math = any(_SDPA_MATH in profile.launching.chain(profile.launching.op_of[members[0]]) for members in found)
+    math = any(_SDPA_MATH in analysis.launching.chain(analysis.launching.op_of[members[0]]) for members in found)
     how = f" ({_SDPA_MATH}: no fused kernel takes these operands)" if math else ""
     yield Finding(
         code="unfused-attention",
@@ -141,11 +141,11 @@ def _unfused_attention(profile: Profile) -> Iterator[Finding]:
         f"{units.show_us(spent)}, {units.show_us(between)} of it between the products",
         evidence={
             "time_us": spent,
-            "share": scene.share_of(i for members in found for i in members),
+            "share": work.share_of(i for members in found for i in members),
             "count": len(found),
-            "kernels": [profile.launching.decoded(i).short for i in found[0]],
-            "ops": list(dict.fromkeys(_called(profile, members[0]) for members in found))[:3],
-            "source": scene.source_of(found[0][0]),
+            "kernels": [analysis.launching.decoded(i).short for i in found[0]],
+            "ops": list(dict.fromkeys(_called(analysis, members[0]) for members in found))[:3],
+            "source": work.source_of(found[0][0]),
         },
         remedy="torch.nn.functional.scaled_dot_product_attention in bf16 or fp16, without weights asked for "
         "(need_weights=False) and with masks that a fused kernel takes",
@@ -153,21 +153,21 @@ def _unfused_attention(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _called(profile: Profile, gpu_op: int) -> str:
-    chain = profile.launching.chain(profile.launching.op_of[gpu_op])
+def _called(analysis: Analysis, gpu_op: int) -> str:
+    chain = analysis.launching.chain(analysis.launching.op_of[gpu_op])
     return next((name for name in chain if name.startswith("aten::")), chain[-1] if chain else "?")
 
 
-def _attentions(profile: Profile, kernels: Sequence[int], softmax: set[int]) -> Iterator[list[int]]:
+def _attentions(analysis: Analysis, kernels: Sequence[int], softmax: set[int]) -> Iterator[list[int]]:
     """Yield the kernels from a batched product over a softmax to the next batched product."""
-    name = profile.trace.gpu.name
+    name = analysis.trace.gpu.name
     at = 0
     for place in [place for place, i in enumerate(kernels) if name[i] in softmax]:
         before = range(place - 1, max(at, place - _BETWEEN) - 1, -1)
         after = range(place + 1, min(len(kernels), place + _BETWEEN))
-        first = next((j for j in before if _batched(profile, kernels[j])), None)
-        last = next((j for j in after if _batched(profile, kernels[j])), None)
-        if first is not None and last is not None and _fits(profile, kernels[first], kernels[last]):
+        first = next((j for j in before if _batched(analysis, kernels[j])), None)
+        last = next((j for j in after if _batched(analysis, kernels[j])), None)
+        if first is not None and last is not None and _fits(analysis, kernels[first], kernels[last]):
             yield list(kernels[first : last + 1])
             at = last + 1
 
@@ -178,70 +178,70 @@ def _is_softmax(decoded: KernelName) -> bool:
     )
 
 
-def _batched(profile: Profile, gpu_op: int) -> bool:
-    op = profile.launching.op_name(profile.launching.op_of[gpu_op])
-    return op in _BATCHED and profile.scene.named[profile.trace.gpu.name[gpu_op]].family == "gemm"
+def _batched(analysis: Analysis, gpu_op: int) -> bool:
+    op = analysis.launching.op_name(analysis.launching.op_of[gpu_op])
+    return op in _BATCHED and analysis.gpu_work.named[analysis.trace.gpu.name[gpu_op]].family == "gemm"
 
 
-def _fits(profile: Profile, first: int, last: int) -> bool:
+def _fits(analysis: Analysis, first: int, last: int) -> bool:
     """Whether the second product takes a matrix of the size the first one makes; True where sizes are not recorded."""
-    made, taken = _result(profile, first), _operands(profile, last)
+    made, taken = _result(analysis, first), _operands(analysis, last)
     return made is None or taken is None or made in taken
 
 
-def _operands(profile: Profile, gpu_op: int) -> list[tuple[int, ...]] | None:
-    op = profile.launching.op_of[gpu_op]
-    shapes, first = profile.launching.inputs(op)[1], _BATCHED[profile.launching.op_name(op) or ""]
+def _operands(analysis: Analysis, gpu_op: int) -> list[tuple[int, ...]] | None:
+    op = analysis.launching.op_of[gpu_op]
+    shapes, first = analysis.launching.inputs(op)[1], _BATCHED[analysis.launching.op_name(op) or ""]
     found = [tuple(shape) for shape in (shapes or ())[first : first + 2] if isinstance(shape, list) and len(shape) == 3]
     return found if len(found) == 2 else None
 
 
-def _result(profile: Profile, gpu_op: int) -> tuple[int, ...] | None:
-    operands = _operands(profile, gpu_op)
+def _result(analysis: Analysis, gpu_op: int) -> tuple[int, ...] | None:
+    operands = _operands(analysis, gpu_op)
     if operands is None:
         return None
     (batch, rows, _), (_, _, columns) = operands
     return batch, rows, columns
 
 
-def _layout_conversion(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _layout_conversion(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that only change the layout of images for convolutions."""
-    scene, names = profile.scene, profile.trace.names
+    work, names = analysis.gpu_work, analysis.trace.names
     found = [
         group
-        for group in scene.groups
-        if scene.named[group.name].helper == "layout conversion" or any(word in names[group.name] for word in _LAYOUTS)
+        for group in work.groups
+        if work.named[group.name].helper == "layout conversion" or any(word in names[group.name] for word in _LAYOUTS)
     ]
     spent = sum(group.time_ns for group in found) / 1000
-    if not spent or spent < at[CONVERSION] * scene.kernel_time_us:
+    if not spent or spent < at[CONVERSION] * work.kernel_time_us:
         return
     count = sum(len(group.members) for group in found)
     yield Finding(
         code="layout-conversion",
         title="Layout conversions",
         message=f"{counted(count, 'kernel')} that only change a layout took {units.show_us(spent)} "
-        f"({spent / scene.kernel_time_us:.0%} of the kernel time)",
+        f"({spent / work.kernel_time_us:.0%} of the kernel time)",
         evidence={
             "time_us": spent,
-            "share": scene.share_of(i for group in found for i in group.members),
+            "share": work.share_of(i for group in found for i in group.members),
             "count": count,
-            "kernels": list(dict.fromkeys(scene.named[group.name].short for group in found))[:5],
-            "ops": list(dict.fromkeys(op for group in found if (op := scene.op_name(group))))[:3],
-            "source": scene.source_of(found[0].members[0]),
+            "kernels": list(dict.fromkeys(work.named[group.name].short for group in found))[:5],
+            "ops": list(dict.fromkeys(op for group in found if (op := work.op_name(group))))[:3],
+            "source": work.source_of(found[0].members[0]),
         },
         remedy="model and images in channels_last (.to(memory_format=torch.channels_last)), which tensor cores want",
         saves_us=spent,
     )
 
 
-def _single_tensor_optimizer(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find an optimizer's step that launches pointwise kernels for one parameter after the other."""
-    trace, scene = profile.trace, profile.scene
+    trace, work = analysis.trace, analysis.gpu_work
     ranges = [span for span in trace.spans(_STEP) if trace.step_at(span.start_ns) >= 0]
     if not ranges:
         return
-    inside = _launched_inside(profile, ranges)
-    single = [i for i in inside if _fusible(scene.named[trace.gpu.name[i]])]
+    inside = _launched_inside(analysis, ranges)
+    single = [i for i in inside if _fusible(work.named[trace.gpu.name[i]])]
     steps = max(len({(span.tid, span.start_ns) for span in ranges}), 1)
     if not single or len(single) < at[KERNELS] * steps or len(single) < at[OF_OPTIMIZER] * len(inside):
         return
@@ -256,13 +256,13 @@ def _single_tensor_optimizer(profile: Profile, at: Mapping[Threshold, float]) ->
         f"({units.show_us(spent / steps)} on the GPU, {units.show_us(host / steps)} on the CPU)",
         evidence={
             "time_us": spent,
-            "share": scene.share_of(single),
+            "share": work.share_of(single),
             "cpu_us": host,
             "kernels_per_step": len(single) // steps,
-            "ops": list(dict.fromkeys(profile.launching.op_name(profile.launching.op_of[i]) or "?" for i in single))[
+            "ops": list(dict.fromkeys(analysis.launching.op_name(analysis.launching.op_of[i]) or "?" for i in single))[
                 :6
             ],
-            "source": scene.source_of(single[0]),
+            "source": work.source_of(single[0]),
         },
         remedy="foreach=True or, where it exists, fused=True for the optimizer",
         # One kernel for all of them remains.
@@ -270,14 +270,14 @@ def _single_tensor_optimizer(profile: Profile, at: Mapping[Threshold, float]) ->
     )
 
 
-def _launched_inside(profile: Profile, ranges: Sequence[Any]) -> list[int]:
-    trace = profile.trace
+def _launched_inside(analysis: Analysis, ranges: Sequence[Any]) -> list[int]:
+    trace = analysis.trace
     thread_of = {label: index for index, label in enumerate(trace.threads)}
     inside = Intervals((thread_of[span.tid], span.start_ns, span.end_ns) for span in ranges)
     calls, call_of = trace.calls, trace.links.call_of
     return [
         i
-        for i in profile.scene.kernels
+        for i in analysis.gpu_work.kernels
         if call_of[i] >= 0 and inside.cover(calls.thread[call_of[i]], calls.start[call_of[i]])
     ]
 

@@ -13,18 +13,18 @@ from pytest_torchprof.trace import intervals
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
 
 
-def _no_gpu_work(profile: Profile) -> Iterator[Finding]:
+def _no_gpu_work(analysis: Analysis) -> Iterator[Finding]:
     """Find steps in which nothing was launched and nothing ran; launches without GPU work are lost kernels."""
-    if not profile.trace.device_kind.has_launches:
+    if not analysis.trace.device_kind.has_launches:
         return
-    empty = [step for step in profile.steps if not step.part.gpu_ops and not step.launches]
+    empty = [step for step in analysis.steps if not step.part.gpu_ops and not step.launches]
     if not empty:
         return
-    everywhere = len(empty) == len(profile.steps)
-    where = "" if everywhere else f" in {len(empty)} of {counted(len(profile.steps), 'step')}"
+    everywhere = len(empty) == len(analysis.steps)
+    where = "" if everywhere else f" in {len(empty)} of {counted(len(analysis.steps), 'step')}"
     yield Finding(
         code="no-gpu-work",
         title="No GPU work",
@@ -36,8 +36,8 @@ def _no_gpu_work(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _lost_kernels(profile: Profile) -> Iterator[Finding]:
-    trace = profile.trace
+def _lost_kernels(analysis: Analysis) -> Iterator[Finding]:
+    trace = analysis.trace
     stake = at_stake(trace)
     launches = len(stake.launches)
     lost = len(stake.lost) if len(trace.gpu) else launches
@@ -54,8 +54,8 @@ def _lost_kernels(profile: Profile) -> Iterator[Finding]:
         )
 
 
-def _in_flight_kernels(profile: Profile) -> Iterator[Finding]:
-    trace = profile.trace
+def _in_flight_kernels(analysis: Analysis) -> Iterator[Finding]:
+    trace = analysis.trace
     if trace.orphans:
         spent = sum(trace.gpu.end[i] - trace.gpu.start[i] for i in trace.links.orphans) / 1000
         yield Finding(
@@ -69,13 +69,13 @@ def _in_flight_kernels(profile: Profile) -> Iterator[Finding]:
         )
 
 
-def _profiler_gap(profile: Profile) -> Iterator[Finding]:
+def _profiler_gap(analysis: Analysis) -> Iterator[Finding]:
     """Find time in which a device idled while the profiler asked for or emptied its own buffers."""
-    scene = profile.scene
-    if not scene.profilers_own:
+    work = analysis.gpu_work
+    if not work.profilers_own:
         return
-    own = intervals.within(scene.profilers_own, [scene.window])
-    idle = [intervals.without(own, busy) for busy in scene.busy.values()]
+    own = intervals.within(work.profilers_own, [work.window])
+    idle = [intervals.without(own, busy) for busy in work.busy.values()]
     lost = max(map(intervals.length, idle), default=0) / 1000
     if lost > 0:
         yield Finding(
@@ -83,7 +83,7 @@ def _profiler_gap(profile: Profile) -> Iterator[Finding]:
             title="The profiler's own gap",
             message=f"for {units.show_us(lost)} the GPU idled while the profiler handled its own buffers; this is "
             "taken out of idle times, and not there without the profiler",
-            evidence={"time_us": lost, "share": scene.share(lost)},
+            evidence={"time_us": lost, "share": work.share(lost)},
             remedy="none needed; record more steps to see that it does not come back in each",
             severity="information",
         )

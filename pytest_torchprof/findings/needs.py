@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.findings.finding import Need
 
 if TYPE_CHECKING:
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
 
 _NO_OPERANDS = b"\0\0"
 
 
-def _launches(profile: Profile) -> bool:
-    return any(call >= 0 for call in profile.trace.links.call_of)
+def _launches(analysis: Analysis) -> bool:
+    return any(call >= 0 for call in analysis.trace.links.call_of)
 
 
-def _operators(profile: Profile) -> bool:
-    return any(profile.launching.op_of[i] >= 0 for i in profile.scene.gpu_ops)
+def _operators(analysis: Analysis) -> bool:
+    return any(analysis.launching.op_of[i] >= 0 for i in analysis.gpu_work.gpu_ops)
 
 
-def _shapes(profile: Profile) -> bool:
-    trace = profile.trace
+def _shapes(analysis: Analysis) -> bool:
+    trace = analysis.trace
     return any(trace.inputs[one] != _NO_OPERANDS for one in set(trace.ops.inputs))
 
 
-def _blocks(profile: Profile) -> bool:
-    return any(blocks >= 0 for blocks in profile.trace.gpu.blocks_per_sm)
+def _blocks(analysis: Analysis) -> bool:
+    return any(blocks >= 0 for blocks in analysis.trace.gpu.blocks_per_sm)
 
 
-def _occupancy(profile: Profile) -> bool:
-    return any(percent >= 0 for percent in profile.trace.gpu.occupancy)
+def _occupancy(analysis: Analysis) -> bool:
+    return any(percent >= 0 for percent in analysis.trace.gpu.occupancy)
 
 
 LAUNCHES = Need(missing="no operation of the GPU is linked to its launch", there=_launches)

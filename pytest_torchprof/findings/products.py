@@ -14,8 +14,8 @@ from pytest_torchprof.trace.columns import MEMCPY
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_torchprof.analysis.gpu_work import Group, Scene
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import GpuWork, Group
 
 SLOW_TYPE = Threshold(
     "share", 0.05, "from a twentieth of the kernel time on, the type of the products decides about it"
@@ -36,75 +36,76 @@ _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1
 _ADDING = ("aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "aten::_addmm_activation")
 
 
-def _of_type(profile: Profile, dtype: str, least: float) -> tuple[list[Group], float]:
+def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group], float]:
     """Return the products and convolutions that compute in a type, and their time, if it is worth a finding."""
-    scene = profile.scene
-    found = [group for group in scene.of_family("gemm", "conv") if scene.decoded(group).dtype == dtype]
+    work = analysis.gpu_work
+    found = [group for group in work.of_family("gemm", "conv") if work.decoded(group).dtype == dtype]
     spent = sum(group.time_ns for group in found) / 1000
-    return (found, spent) if spent and spent >= least * scene.kernel_time_us else ([], 0.0)
+    return (found, spent) if spent and spent >= least * work.kernel_time_us else ([], 0.0)
 
 
-def _slow_products(profile: Profile, least: float, dtype: str, faster: Sequence[str], remedy: str) -> Iterator[Finding]:
-    scene, (found, spent) = profile.scene, _of_type(profile, dtype, least)
+def _slow_products(
+    analysis: Analysis, least: float, dtype: str, faster: Sequence[str], remedy: str
+) -> Iterator[Finding]:
+    work, (found, spent) = analysis.gpu_work, _of_type(analysis, dtype, least)
     if not found:
         return
-    known = [gain for other in faster if (gain := peaks.ratio(profile.trace, other, dtype)) is not None]
+    known = [gain for other in faster if (gain := peaks.ratio(analysis.trace, other, dtype)) is not None]
     gain = max(known, default=2.0)
-    metadata = profile.trace.metadata
+    metadata = analysis.trace.metadata
     environment = None if metadata is None else metadata.environment
     kinds = " and ".join(
         word
         for family, word in (("gemm", "matrix products"), ("conv", "convolutions"))
-        if any(scene.named[group.name].family == family for group in found)
+        if any(work.named[group.name].family == family for group in found)
     )
     yield Finding(
         code=f"{dtype}-gemm",
         title=f"Products in {dtype}",
-        message=f"{kinds} in {dtype} took {units.show_us(spent)}, "
-        f"{spent / scene.kernel_time_us:.0%} of the kernel time",
+        message=f"{kinds} in {dtype} took {units.show_us(spent)}, {spent / work.kernel_time_us:.0%} of the kernel time",
         evidence={
             "time_us": spent,
-            "share": scene.share_of(i for group in found for i in group.members),
-            "kernels": list(dict.fromkeys(scene.decoded(group).short for group in found))[:5],
-            "ops": list(dict.fromkeys(op for group in found if (op := scene.op_name(group))))[:5],
+            "share": work.share_of(i for group in found for i in group.members),
+            "kernels": list(dict.fromkeys(work.decoded(group).short for group in found))[:5],
+            "ops": list(dict.fromkeys(op for group in found if (op := work.op_name(group))))[:5],
             "count": sum(len(group.members) for group in found),
             "peak_ratio": gain,
             "flags": {name: getattr(environment, name) for name in _FLAGS} if environment else {},
-            "source": scene.source_of(found[0].members[0]),
+            "source": work.source_of(found[0].members[0]),
         },
         remedy=remedy,
         saves_us=spent * (1 - 1 / gain),
     )
 
 
-def _fp32_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    half = "autocast or a model in bf16" + ("" if profile.trace.rocm else " (fp16 before Ampere)")
+def _fp32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    half = "autocast or a model in bf16" + ("" if analysis.trace.rocm else " (fp16 before Ampere)")
     tf32 = (
         'or, where fp32 operands must stay, TF32: torch.set_float32_matmul_precision("high") for products, '
         "torch.backends.cudnn.allow_tf32 for convolutions"
     )
-    remedy = f"{half}, {tf32}" if peaks.has_tf32(profile.trace) else half
-    yield from _slow_products(profile, at[SLOW_TYPE], "fp32", ("bf16", "fp16"), remedy)
+    remedy = f"{half}, {tf32}" if peaks.has_tf32(analysis.trace) else half
+    yield from _slow_products(analysis, at[SLOW_TYPE], "fp32", ("bf16", "fp16"), remedy)
 
 
-def _tf32_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _tf32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     remedy = (
         "fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): autocast or "
         "a model in bf16 moves half of the bytes and computes twice as fast"
     )
-    yield from _slow_products(profile, at[SLOW_TYPE], "tf32", ("bf16",), remedy)
+    yield from _slow_products(analysis, at[SLOW_TYPE], "tf32", ("bf16",), remedy)
 
 
-def _misaligned_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find products on tensor cores whose rows do not start at multiples of 16 bytes."""
-    scene = profile.scene
-    products = scene.of_family("gemm")
+    work = analysis.gpu_work
+    products = work.of_family("gemm")
     whole = sum(group.time_ns for group in products) / 1000
-    odd = [(group, sizes) for group in products if (sizes := _odd_sizes(profile, group))]
+    odd = [(group, sizes) for group in products if (sizes := _odd_sizes(analysis, group))]
     spent = sum(group.time_ns for group, _ in odd) / 1000
     if not spent or spent < at[MISALIGNED] * whole:
         return
-    shown = ", ".join(dict.fromkeys(f"{scene.op_name(group)} with {sizes}" for group, sizes in odd[:3]))
+    shown = ", ".join(dict.fromkeys(f"{work.op_name(group)} with {sizes}" for group, sizes in odd[:3]))
     yield Finding(
         code="misaligned-gemm",
         title="Misaligned products",
@@ -112,11 +113,11 @@ def _misaligned_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterato
         f"{units.show_us(spent)} ({spent / whole:.0%} of the time of products)",
         evidence={
             "time_us": spent,
-            "share": scene.share_of(i for group, _ in odd for i in group.members),
+            "share": work.share_of(i for group, _ in odd for i in group.members),
             "sizes": [sizes for _, sizes in odd[:5]],
-            "kernels": list(dict.fromkeys(scene.decoded(group).short for group, _ in odd))[:5],
-            "ops": list(dict.fromkeys(scene.op_name(group) for group, _ in odd))[:5],
-            "source": scene.source_of(odd[0][0].members[0]),
+            "kernels": list(dict.fromkeys(work.decoded(group).short for group, _ in odd))[:5],
+            "ops": list(dict.fromkeys(work.op_name(group) for group, _ in odd))[:5],
+            "source": work.source_of(odd[0][0].members[0]),
         },
         remedy="pad the size to a multiple of 8 for 16-bit types (4 for TF32, 16 for 8-bit types), the vocabulary "
         "of a language model to a multiple of 64",
@@ -124,14 +125,14 @@ def _misaligned_gemm(profile: Profile, at: Mapping[Threshold, float]) -> Iterato
     )
 
 
-def _odd_sizes(profile: Profile, group: Group) -> str | None:
+def _odd_sizes(analysis: Analysis, group: Group) -> str | None:
     """Return the sizes that are no multiple, such as "N=30522"; None where they fit or are not recorded."""
-    scene = profile.scene
-    if group.op < 0 or scene.trace.names[group.op] not in _PRODUCTS:
+    work = analysis.gpu_work
+    if group.op < 0 or work.trace.names[group.op] not in _PRODUCTS:
         return None
-    unit = _UNIT.get(scene.decoded(group).dtype or "")
-    first = _PRODUCTS[scene.trace.names[group.op]]
-    _, shapes, strides = profile.launching.operands(group.inputs)
+    unit = _UNIT.get(work.decoded(group).dtype or "")
+    first = _PRODUCTS[work.trace.names[group.op]]
+    _, shapes, strides = analysis.launching.operands(group.inputs)
     if unit is None or not shapes or len(shapes) < first + 2:
         return None
     mat1, mat2 = shapes[first], shapes[first + 1]
@@ -157,19 +158,19 @@ def _at(values: Sequence[Any] | None, place: int) -> Any:
     return values[place] if values is not None and place < len(values) and isinstance(values[place], list) else None
 
 
-def _hidden_copy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find copies on the device that fill a product's result with the bias before the product adds to it."""
-    trace, scene, launching = profile.trace, profile.scene, profile.launching
-    copies = [i for i in scene.copies if "DtoD" in trace.names[trace.gpu.name[i]] and _product_around(profile, i)]
-    for group in scene.of_family("copy"):
+    trace, work, launching = analysis.trace, analysis.gpu_work, analysis.launching
+    copies = [i for i in work.copies if "DtoD" in trace.names[trace.gpu.name[i]] and _product_around(analysis, i)]
+    for group in work.of_family("copy"):
         copies += (
-            [i for i in group.members if launching.decoded(i).helper == "bias copy"] if _adding(scene, group) else []
+            [i for i in group.members if launching.decoded(i).helper == "bias copy"] if _adding(work, group) else []
         )
     spent = sum(trace.gpu.end[i] - trace.gpu.start[i] for i in copies) / 1000
-    if not spent or spent < at[COPYING] * scene.kernel_time_us:
+    if not spent or spent < at[COPYING] * work.kernel_time_us:
         return
     size = sum(max(trace.gpu.size[i], 0) for i in copies if trace.gpu.kind[i] == MEMCPY)
-    ops = list(dict.fromkeys(name for i in copies if (name := _product_around(profile, i))))
+    ops = list(dict.fromkeys(name for i in copies if (name := _product_around(analysis, i))))
     moved = f", {units.show_bytes(size)}" if size else ""
     yield Finding(
         code="hidden-copy",
@@ -178,11 +179,11 @@ def _hidden_copy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fi
         f"before the product ({units.show_us(spent)}{moved}): the addition is not fused into the product",
         evidence={
             "time_us": spent,
-            "share": scene.share_of(copies),
+            "share": work.share_of(copies),
             "copies": len(copies),
             "bytes": size,
             "ops": ops,
-            "source": scene.source_of(copies[0]),
+            "source": work.source_of(copies[0]),
         },
         remedy="a bias of one dimension, which the product adds by itself (nn.Linear), or a Triton product with the "
         'addition as epilogue (torch.compile(mode="max-autotune"))',
@@ -190,13 +191,13 @@ def _hidden_copy(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Fi
     )
 
 
-def _adding(scene: Scene, group: Group) -> bool:
-    return any(name in _ADDING for name in scene.chain(group)[-2:])
+def _adding(work: GpuWork, group: Group) -> bool:
+    return any(name in _ADDING for name in work.chain(group)[-2:])
 
 
-def _product_around(profile: Profile, gpu_op: int) -> str | None:
+def _product_around(analysis: Analysis, gpu_op: int) -> str | None:
     """Return the product's operator if it, or a copy directly inside it, launched this."""
-    chain = profile.launching.chain(profile.launching.op_of[gpu_op])
+    chain = analysis.launching.chain(analysis.launching.op_of[gpu_op])
     inner = chain[:-1] if chain and chain[-1] == "aten::copy_" else chain
     return inner[-1] if inner and inner[-1] in _ADDING else None
 

@@ -14,8 +14,9 @@ from pytest_torchprof.trace import intervals
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_torchprof.analysis.gpu_work import Scene
-    from pytest_torchprof.profile import Profile, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.trace import Trace
 
 STEPS = Threshold("steps", 3, "of two steps nobody knows which one is the odd one")
@@ -45,21 +46,21 @@ IN_ONE_STEP = 0.8
 _ITS_OWN_TIME = frozenset({"index", "sort", "communication", "other", "rng"})
 
 
-def _cold_start(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find a long first step, code being loaded and memory allocated, or a long way from a range to its first call."""
-    reasons = [*_long_first_step(profile, at), *_setup(profile, at), *_late_first_call(profile, at)]
+    reasons = [*_long_first_step(analysis, at), *_setup(analysis, at), *_late_first_call(analysis, at)]
     if not reasons:
         return
-    spent, window_us = max(reason.us for reason in reasons), profile.scene.window_us
+    spent, window_us = max(reason.us for reason in reasons), analysis.gpu_work.window_us
     yield Finding(
         code="cold-start",
         title="Cold start",
         message="; ".join(reason.words for reason in reasons),
         evidence={
             "time_us": spent,
-            "share": profile.scene.share(min(spent, window_us)),
+            "share": analysis.gpu_work.share(min(spent, window_us)),
             **{reason.key: reason.us for reason in reasons},
-            "steps": [profile.steps[0].name],
+            "steps": [analysis.steps[0].name],
         },
         remedy="more warm-up calls before the recorded ones (warmup=), or the schedule's warmup",
         saves_us=spent,
@@ -77,8 +78,8 @@ def _length_us(step: StepProfile) -> float:
     return max(on_cpu, step.gpu_span_us or 0.0)
 
 
-def _long_first_step(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
-    lengths = [_length_us(step) for step in profile.steps]
+def _long_first_step(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
+    lengths = [_length_us(step) for step in analysis.steps]
     if len(lengths) < max(at[STEPS], 2):
         return
     rest = sorted(lengths[1:])
@@ -91,18 +92,18 @@ def _long_first_step(profile: Profile, at: Mapping[Threshold, float]) -> Iterato
         )
 
 
-def _setup(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
-    scene = profile.scene
-    if not scene.setup or scene.share(scene.setup_us) < at[SETUP]:
+def _setup(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
+    work = analysis.gpu_work
+    if not work.setup or work.share(work.setup_us) < at[SETUP]:
         return
-    order = sorted(scene.setup, key=lambda name: -intervals.length(scene.setup[name]))
-    shown = ", ".join(f"{name} x{len(scene.setup[name])}" for name in order[:3])
-    yield _Reason("setup_us", scene.setup_us, f"{shown} inside the recording took {units.show_us(scene.setup_us)}")
+    order = sorted(work.setup, key=lambda name: -intervals.length(work.setup[name]))
+    shown = ", ".join(f"{name} x{len(work.setup[name])}" for name in order[:3])
+    yield _Reason("setup_us", work.setup_us, f"{shown} inside the recording took {units.show_us(work.setup_us)}")
 
 
-def _late_first_call(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
+def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
     """Yield how long the first operator of a user's range took to come, where it comes at once the other times."""
-    trace = profile.trace
+    trace = analysis.trace
     notes, least = trace.annotations, max(at[STEPS], 2)
     often = {
         name
@@ -136,24 +137,24 @@ class _Slow(NamedTuple):
     usual: int
 
 
-def _kernel_time_varies(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _kernel_time_varies(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that run half as long again as the same kernel on the same sizes elsewhere in the recording."""
-    scene = profile.scene
-    slow = list(_slow_across_steps(profile, at) if len(profile.steps) >= at[STEPS] else _slow_within_a_step(scene, at))
+    work = analysis.gpu_work
+    slow = list(_slow_across_steps(analysis, at) if len(analysis.steps) >= at[STEPS] else _slow_within_a_step(work, at))
     excess = sum(one.took - one.usual for one in slow) / 1000
-    if not slow or excess < at[EXCESS] * scene.kernel_time_us:
+    if not slow or excess < at[EXCESS] * work.kernel_time_us:
         return
-    by_step = Counter(dict.fromkeys(range(len(profile.steps)), 0))
+    by_step = Counter(dict.fromkeys(range(len(analysis.steps)), 0))
     for one in slow:
         by_step[one.step] += one.took - one.usual
     worst_step, in_it = by_step.most_common(1)[0]
-    one_step = len(profile.steps) > 1 and in_it / 1000 >= IN_ONE_STEP * excess
+    one_step = len(analysis.steps) > 1 and in_it / 1000 >= IN_ONE_STEP * excess
     worst = max(slow, key=lambda one: one.took - one.usual)
-    name = profile.launching.decoded(worst.gpu_op).short
+    name = analysis.launching.decoded(worst.gpu_op).short
     kind = (
-        f"nearly all of it in {profile.steps[worst_step].name}"
+        f"nearly all of it in {analysis.steps[worst_step].name}"
         if one_step
-        else f"in {sum(spent > 0 for spent in by_step.values())} of {counted(len(profile.steps), 'step')}"
+        else f"in {sum(spent > 0 for spent in by_step.values())} of {counted(len(analysis.steps), 'step')}"
     )
     yield Finding(
         code="kernel-time-varies",
@@ -163,24 +164,24 @@ def _kernel_time_varies(profile: Profile, at: Mapping[Threshold, float]) -> Iter
         f"instead of {units.show_us(worst.usual / 1000)}",
         evidence={
             "time_us": excess,
-            "share": scene.share_of(one.gpu_op for one in slow) * excess / (sum(one.took for one in slow) / 1000),
+            "share": work.share_of(one.gpu_op for one in slow) * excess / (sum(one.took for one in slow) / 1000),
             "kernels": [name],
             "count": len(slow),
             "kind": "outlier" if one_step else "drift",
-            "steps": [profile.steps[step].name for step, spent in by_step.items() if spent > 0],
+            "steps": [analysis.steps[step].name for step, spent in by_step.items() if spent > 0],
         },
         remedy="clocks, heat, or another program on the GPU: compare medians, not means; lock the clocks to be sure",
         saves_us=excess,
     )
 
 
-def _slow_across_steps(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[_Slow]:
+def _slow_across_steps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[_Slow]:
     """Yield by place: the n-th run of a kernel on the same operands in each step, where each step has as many."""
-    trace, scene = profile.trace, profile.scene
+    trace, work = analysis.trace, analysis.gpu_work
     gpu, step_of = trace.gpu, trace.step_of_gpu_op
-    steps = len(profile.steps)
-    for group in scene.groups:
-        if scene.named[group.name].family in _ITS_OWN_TIME or len(group.members) % steps:
+    steps = len(analysis.steps)
+    for group in work.groups:
+        if work.named[group.name].family in _ITS_OWN_TIME or len(group.members) % steps:
             continue
         runs: list[list[int]] = [[] for _ in range(steps)]
         for i in sorted(group.members, key=gpu.start.__getitem__):
@@ -190,14 +191,14 @@ def _slow_across_steps(profile: Profile, at: Mapping[Threshold, float]) -> Itera
                 yield from _slower(trace, same, at)
 
 
-def _slow_within_a_step(scene: Scene, at: Mapping[Threshold, float]) -> Iterator[_Slow]:
+def _slow_within_a_step(work: GpuWork, at: Mapping[Threshold, float]) -> Iterator[_Slow]:
     """Yield among the runs of a kernel on recorded operands; without their sizes nobody knows what is the same."""
-    trace, gpu = scene.trace, scene.trace.gpu
+    trace, gpu = work.trace, work.trace.gpu
     least = at[RUNS]
-    for group in scene.groups:
+    for group in work.groups:
         if len(group.members) < least or group.time_ns < 1000 * at[RUN_US]:
             continue
-        if scene.named[group.name].family in _ITS_OWN_TIME or not scene.shapes(group):
+        if work.named[group.name].family in _ITS_OWN_TIME or not work.shapes(group):
             continue
         alike: dict[tuple[int, float], list[int]] = defaultdict(list)
         for i in group.members:

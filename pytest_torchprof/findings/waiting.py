@@ -15,8 +15,8 @@ from pytest_torchprof.trace.columns import ABSENT, KERNEL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_torchprof.analysis.gpu_work import Scene
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import GpuWork
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
 WAIT_US = Threshold(
@@ -30,26 +30,26 @@ EXPOSED = Threshold(
 )
 
 
-def _blocking(profile: Profile) -> list[int]:
+def _blocking(analysis: Analysis) -> list[int]:
     """Return the blocking calls of the steps, the profiler's own aside."""
-    trace = profile.trace
+    trace = analysis.trace
     return [i for i in trace.blocking if i != trace.flush and trace.step_of_call[i] >= 0]
 
 
-def _sync_over_little_work(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find long blocking calls during which the GPU was hardly busy."""
-    trace, scene, calls = profile.trace, profile.scene, profile.trace.calls
+    trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
     idle_ns: dict[int, int] = {}
-    for i in _blocking(profile):
+    for i in _blocking(analysis):
         spent = calls.end[i] - calls.start[i]
         if spent > at[WAIT_US] * 1000:
-            worked = scene.worked_ns(calls.start[i], calls.end[i])
+            worked = work.worked_ns(calls.start[i], calls.end[i])
             if worked < at[WORK] * spent:
                 idle_ns[i] = spent - worked
     if not idle_ns:
         return
-    together = intervals.within(intervals.merged((calls.start[i], calls.end[i]) for i in idle_ns), [scene.window])
-    idle_us = sum(end - start - scene.worked_ns(start, end) for start, end in together) / 1000
+    together = intervals.within(intervals.merged((calls.start[i], calls.end[i]) for i in idle_ns), [work.window])
+    idle_us = sum(end - start - work.worked_ns(start, end) for start, end in together) / 1000
     wasted, longest = sum(idle_ns.values()) / 1000, max(idle_ns, key=idle_ns.__getitem__)
     names = Counter(trace.names[calls.name[i]] for i in idle_ns)
     yield Finding(
@@ -59,24 +59,24 @@ def _sync_over_little_work(profile: Profile, at: Mapping[Threshold, float]) -> I
         "in which the GPU was nearly idle: what is waited for was launched late, waits itself, or is not on this GPU",
         evidence={
             "time_us": wasted,
-            "share": scene.share(idle_us),
+            "share": work.share(idle_us),
             "calls": dict(names),
-            "source": scene.source_of_call(longest),
+            "source": work.source_of_call(longest),
         },
         remedy="leave the synchronization out, or do it once at the end; queue the work before waiting for it",
         saves_us=wasted,
     )
 
 
-def _implicit_sync(profile: Profile) -> Iterator[Finding]:
+def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     """Find blocking calls that an operator made: the program did not ask for a synchronization.
 
     A copy from or to memory that is not pinned waits in its own call, before the synchronization that follows.
     """
-    trace, scene, calls = profile.trace, profile.scene, profile.trace.calls
-    around, copies = trace.nesting.around_each(calls, _blocking(profile)), _waiting_copies(profile)
+    trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
+    around, copies = trace.nesting.around_each(calls, _blocking(analysis)), _waiting_copies(analysis)
     synchronized = set(around.values())
-    asked = _operators(profile, synchronized.union(copies.values()))
+    asked = _operators(analysis, synchronized.union(copies.values()))
     found: dict[str, list[int]] = defaultdict(list)
     spent: dict[str, float] = defaultdict(float)
     for i, op in around.items():
@@ -96,7 +96,7 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
     total, count = sum(spent.values()), sum(map(len, found.values()))
     shown = ", ".join(f"{name} x{len(found[name])}" for name in order[:4]) + (" and others" if len(order) > 4 else "")
-    idle_us = max((scene.window_us - intervals.length(busy) / 1000 for busy in scene.busy.values()), default=0.0)
+    idle_us = max((work.window_us - intervals.length(busy) / 1000 for busy in work.busy.values()), default=0.0)
     longest = max(found[order[0]], key=lambda i: calls.end[i] - calls.start[i])
     yield Finding(
         code="implicit-sync",
@@ -104,10 +104,10 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
         message=f"{shown} made the CPU wait for the GPU: {counted(count, 'time')}, {units.show_us(total)} in all",
         evidence={
             "time_us": total,
-            "share": scene.share_during((calls.start[i], calls.end[i]) for i in waited),
+            "share": work.share_during((calls.start[i], calls.end[i]) for i in waited),
             "ops": {name: len(found[name]) for name in order},
             "syncs": count,
-            "source": scene.source_of_call(longest),
+            "source": work.source_of_call(longest),
         },
         remedy="keep the value on the GPU or read it once after the loop; masks by torch.where instead of indexing; "
         "copies with non_blocking=True from pinned memory",
@@ -116,19 +116,19 @@ def _implicit_sync(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _waiting_copies(profile: Profile) -> dict[int, int]:
+def _waiting_copies(analysis: Analysis) -> dict[int, int]:
     """Return the calls of copies from or to pageable memory that came back only when the copy was done, by operator."""
-    trace = profile.trace
+    trace = analysis.trace
     name, end, called = trace.gpu.name, trace.gpu.end, trace.calls.end
-    call_of, op_of = trace.links.call_of, profile.launching.op_of
+    call_of, op_of = trace.links.call_of, analysis.launching.op_of
     pageable = {one for one, text in enumerate(trace.names) if text.startswith("Memcpy") and "Pageable" in text}
-    found = [i for i in profile.scene.copies if name[i] in pageable and call_of[i] >= 0]
+    found = [i for i in analysis.gpu_work.copies if name[i] in pageable and call_of[i] >= 0]
     return {call_of[i]: op_of[i] for i in found if called[call_of[i]] >= end[i]}
 
 
-def _operators(profile: Profile, ops: Iterable[int]) -> dict[int, str | None]:
+def _operators(analysis: Analysis, ops: Iterable[int]) -> dict[int, str | None]:
     """Return the outermost aten operator around each, which is what the program called, else the innermost operator."""
-    trace = profile.trace
+    trace = analysis.trace
     named, parent = trace.ops.name, trace.nesting.parent
     aten = {i for i, name in enumerate(trace.names) if name.startswith("aten::")}
     found: dict[int, str | None] = {}
@@ -138,32 +138,32 @@ def _operators(profile: Profile, ops: Iterable[int]) -> dict[int, str | None]:
             if named[holder] in aten:
                 outermost = named[holder]
             holder = parent[holder]
-        found[op] = trace.names[outermost] if outermost >= 0 else profile.launching.op_name(op)
+        found[op] = trace.names[outermost] if outermost >= 0 else analysis.launching.op_name(op)
     return found
 
 
-def _exposed_communication(profile: Profile, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find time in which a device ran a collective and computed nothing."""
-    scene = profile.scene
-    if not scene.communication:
+    work = analysis.gpu_work
+    if not work.communication:
         return
-    exposed = [_exposed_ns(scene, ops) / 1000 for ops in scene.by_device.values()]
+    exposed = [_exposed_ns(work, ops) / 1000 for ops in work.by_device.values()]
     lost = max(exposed)
-    if scene.share(lost) < at[EXPOSED]:
+    if work.share(lost) < at[EXPOSED]:
         return
-    gpu = profile.trace.gpu
+    gpu = analysis.trace.gpu
     spent: Counter[str] = Counter()
-    for i in scene.communication:
-        spent[profile.launching.decoded(i).collective or "other"] += gpu.end[i] - gpu.start[i]
+    for i in work.communication:
+        spent[analysis.launching.decoded(i).collective or "other"] += gpu.end[i] - gpu.start[i]
     ordered = [name for name, _ in spent.most_common()]
     yield Finding(
         code="exposed-communication",
         title="Exposed communication",
-        message=f"{units.show_us(lost)} ({scene.share(lost):.0%} of the time) the GPU only communicates "
+        message=f"{units.show_us(lost)} ({work.share(lost):.0%} of the time) the GPU only communicates "
         f"({', '.join(ordered[:3])}), with nothing to compute meanwhile",
         evidence={
             "time_us": lost,
-            "share": scene.share(lost),
+            "share": work.share(lost),
             "collectives_us": {name: spent[name] / 1000 for name in ordered},
         },
         remedy="overlap it with computation (DDP buckets, prefetch in FSDP, async_op=True); a collective that only "
@@ -172,10 +172,10 @@ def _exposed_communication(profile: Profile, at: Mapping[Threshold, float]) -> I
     )
 
 
-def _exposed_ns(scene: Scene, ops: list[int]) -> int:
-    kind = scene.trace.gpu.kind
-    talking = scene.covered(i for i in ops if i in scene.communication)
-    computing = scene.covered(i for i in ops if kind[i] == KERNEL and i not in scene.communication)
+def _exposed_ns(work: GpuWork, ops: list[int]) -> int:
+    kind = work.trace.gpu.kind
+    talking = work.covered(i for i in ops if i in work.communication)
+    computing = work.covered(i for i in ops if kind[i] == KERNEL and i not in work.communication)
     return intervals.length(intervals.without(talking, computing))
 
 

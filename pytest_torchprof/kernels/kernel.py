@@ -1,19 +1,12 @@
-"""The kernels of a step, each with what launched it."""
+"""One kernel of a step, with what launched it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.text.plural import counted
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from pytest_torchprof.kernels.names import KernelName
 
 
@@ -83,81 +76,3 @@ class Kernel(Struct, frozen=True, kw_only=True):
     def short(self) -> str:
         """The name, cut to what a table has room for."""
         return self.decoded.short
-
-
-class Kernels(Sequence[Kernel]):
-    """Kernels in launch order; those that no launch explains stand by their own start."""
-
-    def __init__(self, build: Callable[[], Iterable[Kernel]], count: int, *, open_question: str | None = None) -> None:
-        """Take how many there are, and what builds them in their order when somebody looks at one.
-
-        ``open_question``: why there may be more of them, None where these are all.
-        """
-        self._build = build
-        self._count = count
-        self._open_question = open_question
-
-    @cached_property
-    def _kernels(self) -> tuple[Kernel, ...]:
-        return tuple(self._build())
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __bool__(self) -> bool:
-        return self._count > 0 or self.count > 0
-
-    def __contains__(self, wanted: object) -> bool:
-        """Whether a kernel is among them; a text is a pattern, as in :meth:`matching`."""
-        return bool(self.matching(wanted)) if isinstance(wanted, str) else super().__contains__(wanted)
-
-    @overload
-    def __getitem__(self, index: int) -> Kernel: ...
-    @overload
-    def __getitem__(self, index: slice) -> Kernels: ...
-    def __getitem__(self, index: int | slice) -> Kernel | Kernels:
-        return _these(self._kernels[index], self._open_question) if isinstance(index, slice) else self._kernels[index]
-
-    def __repr__(self) -> str:
-        if self._open_question is not None:
-            return f"<Kernels: at least {self._count}; {self._open_question}>"
-        return f"<Kernels: {self.count} of {len(self.names)} names, {self.time_us:.1f} us>"
-
-    @property
-    def count(self) -> int:  # type: ignore[override]  # a number here, as max_kernels reads it
-        """How many; NotMeasured where it cannot be told for some kernels whether they match."""
-        if self._open_question is not None:
-            raise NotMeasured(self._open_question)
-        return self._count
-
-    @property
-    def time_us(self) -> float:
-        """The sum of their durations, in microseconds; NotMeasured likewise."""
-        if self._open_question is not None:
-            raise NotMeasured(self._open_question)
-        return sum(kernel.dur_ns for kernel in self._kernels) / 1000
-
-    @property
-    def names(self) -> list[str]:
-        """Their distinct names, in the order first seen."""
-        return list(dict.fromkeys(kernel.name for kernel in self._kernels))
-
-    def matching(self, pattern: object) -> Kernels:
-        """Return those that the pattern (substring, glob, ``re:`` or selector) surely matches.
-
-        UnknownLimit for what is no pattern. Where others may match too, their number and their time are NotMeasured.
-        """
-        from pytest_torchprof.kernels.patterns import compile_pattern  # noqa: PLC0415 - above this layer
-
-        compiled = compile_pattern(pattern)
-        verdicts = [compiled.verdict(kernel) for kernel in self._kernels]
-        found = [kernel for kernel, verdict in zip(self._kernels, verdicts, strict=True) if verdict]
-        unknown = verdicts.count(None)
-        return _these(
-            found,
-            f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}" if unknown else None,
-        )
-
-
-def _these(kernels: Sequence[Kernel], open_question: str | None = None) -> Kernels:
-    return Kernels(lambda: kernels, len(kernels), open_question=open_question)

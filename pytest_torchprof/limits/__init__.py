@@ -1,29 +1,21 @@
-"""Limits: what a test allows, and whether a Profile keeps to it."""
+"""Limits: what a test allows, and whether a measurement keeps to it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
-
-from pytest_torchprof.analysis.compilation import unprofiled
-from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.findings import RULES
-from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
-from pytest_torchprof.limits.finding_limits import forbid_limit
-from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
-from pytest_torchprof.limits.limit import COMPILE, GPU, Limit
-from pytest_torchprof.limits.numbers_limits import NUMBER_LIMITS, step_name
-from pytest_torchprof.limits.screen import DEFAULT, Screen
-from pytest_torchprof.limits.text import failure_text
-from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pytest_torchprof.findings import Rule
-    from pytest_torchprof.profile import Profile, StepProfile
+from pytest_torchprof.limits.failure import Screen, failure
+from pytest_torchprof.limits.judge import (
+    LIMITS,
+    Asked,
+    catalogue,
+    idle_step,
+    judge,
+    missed_somewhere,
+    nearest,
+    nothing_ran,
+    of_compiling,
+    read_limits,
+)
+from pytest_torchprof.limits.limit import COMPILE, GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Verdict
 
 __all__ = [
     "COMPILE",
@@ -37,139 +29,12 @@ __all__ = [
     "Screen",
     "Verdict",
     "catalogue",
-    "expect",
     "failure",
+    "idle_step",
     "judge",
     "missed_somewhere",
     "nearest",
+    "nothing_ran",
+    "of_compiling",
     "read_limits",
 ]
-
-
-def catalogue(rules: Iterable[Rule] = RULES, others: Iterable[Limit] = ()) -> tuple[Limit, ...]:
-    """Return every limit: our own, ``forbid`` over the codes of ``rules``, and those of other plugins."""
-    return (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMPILE_LIMITS, forbid_limit({rule.code: rule for rule in rules}), *others)
-
-
-LIMITS = catalogue()
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One limit together with the value a test gave it: read, and as it was written."""
-
-    limit: Limit
-    value: Any
-    written: object
-
-
-def read_limits(given: Mapping[str, object], *, known: Iterable[Limit] = LIMITS) -> tuple[Asked, ...]:
-    """Return the limits in ``given`` with their values read; UnknownLimit names a bad keyword or value."""
-    by_name = {limit.name: limit for limit in known}
-    asked = []
-    for name, value in given.items():
-        limit = by_name.get(name)
-        if limit is None:
-            raise UnknownLimit(f"{name!r} is no limit{nearest(name, by_name)}")
-        try:
-            asked.append(Asked(limit, limit.read(value), value))
-        except UnknownLimit as problem:
-            raise UnknownLimit(f"{name}={value!r}: {problem}") from None
-    return tuple(asked)
-
-
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return "; did you mean 'max_kernels'?" where a valid name is close, else the list of valid names."""
-    names = sorted(valid)
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; valid are: {', '.join(names)}"
-
-
-def judge(profile: Profile, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
-    """Return a verdict for each limit; none that could not be measured holds."""
-    limits = tuple(asked)
-    idle = idle_step(profile, limits)
-    return tuple(replace(_judge_one(profile, one, idle), expected=_as_written(one.written)) for one in limits)
-
-
-def idle_step(profile: Profile, asked: Iterable[Asked]) -> StepProfile | None:
-    """Return the first step in which nothing ran on the device; None where that is meant, or what ran is not known."""
-    if profile.kernels_unknown is not None or any(one.limit.name == "min_kernels" and one.value == 0 for one in asked):
-        return None
-    return next((step for step in profile.steps if not (step.kernels or step.memcpys or step.memsets)), None)
-
-
-def nothing_ran(profile: Profile, step: StepProfile) -> str:
-    """Return why a step in which nothing ran satisfies nothing."""
-    return f"nothing ran on the device in {step_name(profile, step)}; if that is meant, say min_kernels=0"
-
-
-def of_compiling(given: Iterable[str]) -> bool:
-    """Whether limits of these names are all on what the compiler did, which every device can tell."""
-    names = {limit.name for limit in LIMITS if limit.needs == COMPILE}
-    return bool(asked := set(given)) and asked <= names
-
-
-def expect(profile: Profile, given: Mapping[str, object]) -> None:
-    """Raise LimitsMissed, or NotMeasured where a limit could not be judged, with all of them in the text."""
-    asked = read_limits(given)
-    verdicts, explainer = judge(profile, asked), profile.explainer
-    if explainer is not None and missed_somewhere(verdicts, asked):
-        # The same verdicts, with lines: what explains them changes none.
-        profile = explainer.explained(profile)
-        verdicts = judge(profile, asked)
-    screen = explainer.screen if explainer else DEFAULT
-    # Whoever catches it may look for something in its text, which must not depend on -q.
-    problem = failure(verdicts, profile, screen=replace(screen, verbosity=max(screen.verbosity, 0)))
-    if problem is not None:
-        problem.brief = str(failure(verdicts, profile, screen=replace(screen, verbosity=-1)))
-        raise problem
-
-
-def missed_somewhere(verdicts: Iterable[Verdict], asked: Iterable[Asked]) -> bool:
-    """Whether a limit was missed by work that comes from lines which a recording with stacks tells."""
-    located = {one.limit.name for one in asked if one.limit.located}
-    return any(verdict.status == MISSED and verdict.limit in located for verdict in verdicts)
-
-
-def failure(
-    verdicts: Iterable[Verdict], profile: Profile, *, also: Iterable[str] = (), screen: Screen = DEFAULT
-) -> LimitsMissed | NotMeasured | None:
-    """Return the error for verdicts that do not hold and lines of other failures, None where there are none.
-
-    What was not measured wins, since an expected failure may not hide it.
-    """
-    failed, others = [verdict for verdict in verdicts if verdict.status != HOLDS], tuple(also)
-    if not failed and not others:
-        return None
-    kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed
-    return kind(failure_text(failed, profile, also=others, screen=screen))
-
-
-def _judge_one(profile: Profile, one: Asked, idle: StepProfile | None) -> Verdict:
-    limit = one.limit
-    blocked = _cannot_judge(profile, limit)
-    if blocked is not None:
-        return Verdict(limit=limit.name, expected="", measured=blocked, status=NOT_MEASURED)
-    verdict = limit.check(profile, one.value)
-    if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
-        reason = nothing_ran(profile, idle)
-        return Verdict(limit=limit.name, expected="", measured=reason, status=NOT_MEASURED, step=idle.name)
-    return verdict
-
-
-def _cannot_judge(profile: Profile, limit: Limit) -> str | None:
-    """Return why this limit cannot be judged on this recording at all, or None."""
-    if limit.needs != GPU:
-        return None
-    if profile.why_not is not None:
-        return str(profile.why_not)
-    if limit.on_gpu_work and (hidden := unprofiled(profile.trace)):
-        return hidden
-    if limit.on_time and (setting := profile.trace.environment.launches_wait):
-        return f"{setting} makes every launch wait, so that times and ratios mean nothing"
-    return None
-
-
-def _as_written(value: object) -> str:
-    return value if isinstance(value, str) else repr(value)

@@ -10,18 +10,29 @@ from pytest_torchprof.analysis.compilation.regions import is_compiled_code
 from pytest_torchprof.devices.base import OperatorWork
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.limits.limit import COMPILE, Limit, positive_number, share, whole_number
-from pytest_torchprof.limits.numbers_limits import step_name
+from pytest_torchprof.limits.limit import (
+    COMPILE,
+    HOLDS,
+    MISSED,
+    NOT_MEASURED,
+    Limit,
+    Verdict,
+    WorkRow,
+    positive_number,
+    share,
+    step_name,
+    whole_number,
+)
 from pytest_torchprof.limits.rows import kernel_rows
-from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
 from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.compilation import Compile
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.profile import Profile, StepProfile
     from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 
 _USUAL_CAUSES = (
@@ -31,18 +42,18 @@ _USUAL_CAUSES = (
 )
 
 
-def _max_graph_breaks(profile: Profile, bound: int) -> Verdict:
-    compiled = profile.compile
+def _max_graph_breaks(analysis: Analysis, bound: int) -> Verdict:
+    compiled = analysis.compile
     found = compiled.graph_breaks or ()
     lines = tuple(line for one in found for line in _break_lines(one))
-    counted = _Counted("max_graph_breaks", "graph break", len(found), lines, compiled.graph_breaks_unknown)
+    counted = _Counted("graph break", len(found), lines, compiled.graph_breaks_unknown)
     return counted.verdict(bound, compiled)
 
 
-def _max_recompiles(profile: Profile, bound: int) -> Verdict:
-    compiled = profile.compile
+def _max_recompiles(analysis: Analysis, bound: int) -> Verdict:
+    compiled = analysis.compile
     lines = tuple(_recompile_line(one) for one in compiled.recompiles or ())
-    counted = _Counted("max_recompiles", "recompile", len(lines), lines, compiled.recompiles_unknown)
+    counted = _Counted("recompile", len(lines), lines, compiled.recompiles_unknown)
     return counted.verdict(bound, compiled)
 
 
@@ -50,7 +61,6 @@ def _max_recompiles(profile: Profile, bound: int) -> Verdict:
 class _Counted:
     """Things of which there may be so many, lines about them, and why there may be more."""
 
-    limit: str
     noun: str
     found: int
     lines: tuple[str, ...]
@@ -71,7 +81,7 @@ class _Counted:
 
     def _say(self, status: str, measured: str, details: tuple[str, ...]) -> Verdict:
         number = None if status == NOT_MEASURED else self.found
-        return Verdict(limit=self.limit, expected="", measured=measured, number=number, status=status, details=details)
+        return Verdict(measured=measured, number=number, status=status, details=details)
 
 
 def _break_lines(one: GraphBreak) -> Iterator[str]:
@@ -95,16 +105,14 @@ def _place(one: GraphBreak | Recompile) -> str:
     return f"{shown}:{one.line} in {one.function}"
 
 
-def _max_fallbacks(profile: Profile, bound: int) -> Verdict:
-    compiled = profile.compile
+def _max_fallbacks(analysis: Analysis, bound: int) -> Verdict:
+    compiled = analysis.compile
     count = sum(one.count for one in compiled.fallbacks)
     lines = tuple(f"{one.count:>4} x {one.op}" for one in compiled.fallbacks)
     unknown = compiled.fallbacks_unknown if compiled.fx_graphs else "no graph of Inductor's ran in the measured steps"
     if count <= bound and unknown:
-        return Verdict(limit="max_fallbacks", expected="", measured=unknown, status=NOT_MEASURED, details=lines)
+        return Verdict(measured=unknown, status=NOT_MEASURED, details=lines)
     return Verdict(
-        limit="max_fallbacks",
-        expected="",
         measured=f"{counted(count, 'aten kernel')} called by Inductor's graphs",
         number=count,
         status=HOLDS if count <= bound else MISSED,
@@ -112,17 +120,15 @@ def _max_fallbacks(profile: Profile, bound: int) -> Verdict:
     )
 
 
-def _max_compile_time(profile: Profile, seconds: float) -> Verdict:
-    times = profile.compile.time_us
+def _max_compile_time(analysis: Analysis, seconds: float) -> Verdict:
+    times = analysis.compile.time_us
     total = (times or {}).get("total", 0)
     if times is None or not total:
         reason = (
             "the recording holds no compile times" if times is None else "nothing was compiled during the measurement"
         )
-        return Verdict(limit="max_compile_time", expected="", measured=reason, status=NOT_MEASURED)
+        return Verdict(measured=reason, status=NOT_MEASURED)
     return Verdict(
-        limit="max_compile_time",
-        expected="",
         measured=f"{total / 1e6:.1f} s compiling",
         number=total / 1e6,
         status=HOLDS if total <= seconds * 1e6 else MISSED,
@@ -141,38 +147,36 @@ def _read_cuda_graph(value: object) -> object:
         raise UnknownLimit(f'expected True, "all" or a share of all kernels such as 0.95, got {value!r}') from None
 
 
-def _cuda_graph(profile: Profile, asked: Any) -> Verdict:
-    blocked = _why_graphs_are_unknown(profile)
+def _cuda_graph(analysis: Analysis, asked: Any) -> Verdict:
+    blocked = _why_graphs_are_unknown(analysis)
     if blocked:
-        return Verdict(limit="cuda_graph", expected="", measured=blocked, status=NOT_MEASURED)
-    skips = profile.compile.cuda_graphs.skips
+        return Verdict(measured=blocked, status=NOT_MEASURED)
+    skips = analysis.compile.cuda_graphs.skips
     if skips and asked is True:
         lines = tuple(f"no graph: {reason}" for reason in skips)
-        return Verdict(limit="cuda_graph", expected="", measured="Inductor made no graph", status=MISSED, details=lines)
+        return Verdict(measured="Inductor made no graph", status=MISSED, details=lines)
     said = ""
-    for step in profile.steps:
+    for step in analysis.steps:
         problem, rows, said = _graphs_of_step(step, asked)
         if problem:
-            where = f" in {step_name(profile, step)}" if len(profile.steps) > 1 else ""
-            return Verdict(
-                limit="cuda_graph", expected="", measured=problem + where, status=MISSED, details=rows, step=step.name
-            )
-    unknown = profile.compile.cuda_graphs.skips_unknown if asked is True else None
+            where = f" in {step_name(analysis, step)}" if len(analysis.steps) > 1 else ""
+            return Verdict(measured=problem + where, status=MISSED, details=rows, step=step.name)
+    unknown = analysis.compile.cuda_graphs.skips_unknown if asked is True else None
     if unknown:
         measured = f"{said}, but whether Inductor skipped a graph is not known: {unknown}"
-        return Verdict(limit="cuda_graph", expected="", measured=measured, status=NOT_MEASURED)
-    return Verdict(limit="cuda_graph", expected="", measured=said, status=HOLDS)
+        return Verdict(measured=measured, status=NOT_MEASURED)
+    return Verdict(measured=said, status=HOLDS)
 
 
-def _why_graphs_are_unknown(profile: Profile) -> str | None:
-    if lacking := profile.trace.device_kind.why_no("CUDA graphs"):
+def _why_graphs_are_unknown(analysis: Analysis) -> str | None:
+    if lacking := analysis.trace.device_kind.why_no("CUDA graphs"):
         return lacking
-    if profile.trace.attribution == "time":
+    if analysis.trace.attribution == "time":
         return "the recording does not link kernels to their launches, so graph launches cannot be told"
     return None
 
 
-def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[str | None, tuple[Row, ...], str]:
+def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[str | None, tuple[WorkRow, ...], str]:
     """Return what is wrong with one step (None: nothing), its kernels outside graphs, and what was seen."""
     total, inside = len(step.kernels), sum(kernel.in_graph for kernel in step.kernels)
     outside = [kernel for kernel in step.kernels if not kernel.in_graph]

@@ -6,15 +6,15 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.findings import find
 from pytest_torchprof.limits.bearing import said
-from pytest_torchprof.limits.limit import Limit, as_list
-from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, Verdict, as_list
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from pytest_torchprof.findings import Rule
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.findings import Finding, Rule
 
 
 def forbid_limit(known: Mapping[str, Rule]) -> Limit:
@@ -28,24 +28,22 @@ def forbid_limit(known: Mapping[str, Rule]) -> Limit:
                 raise UnknownLimit(f"{code!r} is no finding; {advice}")
         return tuple(str(code) for code in codes)
 
-    def check(profile: Profile, codes: tuple[str, ...]) -> Verdict:
-        blind = {code: reason for code in codes if (reason := known[code].blind(profile)) is not None}
-        return _check(profile, codes, blind)
+    def check(analysis: Analysis, codes: tuple[str, ...]) -> Verdict:
+        rules = [known[code] for code in dict.fromkeys(codes)]
+        blind = {rule.code: reason for rule in rules if (reason := rule.blind(analysis)) is not None}
+        return _verdict(find(analysis, rules), blind)
 
     return Limit(name="forbid", read=read, check=check)
 
 
-def _check(profile: Profile, codes: tuple[str, ...], blind: Mapping[str, str]) -> Verdict:
-    found = [finding for finding in profile.findings if finding.code in codes]
+def _verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdict:
     if not found and blind:
         code, reason = next(iter(blind.items()))
         said_of = f"{code} cannot be told from this recording: {reason}"
-        return Verdict(limit="forbid", expected="", measured=said_of, status=NOT_MEASURED)
+        return Verdict(measured=said_of, status=NOT_MEASURED)
     if not found:
-        return Verdict(limit="forbid", expected="", measured="none of them occurs", number=0, status=HOLDS)
+        return Verdict(measured="none of them occurs", number=0, status=HOLDS)
     return Verdict(
-        limit="forbid",
-        expected="",
         measured=", ".join(dict.fromkeys(finding.code for finding in found)),
         number=len(found),
         status=MISSED,

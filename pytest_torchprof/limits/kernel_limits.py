@@ -17,17 +17,26 @@ from pytest_torchprof.kernels.patterns import (
     is_nameless,
     unfused_lines,
 )
-from pytest_torchprof.limits.limit import Limit, as_counts, as_list
-from pytest_torchprof.limits.numbers_limits import step_name
+from pytest_torchprof.limits.limit import (
+    HOLDS,
+    MISSED,
+    NOT_MEASURED,
+    Limit,
+    Verdict,
+    WorkRow,
+    as_counts,
+    as_list,
+    step_name,
+)
 from pytest_torchprof.limits.rows import kernel_rows, operator_rows
-from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
 from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.profile import Profile, StepProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +45,24 @@ class _Answer:
 
     status: str
     measured: str
-    details: tuple[str | Row, ...] = ()
+    details: tuple[str | WorkRow, ...] = ()
 
 
-def _first_bad(profile: Profile, limit: str, answers: Callable[[StepProfile], Iterable[_Answer]]) -> Verdict:
+def _first_bad(analysis: Analysis, answers: Callable[[StepProfile], Iterable[_Answer]]) -> Verdict:
     """Judge every step; a missed one wins over one that could not be told, the first of its kind is shown."""
     worst: tuple[StepProfile, list[_Answer]] | None = None
     status = HOLDS
-    for step in profile.steps:
+    for step in analysis.steps:
         bad = [answer for answer in answers(step) if answer.status != HOLDS]
         missed = any(answer.status == MISSED for answer in bad)
         if (missed and status != MISSED) or (bad and status == HOLDS):
             worst, status = (step, bad), MISSED if missed else NOT_MEASURED
     if worst is None:
-        return Verdict(limit=limit, expected="", measured="as expected in every step", status=HOLDS)
+        return Verdict(measured="as expected in every step", status=HOLDS)
     step, bad = worst
     shown = [answer for answer in bad if answer.status == status]
-    where = f" in {step_name(profile, step)}" if len(profile.steps) > 1 else ""
+    where = f" in {step_name(analysis, step)}" if len(analysis.steps) > 1 else ""
     return Verdict(
-        limit=limit,
-        expected="",
         measured="; ".join(answer.measured for answer in shown) + where,
         status=status,
         details=tuple(dict.fromkeys(line for answer in shown for line in answer.details)),
@@ -106,7 +113,7 @@ def _matching(count: int, noun: str) -> str:
     return f"{counted(count, noun)} {'matches' if count == 1 else 'match'}"
 
 
-def _kernels(profile: Profile, counts: Counts) -> Verdict:
+def _kernels(analysis: Analysis, counts: Counts) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern, count in counts.items():
             verdicts = Counter(pattern.verdict(kernel) for kernel in step.kernels)
@@ -117,10 +124,10 @@ def _kernels(profile: Profile, counts: Counts) -> Verdict:
             advice = hint(pattern, step.kernels) if not verdicts[True] else None
             yield _Answer(answer.status, answer.measured, (*((advice,) if advice else ()), *kernel_rows(step)))
 
-    return _first_bad(profile, "kernels", answers)
+    return _first_bad(analysis, answers)
 
 
-def _forbid_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
+def _forbid_kernels(analysis: Analysis, patterns: list[Pattern]) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern in patterns:
             hits = [kernel for kernel in step.kernels if pattern.verdict(kernel)]
@@ -131,10 +138,10 @@ def _forbid_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
                 said = f"whether {pattern} matches cannot be told for {counted(unknown, 'kernel')}"
                 yield _Answer(NOT_MEASURED, said)
 
-    return _first_bad(profile, "forbid_kernels", answers)
+    return _first_bad(analysis, answers)
 
 
-def _only_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
+def _only_kernels(analysis: Analysis, patterns: list[Pattern]) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         others: list[Kernel] = []
         unknown = 0
@@ -151,25 +158,25 @@ def _only_kernels(profile: Profile, patterns: list[Pattern]) -> Verdict:
         elif unknown:
             yield _Answer(NOT_MEASURED, f"whether they match cannot be told for {counted(unknown, 'kernel')}")
 
-    return _first_bad(profile, "only_kernels", answers)
+    return _first_bad(analysis, answers)
 
 
 def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
     return Counter({name: calls for name, calls in ops.items() if pattern.matches_op(name)})
 
 
-def _of_unknown_operators(profile: Profile, step: StepProfile) -> int:
+def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> int:
     """Return how many kernels of a step the recording does not tell the operators of."""
-    no_operators = not len(profile.trace.ops)
+    no_operators = not len(analysis.trace.ops)
     # Of a graph's kernels only the launch of the graph is known.
     return sum(
         kernel.in_graph or (kernel.op is None and (kernel.launch is None or no_operators)) for kernel in step.kernels
     )
 
 
-def _ops(profile: Profile, counts: OpCounts) -> Verdict:
+def _ops(analysis: Analysis, counts: OpCounts) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
-        unknown = _of_unknown_operators(profile, step)
+        unknown = _of_unknown_operators(analysis, step)
         for pattern, count in counts.items():
             answer = _count_answer(pattern, count, _op_hits(step.ops, pattern).total(), unknown, "operator")
             if answer.status == NOT_MEASURED:
@@ -178,20 +185,20 @@ def _ops(profile: Profile, counts: OpCounts) -> Verdict:
                 continue
             yield _Answer(answer.status, answer.measured, kernel_rows(step) if answer.status != HOLDS else ())
 
-    return _first_bad(profile, "ops", answers)
+    return _first_bad(analysis, answers)
 
 
-def _forbid_ops(profile: Profile, patterns: list[Operator]) -> Verdict:
+def _forbid_ops(analysis: Analysis, patterns: list[Operator]) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for pattern in patterns:
             # What is forbidden may as well be a copy: .item() launches no kernel.
             if hits := _op_hits(step.ops_of_work, pattern):
                 rows = operator_rows(step, dict(hits.most_common()))
                 yield _Answer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
-        if unknown := _of_unknown_operators(profile, step):
+        if unknown := _of_unknown_operators(analysis, step):
             yield _Answer(NOT_MEASURED, f"which operator launched them cannot be told for {counted(unknown, 'kernel')}")
 
-    return _first_bad(profile, "forbid_ops", answers)
+    return _first_bad(analysis, answers)
 
 
 def _read_fused(value: object) -> list[tuple[str, ...]]:
@@ -205,7 +212,7 @@ def _read_fused(value: object) -> list[tuple[str, ...]]:
     return [tuple(str(token) for token in group) for group in groups]
 
 
-def _fused(profile: Profile, groups: list[tuple[str, ...]]) -> Verdict:
+def _fused(analysis: Analysis, groups: list[tuple[str, ...]]) -> Verdict:
     def answers(step: StepProfile) -> Iterable[_Answer]:
         for group in groups:
             if any(fused_match(kernel, group) for kernel in step.kernels):
@@ -217,7 +224,7 @@ def _fused(profile: Profile, groups: list[tuple[str, ...]]) -> Verdict:
                     MISSED, f"no kernel carries {' and '.join(group)} together", tuple(unfused_lines(step.kernels))
                 )
 
-    return _first_bad(profile, "fused", answers)
+    return _first_bad(analysis, answers)
 
 
 KERNEL_LIMITS = (

@@ -1,4 +1,4 @@
-"""What a limit is: a keyword, how its value is read, and the check."""
+"""What a limit is: a keyword, how its value is read, the check, and the verdict that it gives."""
 
 from __future__ import annotations
 
@@ -8,15 +8,69 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.text import units
 
 if TYPE_CHECKING:
-    from pytest_torchprof.limits.verdict import Verdict
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
 
 GPU = "gpu"
 """Needs kernels of the device; cannot be answered by a CPU that stands in for a missing GPU."""
 COMPILE = "compile"
 """Needs compile evidence only; a CPU can answer it."""
+
+
+HOLDS = "holds"
+MISSED = "missed"
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkRow:
+    """Work of one kind that a limit is about: kernels of one name, copies, blocking calls. Printable text only."""
+
+    count: int
+    name: str
+    full: str
+    """The name uncut."""
+    time_us: float | None = None
+    note: str = ""
+    """What else there is to say: how much was copied."""
+    ops: tuple[str, ...] = ()
+    """The operators that launched it."""
+    places: tuple[tuple[int, str], ...] = ()
+    """How often from where in the user's code, where the recording tells."""
+
+    def launched_by(self, name: str) -> list[str]:
+        """Return the operators that ``name`` does not show already: on the CPU the operator is the kernel."""
+        return [op for op in self.ops if op not in name]
+
+    def __str__(self) -> str:
+        """Return all of it in one line."""
+        spent = units.show_us(self.time_us) if self.time_us is not None else ""
+        facts = [spent, self.note, ", ".join(self.launched_by(self.name))]
+        facts += [f"{count} x {place}" if len(self.places) > 1 else place for count, place in self.places]
+        return "  ".join([f"{self.count:>4} x {self.name}", *filter(None, facts)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one limit asked for, what was seen, and whether it holds."""
+
+    limit: str = ""
+    """The keyword, e.g. ``max_kernels``; ``judge`` fills it in."""
+    expected: str = ""
+    """The value as the user wrote it; ``judge`` fills it in."""
+    status: str
+    """``"holds"``, ``"missed"`` or ``"not measured"``."""
+    measured: str
+    """What was seen, in words, or why it is not known."""
+    number: float | None = None
+    """What was seen where it is a number, in the unit of the number judged."""
+    details: tuple[str | WorkRow, ...] = ()
+    """What a person acts on: rows of kernels with the operators that launched them, or lines with file and line."""
+    step: str | None = None
+    """The step shown, where one step decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +79,7 @@ class Limit:
 
     name: str
     read: Callable[[object], Any]
-    check: Callable[[Profile, Any], Verdict]
+    check: Callable[[Analysis, Any], Verdict]
     needs: str = GPU
     on_gpu_work: bool = True
     """A step without GPU operations cannot satisfy it, unless the test says ``min_kernels=0``."""
@@ -33,6 +87,13 @@ class Limit:
     """Meaningless where launches block (``CUDA_LAUNCH_BLOCKING=1``)."""
     located: bool = True
     """Missed by work that was launched from somewhere: a recording with stacks tells the lines."""
+
+
+def step_name(analysis: Analysis, step: StepProfile) -> str:
+    """Return "step 3 of 5" counted from one, with the recording's own name where it says something else."""
+    place = next(i for i, other in enumerate(analysis.steps, 1) if other is step)
+    own = step.name in (None, f"ProfilerStep#{place - 1}")
+    return f"step {place} of {len(analysis.steps)}" + ("" if own else f" ({step.name})")
 
 
 def whole_number(value: object) -> int:

@@ -6,19 +6,22 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.devices.base import BLOCKING
-from pytest_torchprof.limits.verdict import Row
+from pytest_torchprof.limits.limit import WorkRow
 from pytest_torchprof.text import units
 from pytest_torchprof.text.escape import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.places import Places
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.profile import Profile, StepProfile
 
 
-def kernel_rows(step: StepProfile, kernels: Iterable[Kernel] | None = None, *, raw: bool = False) -> tuple[Row, ...]:
+def kernel_rows(
+    step: StepProfile, kernels: Iterable[Kernel] | None = None, *, raw: bool = False
+) -> tuple[WorkRow, ...]:
     """Return one row per name of the step's kernels, or of these: most calls first, then most time.
 
     ``raw``: by the names that patterns match, instead of what they say.
@@ -30,10 +33,10 @@ def kernel_rows(step: StepProfile, kernels: Iterable[Kernel] | None = None, *, r
     return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
 
 
-def _row(places: Places, name: str, kernels: list[Kernel], *, raw: bool) -> Row:
+def _row(places: Places, name: str, kernels: list[Kernel], *, raw: bool) -> WorkRow:
     shown = name if raw else kernels[0].short or name
     ops = dict.fromkeys(kernel.op or "?" for kernel in kernels)
-    return Row(
+    return WorkRow(
         count=len(kernels),
         name=printable(shown),
         full=printable(name),
@@ -43,13 +46,13 @@ def _row(places: Places, name: str, kernels: list[Kernel], *, raw: bool) -> Row:
     )
 
 
-def moved_rows(profile: Profile, step: StepProfile, kind: int) -> tuple[Row, ...]:
+def moved_rows(analysis: Analysis, step: StepProfile, kind: int) -> tuple[WorkRow, ...]:
     """Return one row per name (direction and memories) of the step's copies or fills, most calls first."""
-    gpu, launching = profile.trace.gpu, profile.launching
+    gpu, launching = analysis.trace.gpu, analysis.launching
     found: dict[str, list[int]] = defaultdict(list)
     for i in step.part.gpu_ops:
         if gpu.kind[i] == kind:
-            found[profile.trace.names[gpu.name[i]]].append(i)
+            found[analysis.trace.names[gpu.name[i]]].append(i)
     rows = []
     for name, members in found.items():
         ops = [launching.op_name(launching.op_of[i]) for i in members]
@@ -59,14 +62,14 @@ def moved_rows(profile: Profile, step: StepProfile, kind: int) -> tuple[Row, ...
     return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
 
 
-def waiting_rows(profile: Profile, step: StepProfile) -> tuple[Row, ...]:
+def waiting_rows(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
     """Return one row per blocking call and the operator that made it, with the time waited, most calls first."""
-    trace = profile.trace
+    trace = analysis.trace
     calls, blocking = trace.calls, trace.call_names(BLOCKING)
     waits = [i for i in step.part.calls if calls.name[i] in blocking and i != trace.flush]
     found: dict[tuple[str, str | None], list[int]] = defaultdict(list)
     for call, op in trace.nesting.around_each(calls, waits).items():
-        found[trace.names[calls.name[call]], profile.launching.op_name(op)].append(call)
+        found[trace.names[calls.name[call]], analysis.launching.op_name(op)].append(call)
     rows = [
         _other_row(
             step.places, name, [op] * len(members), sum(calls.end[i] - calls.start[i] for i in members) / 1000, ""
@@ -76,8 +79,8 @@ def waiting_rows(profile: Profile, step: StepProfile) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
 
 
-def _other_row(places: Places, name: str, ops: list[str | None], time_us: float, note: str) -> Row:
-    return Row(
+def _other_row(places: Places, name: str, ops: list[str | None], time_us: float, note: str) -> WorkRow:
+    return WorkRow(
         count=len(ops),
         name=printable(name),
         full=printable(name),
@@ -88,10 +91,10 @@ def _other_row(places: Places, name: str, ops: list[str | None], time_us: float,
     )
 
 
-def operator_rows(step: StepProfile, calls: Mapping[str, int]) -> tuple[Row, ...]:
+def operator_rows(step: StepProfile, calls: Mapping[str, int]) -> tuple[WorkRow, ...]:
     """Return one row per operator with its number of calls, in the order given."""
     return tuple(
-        Row(
+        WorkRow(
             count=count,
             name=printable(name),
             full=printable(name),

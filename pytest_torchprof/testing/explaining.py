@@ -7,9 +7,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.analysis.steps import Repeat
+from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.limits.screen import Screen
+from pytest_torchprof.limits.failure import Screen
 from pytest_torchprof.testing.comparing import compared
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.limits.text import LONGEST_REASON
+from pytest_torchprof.limits.failure import LONGEST_REASON
 from pytest_torchprof.report.junit import properties
 from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, Result
 from pytest_torchprof.testing.against import against_baseline
@@ -220,7 +220,7 @@ def _concluded(
     from pytest_torchprof.limits import failure  # noqa: PLC0415
 
     regressed = comparison.failure if comparison else ()
-    problem = failure(verdicts, profile, also=regressed)
+    problem = failure(verdicts, profile, lambda: profile.findings, also=regressed)
     outcome = (
         SKIPPED if measured.unanswerable or measured.skipped or run.gated else FAILED if measured.ended else PASSED
     )
@@ -230,7 +230,11 @@ def _concluded(
 
     def tell(screen: Screen) -> str:
         return _with_context(
-            str(failure(verdicts, profile, also=regressed, screen=screen)), run, measured, recording, screen
+            str(failure(verdicts, profile, lambda: profile.findings, also=regressed, screen=screen)),
+            run,
+            measured,
+            recording,
+            screen,
         )
 
     result = Result(

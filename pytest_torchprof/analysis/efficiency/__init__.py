@@ -11,7 +11,7 @@ from pytest_torchprof.analysis.efficiency import peaks
 from pytest_torchprof.analysis.efficiency.step_time import StepTime, step_time
 
 if TYPE_CHECKING:
-    from pytest_torchprof.analysis.gpu_work import Scene
+    from pytest_torchprof.analysis.gpu_work import GpuWork
 
 __all__ = ["Copies", "Efficiency", "StepTime", "Throughput", "read"]
 
@@ -61,19 +61,19 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     copies: tuple[Copies, ...]
 
 
-def read(scene: Scene) -> Efficiency:
+def read(work: GpuWork) -> Efficiency:
     """Return the efficiency of a recording's steps."""
     return Efficiency(
-        step_time=step_time(scene),
-        tensor_core_share=_tensor_core_share(scene),
-        throughput=throughput(scene),
-        copies=_copies(scene),
+        step_time=step_time(work),
+        tensor_core_share=_tensor_core_share(work),
+        throughput=throughput(work),
+        copies=_copies(work),
     )
 
 
-def throughput(scene: Scene) -> Throughput:
+def throughput(work: GpuWork) -> Throughput:
     """Return FLOP/s and the share of the peak of the slowest step."""
-    flops = scene.trace.metadata.flops_per_step if scene.trace.metadata is not None else None
+    flops = work.trace.metadata.flops_per_step if work.trace.metadata is not None else None
     if flops is None:
         return Throughput(
             flops_per_step=None, why_not="the recording does not hold the floating-point operations of a step"
@@ -82,13 +82,13 @@ def throughput(scene: Scene) -> Throughput:
         return Throughput(
             flops_per_step=0, why_not="the step has no FLOPs that are counted: no product, convolution or attention"
         )
-    longest = max(_length_ns(scene, step) for step in range(len(scene.trace.steps)))
-    if not scene.trace.device_kind.has_launches or not scene.kernels or not longest:
+    longest = max(_length_ns(work, step) for step in range(len(work.trace.steps)))
+    if not work.trace.device_kind.has_launches or not work.kernels or not longest:
         return Throughput(flops_per_step=flops, why_not="nothing ran on a GPU")
     tflops = flops / longest / 1000
-    peak, dtypes = peaks.of_trace(scene.trace), _dtypes(scene)
+    peak, dtypes = peaks.of_trace(work.trace), _dtypes(work)
     if peak is None:
-        names = ", ".join(str(device.name) for device in scene.trace.devices)
+        names = ", ".join(str(device.name) for device in work.trace.devices)
         return Throughput(flops_per_step=flops, tflops=tflops, why_not=f"the peak of {names} is not known")
     known = {dtype: peak.tflops[dtype] for dtype in dtypes if dtype in peak.tflops}
     unknown = [dtype for dtype in dtypes if dtype not in known]
@@ -104,41 +104,41 @@ def throughput(scene: Scene) -> Throughput:
         dtype=fastest,
         peak_tflops=most,
         source=peak.source,
-        mfu=tflops / most / len({scene.trace.gpu.process[i] for i in scene.kernels}),
+        mfu=tflops / most / len({work.trace.gpu.process[i] for i in work.kernels}),
     )
 
 
-def _length_ns(scene: Scene, step: int) -> int:
+def _length_ns(work: GpuWork, step: int) -> int:
     """Return how long a step took: a GPU that runs behind takes longer than the range on the CPU."""
-    place, part = scene.trace.steps[step], scene.launching.parts[step]
-    start, end = scene.trace.gpu.start, scene.trace.gpu.end
+    place, part = work.trace.steps[step], work.launching.parts[step]
+    start, end = work.trace.gpu.start, work.trace.gpu.end
     span = max(end[i] for i in part.gpu_ops) - min(start[i] for i in part.gpu_ops) if part.gpu_ops else 0
     return max(place.end_ns - place.start_ns, span)
 
 
-def _dtypes(scene: Scene) -> list[str]:
-    groups = [group for group in scene.of_family(*_COUNTED) if not scene.named[group.name].helper]
-    return sorted({scene.decoded(group).dtype or "a type that no name tells" for group in groups})
+def _dtypes(work: GpuWork) -> list[str]:
+    groups = [group for group in work.of_family(*_COUNTED) if not work.named[group.name].helper]
+    return sorted({work.decoded(group).dtype or "a type that no name tells" for group in groups})
 
 
-def _tensor_core_share(scene: Scene) -> float | None:
+def _tensor_core_share(work: GpuWork) -> float | None:
     spent = {True: 0, False: 0}
-    for group in scene.of_family(*_PRODUCTS):
-        on_tensor_cores = scene.decoded(group).tensor_core
+    for group in work.of_family(*_PRODUCTS):
+        on_tensor_cores = work.decoded(group).tensor_core
         if on_tensor_cores is not None:
             spent[on_tensor_cores] += group.time_ns
     whole = sum(spent.values())
     return spent[True] / whole if whole else None
 
 
-def _copies(scene: Scene) -> tuple[Copies, ...]:
-    gpu, names = scene.trace.gpu, scene.trace.names
+def _copies(work: GpuWork) -> tuple[Copies, ...]:
+    gpu, names = work.trace.gpu, work.trace.names
     # A copy is called "Memcpy HtoD (Pageable -> Device)".
     called = {
-        name: names[name].removeprefix("Memcpy ").partition(" ")[0] for name in {gpu.name[i] for i in scene.copies}
+        name: names[name].removeprefix("Memcpy ").partition(" ")[0] for name in {gpu.name[i] for i in work.copies}
     }
     found: dict[str, list[int]] = defaultdict(list)
-    for i in scene.copies:
+    for i in work.copies:
         found[called[gpu.name[i]]].append(i)
     rows = []
     for direction, members in found.items():

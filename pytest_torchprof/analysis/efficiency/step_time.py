@@ -19,7 +19,7 @@ from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, where
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_torchprof.analysis.gpu_work import Scene
+    from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.trace import Trace
 
 _LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
@@ -48,10 +48,10 @@ class StepTime(Struct, frozen=True, kw_only=True):
         return float(sum(getattr(self, field.name) for field in fields(self)))
 
 
-def step_time(scene: Scene) -> StepTime:
+def step_time(work: GpuWork) -> StepTime:
     """Return the breakdown of the recording's steps."""
-    ranges = [*_roles(scene)]
-    starts, ends = _outside(scene, ranges)
+    ranges = [*_roles(work)]
+    starts, ends = _outside(work, ranges)
     reached, spent = intervals.covered_length(starts, ends), []
     for role_starts, role_ends in ranges:
         before = reached
@@ -62,20 +62,20 @@ def step_time(scene: Scene) -> StepTime:
         spent.append(reached - before)
     spent.append(ends[-1] - starts[0] - reached)
     names = [field.name for field in fields(StepTime)]
-    return StepTime(**{name: ns / 1000 / len(scene.trace.steps) for name, ns in zip(names, spent, strict=True)})
+    return StepTime(**{name: ns / 1000 / len(work.trace.steps) for name, ns in zip(names, spent, strict=True)})
 
 
-def _outside(scene: Scene, ranges: Iterable[_Ranges]) -> _Ranges:
+def _outside(work: GpuWork, ranges: Iterable[_Ranges]) -> _Ranges:
     """Return what no step covers, from the first moment of the recording to the last."""
-    steps = intervals.merged(_steps(scene))
+    steps = intervals.merged(_steps(work))
     earliest = min([steps[0][0], *(min(starts) for starts, _ in ranges if starts)])
     latest = max([steps[-1][1], *(max(ends) for _, ends in ranges if ends)])
     return [earliest, *(end for _, end in steps)], [*(start for start, _ in steps), latest]
 
 
-def _steps(scene: Scene) -> Iterator[tuple[int, int]]:
+def _steps(work: GpuWork) -> Iterator[tuple[int, int]]:
     """Yield the steps as the plugin sees them: one after the other, each up to its last GPU operation's end."""
-    trace, parts = scene.trace, scene.launching.parts
+    trace, parts = work.trace, work.launching.parts
     start, end = trace.gpu.start, trace.gpu.end
     reached = trace.steps[0].start_ns
     if parts[0].gpu_ops:
@@ -87,11 +87,11 @@ def _steps(scene: Scene) -> Iterator[tuple[int, int]]:
         yield begin, reached
 
 
-def _roles(scene: Scene) -> Iterator[_Ranges]:
+def _roles(work: GpuWork) -> Iterator[_Ranges]:
     """Yield the ranges of each role, in the order of priority."""
-    trace = scene.trace
+    trace = work.trace
     gpu, kind = trace.gpu, trace.gpu.kind
-    talking = scene.communication
+    talking = work.communication
 
     def ran(members: list[int]) -> _Ranges:
         return [gpu.start[i] for i in members], [gpu.end[i] for i in members]
@@ -104,7 +104,7 @@ def _roles(scene: Scene) -> Iterator[_Ranges]:
     yield trace.calls.start, trace.calls.end
     yield _together(*_named(trace, _LOADING))
     ops, frames = trace.ops, trace.frames
-    outermost = [ops.start[i] for i in scene.outermost], [ops.end[i] for i in scene.outermost]
+    outermost = [ops.start[i] for i in work.outermost], [ops.end[i] for i in work.outermost]
     notes = [i for i, name in enumerate(trace.annotations.name) if not trace.names[name].startswith(_STEP)]
     noted = [trace.annotations.start[i] for i in notes], [trace.annotations.end[i] for i in notes]
     yield _together(outermost, noted, (frames.start, frames.end))

@@ -20,7 +20,7 @@ from pytest_torchprof.kernels.patterns.selectors import (
     library,
     triton,
 )
-from pytest_torchprof.kernels.patterns.strings import Operator, Text, compile_op_pattern
+from pytest_torchprof.kernels.patterns.strings import NamePattern, Operator, compile_op_pattern
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
@@ -66,7 +66,7 @@ _NO_KERNELS = re.compile(
 
 def compile_pattern(value: object) -> Pattern:
     """Return the pattern that a string or selector stands for; anything else is an UnknownLimit."""
-    if isinstance(value, Text | Selector):
+    if isinstance(value, NamePattern | Selector):
         return value
     if isinstance(value, str):
         kind, bracket, rest = value.strip().partition("(")
@@ -77,7 +77,7 @@ def compile_pattern(value: object) -> Pattern:
             )
         if advice := _NO_KERNELS.match(value):
             raise UnknownLimit(f"{value!r} is no kernel's name; there is a limit for it: {advice.lastgroup}")
-        return Text(value)
+        return NamePattern(value)
     raise UnknownLimit(
         f"expected a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn'), got {value!r}"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import LAYOUTS, shortened
 from pytest_torchprof.kernels.patterns.selectors import Selector, build
-from pytest_torchprof.kernels.patterns.strings import Text
+from pytest_torchprof.kernels.patterns.strings import NamePattern
 from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _NOUNS: Final = {"gemm": "GEMM", "conv": "convolution", "attention": "attention 
 
 def hint(pattern: object, kernels: Sequence[Kernel]) -> str | None:
     """Return advice for a string ``pattern`` that matches none of ``kernels``, None where there is none to give."""
-    if not isinstance(pattern, Text) or any(pattern.matches(kernel) for kernel in kernels):
+    if not isinstance(pattern, NamePattern) or any(pattern.matches(kernel) for kernel in kernels):
         return None
     selector = _meant(pattern.written)
     found = [kernel for kernel in kernels if selector.matches(kernel)] if selector else []

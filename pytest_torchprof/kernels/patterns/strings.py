@@ -34,7 +34,7 @@ def checked_text(value: object, what: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class NamePattern:
     """A string pattern on the raw kernel name."""
 
     written: str

@@ -6,19 +6,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.numbers import BY_NAME
-from pytest_torchprof.limits.limit import Limit, positive_number, share, whole_number
+from pytest_torchprof.limits.limit import (
+    HOLDS,
+    MISSED,
+    NOT_MEASURED,
+    Limit,
+    Verdict,
+    WorkRow,
+    positive_number,
+    share,
+    step_name,
+    whole_number,
+)
 from pytest_torchprof.limits.rows import kernel_rows, moved_rows, waiting_rows
-from pytest_torchprof.limits.verdict import HOLDS, MISSED, NOT_MEASURED, Row, Verdict
 from pytest_torchprof.text import units
 from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.numbers import Number
-    from pytest_torchprof.profile import Profile, StepProfile
+    from pytest_torchprof.analysis.steps import StepProfile
 
-    Rows = Callable[[Profile, StepProfile], tuple[Row, ...]]
+    Rows = Callable[[Analysis, StepProfile], tuple[WorkRow, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,58 +50,49 @@ class Bound:
     def holds(self, value: float, bound: float) -> bool:
         return value <= bound if self.at_most else value >= bound
 
-    def __call__(self, profile: Profile, bound: float) -> Verdict:
-        values = self._values(profile)
+    def __call__(self, analysis: Analysis, bound: float) -> Verdict:
+        values = self._values(analysis)
         known = [(step, value) for step, value in values if value is not None]
         if len(known) < len(values) or not values:
-            reason = self.number.why_absent(profile.trace)
-            return Verdict(limit=self.limit, expected="", measured=reason, status=NOT_MEASURED)
+            reason = self.number.why_absent(analysis.trace)
+            return Verdict(measured=reason, status=NOT_MEASURED)
         worst_step, worst = (max if self.at_most else min)(known, key=lambda pair: pair[1])
         if self.holds(worst, bound):
-            return Verdict(limit=self.limit, expected="", measured=self.number.say(worst), number=worst, status=HOLDS)
+            return Verdict(measured=self.number.say(worst), number=worst, status=HOLDS)
         measured = self.number.say(worst)
         if measured == self.number.say(bound):
             measured += f" (beyond it by {100 * abs(worst / bound - 1):.2g} %)"
         if worst_step is not None:
             measured += f" = {self.formula(worst_step)}" if self.formula else ""
-            measured += f" in {step_name(profile, worst_step)}" if len(profile.steps) > 1 else ""
+            measured += f" in {step_name(analysis, worst_step)}" if len(analysis.steps) > 1 else ""
         return Verdict(
-            limit=self.limit,
-            expected="",
             number=worst,
             measured=measured,
             status=MISSED,
-            details=self.rows(profile, worst_step) if self.rows and worst_step else (),
+            details=self.rows(analysis, worst_step) if self.rows and worst_step else (),
             step=worst_step.name if worst_step else None,
         )
 
-    def _values(self, profile: Profile) -> list[tuple[StepProfile | None, Any]]:
+    def _values(self, analysis: Analysis) -> list[tuple[StepProfile | None, Any]]:
         if self.number.scope == "window":
-            return [(None, getattr(profile, self.number.name))]
-        return [(step, getattr(step.numbers, self.number.name)) for step in profile.steps]
+            return [(None, getattr(analysis, self.number.name))]
+        return [(step, getattr(step.numbers, self.number.name)) for step in analysis.steps]
 
 
-def step_name(profile: Profile, step: StepProfile) -> str:
-    """Return "step 3 of 5" counted from one, with the recording's own name where it says something else."""
-    place = next(i for i, other in enumerate(profile.steps, 1) if other is step)
-    own = step.name in (None, f"ProfilerStep#{place - 1}")
-    return f"step {place} of {len(profile.steps)}" + ("" if own else f" ({step.name})")
-
-
-def _kernels(_profile: Profile, step: StepProfile) -> tuple[Row, ...]:
+def _kernels(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
     return kernel_rows(step)
 
 
-def _longest(_profile: Profile, step: StepProfile) -> tuple[Row, ...]:
+def _longest(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
     return tuple(sorted(kernel_rows(step), key=lambda row: -(row.time_us or 0)))
 
 
-def _copies(profile: Profile, step: StepProfile) -> tuple[Row, ...]:
-    return moved_rows(profile, step, MEMCPY)
+def _copies(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
+    return moved_rows(analysis, step, MEMCPY)
 
 
-def _fills(profile: Profile, step: StepProfile) -> tuple[Row, ...]:
-    return moved_rows(profile, step, MEMSET)
+def _fills(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
+    return moved_rows(analysis, step, MEMSET)
 
 
 def _cpu_and_gpu(step: StepProfile) -> str:
@@ -120,14 +122,12 @@ _READERS: dict[str, Callable[[object], Any]] = {
 }
 
 
-def _mfu(profile: Profile, bound: float) -> Verdict:
-    found = profile.efficiency.throughput
+def _mfu(analysis: Analysis, bound: float) -> Verdict:
+    found = analysis.efficiency.throughput
     if found.mfu is None:
-        reason = profile.trace.device_kind.why_no("mfu") or found.why_not or "the share of the peak is not known"
-        return Verdict(limit="min_mfu", expected="", measured=reason, status=NOT_MEASURED)
+        reason = analysis.trace.device_kind.why_no("mfu") or found.why_not or "the share of the peak is not known"
+        return Verdict(measured=reason, status=NOT_MEASURED)
     return Verdict(
-        limit="min_mfu",
-        expected="",
         number=found.mfu,
         measured=f"{units.show_ratio(found.mfu)} of {found.peak_tflops:.4g} TFLOP/s ({found.dtype})",
         status=HOLDS if found.mfu >= bound else MISSED,

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.analysis import breakdown, numbers, operator_table, parts
+from pytest_torchprof.analysis import breakdown, numbers, operator_table
+from pytest_torchprof.analysis.analysis import numbers_within
 from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.findings import RULES, Finding, find, ranked
 from pytest_torchprof.recording import two_processes
 from pytest_torchprof.recording.two_processes import Other
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.breakdown import KernelRow, RangeRow
     from pytest_torchprof.analysis.numbers import Numbers
     from pytest_torchprof.analysis.operator_table import OpRow
     from pytest_torchprof.analysis.parts import Part
-    from pytest_torchprof.findings import Finding
-    from pytest_torchprof.profile import Profile, StepProfile
+    from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.findings import Rule
     from pytest_torchprof.trace import Trace
 
 SCHEMA = 1
@@ -32,7 +35,8 @@ _NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]")
 
 
 def as_dict(  # noqa: PLR0913 - the options of the command
-    profile: Profile,
+    analysis: Analysis,
+    rules: Iterable[Rule] = RULES,
     *,
     by: str = "kernel",
     step: int | None = None,
@@ -44,10 +48,10 @@ def as_dict(  # noqa: PLR0913 - the options of the command
 
     ``by_two`` allows a second process where that is quicker; it changes nothing else.
     """
-    trace, steps = profile.trace, chosen_steps(profile, step)
+    trace, steps = analysis.trace, chosen_steps(analysis, step)
     chosen = [one.part for one in steps]
-    median, worst = profile.median_of(steps), profile.worst_of(steps)
-    rows = breakdown.by_kernel(trace, profile.launching, chosen)
+    median, worst = analysis.median_of(steps), analysis.worst_of(steps)
+    rows = breakdown.by_kernel(trace, analysis.launching, chosen)
     found: dict[str, Any] = {
         "schema": SCHEMA,
         "trace": {
@@ -56,8 +60,8 @@ def as_dict(  # noqa: PLR0913 - the options of the command
             "orphans": trace.orphans,
             "lost_kernels": trace.lost_kernels,
             "unrecorded_launches": trace.unrecorded_launches,
-            "measured": profile.measured,
-            "why_not": profile.why_not,
+            "measured": analysis.measured,
+            "why_not": analysis.why_not,
             "attribution": trace.attribution,
             "devices": [{"index": device.index, "name": device.name} for device in trace.devices],
             "events": trace.events,
@@ -66,8 +70,8 @@ def as_dict(  # noqa: PLR0913 - the options of the command
         "steps": [{"name": one.name, **_plain(one.numbers, numbers.OF_STEP)} for one in steps],
         "kernels": [_kernel(row) for row in rows[:top]],
     }
-    found |= _more(profile, chosen, rows, by, top)
-    seen = profile.compile
+    found |= _more(analysis, chosen, rows, by, top)
+    seen = analysis.compile
     found["compile"] = {
         "regions": seen.regions,
         "nested_regions": seen.nested_regions,
@@ -75,26 +79,24 @@ def as_dict(  # noqa: PLR0913 - the options of the command
         "recompiles": median.recompiles,
         "compiled_in_window": seen.compiled_in_window,
     }
-    return {**found, **(_looked_at(profile, by_two=by_two) if findings else {"findings": []})}
+    return {**found, **(_looked_at(analysis, tuple(rules), by_two=by_two) if findings else {"findings": []})}
 
 
-def _looked_at(profile: Profile, *, by_two: bool) -> dict[str, Any]:
+def _looked_at(analysis: Analysis, rules: Sequence[Rule], *, by_two: bool) -> dict[str, Any]:
     """Return efficiency and findings, of a large recording worked out at the same time."""
-    large = by_two and profile.trace.events >= _MANY and profile.kernels_unknown is None
+    large = by_two and analysis.trace.events >= _MANY and analysis.kernels_unknown is None
     if not large or not two_processes.possible():
-        return {"efficiency": msgspec.to_builtins(profile.efficiency), "findings": _plainly(profile.findings)}
-    from pytest_torchprof.findings import Finding, find, ranked  # noqa: PLC0415 - only who asks pays
-
+        return {"efficiency": msgspec.to_builtins(analysis.efficiency), "findings": _plainly(find(analysis, rules))}
     # What both need, once.
-    _ = profile.scene.groups
-    mine = [rule for rule in profile.rules if rule.code not in _APART]
-    others = [rule for rule in profile.rules if rule.code in _APART]
-    with Other(lambda: msgspec.msgpack.encode((profile.efficiency, find(profile, others)))) as other:
-        found, told = find(profile, mine), other.answer()
+    _ = analysis.gpu_work.groups
+    mine = [rule for rule in rules if rule.code not in _APART]
+    others = [rule for rule in rules if rule.code in _APART]
+    with Other(lambda: msgspec.msgpack.encode((analysis.efficiency, find(analysis, others)))) as other:
+        found, told = find(analysis, mine), other.answer()
     if told is None:
-        return {"efficiency": msgspec.to_builtins(profile.efficiency), "findings": _plainly(profile.findings)}
+        return {"efficiency": msgspec.to_builtins(analysis.efficiency), "findings": _plainly(find(analysis, rules))}
     efficiency, apart = msgspec.msgpack.decode(told)
-    place = {rule.code: i for i, rule in enumerate(profile.rules)}
+    place = {rule.code: i for i, rule in enumerate(rules)}
     all_of_them = sorted([*found, *(Finding(**one) for one in apart)], key=lambda one: place.get(one.code, len(place)))
     return {"efficiency": efficiency, "findings": _plainly(ranked(all_of_them))}
 
@@ -113,14 +115,14 @@ def _plainly(found: Sequence[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def chosen_steps(profile: Profile, step: int | None) -> Sequence[StepProfile]:
+def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:
     """Return all steps, or ProfilerStep#N; TorchprofError naming those there are."""
     if step is None:
-        return profile.steps
-    found = [one for one in profile.steps if one.name == f"ProfilerStep#{step}"]
+        return analysis.steps
+    found = [one for one in analysis.steps if one.name == f"ProfilerStep#{step}"]
     if not found:
-        names = ", ".join(one.name for one in profile.steps if one.name) or "none, the whole trace is one"
-        raise TorchprofError(f"there is no ProfilerStep#{step} in {profile.trace.path}; steps in it: {names}")
+        names = ", ".join(one.name for one in analysis.steps if one.name) or "none, the whole trace is one"
+        raise TorchprofError(f"there is no ProfilerStep#{step} in {analysis.trace.path}; steps in it: {names}")
     return found
 
 
@@ -158,10 +160,10 @@ def _kernel(row: KernelRow) -> dict[str, Any]:
 
 
 def _more(
-    profile: Profile, chosen: Sequence[Part], rows: Sequence[KernelRow], by: str, top: int | None
+    analysis: Analysis, chosen: Sequence[Part], rows: Sequence[KernelRow], by: str, top: int | None
 ) -> dict[str, Any]:
     """Return the rows that ``--by`` adds to the kernels."""
-    trace, launching = profile.trace, profile.launching
+    trace, launching = analysis.trace, analysis.launching
     if by == "op":
         return {"ops": [_rounded(row) for row in operator_table.by_op(trace, launching, chosen)[:top]]}
     if by == "range":
@@ -191,6 +193,4 @@ def _annotation(trace: Trace, chosen: Sequence[Part], row: RangeRow) -> dict[str
     """Return the row with the numbers of ``Profile.range``; of the steps' own row they are the summary."""
     if row.name == breakdown.EACH_STEP:
         return _rounded(row)
-    found = [parts.within(trace, part, row.name) for part in chosen]
-    worst = numbers.worst([numbers.of_part(trace, part) for part in found if part.ranges], numbers.Numbers())
-    return {**_rounded(row), "worst": _plain(worst, numbers.OF_STEP)}
+    return {**_rounded(row), "worst": _plain(numbers_within(trace, chosen, row.name), numbers.OF_STEP)}

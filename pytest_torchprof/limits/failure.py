@@ -5,41 +5,152 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.errors import ASK_THE_DOCTOR
+from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
 from pytest_torchprof.limits.bearing import bearing_on
-from pytest_torchprof.limits.screen import DEFAULT, INDENT, Layout, Screen, height
-from pytest_torchprof.limits.verdict import MISSED, NOT_MEASURED, Row, Verdict
+from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict, WorkRow
+from pytest_torchprof.text import units
 from pytest_torchprof.text.escape import printable, printable_line
 from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding
-    from pytest_torchprof.profile import Profile
 
 LONGEST_REASON = 600
 COLUMN = 32
 """At which what was seen starts, where the limit leaves room for it."""
+INDENT = 6
+MOST_PLACES = 3
+"""Of one row, where a screen is all there is."""
+LONGEST_OPS = 28
 
 
-def failure_text(
-    failed: Iterable[Verdict], profile: Profile | None, *, also: Iterable[str] = (), screen: Screen = DEFAULT
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """How much there is to be said: columns, lines, and pytest's verbosity."""
+
+    width: int = 100
+    lines: int = 36
+    """With pytest's own lines around the text, and the recordings' below, a screen of 40."""
+    verbosity: int = 0
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is to be left out (``-vv``)."""
+        return self.verbosity >= 2
+
+    @property
+    def one_line(self) -> bool:
+        """Whether one line is enough (``-q``)."""
+        return self.verbosity < 0
+
+
+DEFAULT = Screen()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The columns of a block of rows; places stand behind where all of them fit there, else below."""
+
+    screen: Screen
+    name: int
+    ops: int
+    note: int
+    beside: bool
+
+    @classmethod
+    def of(cls, rows: Sequence[WorkRow], screen: Screen) -> Layout:
+        """Return the layout in which these rows stand below one another."""
+        ops = max([len(_ops(row, screen)) for row in rows], default=0)
+        note = max([len(row.note) + 2 for row in rows if row.note], default=0)
+        fixed = INDENT + len("   9 x ") + len("   99.9 us  ") + note + ops
+        longest = max([len(_name(row, screen)) for row in rows], default=0)
+        name = longest if screen.everything else min(longest, max(screen.width - fixed, 16))
+        place = max([len(place) for row in rows for _, place in row.places], default=0)
+        alone = all(len(row.places) <= 1 for row in rows)
+        return cls(
+            screen=screen, name=name, ops=ops, note=note, beside=alone and fixed + name + 2 + place <= screen.width
+        )
+
+    def lines(self, row: WorkRow) -> list[str]:
+        """Return a row: one line, and one more for each place that has no room beside it."""
+        name = _name(row, self.screen)
+        name = name if len(name) <= self.name else f"{name[: self.name - 3]}..."
+        spent = units.show_us(row.time_us) if row.time_us is not None else ""
+        note = f"{row.note:>{self.note}}" if self.note else ""
+        said = (
+            f"{' ' * INDENT}{row.count:>4} x {name:<{self.name}} {spent:>9}{note}  {_ops(row, self.screen):<{self.ops}}"
+        )
+        if self.beside:
+            return [f"{said}  {row.places[0][1]}".rstrip() if row.places else said.rstrip()]
+        return [said.rstrip(), *self._places(row)]
+
+    def _places(self, row: WorkRow) -> list[str]:
+        everything = self.screen.everything or len(row.places) == MOST_PLACES + 1
+        most = len(row.places) if everything else MOST_PLACES
+        several = len(row.places) > 1
+        indent = " " * (INDENT + 7)
+        found = [f"{indent}{f'{count} x ' if several else ''}{place}" for count, place in row.places[:most]]
+        left = len(row.places) - most
+        return [*found, *([f"{indent}and from {counted(left, 'more place')}"] if left > 0 else [])]
+
+
+def _name(row: WorkRow, screen: Screen) -> str:
+    return row.full if screen.everything else row.name
+
+
+def _ops(row: WorkRow, screen: Screen) -> str:
+    found = row.launched_by(_name(row, screen))
+    ops = ", ".join(found if screen.everything else found[:3])
+    return ops if screen.everything or len(ops) <= LONGEST_OPS else f"{ops[: LONGEST_OPS - 3]}..."
+
+
+def height(lines: Sequence[str], screen: Screen) -> int:
+    """Return how many lines of the screen these take: it wraps what is too long, so that texts stay whole."""
+    return sum(max(1, -(-len(line) // screen.width)) for line in lines)
+
+
+def failure(
+    verdicts: Iterable[Verdict],
+    analysis: Analysis,
+    findings: Callable[[], Iterable[Finding]],
+    *,
+    also: Iterable[str] = (),
+    screen: Screen = DEFAULT,
+) -> LimitsMissed | NotMeasured | None:
+    """Return the error for verdicts that do not hold and lines of other failures, None where there are none.
+
+    ``findings`` returns those that may explain a miss. What was not measured wins, since an expected failure may not
+    hide it.
+    """
+    failed, others = [verdict for verdict in verdicts if verdict.status != HOLDS], tuple(also)
+    if not failed and not others:
+        return None
+    kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed
+    return kind(_failure_text(tuple(failed), analysis, findings, others, screen))
+
+
+def _failure_text(
+    verdicts: tuple[Verdict, ...],
+    analysis: Analysis,
+    findings: Callable[[], Iterable[Finding]],
+    others: tuple[str, ...],
+    screen: Screen,
 ) -> str:
-    """Return the text for limits that do not hold, and lines of other failures with them."""
-    verdicts, others = tuple(failed), tuple(also)
     if screen.one_line:
         return _one_line(verdicts, others)
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
     more = [*map(printable, others[:most]), *_left(len(others) - most, "line", 2)]
     if not verdicts:
         return "\n".join(more)
-    findings = profile.findings if profile is not None else ()
-    told = [_Told(verdict, _why(verdict, findings), screen) for verdict in _without_repetition(verdicts)]
-    head = [_headline(verdicts, profile), ""]
-    tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, profile)]
+    found = tuple(findings())
+    told = [_Told(verdict, _why(verdict, found), screen) for verdict in _without_repetition(verdicts)]
+    head = [_headline(verdicts, analysis), ""]
+    tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)]
     tail += ["", *more] if more else []
-    tail += ["", *(f"  do: {line}" for line in _what_to_do(verdicts, profile))]
+    tail += ["", *(f"  do: {line}" for line in _what_to_do(verdicts, analysis))]
     if not screen.everything:
         _share(told, screen.lines - height(head, screen) - height(tail, screen), screen)
     return "\n".join([*head, *(line for one in told for line in one.lines()), *tail])
@@ -113,11 +224,11 @@ def _share(told: Sequence[_Told], room: int, screen: Screen) -> None:
 
 def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return the verdicts with each set of rows once: several limits may be missed by the same kernels."""
-    seen: set[frozenset[Row]] = set()
+    seen: set[frozenset[WorkRow]] = set()
     found = []
     for verdict in verdicts:
-        rows = frozenset(one for one in verdict.details if isinstance(one, Row))
-        others = tuple(one for one in verdict.details if not isinstance(one, Row))
+        rows = frozenset(one for one in verdict.details if isinstance(one, WorkRow))
+        others = tuple(one for one in verdict.details if not isinstance(one, WorkRow))
         found.append(replace(verdict, details=others) if rows in seen else verdict)
         seen.update([rows] if rows else [])
     return found
@@ -129,26 +240,24 @@ def _why(verdict: Verdict, findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(printable_line(line, LONGEST_REASON) for line in bearing_on(verdict.limit, findings))
 
 
-def _unlocated(verdicts: Iterable[Verdict], profile: Profile | None) -> list[str]:
+def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:
     """Return why rows name no lines though these were looked for."""
-    if profile is None:
-        return []
-    steps = {step.name: step for step in profile.steps}
+    steps = {step.name: step for step in analysis.steps}
     shown = [
         steps[verdict.step]
         for verdict in verdicts
-        if verdict.step in steps and any(isinstance(one, Row) for one in verdict.details)
+        if verdict.step in steps and any(isinstance(one, WorkRow) for one in verdict.details)
     ]
     return [printable_line(reason) for reason in dict.fromkeys(step.places.why_not for step in shown) if reason]
 
 
-def _headline(verdicts: tuple[Verdict, ...], profile: Profile | None) -> str:
+def _headline(verdicts: tuple[Verdict, ...], analysis: Analysis) -> str:
     parts = []
     for status in (MISSED, NOT_MEASURED):
         names = [verdict.limit for verdict in verdicts if verdict.status == status]
         if names:
             parts.append(f"{counted(len(names), 'limit')} {status}: {', '.join(names)}")
-    steps = len(profile.trace.steps) if profile is not None else 1
+    steps = len(analysis.trace.steps)
     return "; ".join(parts) + (f" (worst of {steps} steps)" if steps > 1 else "")
 
 
@@ -173,33 +282,33 @@ def _one_line(verdicts: tuple[Verdict, ...], others: tuple[str, ...]) -> str:
         about = next((line for sign in "+~-" for line in rest if line.startswith(sign)), rest[0] if rest else "")
         return printable_line(" ".join([*head, *([about] if head and head[0].endswith(":") else [])]))
     first, more = verdicts[0], [verdict.limit for verdict in verdicts[1:]]
-    row = next((one for one in first.details if isinstance(one, Row)), None)
+    row = next((one for one in first.details if isinstance(one, WorkRow)), None)
     most = f"; most: {_briefly(row)}" if row else ""
     also = f"; also: {', '.join(more)}" if more else ""
     worse = "; worse than the baseline" if others else ""
     return f"{first.limit}={printable_line(first.expected)}: {_said(first)}{most}{also}{worse}"
 
 
-def _briefly(row: Row) -> str:
+def _briefly(row: WorkRow) -> str:
     place = f" ({row.places[0][1]})" if row.places else ""
     return f"{row.count} x {row.name}{place}"
 
 
-def _detail_blocks(details: Sequence[str | Row], screen: Screen) -> list[list[str]]:
-    rows = [one for one in details if isinstance(one, Row)]
+def _detail_blocks(details: Sequence[str | WorkRow], screen: Screen) -> list[list[str]]:
+    rows = [one for one in details if isinstance(one, WorkRow)]
     layout = Layout.of(rows, screen)
     return [
-        layout.lines(one) if isinstance(one, Row) else [f"{' ' * INDENT}{printable_line(one, LONGEST_REASON)}"]
+        layout.lines(one) if isinstance(one, WorkRow) else [f"{' ' * INDENT}{printable_line(one, LONGEST_REASON)}"]
         for one in details
     ]
 
 
-def _what_to_do(verdicts: tuple[Verdict, ...], profile: Profile | None) -> list[str]:
+def _what_to_do(verdicts: tuple[Verdict, ...], analysis: Analysis) -> list[str]:
     todo = []
     if any(verdict.status == MISSED for verdict in verdicts):
         todo.append("change the code, or the limit where the new number is meant")
     if any(verdict.status == NOT_MEASURED for verdict in verdicts):
         todo.append("see docs/messages.md#not-measured: never counts as kept")
-        if profile is not None and not (profile.why_not or "another profiler").startswith("another profiler"):
+        if not (analysis.why_not or "another profiler").startswith("another profiler"):
             todo.append(ASK_THE_DOCTOR)
     return todo

@@ -1,0 +1,227 @@
+"""What follows from one trace: all that limits, findings and comparisons look at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.analysis import numbers, parts, validity
+from pytest_torchprof.analysis.launches import Launching
+from pytest_torchprof.analysis.numbers import AllAttributes, Numbers
+from pytest_torchprof.analysis.places import Places
+from pytest_torchprof.analysis.shared import HasViews, shared
+from pytest_torchprof.analysis.steps import StepProfile
+from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.text.escape import printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_torchprof.analysis.compilation import Compile
+    from pytest_torchprof.analysis.efficiency import Efficiency
+    from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.kernels.kernels import Kernels
+    from pytest_torchprof.trace import Trace
+
+
+class Analysis(HasViews, AllAttributes):
+    """A recording's numbers, kernels, operators and compile evidence; each number is its worst step's, the largest.
+
+    Times are in microseconds; None is what the recording does not say.
+    """
+
+    def __init__(
+        self,
+        trace: Trace | None,
+        *,
+        beside: tuple[Analysis, ...] = (),
+        repeat: Repeat | None = None,
+        answers: dict[str, Any] | None = None,
+    ) -> None:
+        """Take the trace (None if nothing was measured), what was measured beside it, and what a repeat tells of it.
+
+        Nothing is computed yet; ``answers`` are those of another view of the trace.
+        """
+        super().__init__(answers)
+        self._trace = trace
+        self.beside = beside
+        """What the same test measured beside this, for findings that compare."""
+        self.repeat = repeat
+        """What was found out when the measurement was repeated with stacks: places, and no number."""
+
+    def _look(self, name: str) -> None:
+        """Allow or refuse that somebody looks at what has this name: a profile may be closed."""
+
+    @property
+    def trace(self) -> Trace:
+        """The recording itself."""
+        if self._trace is None:
+            self._look("trace")
+            raise NotMeasured("nothing was measured")
+        return self._trace
+
+    @shared
+    def launching(self) -> Launching:
+        """Who launched what."""
+        return Launching(self.trace)
+
+    @shared
+    def gpu_work(self) -> GpuWork:
+        """The GPU work grouped and put in order."""
+        from pytest_torchprof.analysis.gpu_work import GpuWork  # noqa: PLC0415 - only who asks pays
+
+        return GpuWork(self.trace, self.launching)
+
+    @shared
+    def _window(self) -> Numbers:
+        return numbers.of_window(self.trace, self._compile)
+
+    @shared
+    def _compile(self) -> Compile:
+        from pytest_torchprof.analysis import compilation  # noqa: PLC0415 - only who asks pays
+
+        return compilation.read(self.trace)
+
+    @shared
+    def _efficiency(self) -> Efficiency:
+        from pytest_torchprof.analysis import efficiency  # noqa: PLC0415 - only who asks pays
+
+        return efficiency.read(self.gpu_work)
+
+    @shared
+    def _recorded_steps(self) -> tuple[StepProfile, ...]:
+        return tuple(StepProfile(self.trace, self.launching, part) for part in self.launching.parts)
+
+    @cached_property
+    def _steps(self) -> tuple[StepProfile, ...]:
+        if self.repeat is None:
+            return self._recorded_steps
+        return tuple(step.with_places(self.repeat.places_of) for step in self._recorded_steps)
+
+    @property
+    def why_not(self) -> str | None:
+        """Why the numbers may not be believed, None when they may."""
+        return validity.why_not(self.trace)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the numbers may be believed."""
+        return self.why_not is None
+
+    @property
+    def kernels_unknown(self) -> str | None:
+        """Why the kernels of a recording that may be believed are not all in it, None where they are."""
+        return self.launching.hidden
+
+    @property
+    def steps(self) -> tuple[StepProfile, ...]:
+        """The recorded steps, each with its own numbers and kernels; without step ranges the whole trace is one."""
+        self._look("steps")
+        return self._steps
+
+    @property
+    def worst(self) -> Numbers:
+        """Each number's largest value over the steps."""
+        self._look("worst")
+        return self.worst_of(self._steps)
+
+    def worst_of(self, steps: Sequence[StepProfile]) -> Numbers:
+        """Return each number's largest value over these steps."""
+        self._look("worst")
+        return numbers.worst([step.numbers for step in steps], self._window)
+
+    @property
+    def median(self) -> Numbers:
+        """Each number's median over the steps."""
+        self._look("median")
+        return self.median_of(self._steps)
+
+    def median_of(self, steps: Sequence[StepProfile]) -> Numbers:
+        """Return each number's median over these steps."""
+        self._look("median")
+        return numbers.median([step.numbers for step in steps], self._window)
+
+    @property
+    def kernels(self) -> Kernels:
+        """The kernels, in launch order, of the step that has most; of several such steps the earliest."""
+        self._look("kernels")
+        return max(self._steps, key=lambda step: step.numbers.kernels or 0).kernels
+
+    @property
+    def ops(self) -> Mapping[str, int]:
+        """The operators that launch a kernel of that step or enclose one that does, with counts."""
+        self._look("ops")
+        return max(self._steps, key=lambda step: step.numbers.kernels or 0).ops
+
+    @property
+    def compile(self) -> Compile:
+        """What torch.compile did: regions, graph breaks, recompiles, skipped frames."""
+        self._look("compile")
+        return self._compile
+
+    @property
+    def efficiency(self) -> Efficiency:
+        """How well the GPU was used: where the steps' time went, tensor cores, FLOP/s, copies."""
+        self._look("efficiency")
+        return self._efficiency
+
+    @property
+    def mfu(self) -> float | None:
+        """The share of the GPU's peak that the slowest step reached, 0..1; None where FLOPs or peak are not known."""
+        self._look("mfu")
+        return self._efficiency.throughput.mfu
+
+    def range(self, name: str) -> Numbers:
+        """Return the numbers of what was launched inside the user annotation, the largest over the steps.
+
+        A backward pass inside it counts too, although autograd launches it on a thread of its own. NotMeasured if the
+        recording has no annotation of this name.
+        """
+        self._look("range")
+        trace = self.trace
+        annotations = {trace.names[one] for one in set(trace.annotations.name)}
+        if name not in annotations:
+            known = ", ".join(sorted(annotations)[:10]) or "none at all"
+            raise NotMeasured(f"there is no range {name!r} in the recording; user annotations in it: {known}")
+        return numbers_within(trace, [step.part for step in self._steps], name)
+
+    def _number(self, name: str) -> Any:
+        self._look(name)
+        if name in numbers.OF_WINDOW:
+            return getattr(self._window, name)
+        values = [value for step in self._steps if (value := getattr(step.numbers, name)) is not None]
+        return max(values, default=None)
+
+
+def numbers_within(trace: Trace, steps: Sequence[parts.Part], name: str) -> Numbers:
+    """Return the numbers of what was launched inside user annotations of this name, the largest over the steps."""
+    found = [parts.within(trace, part, name) for part in steps]
+    # A step that the range does not appear in says nothing about it.
+    return numbers.worst([numbers.of_part(trace, part) for part in found if part.ranges], Numbers())
+
+
+class Repeat:
+    """What was found out when a measurement was repeated once with stacks; it gives places, and no number."""
+
+    def __init__(self, analysis: Analysis | None, why_not: str | None = None) -> None:
+        """Take the repeat itself, or why there is none."""
+        self.analysis = analysis
+        self._why_not = why_not
+
+    def places_of(self, step: StepProfile) -> Places:
+        """Return where the step's work comes from, if the repeat did the same."""
+        if self.analysis is None:
+            return Places(why_not=self._why_not)
+        (again,) = self.analysis.steps[:1]
+        was, is_now = (Counter(kernel.name for kernel in one.kernels) for one in (step, again))
+        if was != is_now:
+            return Places(why_not=f"the repeat with stacks ran other kernels ({_contrast(was, is_now)})")
+        return again.places
+
+
+def _contrast(was: Counter[str], is_now: Counter[str]) -> str:
+    more, less = is_now - was, was - is_now
+    name, word = next(iter(more or less)), "more" if more else "fewer"
+    return f"{(more or less)[name]} {word} x {printable_line(name, 60)}"
