@@ -75,6 +75,9 @@ class LiveDevice(ABC):
     def lock_names(self, *, with_others: bool) -> list[str]:
         """Return what processes that measure on it, or on it and its neighbours, must hold one after the other."""
 
+    def mark_boundary(self) -> None:  # noqa: B027 - a device on which nothing is launched has no need of it
+        """Leave a call in the recording between two steps, so that an unrecorded one is told to be before or after."""
+
     @abstractmethod
     def counts_memory(self) -> bool | None:
         """Whether its allocator counts what it gives out, asked while something lies there; None: it has none."""
