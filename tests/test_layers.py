@@ -39,7 +39,7 @@ OUTSIDE = {
 CIRCLES = [
     {"testing.comparing", "testing.explaining", "testing.measure", "testing.measured"},
 ]
-DOUBLES = {"Difference", "Finding", "Place", "Rule", "_UsageError"}
+DOUBLES = {"Difference", "Finding", "Rule", "_UsageError"}
 
 SOURCES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
