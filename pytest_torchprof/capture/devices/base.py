@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.devices import kind_of
+from pytest_torchprof.devices.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
