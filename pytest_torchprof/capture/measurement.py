@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.compile_watch import CompileWatch
-from pytest_torchprof.capture.device import (
+from pytest_torchprof.capture.devices import live_device
+from pytest_torchprof.capture.devices.cuda import (
     MeasuredCodeFailed,
     devices_in_use,
     synchronize,
     wait_for_measured_work,
-    why_unusable,
 )
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.export import replace_metadata, write_recording
@@ -25,11 +25,13 @@ from pytest_torchprof.capture.flops import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.gpulock import only_measurement
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
-from pytest_torchprof.capture.session import SENTINEL, Session, another_profiler_runs, refuse_second_profiler
+from pytest_torchprof.capture.session import Session, another_profiler_runs, refuse_second_profiler
+from pytest_torchprof.devices import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Metadata
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -115,7 +117,8 @@ def _measured(
     measurement = _Measurement(plan=plan, path=path)
     with measurement.removing_what_is_unfinished():
         refuse_second_profiler()
-        if (reason := why_unusable()) and plan.device != "cpu":
+        device = live_device(plan.device)
+        if reason := device.why_unusable():
             raise NotMeasured(reason)
         with only_measurement(plan.device):
             arm(plan.device)
@@ -130,7 +133,7 @@ def _measured(
                     measurement.prepare_another()
             if reason is None and plan.times is not None and measurement.written is not None:
                 samples = Samples(
-                    plan.device, plan.times, one_stream=plan.device != "cpu" and on_one_stream(read(path))
+                    plan.device, plan.times, one_stream=device.kind.has_launches and on_one_stream(read(path))
                 )
                 yield from measurement.sample(measurement.written, samples, check, unsure)
         measurement.over = True
@@ -192,7 +195,7 @@ class _Measurement:
 
     def prepare_another(self) -> None:
         """Look at what the recording that cannot be believed has lost, so that the next one loses less."""
-        if self.written and self.plan.device != "cpu":  # pragma: needs gpu
+        if self.written and kind_of(self.plan.device).has_launches:  # pragma: needs gpu
             look_for_losses(self.path)
 
     def sample(

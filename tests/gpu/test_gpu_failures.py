@@ -109,7 +109,7 @@ def test_the_first_session_too_waits_for_the_lock_of_the_gpu(run, tmp_path):
         import tempfile, pytest
         from pathlib import Path
         from pytest_torchprof import NotMeasured, capture
-        from pytest_torchprof.capture.device import gpu_uuid
+        from pytest_torchprof.capture.devices.cuda import gpu_uuid
 
         def test_it():
             Path(tempfile.gettempdir(), f"torchprof-{gpu_uuid('cuda:0')}.lock").mkdir()
