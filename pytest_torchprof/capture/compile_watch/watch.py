@@ -14,7 +14,7 @@ from pytest_torchprof.capture.compile_watch import graph_breaks
 from pytest_torchprof.capture.compile_watch.eager_code import EagerCode
 from pytest_torchprof.capture.compile_watch.history import GivenUp, compile_history
 from pytest_torchprof.capture.compile_watch.recompiles import Compilation, recompiles
-from pytest_torchprof.devices import kind_of
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.devices import kind_of
+from pytest_torchprof.devices.kinds import kind_of
 
 if TYPE_CHECKING:
     from array import array
