@@ -220,7 +220,7 @@ def _concluded(
     from pytest_torchprof.limits import failure  # noqa: PLC0415
 
     regressed = comparison.failure if comparison else ()
-    problem = failure(verdicts, profile, lambda: profile.findings, also=regressed)
+    problem = failure(verdicts, profile, profile.why_missed, also=regressed)
     outcome = (
         SKIPPED if measured.unanswerable or measured.skipped or run.gated else FAILED if measured.ended else PASSED
     )
@@ -230,7 +230,7 @@ def _concluded(
 
     def tell(screen: Screen) -> str:
         return _with_context(
-            str(failure(verdicts, profile, lambda: profile.findings, also=regressed, screen=screen)),
+            str(failure(verdicts, profile, profile.why_missed, also=regressed, screen=screen)),
             run,
             measured,
             recording,
