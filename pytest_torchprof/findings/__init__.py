@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof.findings import bound, compiling, filling, frequent, fusible, missing, products, uneven, waiting
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked
-from pytest_torchprof.findings.thresholds import with_thresholds
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked, with_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

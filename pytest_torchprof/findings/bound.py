@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings.finding import HOST_PACE, Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import LAUNCHES
+from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, Finding, Rule, Threshold
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted

@@ -11,13 +11,13 @@ from pytest_torchprof.devices.base import CallKind
 from pytest_torchprof.findings.finding import (
     HOST_PACE,
     HOW_MANY_KERNELS,
+    OPERATORS,
     WHICH_KERNELS,
     WHICH_OPERATORS,
     Finding,
     Rule,
     Threshold,
 )
-from pytest_torchprof.findings.needs import OPERATORS
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace import intervals

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings.finding import SLOW_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import BLOCKS_PER_SM, OCCUPANCY
+from pytest_torchprof.findings.finding import BLOCKS_PER_SM, OCCUPANCY, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 

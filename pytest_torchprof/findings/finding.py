@@ -1,11 +1,15 @@
-"""What a finding is, and what makes one."""
+"""What a finding is, and what makes one: a rule with its thresholds, and what a recording must hold for it."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+
+from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -99,3 +103,64 @@ def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings about the recording first, then warnings by the time that could be saved, then the rest."""
     order = {"recording": 0, "warning": 1, "information": 2}
     return tuple(sorted(found, key=lambda finding: (order[finding.severity], -finding.saves_us)))
+
+
+_NO_OPERANDS = b"\0\0"
+
+
+def _launches(analysis: Analysis) -> bool:
+    return any(call >= 0 for call in analysis.trace.links.call_of)
+
+
+def _operators(analysis: Analysis) -> bool:
+    return any(analysis.launching.op_of[i] >= 0 for i in analysis.gpu_work.gpu_ops)
+
+
+def _shapes(analysis: Analysis) -> bool:
+    trace = analysis.trace
+    return any(trace.inputs[one] != _NO_OPERANDS for one in set(trace.ops.inputs))
+
+
+def _blocks(analysis: Analysis) -> bool:
+    return any(blocks >= 0 for blocks in analysis.trace.gpu.blocks_per_sm)
+
+
+def _occupancy(analysis: Analysis) -> bool:
+    return any(percent >= 0 for percent in analysis.trace.gpu.occupancy)
+
+
+LAUNCHES = Need(missing="no operation of the GPU is linked to its launch", there=_launches)
+OPERATORS = Need(missing="no operator is known to have launched anything", there=_operators)
+SHAPES = Need(missing="the operators' shapes are not recorded (record_shapes=True)", there=_shapes)
+BLOCKS_PER_SM = Need(missing="blocks per SM are not recorded", there=_blocks)
+OCCUPANCY = Need(missing="occupancy is not recorded", there=_occupancy)
+
+
+def with_thresholds(rules: Iterable[Rule], given: Iterable[str]) -> tuple[Rule, ...]:
+    """Return the rules with thresholds set as ``code.name = value``; UnknownLimit with the names there are."""
+    rules = tuple(rules)
+    known = {f"{rule.code}.{one.name}": (rule.code, one) for rule in rules for one in rule.thresholds}
+    changed: dict[str, dict[Threshold, float]] = defaultdict(dict)
+    for text in given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not value:
+            raise UnknownLimit(f"{text!r}: expected NAME = VALUE, e.g. hotspot.share = 0.6")
+        if name not in known:
+            raise UnknownLimit(f"there is no threshold {name!r}; known are: {', '.join(sorted(known))}")
+        code, threshold = known[name]
+        if threshold in changed[code]:
+            raise UnknownLimit(f"{name} is given twice")
+        changed[code][threshold] = _number(name, value, threshold)
+    return tuple(replace(rule, changed=changed[rule.code]) if rule.code in changed else rule for rule in rules)
+
+
+def _number(name: str, text: str, threshold: Threshold) -> float:
+    whole = isinstance(threshold.value, int)
+    try:
+        value = int(text) if whole else float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        kind = "a whole number" if whole else "a number"
+        raise UnknownLimit(f"{name} = {text}: expected {kind} from 0 on, as {threshold.value:g}, which it is by itself")
+    return value

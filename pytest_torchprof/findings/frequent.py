@@ -6,8 +6,15 @@ from collections import Counter, defaultdict
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings.finding import HOST_PACE, HOW_MANY_KERNELS, SLOW_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import OPERATORS
+from pytest_torchprof.findings.finding import (
+    HOST_PACE,
+    HOW_MANY_KERNELS,
+    OPERATORS,
+    SLOW_KERNELS,
+    Finding,
+    Rule,
+    Threshold,
+)
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 

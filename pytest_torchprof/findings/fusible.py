@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.findings.finding import (
     HOST_PACE,
     HOW_MANY_KERNELS,
+    LAUNCHES,
+    OPERATORS,
+    SHAPES,
     SLOW_KERNELS,
     WHICH_KERNELS,
     WHICH_OPERATORS,
@@ -17,7 +20,6 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.findings.needs import LAUNCHES, OPERATORS, SHAPES
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace.columns import KERNEL
@@ -50,7 +52,6 @@ _BATCHED = {"aten::bmm": 0, "aten::baddbmm": 1}
 _BETWEEN = 8
 """Scale, mask, softmax, its cast and dropout lie between the two products of attention."""
 _LAYOUTS = ("nchwToNhwc", "nhwcToNchw", "nchwAddPadding", "nhwcAddPadding", "nchwToFold", "tensorTransform")
-_SINGLE = ("_single_tensor_adam", "_single_tensor_adamw", "_single_tensor_sgd")
 _STEP = "Optimizer.step#"
 
 

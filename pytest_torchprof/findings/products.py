@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis.efficiency import peaks
-from pytest_torchprof.findings.finding import HOW_MANY_KERNELS, SLOW_KERNELS, WHICH_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import OPERATORS, SHAPES
+from pytest_torchprof.analysis import peaks
+from pytest_torchprof.findings.finding import (
+    HOW_MANY_KERNELS,
+    OPERATORS,
+    SHAPES,
+    SLOW_KERNELS,
+    WHICH_KERNELS,
+    Finding,
+    Rule,
+    Threshold,
+)
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace.columns import MEMCPY

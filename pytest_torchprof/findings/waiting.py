@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings.finding import HOST_PACE, SLOW_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import LAUNCHES, OPERATORS
+from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace import intervals
