@@ -58,7 +58,7 @@ def sample(rounds: int) -> None:
                     for _ in samples.batch():
                         for _ in range(repeats):
                             once()
-                batches = [batch["samples_us"] for batch in samples.evidence["batches"]]
+                batches = [batch.samples_us for batch in samples.timing.batches]
                 # As text: thousands of numbers on the heap would move the times of what is pure Python.
                 found.append(json.dumps([name, number, repeats, batches]))
     print(f"[{', '.join(found)}]")

@@ -20,7 +20,8 @@ from torch.profiler import ProfilerActivity, profile
 
 import pytest_torchprof
 from pytest_torchprof.capture.export import write_recording
-from pytest_torchprof.capture.session import SENTINEL, Session
+from pytest_torchprof.capture.session import Session
+from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -233,7 +233,7 @@ def test_orphans_and_attribution_by_time_are_said(analyze, tmp_path):
     [
         (["analyze"], "expected one trace file or folder, got 0"),
         (["analyze", "a", "b"], "expected one trace file or folder, got 2"),
-        (["analyze", "a", "--colour"], "no option '--colour'"),
+        (["analyze", "a", "--colour"], "unknown option '--colour'"),
         (["analyze", "a", "--by", "colour"], "--by takes one of kernel, family, op, range, module"),
         (["analyze", "a", "--top", "0"], "--top takes a whole number from 1 on; got '0'"),
         (["analyze", "a", "--top"], "--top takes a whole number"),

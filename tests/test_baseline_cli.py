@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_torchprof.baseline import Entry, KernelRecord, place, read, update
-from pytest_torchprof.cli.baseline import run
+from pytest_torchprof.cli import main
 
 REPOSITORY = Path(__file__).parents[1]
 ADD = KernelRecord(name="triton_poi_fused_add_0", family="pointwise", op="aten::add")
@@ -24,6 +24,10 @@ def test_kept(size): pass
 class TestGroup:
     def test_in_class(self): pass
 """
+
+
+def run(words: list[str]) -> int:
+    return main(["baseline", *words])
 
 
 def entry(*kernels: KernelRecord, gpu: str = "NVIDIA H200", torch: str = "2.13.0") -> Entry:

@@ -9,10 +9,15 @@ import pytest
 from builder import TraceBuilder
 
 from pytest_torchprof import NotMeasured, load
-from pytest_torchprof.cli.diff import run
+from pytest_torchprof.cli import main
 
 SHARED = Path(__file__).parents[2] / "shared" / "traces"
 needs_recordings = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not here")
+
+
+def run(words):
+    return main(["diff", *words])
+
 
 GEMM = "nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT"
 WIDER = "nvjet_tst_128x128_64x6_2x1_v_bz_bias_TNT"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.capture.device import pick_device
+from pytest_torchprof.capture.devices import pick_device
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.first_session import arm
 from pytest_torchprof.capture.measurement import Plan, calls_beside_others, iterations, once_more

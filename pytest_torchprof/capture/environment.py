@@ -7,10 +7,9 @@ import platform
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-from pytest_torchprof.capture import nvml, torch_cuda
-from pytest_torchprof.capture.device import gpu_uuid
+from pytest_torchprof.capture import torch_cuda
+from pytest_torchprof.capture.devices import live_device
 from pytest_torchprof.devices.cuda import launches_wait
 from pytest_torchprof.recording.metadata import Environment
 
@@ -20,7 +19,7 @@ def environment(device: str) -> Environment:
     import torch
 
     return Environment(
-        **_gpu(device),
+        **live_device(device).describe(),
         cuda=torch.version.cuda,
         rocm=torch.version.hip,
         torch=str(torch.__version__),
@@ -32,22 +31,6 @@ def environment(device: str) -> Environment:
         cuda_launch_blocking=os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
         launches_wait=launches_wait(),
     )
-
-
-def _gpu(device: str) -> dict[str, Any]:
-    if device == "cpu":
-        return {}
-    import torch  # pragma: needs gpu
-
-    properties = torch.cuda.get_device_properties(device)  # pragma: needs gpu
-    return {  # pragma: needs gpu
-        "gpu": properties.name,
-        "compute_capability": f"{properties.major}.{properties.minor}",
-        "gcn_arch": properties.gcnArchName if torch.version.hip else None,
-        "driver": nvml.driver_version(),
-        "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
-        "clocks_mhz": nvml.clocks_mhz(gpu_uuid(device)),
-    }
 
 
 @cache

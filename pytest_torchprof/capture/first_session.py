@@ -15,11 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture import reasons
-from pytest_torchprof.capture.device import why_unusable
+from pytest_torchprof.capture.devices.cuda import why_unusable
 from pytest_torchprof.capture.gpulock import only_measurement
 from pytest_torchprof.capture.graphs import watched
 from pytest_torchprof.capture.profiler_state import this_process
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
+from pytest_torchprof.devices import kind_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import read
@@ -60,7 +61,7 @@ def arm(device: str) -> None:
     better. Raises NotMeasured when another profiler runs, when the kernels that were launched are not in the recording,
     and with whatever the device raises.
     """
-    if device == "cpu":
+    if not kind_of(device).has_launches:
         return
     refuse_second_profiler()  # pragma: needs gpu
     # A graph that is captured from here on has its kernels counted.

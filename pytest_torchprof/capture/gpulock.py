@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import filelock
 
-from pytest_torchprof.capture.device import gpu_uuid, gpu_uuids
+from pytest_torchprof.capture.devices import live_device
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.errors import NotMeasured
 
@@ -30,13 +30,11 @@ def only_measurement(device: str) -> Iterator[None]:
     If each held its own, two jobs could wait for each other for ever.
     """
     rank = this_rank()
-    if device == "cpu" or not rank.writes:
-        yield
-        return
-    with ExitStack() as locks:  # pragma: needs gpu
+    names = live_device(device).lock_names(with_others=not rank.alone) if rank.writes else []
+    with ExitStack() as locks:
         # In one order, so that no two processes wait for each other.
-        for uuid in [gpu_uuid(device)] if rank.alone else sorted(gpu_uuids()):
-            locks.enter_context(holding(uuid))
+        for name in sorted(names):
+            locks.enter_context(holding(name))
         yield
 
 

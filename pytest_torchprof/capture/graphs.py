@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from pytest_torchprof.capture.device import has_gpu
+from pytest_torchprof.capture.devices.cuda import has_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
+from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.compile_watch import CompileWatch
-from pytest_torchprof.capture.device import devices_in_use, synchronize, wait_for_measured_work, why_unusable
+from pytest_torchprof.capture.devices import live_device
+from pytest_torchprof.capture.devices.cuda import (
+    MeasuredCodeFailed,
+    devices_in_use,
+    synchronize,
+    wait_for_measured_work,
+)
 from pytest_torchprof.capture.environment import environment
 from pytest_torchprof.capture.export import replace_metadata, write_recording
 from pytest_torchprof.capture.first_session import arm, look_for_losses
@@ -18,11 +25,13 @@ from pytest_torchprof.capture.flops import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.gpulock import only_measurement
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
-from pytest_torchprof.capture.session import SENTINEL, Session, another_profiler_runs, refuse_second_profiler
+from pytest_torchprof.capture.session import Session, another_profiler_runs, refuse_second_profiler
+from pytest_torchprof.devices import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Metadata
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -70,17 +79,28 @@ def iterations(
     profiler is then stopped and no recording is left.
     """
     made = 0
-    reason: TorchprofError | None = None
+    reason: Exception | None = None
     with closing(_measured(plan, path, check, unsure)) as calls:
         try:
             for _ in calls:
                 made += 1
                 yield
-        except TorchprofError as problem:
-            reason = problem
+        except Exception as problem:  # noqa: BLE001 - the measured code raises where it is called, not here
+            reason = _own_reason(problem, plan.device)
     yield from [None] * (calls_beside_others(plan.warmup, plan.steps, times=plan.times is not None) - made)
     if reason is not None:
-        raise reason
+        raise reason from None
+
+
+def _own_reason(problem: Exception, device: str) -> Exception:
+    """Return what to raise for an error between two calls: the measured code's own, or why it is not measured."""
+    if isinstance(problem, MeasuredCodeFailed):
+        return problem.error
+    if isinstance(problem, TorchprofError):
+        return problem
+    if isinstance(problem, RuntimeError):  # what torch raises of a device and its libraries
+        return NotMeasured(reasons.of_device(device, problem))
+    return NotMeasured(reasons.of_ourselves(problem))
 
 
 def calls_beside_others(warmup: int, steps: int, *, times: bool) -> int:
@@ -97,7 +117,8 @@ def _measured(
     measurement = _Measurement(plan=plan, path=path)
     with measurement.removing_what_is_unfinished():
         refuse_second_profiler()
-        if (reason := why_unusable()) and plan.device != "cpu":
+        device = live_device(plan.device)
+        if reason := device.why_unusable():
             raise NotMeasured(reason)
         with only_measurement(plan.device):
             arm(plan.device)
@@ -112,7 +133,7 @@ def _measured(
                     measurement.prepare_another()
             if reason is None and plan.times is not None and measurement.written is not None:
                 samples = Samples(
-                    plan.device, plan.times, one_stream=plan.device != "cpu" and on_one_stream(read(path))
+                    plan.device, plan.times, one_stream=device.kind.has_launches and on_one_stream(read(path))
                 )
                 yield from measurement.sample(measurement.written, samples, check, unsure)
         measurement.over = True
@@ -174,7 +195,7 @@ class _Measurement:
 
     def prepare_another(self) -> None:
         """Look at what the recording that cannot be believed has lost, so that the next one loses less."""
-        if self.written and self.plan.device != "cpu":  # pragma: needs gpu
+        if self.written and kind_of(self.plan.device).has_launches:  # pragma: needs gpu
             look_for_losses(self.path)
 
     def sample(
@@ -206,6 +227,15 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
     if not (rank := this_rank()).alone:
         # They may have kept their limits: a collective of this rank alone would wait for them for ever.
         raise NotMeasured(f"the code runs on {rank.world} ranks, and the others would not take part in one more call")
+    with closing(_repeated(plan, path)) as calls:
+        try:
+            for _ in calls:
+                yield
+        except Exception as problem:  # noqa: BLE001 - the measured code raises where it is called, not here
+            raise _own_reason(problem, plan.device) from None
+
+
+def _repeated(plan: Plan, path: Path) -> Generator[None, None, None]:
     with only_measurement(plan.device), Session(plan.device, frozenset({"stacks", "modules"})) as session:
         with session.step(0):
             yield

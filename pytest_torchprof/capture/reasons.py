@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -153,6 +154,13 @@ def of_earlier_error(error: BaseException) -> str:
         f"an earlier error of the GPU ({first_line(error)}) lasts as long as this process: it came from a test before "
         "or from the preparation of this one; mend that, or run this test in a new process"
     )
+
+
+def of_ourselves(error: Exception) -> str:
+    """Return what to say of an error that nobody foresaw: enough for a bug report."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(frame.filename).name}:{frame.lineno}"
+    return f"the measurement itself failed ({type(error).__name__} at {where}: {first_line(error)}): please report it"
 
 
 def of_cupti(error: str) -> str | None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from contextlib import nullcontext
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_torchprof.capture import nvml
-from pytest_torchprof.capture.clocks import CpuClock, EventClock
-from pytest_torchprof.capture.device import devices_in_use, gpu_uuid, synchronize
+from pytest_torchprof.capture.devices import live_device
+from pytest_torchprof.capture.devices.cuda import devices_in_use, synchronize
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.recording.metadata import Batch, Timing
@@ -19,6 +16,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Iterator
 
+    from pytest_torchprof.capture.devices.base import LiveDevice
     from pytest_torchprof.trace import Trace
 
 Cache = Literal["hot", "cold"]
@@ -37,8 +35,6 @@ _LIMIT_S = 60.0
 # To ask idle devices whether they are idle takes less; what is left over beyond both is work that no sample holds.
 _LEFT_OVER_S = 2e-4
 _LEFT_OVER_SHARE = 0.05
-# Where the size of the last cache is not told. Inductor's own benchmarks clear as much on a GPU.
-_SPARE_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}
 
 
 def on_one_stream(trace: Trace) -> bool:
@@ -63,10 +59,10 @@ class Samples:
     """
 
     def __init__(self, device: str, cache: Cache, *, one_stream: bool = True) -> None:
-        self._device = device
+        self._device = live_device(device)
         self._one_stream = one_stream
         self._cache = cache
-        self._clock = CpuClock() if device == "cpu" else EventClock(device)
+        self._clock = self._device.clock()
         self._batches: list[tuple[array[float], list[str]]] = []
         self._why_not: str | None = None
         self.calls = 0
@@ -76,13 +72,13 @@ class Samples:
         settled: list[_Settled] = []
         for _ in range(_SETTLING):
             self.calls += 1
-            synchronize(devices_in_use(self._device))
+            synchronize(devices_in_use(self._device.name))
             began = perf_counter()
             yield
             returned = perf_counter()
             self._clock.wait()
             in_order = perf_counter()
-            synchronize(devices_in_use(self._device))
+            synchronize(devices_in_use(self._device.name))
             idle = perf_counter()
             settled.append(_Settled(returned - began, idle - in_order, idle - began))
         seconds = statistics.median(call.whole for call in settled)
@@ -103,7 +99,7 @@ class Samples:
                 f"{first_line(error)}. Leave the device that much, or take times with a hot cache"
             )
             return
-        with nullcontext(list) if self._device == "cpu" else nvml.watched(gpu_uuid(self._device)) as disturbances:
+        with self._device.disturbances() as disturbances:
             for _ in range(count):
                 self.calls += 1
                 self._clock.begin()
@@ -122,12 +118,10 @@ class Samples:
     @property
     def timing(self) -> Timing:
         """The samples and how they were taken, for the recording."""
-        import torch
-
         return Timing(
             clock=self._clock.name,
             cache=self._cache,
-            threads=torch.get_num_threads() if self._device == "cpu" else None,
+            threads=self._device.threads(),
             batches=tuple(
                 Batch(samples_us=tuple(round(sample, 3) for sample in samples), disturbed=tuple(disturbed))
                 for samples, disturbed in self._batches
@@ -136,26 +130,15 @@ class Samples:
         )
 
 
-def _flushing(device: str, cache: Cache) -> Callable[[], object]:
+def _flushing(device: LiveDevice, cache: Cache) -> Callable[[], object]:
     """Return a function that empties the device's last cache of what the code left in it; hot: it does nothing."""
     if cache == "hot":
         return lambda: None
     import torch
 
     # Twice the cache, so that nothing else survives.
-    spare: torch.Tensor = torch.empty(2 * _last_cache_bytes(device), dtype=torch.uint8, device=device)
+    spare: torch.Tensor = torch.empty(2 * device.last_cache_bytes(), dtype=torch.uint8, device=device.name)
     return spare.zero_
-
-
-def _last_cache_bytes(device: str) -> int:
-    if device == "cpu":
-        levels = sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"))
-        sizes = [path.read_text().strip() for path in levels]
-        return max([int(size[:-1]) << 10 for size in sizes if size.endswith("K")], default=_SPARE_BYTES["cpu"])
-    import torch  # pragma: needs gpu
-
-    properties = torch.cuda.get_device_properties(device)  # pragma: needs gpu
-    return max(getattr(properties, "L2_cache_size", 0), _SPARE_BYTES["cuda"])  # pragma: needs gpu
 
 
 def _why_no_times(seconds: float, left_over: float) -> str | None:

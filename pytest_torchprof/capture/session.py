@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.capture import reasons, torch_profiler
-from pytest_torchprof.capture.device import (
+from pytest_torchprof.capture.devices import live_device
+from pytest_torchprof.capture.devices.cuda import (
     activities,
-    counts_memory,
     devices_in_use,
     has_gpu,
     peak_memory_bytes,
@@ -24,6 +24,7 @@ from pytest_torchprof.capture.profiler_state import this_process, without_profil
 from pytest_torchprof.capture.thread_work import handed_to_threads
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.capture.torch_profiler import ProfilerStart
 
-SENTINEL = "torchprof::sentinel"
 _UNCOUNTED = (
     "the allocator in use does not count what it gives out: either it is a pluggable one, or "
     "PYTORCH_NO_CUDA_MEMORY_CACHING is set"
@@ -65,7 +65,7 @@ class Session:
         self.problem: str | None = None
         self.exportable = False
         self.memory: dict[str, object] = {"peak_memory_bytes": None}
-        self._counts_memory = False
+        self._counts_memory: bool | None = None
         # torch marks the modules in the Python frames that it records for stacks, and nowhere else.
         self._lines = Lines() if record & {"stacks", "modules"} else None
         self._profiled_by: Any = None
@@ -111,7 +111,7 @@ class Session:
             spare = torch.zeros(1, device=self._device)
         except Exception as error:  # noqa: BLE001 - what keeps us from measuring is no error of the test
             raise NotMeasured(reasons.of_device(self._device, error)) from None
-        self._counts_memory = self._device != "cpu" and counts_memory(self._device)
+        self._counts_memory = live_device(self._device).counts_memory()
         return spare
 
     @property
@@ -150,7 +150,7 @@ class Session:
         wait_for_measured_work(self.devices)
         if self._counts_memory:
             self.memory = {"peak_memory_bytes": peak_memory_bytes(self.devices)}
-        elif self._device != "cpu":
+        elif self._counts_memory is False:
             self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED}
         early = has_gpu() and torch_profiler.stopped_early()
         self._end()

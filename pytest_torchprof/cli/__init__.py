@@ -7,7 +7,11 @@ import io
 import os
 import sys
 
-# Name -> what it is for. Looking for modules at run time would import them all.
+from pytest_torchprof.cli.arguments import UsageError
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.text.escape import printable
+
+# Each is a module with USAGE and run(words) -> exit status. Looking for modules at run time would import them all.
 COMMANDS = {
     "analyze": "show where the time of a recording goes",
     "check": "judge a recording by limits",
@@ -16,7 +20,8 @@ COMMANDS = {
     "baseline": "list, show, compare and prune stored baselines",
 }
 USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"
-BAD_USAGE = 2
+UNUSABLE = 2
+"""The exit status for bad usage and for what cannot be read."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -27,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     if not words or words[0] in ("-h", "--help"):
         (sys.stdout if words else sys.stderr).write(_usage())
-        return 0 if words else BAD_USAGE
+        return 0 if words else UNUSABLE
     if words[0] == "--version":
         from importlib.metadata import version  # noqa: PLC0415 - slow to import, rarely asked for
 
@@ -35,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if words[0] not in COMMANDS:
         sys.stderr.write(f"torchprof: there is no command {words[0]!r}\n\n{_usage()}")
-        return BAD_USAGE
+        return UNUSABLE
     status = _run(words[0], words[1:])
     if argv is None:
         # The process ends here: to free what it read, object by object, would take 2 % of its time.
@@ -57,19 +62,34 @@ def _run(command: str, words: list[str]) -> int:
     # Written at the end, so that the verdict stands whatever becomes of the text.
     screen, sys.stdout = sys.stdout, io.StringIO()
     try:
-        status: int = import_module(f"{__name__}.{command}").run(words)
-        said = sys.stdout.getvalue()
+        module = import_module(f"{__name__}.{command}")
+        if "-h" in words or "--help" in words:
+            sys.stdout.write(module.USAGE)
+            status = 0
+        else:
+            status = module.run(words)
+        text = sys.stdout.getvalue()
+    except UsageError as problem:
+        return _refuse(command, f"{problem}; see torchprof {command} --help")
+    except TorchprofError as problem:
+        return _refuse(command, str(problem))
     except KeyboardInterrupt:
         return 130
     finally:
         sys.stdout = screen
         if collecting:
             gc.enable()
-    return _told(said, command) or status
+    return _write(text, command) or status
 
 
-def _told(text: str, command: str) -> int:
-    """Write the text; return 0, or BAD_USAGE where it cannot be written."""
+def _refuse(command: str, problem: str) -> int:
+    # Files are named in it, and what they hold.
+    sys.stderr.write("\n".join(map(printable, f"torchprof {command}: {problem}".split("\n"))) + "\n")
+    return UNUSABLE
+
+
+def _write(text: str, command: str) -> int:
+    """Write the text; return 0, or UNUSABLE where it cannot be written."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -79,7 +99,7 @@ def _told(text: str, command: str) -> int:
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.stderr.write(f"torchprof {command}: what was found cannot be written: {error.strerror}.\n")
-        return BAD_USAGE
+        return UNUSABLE
     return 0
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline import read
 from pytest_torchprof.baseline.path import FOLDER, split_name
-from pytest_torchprof.cli.entries import differences
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.cli.arguments import UsageError, parse
+from pytest_torchprof.cli.diff import differences
 from pytest_torchprof.text.escape import printable
 from pytest_torchprof.text.plural import counted
 
@@ -36,36 +36,26 @@ exit status: 0 done (diff: the kernels are the same), 1 diff: they differ, 2 can
 SAME, DIFFER, UNUSABLE = 0, 1, 2
 
 
-class _UsageError(TorchprofError):
-    """Words on the command line that do not belong there."""
-
-
-def run(argv: list[str]) -> int:
+def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    if not argv or argv[0] in {"-h", "--help"}:
-        (sys.stdout if argv else sys.stderr).write(USAGE)
-        return SAME if argv else UNUSABLE
-    try:
-        return _COMMANDS.get(argv[0], _unknown)(argv)
-    except TorchprofError as problem:
-        sys.stderr.write(f"torchprof baseline: {problem}\n")
+    if not words:
+        sys.stderr.write(USAGE)
         return UNUSABLE
+    if words[0] not in _COMMANDS:
+        raise UsageError(f"unknown command {words[0]!r}: expected {', '.join(_COMMANDS)}")
+    return _COMMANDS[words[0]](words[1:])
 
 
-def _unknown(argv: list[str]) -> int:
-    raise _UsageError(f"unknown command {argv[0]!r}: expected {', '.join(_COMMANDS)}; see torchprof baseline --help")
-
-
-def _list(argv: list[str]) -> int:
-    for file in _files(_paths(argv)):
+def _list(words: list[str]) -> int:
+    for file in _files(_folders(parse(words).files)):
         _say(str(file.path))
         for key, entry in sorted(file.entries.items()):
             _say(f"    {key:<50} {_kernels(entry)}, {_software(entry)}")
     return SAME
 
 
-def _show(argv: list[str]) -> int:
-    for file in _files(_paths(argv)):
+def _show(words: list[str]) -> int:
+    for file in _files(_folders(parse(words).files)):
         _say(str(file.path))
         for key, entry in sorted(file.entries.items()):
             _say(f"\n  {key}    {_kernels(entry)}, {_software(entry)}")
@@ -78,11 +68,11 @@ def _show(argv: list[str]) -> int:
     return SAME
 
 
-def _diff(argv: list[str]) -> int:
-    paths = _paths(argv)
-    if len(argv) != 3:
-        raise _UsageError("diff takes two baseline files or two folders; see torchprof baseline --help")
-    before, after = (_entries(path) for path in paths)
+def _diff(words: list[str]) -> int:
+    files = parse(words).files
+    if len(files) != 2:
+        raise UsageError("diff takes two baseline files or two folders")
+    before, after = (_entries(Path(file)) for file in files)
     found = differences(before, after)
     told = {key: one for key, one in found.items() if one.summary != "same" or one.lines}
     for key, difference in told.items():
@@ -99,26 +89,17 @@ def _entries(path: Path) -> dict[tuple[str, str], Entry]:
     return {(name, key): entry for name, file in files.items() for key, entry in file.entries.items()}
 
 
-def _prune(argv: list[str]) -> int:
+def _prune(words: list[str]) -> int:
     from pytest_torchprof.cli.prune import prune  # noqa: PLC0415  (starts pytest in another process: only here)
 
-    words = [word for word in argv if word != "--yes"]
-    root = Path.cwd()
-    if "--rootdir" in words:
-        at = words.index("--rootdir")
-        if at + 1 == len(words):
-            raise _UsageError("--rootdir takes a folder")
-        root = Path(words[at + 1])
-        words[at : at + 2] = []
-    files = [(base, file) for base in _paths(words) for file in _files([base])]
-    return prune(files, rootdir=root, really="--yes" in argv, say=_say)
+    given = parse(words, flags=("--yes",), options={"--rootdir": "a folder"})
+    root = Path(given.last("--rootdir") or Path.cwd())
+    files = [(base, file) for base in _folders(given.files) for file in _files([base])]
+    return prune(files, rootdir=root, really=bool(given.flags), say=_say)
 
 
-def _paths(argv: list[str]) -> list[Path]:
-    options = [word for word in argv[1:] if word.startswith("-")]
-    if options:
-        raise _UsageError(f"unknown option {options[0]!r}; see torchprof baseline --help")
-    return [Path(word) for word in argv[1:]] or [Path()]
+def _folders(files: list[str]) -> list[Path]:
+    return [Path(file) for file in files] or [Path()]
 
 
 def _files(paths: list[Path]) -> Iterator[BaselineFile]:
@@ -128,7 +109,7 @@ def _files(paths: list[Path]) -> Iterator[BaselineFile]:
             continue
         found = sorted(_below(path))
         if not found:
-            raise _UsageError(f"{path}: no baseline below it; record some with pytest --torchprof-baseline=update")
+            raise UsageError(f"{path}: no baseline below it; record some with pytest --torchprof-baseline=update")
         yield from map(read, found)
 
 

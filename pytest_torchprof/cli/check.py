@@ -8,7 +8,8 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.errors import TorchprofError, UnknownLimit
+from pytest_torchprof.cli.arguments import UsageError, parse
+from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,61 +25,38 @@ such as gemm(layout="tn"), a list or dict of them, else a text; a list keyword g
 exit status: 0 all limits hold, 1 one was missed, 3 one could not be measured, 2 cannot read or bad usage
 """
 LIST_LIMITS = frozenset({"kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid"})
-HOLDS, MISSED, UNUSABLE, UNKNOWN = 0, 1, 2, 3
+HOLDS, MISSED, UNKNOWN = 0, 1, 3
+_OPTIONS = {
+    "--limit": "NAME=VALUE, e.g. --limit max_kernels=5",
+    "--threshold": "NAME=VALUE, e.g. --threshold hotspot.share=0.6",
+}
 # What begins so is meant to be more than a text: kernel names hold parentheses too, but after spaces and colons
 # ("void at::native::f(...)"). Where a text that begins so is meant, it can be quoted.
 _WRITTEN = re.compile(r"""\s*(?:[\[{("']|[A-Za-z_]\w*\s*\()""")
 
 
-def run(argv: list[str]) -> int:
+def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    if argv in (["-h"], ["--help"]):
-        sys.stdout.write(USAGE)
-        return HOLDS
-    try:
-        trace, limits, thresholds = _arguments(argv)
-        return _check(trace, _given(limits), thresholds)
-    except TorchprofError as problem:
-        sys.stderr.write(f"torchprof check: {problem}\n")
-        return UNUSABLE
+    given = parse(words, options=_OPTIONS)
+    if len(given.files) != 1 or not given.options["--limit"]:
+        raise UsageError("expected one TRACE and at least one --limit NAME=VALUE")
+    return _check(given.files[0], _limits(given.options["--limit"]), given.options["--threshold"])
 
 
-def _arguments(argv: list[str]) -> tuple[str, list[str], list[str]]:
-    """Return the recording, the limits and the thresholds as they were written."""
-    traces: list[str] = []
-    options: dict[str, list[str]] = {"--limit": [], "--threshold": []}
-    rest = iter(argv)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name in options:
-            written = value if equals else next(rest, None)
-            if written is None:
-                example = "max_kernels=5" if name == "--limit" else "hotspot.share=0.6"
-                raise UnknownLimit(f"{name} takes NAME=VALUE, e.g. {name} {example}")
-            options[name].append(written)
-        elif word.startswith("-") and word != "-":
-            raise UnknownLimit(f"unknown option {word!r}; see torchprof check --help")
-        else:
-            traces.append(word)
-    if len(traces) != 1 or not options["--limit"]:
-        raise UnknownLimit("expected one TRACE and at least one --limit NAME=VALUE; see torchprof check --help")
-    return traces[0], options["--limit"], options["--threshold"]
-
-
-def _given(limits: Iterable[str]) -> dict[str, object]:
-    given: dict[str, object] = {}
-    for text in limits:
+def _limits(texts: Iterable[str]) -> dict[str, object]:
+    limits: dict[str, object] = {}
+    for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name:
             raise UnknownLimit(f"--limit {text!r}: expected NAME=VALUE, e.g. max_kernels=5")
-        if name not in given:
-            given[name] = _literal(name, value)
+        if name not in limits:
+            limits[name] = _literal(name, value)
         elif name in LIST_LIMITS:
-            given[name] = _added(name, given[name], _literal(name, value))
+            limits[name] = _added(name, limits[name], _literal(name, value))
         else:
             raise UnknownLimit(f"--limit {name} is given twice")
-    return given
+    return limits
 
 
 def _added(name: str, before: object, more: object) -> object:
@@ -109,9 +87,9 @@ def _literal(name: str, text: str) -> object:
     UnknownLimit for what begins as one of these and is none: as a text it would match nothing, and a limit that forbids
     it would hold.
     """
-    for parse in (ast.literal_eval, json.loads):
+    for read in (ast.literal_eval, json.loads):
         try:
-            return parse(text)
+            return read(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
     if not _WRITTEN.match(text):
@@ -124,14 +102,14 @@ def _literal(name: str, text: str) -> object:
         raise UnknownLimit(f"--limit {name}: {wrong}") from None
 
 
-def _check(trace: str, given: dict[str, object], thresholds: list[str]) -> int:
+def _check(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
     from pytest_torchprof.limits import catalogue, judge, read_limits  # noqa: PLC0415
     from pytest_torchprof.limits.failure import one_line  # noqa: PLC0415
     from pytest_torchprof.profile import load  # noqa: PLC0415
     from pytest_torchprof.text.escape import printable_line  # noqa: PLC0415
 
-    asked = read_limits(given, known=catalogue(with_thresholds(RULES, thresholds)))
+    asked = read_limits(limits, known=catalogue(with_thresholds(RULES, thresholds)))
     profile = load(trace)
     if isinstance(profile, list):
         raise UnknownLimit(f"{trace} is a folder of {len(profile)} recordings; check one file at a time")

@@ -9,6 +9,8 @@ import textwrap
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.cli.arguments import UsageError, parse
+
 if TYPE_CHECKING:
     from pytest_torchprof.doctor import Answer
 
@@ -20,7 +22,7 @@ environment, sessions of the profiler, kinds of launches, clocks, the CPU. Each 
 
 exit status: 0 nothing is wrong, 1 something is wrong, 2 bad usage
 """
-WELL, ILL, BAD_USAGE = 0, 1, 2
+WELL, ILL = 0, 1
 SCHEMA = 1
 WIDTH = 100
 _STATUS, _CHECK = 11, 19
@@ -28,20 +30,16 @@ _STATUS, _CHECK = 11, 19
 _VERSIONS = ("pytest-torchprof", "pytest", "torch", "triton", "nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12")
 
 
-def run(argv: list[str]) -> int:
+def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    if argv in (["-h"], ["--help"]):
-        sys.stdout.write(USAGE)
-        return WELL
-    if argv not in ([], ["--json"]):
-        wrong = next(word for word in argv if word != "--json") if set(argv) != {"--json"} else "--json twice"
-        sys.stderr.write(f"torchprof doctor: {wrong!r} is no option of it; see torchprof doctor --help\n")
-        return BAD_USAGE
+    given = parse(words, flags=("--json",))
+    if given.files:
+        raise UsageError(f"it takes no file; got {given.files[0]!r}")
     from pytest_torchprof.doctor import WRONG, answers  # noqa: PLC0415
 
     found = list(answers(begin=_progress))
     _progress("")
-    sys.stdout.write(_as_json(found) if argv else _as_text(found))
+    sys.stdout.write(_as_json(found) if given.flags else _as_text(found))
     return ILL if any(one.status == WRONG for one in found) else WELL
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import no_gpu, pick_device, reasons
-from pytest_torchprof.capture.device import gpu_uuid, has_gpu
+from pytest_torchprof.capture.devices.cuda import gpu_uuid, has_gpu
 from pytest_torchprof.doctor.answer import first_line
 from pytest_torchprof.doctor.child import ChildFailed, ask
 

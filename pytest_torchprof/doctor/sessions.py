@@ -8,12 +8,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import arm
-from pytest_torchprof.capture.session import SENTINEL, Session
+from pytest_torchprof.capture.session import Session
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer
 from pytest_torchprof.doctor.child import ask
 from pytest_torchprof.doctor.cupti import LOSING
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text.plural import counted
+from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture import torch_profiler
-from pytest_torchprof.capture.device import has_gpu
+from pytest_torchprof.capture.devices.cuda import has_gpu
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer
 
 if TYPE_CHECKING:

@@ -85,8 +85,8 @@ def test_a_device_vanishes(process):
     )
     there, error, code, count, nvml = said
     assert there == [None, OK]
-    assert "no CUDA-capable device is detected" in error
-    assert (code, count, nvml) == (100, 0, GPU_IS_LOST)
+    assert "busy or unavailable" in error
+    assert (code, count, nvml) == (0, 1, GPU_IS_LOST)
 
 
 SEEN = """

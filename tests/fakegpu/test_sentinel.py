@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_torchprof.capture.session import SENTINEL
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.trace import SENTINEL
 
 pytestmark = pytest.mark.simulated_gpu
 

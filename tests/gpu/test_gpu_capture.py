@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
 
+import msgspec
 import pytest
 import torch
 
@@ -213,7 +214,7 @@ def test_the_environment_names_the_gpu_and_its_driver(path):
         assert environment.driver.split(".")[0].isdecimal()
         clocks = environment.clocks_mhz
         assert 0 < clocks["sm"] <= clocks["sm_max"]
-    assert os.sep not in json.dumps(environment)
+    assert os.sep not in msgspec.json.encode(environment).decode()
 
 
 def test_thirty_sessions_with_idle_time_between_lose_nothing_of_the_steps(path, fact):
@@ -290,7 +291,7 @@ def test_a_device_nobody_uses_is_left_alone(tmp_path):
         """
         import torch
         measure(ten_kernels())
-        say(list(capture.device.devices_in_use("cuda:0")))
+        say(list(capture.devices.cuda.devices_in_use("cuda:0")))
         """,
     )
     assert said == [0]

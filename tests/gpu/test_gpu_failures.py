@@ -109,7 +109,7 @@ def test_the_first_session_too_waits_for_the_lock_of_the_gpu(run, tmp_path):
         import tempfile, pytest
         from pathlib import Path
         from pytest_torchprof import NotMeasured, capture
-        from pytest_torchprof.capture.device import gpu_uuid
+        from pytest_torchprof.capture.devices.cuda import gpu_uuid
 
         def test_it():
             Path(tempfile.gettempdir(), f"torchprof-{gpu_uuid('cuda:0')}.lock").mkdir()
@@ -205,6 +205,65 @@ def test_an_error_that_comes_up_in_the_plugins_own_wait_says_whose_it_is(run):
     result.stdout.fnmatch_lines(
         ["E * torch.AcceleratorError: CUDA error: an illegal *", "*while the plugin waited for what the measured code*"]
     )
+
+
+EXPECTED_TO_FAIL = """
+import pytest, torch
+
+@pytest.mark.torchprof(max_kernels=2)
+def test_before():
+    torch.ones(8, device="cuda").sin()
+
+@pytest.mark.xfail(reason="one kernel too many")
+@pytest.mark.torchprof(max_kernels=1)
+def test_expected():
+    torch.ones(8, device="cuda").sin()
+"""
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"FAKEGPU_FAIL_KERNEL": "CUDAFunctorOnSelf_add:25"}, {"FAKEGPU_LOST_AFTER": "45"}],
+    ids=["in the sentinel", "the device is lost"],
+)
+def test_a_device_that_fails_while_nothing_of_the_tests_runs_is_not_hidden_by_an_expected_failure(run, fault):
+    result = run(EXPECTED_TO_FAIL, **fault)
+    assert result.parseoutcomes().get("xfailed", 0) == 0
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*not measured: *CUDA error*"])
+    result.stdout.no_fnmatch_line("*_launch_sentinel*")
+
+
+def test_a_device_that_fails_while_it_gets_ready_to_be_timed_is_not_measured(run):
+    source = """
+        import pytest, torch
+
+        @pytest.mark.torchprof(tolerance={"time": 0.10})
+        def test_timed(torchprof):
+            x = torch.empty(1 << 20, device="cuda")
+            torchprof(lambda: x.sin().cos())
+    """
+    result = run(source, FAKEGPU_FAIL_KERNEL="spin_kernel")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured: *CUDA error*"])
+    result.stdout.no_fnmatch_line("*clocks.py*")
+
+
+def test_a_device_that_is_lost_before_the_first_test_stops_no_other(run):
+    conftest = """
+        import torch
+
+        def pytest_collection_finish(session):
+            try:
+                for _ in range(4):
+                    torch.ones(8, device="cuda")
+                torch.cuda.synchronize()
+            except Exception:
+                pass
+    """
+    result = run(ORDINARY, conftest=dedent(conftest), FAKEGPU_LOST_AFTER="2")
+    result.assert_outcomes(failed=1, passed=2)
+    result.stdout.fnmatch_lines(["*not measured: *CUDA error*"])
 
 
 # ----------------------------------------------------------------------------------------------------------------------

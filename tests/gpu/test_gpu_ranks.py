@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_torchprof.capture.device import gpu_uuid
+from pytest_torchprof.capture.devices.cuda import gpu_uuid
 from pytest_torchprof.capture.gpulock import only_measurement
 
 pytestmark = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
@@ -11,13 +10,15 @@ from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
 
+import msgspec
 import pytest
 import torch
 
 from pytest_torchprof import capture, load
 from pytest_torchprof.capture import nvml
-from pytest_torchprof.capture.device import gpu_uuid
+from pytest_torchprof.capture.devices.cuda import gpu_uuid
 from pytest_torchprof.capture.samples import Samples, on_one_stream
+from pytest_torchprof.recording.metadata import Batch
 from pytest_torchprof.recording.reader import read
 
 pytestmark = [
@@ -33,12 +34,12 @@ def sampled(step, cache="hot", **told):
     samples = Samples(capture.pick_device("auto"), cache, **told)
     for _ in samples.batch():
         step()
-    return samples.evidence
+    return samples.timing
 
 
 def sampled_us(step, cache="hot"):
-    (batch,) = sampled(step, cache)["batches"]
-    return statistics.median(batch["samples_us"])
+    (batch,) = sampled(step, cache).batches
+    return statistics.median(batch.samples_us)
 
 
 def profiled_us(step, path):
@@ -68,10 +69,10 @@ WAITED = "the GPU waited for the CPU within most calls, so that their times hold
 def test_the_gpu_waits_for_no_launch_within_a_sample(fact):
     """A hundred kernels, each of them shorter than its launch."""
     body = """
-        import json, torch
+        import msgspec, torch
         from test_gpu_times import sampled
         x = torch.zeros(1024, device="cuda")
-        print(json.dumps(sampled(lambda: [x.add_(1) for _ in range(100)])["batches"]))
+        print(msgspec.json.encode(sampled(lambda: [x.add_(1) for _ in range(100)]).batches).decode())
     """
     # The simulated device counts no cycles; elsewhere the variable means nothing.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])])}
@@ -82,9 +83,9 @@ def test_the_gpu_waits_for_no_launch_within_a_sample(fact):
         text=True,
         check=True,
     ).stdout
-    (batch,) = json.loads(said)
-    fact("a_hundred_small_kernels", f"{statistics.median(batch['samples_us']):.1f} us")
-    assert WAITED not in batch["disturbed"]
+    (batch,) = msgspec.json.decode(said, type=tuple[Batch, ...])
+    fact("a_hundred_small_kernels", f"{statistics.median(batch.samples_us):.1f} us")
+    assert WAITED not in batch.disturbed
 
 
 @pytest.mark.real_gpu("the simulated one has no caches")
@@ -98,8 +99,8 @@ def test_with_a_cold_cache_what_would_fit_into_it_takes_longer(fact):
 
 def test_a_call_that_asks_for_a_value_is_told_to_wait():
     x = torch.zeros(64, device="cuda")
-    (batch,) = sampled(lambda: x.sum().item())["batches"]
-    assert WAITED in batch["disturbed"]
+    (batch,) = sampled(lambda: x.sum().item()).batches
+    assert WAITED in batch.disturbed
 
 
 def test_samples_of_work_on_several_streams_begin_on_an_idle_gpu():
@@ -111,9 +112,9 @@ def test_samples_of_work_on_several_streams_begin_on_an_idle_gpu():
             x.add_(1)
         torch.cuda.current_stream().wait_stream(side)
 
-    (batch,) = sampled(step, one_stream=False)["batches"]
-    assert min(batch["samples_us"]) > 0
-    assert WAITED in batch["disturbed"]
+    (batch,) = sampled(step, one_stream=False).batches
+    assert min(batch.samples_us) > 0
+    assert WAITED in batch.disturbed
 
 
 def test_a_recording_tells_whether_all_was_on_one_stream(tmp_path):
@@ -143,9 +144,9 @@ def test_work_that_nobody_waits_for_has_no_times():
         torch.cuda.current_stream().wait_stream(side)
 
     evidence = sampled(left_alone, one_stream=False)
-    assert evidence["batches"] == []
-    assert "nothing in the call waits for it" in evidence["why_not"]
-    assert sampled(waited_for, one_stream=False)["why_not"] is None
+    assert evidence.batches == ()
+    assert "nothing in the call waits for it" in evidence.why_not
+    assert sampled(waited_for, one_stream=False).why_not is None
 
 
 def test_another_process_on_the_gpu_is_told():

@@ -14,6 +14,7 @@ from pytest_torchprof.capture.compile_watch import graph_breaks
 from pytest_torchprof.capture.compile_watch.eager_code import EagerCode
 from pytest_torchprof.capture.compile_watch.history import GivenUp, compile_history
 from pytest_torchprof.capture.compile_watch.recompiles import Compilation, recompiles
+from pytest_torchprof.devices import kind_of
 from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class CompileWatch:
     """
 
     def __init__(self, device: str) -> None:
-        self._device = device
+        self._generates_cpp = not kind_of(device).has_launches
         self._history = compile_history()
         self._restore = ExitStack()
         self._before: _Before | None = None
@@ -58,7 +59,7 @@ class CompileWatch:
         self._settings: set[str] = set()
 
     def __enter__(self) -> Self:
-        if self._device == "cpu":
+        if self._generates_cpp:
             self._restore.enter_context(torch_inductor.cpu_kernels_profiled())
         try:
             self._begin(first=True)
@@ -107,7 +108,7 @@ class CompileWatch:
             recompiles=tuple(recompiles(self._compilations)),
             seen_instead=tuple(self._seen_instead(before)),
             cudagraph_skips=self._cudagraph_skips(before),
-            fx_graphs=torch_inductor.inductor_graphs(cpu=self._device == "cpu"),
+            fx_graphs=torch_inductor.inductor_graphs(cpu=self._generates_cpp),
             graphs_are_marked=torch_inductor.calls_of_graphs_are_marked(),
             time_us=self._time_us(),
         )

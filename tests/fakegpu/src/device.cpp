@@ -123,7 +123,6 @@ int gate() {
 // Without a driver, or with one that does not fit, there is not even a number of devices. Other errors, such as a
 // device in exclusive use, are told by the first call that needs a context.
 int countError() {
-  if (lost()) return cudaErrorNoDevice;
   switch (int code = cfg().faults.initError) {
     case cudaErrorInitializationError:
     case cudaErrorStubLibrary:

@@ -1,0 +1,315 @@
+"""CUDA's GPUs, and ROCm's: one that is measured, and those that the process uses, which every measurement waits for."""
+
+from __future__ import annotations
+
+import warnings
+from array import array
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.capture import nvml, reasons, torch_cuda
+from pytest_torchprof.capture.devices.base import Clock, LiveDevice
+from pytest_torchprof.capture.profiler_state import this_process
+from pytest_torchprof.errors import NotMeasured, TorchprofError
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.text.plural import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import torch
+    from torch.profiler import ProfilerActivity
+
+# Where the size of the last cache is not told. Inductor's own benchmarks clear as much.
+_CACHE_BYTES = 256 << 20
+# How much longer than its launches take a call's head start is, and when it ends at the latest.
+_HEAD_START = 1.5
+_LONGEST_HEAD_START_S = 0.2
+_PROBED_CYCLES = 1_000_000
+
+
+class Cuda(LiveDevice):
+    """One GPU, "cuda:N" with ROCm too."""
+
+    @classmethod
+    def is_there(cls) -> bool:
+        return has_gpu()
+
+    @classmethod
+    def pick(cls, number: str, asked: str) -> str:
+        import torch
+
+        if not has_gpu():
+            raise TorchprofError(
+                f"device {asked!r} was asked for, but torch {torch.__version__} sees no CUDA or ROCm device: "
+                f"{reasons.no_gpu().reason}. Use 'auto' or 'cpu', or run where there is a GPU."
+            )
+        count = torch.cuda.device_count()  # pragma: needs gpu
+        # To ask for the current device would begin CUDA, which no fork of this process survives.
+        begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # pragma: needs gpu
+        try:
+            index = int(number) if number else torch.cuda.current_device() if begun else 0  # pragma: needs gpu
+        except RuntimeError as error:  # pragma: needs gpu - the device was lost since
+            raise NotMeasured(reasons.of_device("the GPU", error)) from None
+        if index >= count:  # pragma: needs gpu
+            seen = counted(count, "device")
+            raise TorchprofError(f"device {asked!r} was asked for, but torch sees {seen}, from 'cuda:0'.")
+        return f"cuda:{index}"  # pragma: needs gpu
+
+    def why_unusable(self) -> str | None:
+        return why_unusable()
+
+    def lock_names(self, *, with_others: bool) -> list[str]:  # pragma: needs gpu
+        return gpu_uuids() if with_others else [gpu_uuid(self.name)]
+
+    def counts_memory(self) -> bool | None:  # pragma: needs gpu
+        import torch
+
+        try:
+            return torch.cuda.memory_allocated(self.name) > 0
+        except Exception:  # noqa: BLE001 - a pluggable allocator raises what it likes
+            return False
+
+    def last_cache_bytes(self) -> int:  # pragma: needs gpu
+        import torch
+
+        return max(getattr(torch.cuda.get_device_properties(self.name), "L2_cache_size", 0), _CACHE_BYTES)
+
+    def threads(self) -> int | None:  # pragma: needs gpu
+        return None
+
+    def describe(self) -> dict[str, Any]:  # pragma: needs gpu
+        import torch
+
+        properties = torch.cuda.get_device_properties(self.name)
+        return {
+            "gpu": properties.name,
+            "compute_capability": f"{properties.major}.{properties.minor}",
+            "gcn_arch": properties.gcnArchName if torch.version.hip else None,
+            "driver": nvml.driver_version(),
+            "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+            "clocks_mhz": nvml.clocks_mhz(gpu_uuid(self.name)),
+        }
+
+    def clock(self) -> Clock:  # pragma: needs gpu
+        return EventClock(self.name)
+
+    def disturbances(self) -> AbstractContextManager[Callable[[], list[str]]]:  # pragma: needs gpu
+        return nvml.watched(gpu_uuid(self.name))
+
+
+class EventClock(Clock):
+    """The device's own time between two events on the current stream.
+
+    With a head start nothing waits between the samples, and the device is kept busy until a call is launched: it would
+    else wait for launches, and a call that takes long to launch would take as long with any kernels. What a call puts
+    on other streams may not wait for the head start, and be done before the sample begins; so without one each sample
+    begins on an idle device.
+    """
+
+    name = "events"
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._cycles = 0
+        self._calls_that_waited = 0
+
+    @property
+    def waited(self) -> bool:  # pragma: needs gpu
+        """Whether the device had to wait for the launches of most calls, in spite of the head start."""
+        return 2 * self._calls_that_waited > len(self._events)
+
+    def wait(self) -> None:  # pragma: needs gpu
+        """Wait for what the code has put in order so far: what is on the current stream, or is waited for there."""
+        self._recorded().synchronize()
+
+    def head_start(self, launching_s: float) -> float:  # pragma: needs gpu
+        """Get ready to keep the device busy while a call is launched; return for how long, in seconds."""
+        # The first launch of a kernel loads it, and the device waits for that.
+        seconds = [self._spun_s(_PROBED_CYCLES) for _ in range(2)][-1]
+        wanted = min(_HEAD_START * launching_s, _LONGEST_HEAD_START_S)
+        self._cycles = round(wanted / max(seconds, 1e-9) * _PROBED_CYCLES) if seconds else 0
+        return wanted if seconds else 0.0
+
+    def _spun_s(self, cycles: int) -> float:  # pragma: needs gpu
+        start = self._recorded()
+        spun = torch_cuda.spin(self._device, cycles)
+        end = self._recorded()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1e3 if spun else 0.0
+
+    def begin(self) -> None:  # pragma: needs gpu
+        """Keep the device busy from now on; without use of memory, so that the caches stay as they are."""
+        if self._cycles:
+            torch_cuda.spin(self._device, self._cycles)
+
+    def ready(self) -> None:  # pragma: needs gpu
+        """Let the next sample be a call's own time: without a head start, wait for what came before it."""
+        if not self._cycles:
+            synchronize(devices_in_use(self._device))
+
+    @contextmanager
+    def sample(self) -> Iterator[None]:  # pragma: needs gpu
+        """Time one call."""
+        start = self._recorded()
+        yield
+        self._events.append((start, self._recorded()))
+        self._calls_that_waited += start.query()  # type: ignore[no-untyped-call]
+
+    def times_us(self) -> array[float]:  # pragma: needs gpu
+        """Wait for the device, and return the times since the last time it was asked."""
+        synchronize(devices_in_use(self._device))
+        events, self._events, self._calls_that_waited = self._events, [], 0
+        return array("d", (start.elapsed_time(end) * 1000 for start, end in events))
+
+    def _recorded(self) -> torch.cuda.Event:  # pragma: needs gpu
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+
+def has_gpu() -> bool:
+    """Whether torch can use a CUDA or ROCm device in this process."""
+    import torch
+
+    _let_torch_look_for_gpus()
+    return torch.cuda.is_available()
+
+
+@cache
+def _let_torch_look_for_gpus() -> None:
+    """Let torch warn now, unheard, of what it finds: once, and where warnings are errors that would be raised."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.cuda.is_available()
+
+
+def why_unusable() -> str | None:
+    """Return what keeps this process from using its GPUs any more; None where nothing does, or where there is none."""
+    process = this_process()
+    if torch_cuda.cannot_use_gpus_since_fork():
+        process.unusable = reasons.FORKED
+    elif process.unusable is None:
+        process.unusable = _lasting_error()
+    return process.unusable
+
+
+def _lasting_error() -> str | None:
+    if not has_gpu():
+        return None
+    import torch  # pragma: needs gpu
+
+    begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # pragma: needs gpu
+    # An error that somebody left behind who did not look is told once; a broken GPU says it again.
+    with suppress(Exception):  # pragma: needs gpu
+        _wait_for_all()
+    try:  # pragma: needs gpu
+        _wait_for_all()
+    except Exception as error:  # noqa: BLE001 - torch's errors of the GPU are of several kinds
+        return reasons.of_earlier_error(error) if begun else reasons.of_device("the GPU", error)
+    return None  # pragma: needs gpu
+
+
+def _wait_for_all() -> None:  # pragma: needs gpu
+    """Wait for the current GPU too, in use or not: the profiler will when it stops."""
+    import torch
+
+    torch.cuda.synchronize()
+    synchronize(devices_in_use("cpu"))
+
+
+def activities() -> list[ProfilerActivity]:
+    """Return what every session records: the CPU, and the GPU wherever there is one.
+
+    Also for measurements of the CPU: kineto registers once per process, and a first session without the GPU would
+    leave all later ones without kernels. Where the GPU cannot be used any more, the profiler would fail with it.
+    """
+    from torch.profiler import ProfilerActivity
+
+    gpu = has_gpu() and this_process().unusable is None
+    return [ProfilerActivity.CPU, ProfilerActivity.CUDA] if gpu else [ProfilerActivity.CPU]
+
+
+def gpu_uuid(device: str) -> str:  # pragma: needs gpu
+    """Return the name that this GPU has in every process: "GPU-..." as NVML has it, else its place on the bus."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(device)
+    uuid = getattr(properties, "uuid", None)
+    place = (getattr(properties, f"pci_{part}_id", 0) for part in ("domain", "bus", "device"))
+    return f"GPU-{uuid}" if uuid else "PCI-{:04x}-{:02x}-{:02x}".format(*place)
+
+
+def gpu_uuids() -> list[str]:  # pragma: needs gpu
+    """Return the names, in every process, of all GPUs that this one sees."""
+    import torch
+
+    return [gpu_uuid(f"cuda:{index}") for index in range(torch.cuda.device_count())]
+
+
+def devices_in_use(device: str) -> tuple[int, ...]:
+    """Return the indices of the GPUs that this process holds a context on, and of `device` if it is one.
+
+    The others are left alone: to synchronize a device creates a context on it, which costs memory and time.
+    """
+    if not has_gpu() or this_process().unusable is not None:
+        return ()
+    import torch  # pragma: needs gpu
+
+    measured = {torch.device(device).index} - {None}  # pragma: needs gpu
+    return tuple(  # pragma: needs gpu
+        index for index in range(torch.cuda.device_count()) if index in measured or torch_cuda.has_context(index)
+    )
+
+
+def synchronize(devices: tuple[int, ...]) -> None:
+    """Wait for all work queued on these GPUs; the profiler itself waits for the current one only."""
+    if devices:  # pragma: needs gpu
+        import torch
+
+        for index in devices:
+            torch.cuda.synchronize(index)
+
+
+class MeasuredCodeFailed(Exception):
+    """Carries an error of the GPU that is the measured code's own to where it is raised as that."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def wait_for_measured_work(devices: tuple[int, ...]) -> None:
+    """Wait as `synchronize` does, after the measured code; raises MeasuredCodeFailed with what comes up here."""
+    try:
+        synchronize(devices)
+    except RuntimeError as error:
+        error.add_note(
+            "It came up while the plugin waited for what the measured code had queued on the GPU; with "
+            "CUDA_LAUNCH_BLOCKING=1 it is raised at the call that queued it."
+        )
+        raise MeasuredCodeFailed(error) from None
+
+
+def start_peak_memory(devices: tuple[int, ...]) -> None:
+    """Begin a new allocator peak on these GPUs; a peak that the test had running begins anew with it."""
+    if devices:  # pragma: needs gpu
+        import torch
+
+        for index in devices:
+            torch.cuda.reset_peak_memory_stats(index)
+
+
+def peak_memory_bytes(devices: tuple[int, ...]) -> int | None:
+    """Return the largest allocator peak of these GPUs since `start_peak_memory`, in bytes; None without a GPU."""
+    if not devices:
+        return None
+    import torch  # pragma: needs gpu
+
+    return max(torch.cuda.max_memory_allocated(index) for index in devices)  # pragma: needs gpu
