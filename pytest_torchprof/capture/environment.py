@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_torchprof.capture import torch_cuda
 from pytest_torchprof.capture.devices import live_device
-from pytest_torchprof.devices.cuda import launches_wait
+from pytest_torchprof.devices.launch_blocking import launches_wait
 from pytest_torchprof.recording.metadata import Environment
 
 

@@ -20,7 +20,7 @@ from pytest_torchprof.capture.gpulock import only_measurement
 from pytest_torchprof.capture.graphs import watched
 from pytest_torchprof.capture.profiler_state import this_process
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
-from pytest_torchprof.devices import kind_of
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import read

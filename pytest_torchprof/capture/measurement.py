@@ -26,7 +26,7 @@ from pytest_torchprof.capture.gpulock import only_measurement
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
 from pytest_torchprof.capture.session import Session, another_profiler_runs, refuse_second_profiler
-from pytest_torchprof.devices import kind_of
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Metadata

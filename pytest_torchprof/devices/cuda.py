@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.devices.base import CallKind, DeviceKind
@@ -10,7 +9,6 @@ from pytest_torchprof.devices.base import CallKind, DeviceKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_LAUNCHES_WAIT = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
 _KERNEL_LAUNCH = (
     r"cuda(?:LaunchKernel(?:ExC)?|LaunchCooperativeKernel\w*)|cuLaunch(?:Kernel(?:Ex)?|CooperativeKernel)"
     r"|hip(?:Ext|Hcc)?(?:Module)?Launch(?:Cooperative)?Kernel(?:ExC|MultiDevice)?"
@@ -51,12 +49,3 @@ CUDA = DeviceKind(
 def is_rocm(calls: Iterable[str]) -> bool:
     """Whether calls of the runtime, by name, are ROCm's."""
     return any(name.startswith("hip") for name in calls)
-
-
-def launches_wait() -> str | None:
-    """Return the setting of this process that makes the CPU wait for every kernel, as "CUDA_LAUNCH_BLOCKING=1".
-
-    Counts hold under it, times and ratios mean nothing.
-    """
-    found = ((name, os.environ.get(name, "")) for name in _LAUNCHES_WAIT)
-    return next((f"{name}={value}" for name, value in found if value not in ("", "0")), None)

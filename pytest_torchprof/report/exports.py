@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.report.results import FAILED, PASSED, XFAILED
+from pytest_torchprof.report.results import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ def benchmark(run: RunResults) -> str:
 
 def bmf(run: RunResults) -> str:
     """Return Bencher Metric Format: benchmark -> measure -> value; untraced times as its ``latency``, in ns."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    benchmarks: dict[str, dict[str, dict[str, float]]] = {}
     for result in _measured(run):
         measures = {name.replace("_", "-"): {"value": value} for name, _, value in _numbers(result)}
         if result.time:
@@ -57,12 +57,13 @@ def bmf(run: RunResults) -> str:
                 "lower_value": low * 1000,
                 "upper_value": high * 1000,
             }
-        found[_short(result.name)] = measures
-    return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        benchmarks[_short(result.name)] = measures
+    return json.dumps(benchmarks, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _measured(run: RunResults) -> Iterator[Result]:
-    return (result for result in run.results if result.outcome in (PASSED, FAILED, XFAILED) and result.summary)
+    judged = (Outcome.PASSED, Outcome.FAILED, Outcome.XFAILED)
+    return (result for result in run.results if result.outcome in judged and result.summary)
 
 
 def _numbers(result: Result) -> Iterator[tuple[str, str, float]]:
@@ -83,3 +84,6 @@ def _short(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{name[: _LONGEST_NAME - len(digest) - 1]}-{digest}"
+
+
+FORMATS = {".benchmark.json": benchmark, ".bmf.json": bmf}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.markdown import escaped, fenced, left_over
-from pytest_torchprof.report.results import FAILED, NOT_MEASURED
+from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
+from pytest_torchprof.report.results import BaselineState
 from pytest_torchprof.report.table import where
 from pytest_torchprof.report.terminal import closing
 from pytest_torchprof.text.escape import printable
@@ -30,27 +30,27 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
     ``workspace`` is the checkout's folder, to which GitHub takes paths as relative; unknown: the root directory is it.
     """
     for result in run.results:
-        if result.outcome in (FAILED, NOT_MEASURED):
+        if result.outcome.is_failure:
             yield _command("error", result, result.message, rootdir, workspace)
-        elif (result.baseline or "").startswith("ambiguous"):
-            said = "\n".join([f"{result.baseline} against the baseline", *result.changes])
-            yield _command("warning", result, said, rootdir, workspace)
-    for left in run.leftovers:
-        message = left.words + (f"; {left.remedy} removes them" if left.remedy else "")
-        place = {"file": _in_checkout(rootdir / left.file, workspace, rootdir), "title": f"torchprof: {left.why}"}
-        yield _written("warning" if left.remedy else "notice", place, message)
+        elif result.baseline_state is BaselineState.AMBIGUOUS:
+            message = "\n".join([f"{result.baseline} against the baseline", *result.changes])
+            yield _command("warning", result, message, rootdir, workspace)
+    for unused in run.unused:
+        message = unused.words + (f"; {unused.remedy} removes them" if unused.remedy else "")
+        place = {"file": _in_checkout(rootdir / unused.file, workspace, rootdir), "title": f"torchprof: {unused.why}"}
+        yield _written("warning" if unused.remedy else "notice", place, message)
 
 
 def step_summary(run: RunResults) -> str:
     """Return Markdown: one line, and below it what failed with the kernels that differ and how to accept them."""
-    failed = [result for result in run.results if result.outcome in (FAILED, NOT_MEASURED)]
+    failed = [result for result in run.results if result.outcome.is_failure]
     place = f" on {escaped(where(run.environment))}" if run.environment else ""
     lines = [f"**torchprof**: {escaped(closing(run))}{place}", ""]
     for result in failed[:_MOST_FAILURES]:
         lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut(result.message)), ""]
     if len(failed) > _MOST_FAILURES:
         lines += [f"and {len(failed) - _MOST_FAILURES} more: see the report", ""]
-    return "\n".join([*lines, *left_over(run)])
+    return "\n".join([*lines, *unused_entries(run)])
 
 
 def _cut(message: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.results import GONE, REMOVED, UNMEASURED
+from pytest_torchprof.report.results import Disuse
 
 if TYPE_CHECKING:
     from pytest_torchprof.report.results import RunResults
@@ -14,7 +14,7 @@ SCHEMA = 1
 
 
 def render(run: RunResults) -> str:
-    """Return ``{"schema", "environment", "results"}`` and the baselines' leftovers as indented JSON."""
+    """Return ``{"schema", "environment", "results"}`` and the unused entries of baselines as indented JSON."""
     results = [
         {
             "nodeid": result.nodeid,
@@ -31,8 +31,11 @@ def render(run: RunResults) -> str:
         }
         for result in run.results
     ]
-    left: dict[str, dict[str, list[str]]] = {GONE: {}, UNMEASURED: {}, REMOVED: {}}
-    for leftover in run.leftovers:
-        left[leftover.why][leftover.file] = list(leftover.keys)
-    report = {"schema": SCHEMA, "environment": dict(run.environment), "results": results, **left}
+    unused: dict[str, dict[str, list[str]]] = {str(why): {} for why in Disuse}
+    for entries in run.unused:
+        unused[entries.why][entries.file] = list(entries.keys)
+    report = {"schema": SCHEMA, "environment": dict(run.environment), "results": results, **unused}
     return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+FORMATS = {".json": render}

@@ -16,7 +16,7 @@ _NUMBERS = ("kernels", "launches", "memcpys", "syncs", "graph_breaks", "gpu_busy
 def properties(result: Result) -> list[tuple[str, str]]:
     """Return names and values: ``torchprof.kernels``, or ``torchprof[label].kernels`` where there is a label."""
     where = f"{PREFIX}[{printable(result.label)}]" if result.label else PREFIX
-    told = {
+    values = {
         "outcome": result.outcome,
         "baseline": result.baseline,
         **{name: result.summary.get(name) for name in _NUMBERS},
@@ -25,6 +25,6 @@ def properties(result: Result) -> list[tuple[str, str]]:
     }
     return [
         (f"{where}.{name}", f"{value:g}" if isinstance(value, float) else str(value))
-        for name, value in told.items()
+        for name, value in values.items()
         if value is not None
     ]

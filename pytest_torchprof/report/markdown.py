@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.results import FAILED, NOT_MEASURED
 from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, row, where
 
 if TYPE_CHECKING:
@@ -17,18 +16,18 @@ def render(run: RunResults) -> str:
     """Return what failed first, with its kernels, then one row per measurement."""
     lines = [f"## torchprof: {escaped(where(run.environment))}" if run.environment else "## torchprof", ""]
     for result in run.results:
-        if result.outcome in (FAILED, NOT_MEASURED):
+        if result.outcome.is_failure:
             lines += [f"### {escaped(result.name)}: {result.outcome}", "", fenced(result.message), ""]
             if result.kernels:
                 lines += [*_table(KERNEL_HEADERS, kernel_rows(result)), ""]
-    return "\n".join([*lines, *_table(HEADERS, [row(result) for result in run.results]), "", *left_over(run)])
+    return "\n".join([*lines, *_table(HEADERS, [row(result) for result in run.results]), "", *unused_entries(run)])
 
 
-def left_over(run: RunResults) -> Iterator[str]:
+def unused_entries(run: RunResults) -> Iterator[str]:
     """Yield a paragraph for each baseline file with entries that nothing measures any more."""
-    for left in run.leftovers:
-        remedy = f" (`{left.remedy}`)" if left.remedy else ""
-        yield from (f"{escaped(left.file)}: {escaped(left.words)}{remedy}", "")
+    for unused in run.unused:
+        remedy = f" (`{unused.remedy}`)" if unused.remedy else ""
+        yield from (f"{escaped(unused.file)}: {escaped(unused.words)}{remedy}", "")
 
 
 def _table(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
@@ -48,3 +47,6 @@ def fenced(text: str) -> str:
     while fence in text:
         fence += "`"
     return f"{fence}text\n{text}\n{fence}"
+
+
+FORMATS = {".md": render}

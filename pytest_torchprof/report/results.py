@@ -3,26 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PASSED = "passed"
-FAILED = "failed"
-SKIPPED = "skipped"
-NOT_MEASURED = "not measured"
-XFAILED = "xfailed"
-"""Failed, and the test is marked as one that does."""
 
-GONE = "gone"
-UNMEASURED = "unmeasured"
-REMOVED = "removed"
-_LEFT = {
-    GONE: ("entries of tests that are gone", "torchprof baseline prune"),
-    UNMEASURED: ("entries that their tests no longer measure", "pytest --torchprof-baseline=update"),
-    REMOVED: ("removed, since their tests no longer measure them", None),
-}
+class Outcome(StrEnum):
+    """How a measurement came out."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    NOT_MEASURED = "not measured"
+    XFAILED = "xfailed"
+    """Failed, and the test is marked as one that does."""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it is one of those that fail a test."""
+        return self in (Outcome.FAILED, Outcome.NOT_MEASURED)
+
+
+class BaselineState(StrEnum):
+    """How a measurement compares with its baseline, or what became of the entry that it was to leave there."""
+
+    SAME = "same"
+    BETTER = "better"
+    CHANGED = "changed"
+    AMBIGUOUS = "ambiguous"
+    WORSE = "worse"
+    NEW = "new"
+    WRITTEN = "written"
+    LEFT_TO_RANK_0 = "left to rank 0"
+    NOT_WRITTEN = "not written"
+
+
+class Disuse(StrEnum):
+    """Why nothing measures an entry of a baseline any more."""
+
+    GONE = "gone"
+    """The test file does not have the test."""
+    UNMEASURED = "unmeasured"
+    """The test ran and did not measure it."""
+    REMOVED = "removed"
+    """So too, and the run removed the entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +57,12 @@ class Result:
 
     nodeid: str
     label: str | None
-    outcome: str
+    outcome: Outcome
     message: str = ""
     """Why it failed, was skipped or not measured; empty when it passed."""
     baseline: str | None = None
-    """The baseline's verdict in words, None where none was asked for."""
+    """The comparison with the baseline in words, None where none was asked for."""
+    baseline_state: BaselineState | None = None
     changes: tuple[str, ...] = ()
     """What differs from the baseline without failing the test, a line each."""
     limits: tuple[dict[str, Any], ...] = ()
@@ -57,23 +84,29 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
+class UnusedEntries:
     """Entries of a baseline file that nothing measures any more."""
 
     file: str
-    why: str
-    """GONE: the test file does not have the tests; UNMEASURED: they ran and did not measure it; REMOVED: so too."""
+    why: Disuse
     keys: tuple[str, ...]
 
     @property
     def words(self) -> str:
         """What is so about the entries, with their keys."""
-        return f"{_LEFT[self.why][0]}: {', '.join(self.keys)}"
+        return f"{_DISUSE[self.why][0]}: {', '.join(self.keys)}"
 
     @property
     def remedy(self) -> str | None:
         """The command that removes them."""
-        return _LEFT[self.why][1]
+        return _DISUSE[self.why][1]
+
+
+_DISUSE = {
+    Disuse.GONE: ("entries of tests that are gone", "torchprof baseline prune"),
+    Disuse.UNMEASURED: ("entries that their tests no longer measure", "pytest --torchprof-baseline=update"),
+    Disuse.REMOVED: ("removed, since their tests no longer measure them", None),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +114,7 @@ class RunResults:
     """All results of a run, in the order in which the tests ran."""
 
     results: tuple[Result, ...]
-    leftovers: tuple[Leftover, ...] = ()
+    unused: tuple[UnusedEntries, ...] = ()
 
     @property
     def environment(self) -> Mapping[str, Any]:
@@ -100,4 +133,8 @@ class RunResults:
 
 def _result(plain: dict[str, Any]) -> Result:
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
-    return Result(**fields)
+    state = fields.pop("baseline_state")
+    return Result(
+        **{**fields, "outcome": Outcome(fields["outcome"])},
+        baseline_state=None if state is None else BaselineState(state),
+    )

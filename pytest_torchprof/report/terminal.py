@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.results import FAILED, NOT_MEASURED, PASSED, SKIPPED, XFAILED
+from pytest_torchprof.report.results import BaselineState, Outcome
 from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, row, where
 from pytest_torchprof.text.escape import printable
 
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 MIN_NAME_WIDTH = 30
 DROPPED = ("CPU/GPU", "launches", "breaks", "GPU time", "baseline")
 """Columns that a narrow terminal does without, the first one first; before them those that have nothing to show."""
+_OUTCOMES = {
+    Outcome.PASSED: "passed",
+    Outcome.FAILED: "failed",
+    Outcome.NOT_MEASURED: "not measured",
+    Outcome.SKIPPED: "not judged",
+    Outcome.XFAILED: "failed as expected",
+}
 
 
 def title(run: RunResults) -> str:
@@ -31,14 +38,14 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
         name = printable(result.name)
         if result.changes:
             parts.append("\n".join([f"{name}: against the baseline", *map(printable, result.changes)]))
-        if verbosity > 0 and result.outcome == FAILED and result.kernels:
+        if verbosity > 0 and result.outcome is Outcome.FAILED and result.kernels:
             kernels = _table(
                 [KERNEL_HEADERS, *kernel_rows(result)], ("left", "right", "right", "left"), (60, None, None, 30)
             )
             parts.append(f"{name}: kernels of the step with most\n{kernels}")
     parts += [
-        printable(f"{left.file}: {left.words}") + (f"\n  do: {left.remedy}" if left.remedy else "")
-        for left in run.leftovers
+        printable(f"{unused.file}: {unused.words}") + (f"\n  do: {unused.remedy}" if unused.remedy else "")
+        for unused in run.unused
     ]
     return "\n\n".join([*parts, closing(run)])
 
@@ -85,15 +92,9 @@ def _table(rows: list[tuple[str, ...]], align: tuple[str, ...], widths: tuple[in
 def closing(run: RunResults) -> str:
     """Return how many measurements came out how, in one line."""
     counts = [
-        f"{sum(result.outcome == outcome for result in run.results)} {said}"
-        for outcome, said in (
-            (PASSED, "passed"),
-            (FAILED, "failed"),
-            (NOT_MEASURED, "not measured"),
-            (SKIPPED, "not judged"),
-            (XFAILED, "failed as expected"),
-        )
-        if any(result.outcome == outcome for result in run.results)
+        f"{number} {words}"
+        for outcome, words in _OUTCOMES.items()
+        if (number := sum(result.outcome is outcome for result in run.results))
     ]
-    better = sum((result.baseline or "").startswith("better") for result in run.results)
+    better = sum(result.baseline_state is BaselineState.BETTER for result in run.results)
     return ", ".join(counts) + (f"; {better} better, to keep: pytest --torchprof-baseline=update" if better else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.errors import TorchprofError
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.testing.measure import TestRun
-    from pytest_torchprof.testing.measured import Measured
+    from pytest_torchprof.testing.measurement import Measurement
+    from pytest_torchprof.testing.test_run import TestRun
 
 
 class Torchprof:
@@ -36,16 +37,19 @@ class Torchprof:
 
         Raises NotMeasured where the recording cannot be believed after three attempts.
         """
-        measured = self._run.start(None, {})
+        label = self._run.start(None, {})
         if _only_makes_an_object(function):
-            measured.why_not = (
-                f"calling {function!r} only makes an object and runs none of its code; measure what drives it"
-            )
-            raise measured.error
-        result = self._run.repeat(measured, function, args, kwargs)
-        return _profile_of(measured).with_result(result)
+            raise self._run.change(
+                label,
+                why_not=f"calling {function!r} only makes an object and runs none of its code; measure what drives it",
+            ).error
+        result = self._run.repeat(label, function, args, kwargs)
+        measurement = self._run.measurements[label]
+        if measurement.profile is None:
+            raise measurement.error
+        return measurement.profile.with_result(result)
 
-    def measure(self, label: str, **limits: object) -> Measurement:
+    def measure(self, label: str, **limits: object) -> MeasuredBlock:
         """Return a context manager for a block under ``label``; ``limits`` hold for it beside the marker's.
 
         .. code-block:: python
@@ -57,40 +61,49 @@ class Torchprof:
         if not isinstance(label, str) or not label:
             raise TorchprofError(f"torchprof.measure() takes a label, a text that is not empty; got {label!r}")
         self._run.announced.append(label)
-        return Measurement(self._run, label, limits)
+        return MeasuredBlock(self._run, label, limits)
 
 
-class Measurement:
+class MeasuredBlock:
     """A measured block; ``steps()`` yields once for each call of the measured code."""
 
     def __init__(self, run: TestRun, label: str, limits: Mapping[str, object]) -> None:
         self._run = run
         self._label = label
         self._limits = limits
-        self._measured: Measured | None = None
+        self._last: Measurement | None = None
         self._steps: Generator[None, None, None] | None = None
         self._count = 0
 
     def __enter__(self) -> Self:
-        if self._measured is not None:
+        if self._last is not None:
             raise TorchprofError(
                 f"the block {self._label!r} is entered twice; each block has its own: with torchprof.measure(...) as m"
             )
-        self._measured = self._run.start(self._label, self._limits)
+        self._run.start(self._label, self._limits)
+        self._last = self._run.measurements[self._label]
         self._run.announced.remove(self._label)
         return self
 
+    @property
+    def _measurement(self) -> Measurement | None:
+        """What is known of the measurement; None before the block is entered."""
+        # The run drops what it has judged, and a block may be looked at later.
+        if self._last is not None:
+            self._last = self._run.measurements.get(self._label, self._last)
+        return self._last
+
     def steps(self) -> Iterator[None]:
         """Yield for every warm-up and measured call of the block; run through it once, to its end."""
-        if self._measured is None:
+        if self._last is None:
             raise TorchprofError("m.steps() is used inside the block: with torchprof.measure(...) as m")
         if self._steps is not None:
             raise TorchprofError(f"m.steps() was asked for twice in the block {self._label!r}; one block, one loop")
-        self._steps = self._counted(self._measured)
+        self._steps = self._counted()
         return self._steps
 
-    def _counted(self, measured: Measured) -> Generator[None, None, None]:
-        iterations = self._run.iterations(measured)
+    def _counted(self) -> Generator[None, None, None]:
+        iterations = self._run.iterations(self._label)
         try:
             for _ in iterations:
                 self._count += 1
@@ -101,35 +114,29 @@ class Measurement:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        measured = self._measured
-        if measured is None:
+        if (measurement := self._measurement) is None:
             return
-        if value is not None and measured.explaining.running:
+        if value is not None and measurement.explanation.running:
             # The measurement stands: what is raised when it is repeated does not fail the test by itself.
-            measured.explaining.raised(value)
-            self._run.raised_again = value
+            measurement.explanation.call_raised(value)
+            self._run.raised_in_repeat = value
         if self._steps is not None:
             # An exception leaves the loop's generator suspended, and with it the profiler running.
             self._steps.close()
-        if kind is None and measured.profile is None and measured.why_not is None:
+        if kind is None and measurement.profile is None and measurement.why_not is None:
             after = f"was left after {counted(self._count, 'call')}" if self._steps is not None else "was never started"
-            measured.why_not = f"m.steps() of {self._label!r} {after}: run `for _ in m.steps():` to its end"
-            raise measured.error
+            reason = f"m.steps() of {self._label!r} {after}: run `for _ in m.steps():` to its end"
+            self._run.measurements[self._label] = replace(measurement, why_not=reason)
+            raise self._run.measurements[self._label].error
 
     @property
     def profile(self) -> Profile:
         """The block's Profile, after the block."""
-        if self._measured is None or self._measured.profile is None:
+        if (measurement := self._measurement) is None or measurement.profile is None:
             raise TorchprofError(f"m.profile of {self._label!r} is there after the block, when its steps have run")
-        return _profile_of(self._measured)
+        return measurement.profile
 
 
 def _only_makes_an_object(function: Callable[..., Any]) -> bool:
     kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     return any(is_kind(function) for is_kind in kinds)
-
-
-def _profile_of(measured: Measured) -> Profile:
-    if measured.profile is None:
-        raise measured.error
-    return measured.profile

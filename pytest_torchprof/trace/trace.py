@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
-from pytest_torchprof.devices import call_kind, kind_of
 from pytest_torchprof.devices.base import BLOCKING, COPIES, LAUNCHES, CallKind
 from pytest_torchprof.devices.cuda import is_rocm
+from pytest_torchprof.devices.kinds import call_kind, kind_of
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
 from pytest_torchprof.trace.links import Intervals, Links, link

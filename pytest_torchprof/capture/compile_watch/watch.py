@@ -14,7 +14,7 @@ from pytest_torchprof.capture.compile_watch import graph_breaks
 from pytest_torchprof.capture.compile_watch.eager_code import EagerCode
 from pytest_torchprof.capture.compile_watch.history import GivenUp, compile_history
 from pytest_torchprof.capture.compile_watch.recompiles import Compilation, recompiles
-from pytest_torchprof.devices import kind_of
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class CompileWatch:
         self._breaks += self._history.note(code, generated)
         self._hooked[identity] = Compilation(
             frame=id(code),
-            place=torch_dynamo.Place(code.co_filename, code.co_firstlineno, code.co_name),
+            place=torch_dynamo.CodeLine(code.co_filename, code.co_firstlineno, code.co_name),
             module=weakref.ref(module) if module is not None else None,
             call=self._calls,
             known_before=self._before is not None and id(code) in self._before.compiled,

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_torchprof import capture
 from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.limits.failure import Screen
-from pytest_torchprof.testing.comparing import compared
+from pytest_torchprof.profile import load_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-    import pytest
-
     from pytest_torchprof.capture import Plan
+    from pytest_torchprof.limits import Screen
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.testing.measure import TestRun
-    from pytest_torchprof.testing.measured import Measured
-
-NARROWEST, WIDEST = 60, 100
-
-
-def screen_of(config: pytest.Config) -> Screen:
-    """Return how much a failure may say: as wide as the terminal is, and as much as ``-q`` and ``-vv`` ask for."""
-    columns = shutil.get_terminal_size(fallback=(80, 24)).columns
-    return Screen(width=min(max(columns, NARROWEST), WIDEST), verbosity=config.get_verbosity())
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Explaining:
+class Explanation:
     """What is known of where one measurement's work comes from, and how to find it out; see ``profile.Explainer``."""
 
     screen: Screen
@@ -59,8 +47,6 @@ class Explaining:
 
     def calls(self, plan: Plan, path: Path) -> Generator[None, None, None]:
         """Yield for the one call of the repeat; whatever goes wrong with it is a reason, and no failure."""
-        from pytest_torchprof import capture  # noqa: PLC0415  (imports torch)
-
         self.running = True
         try:
             with closing(capture.once_more(plan, path)) as calls:
@@ -77,8 +63,6 @@ class Explaining:
 
     def read(self, path: Path) -> None:
         """Take the places from a recording with stacks, unless it is known already that there are none."""
-        from pytest_torchprof.profile import load_file  # noqa: PLC0415
-
         if self.repeat is not None:
             return
         try:
@@ -92,33 +76,12 @@ class Explaining:
         else:
             self.repeat = Repeat(profile)
 
-    def raised(self, problem: BaseException) -> None:
-        """Take note that the measured code raised when it was called once more."""
-        said = str(problem).partition("\n")[0]
-        self.fail(f"the repeat with stacks raised {type(problem).__name__}{f': {said}' if said else ''}")
+    def call_raised(self, problem: BaseException) -> None:
+        """Keep that the measured code raised when it was called once more."""
+        text = str(problem).partition("\n")[0]
+        self.fail(f"the repeat with stacks raised {type(problem).__name__}{f': {text}' if text else ''}")
 
     def fail(self, reason: str) -> None:
-        """Take note why there are no places; the first reason counts."""
+        """Keep why there are no places; the first reason counts."""
         if self.repeat is None:
             self.repeat = Repeat(None, reason)
-
-
-def misses(run: TestRun, measured: Measured, profile: Profile) -> bool:
-    """Whether a measurement fails by work whose lines are not known yet; it is judged at the end, with all others."""
-    from pytest_torchprof.limits import judge, missed_somewhere  # noqa: PLC0415
-
-    if measured.why_not is not None or profile.launching.origins.recorded:
-        return False
-    with suppress(TorchprofError):  # A baseline that cannot be read is said when the test is judged.
-        if not run.stands_in(profile) and _has_other_kernels(run, measured, profile):
-            return True
-    asked = [one for one in run.asked(measured, profile) if one.limit.located]
-    open_profile = profile.with_context(rules=run.state.rules, gate=None)
-    with suppress(Exception):  # What a check of another plugin raises is said when the test is judged.
-        return missed_somewhere(judge(open_profile, asked), asked)
-    return False
-
-
-def _has_other_kernels(run: TestRun, measured: Measured, profile: Profile) -> bool:
-    found = compared(run, measured, profile) if run.state.settings.baseline != "update" else None
-    return found is not None and any(change.fails and change.kind != "number" for change in found[2].changes)

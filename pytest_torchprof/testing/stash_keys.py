@@ -1,4 +1,4 @@
-"""Where the plugin keeps its objects in pytest's, and which tests and processes are meant."""
+"""Under which keys pytest's own objects hold those of the plugin, and which tests and processes are meant."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_torchprof.testing.measure import TestRun
-    from pytest_torchprof.testing.session import RunState
+    from pytest_torchprof.testing.run_state import RunState
+    from pytest_torchprof.testing.test_run import TestRun
 
 STATE: pytest.StashKey[RunState] = pytest.StashKey()
 RUN: pytest.StashKey[TestRun] = pytest.StashKey()
 PASSED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether all phases of a test so far have passed."""
 WORKER_KEY = "torchprof"
-"""Under which name a worker of pytest-xdist hands over what it found out."""
+"""Under which name a worker of pytest-xdist hands its results over."""
 
 
 def is_ours(item: pytest.Item) -> bool:

@@ -4,64 +4,72 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_torchprof import capture
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.limits import catalogue
 from pytest_torchprof.report import exports, json_report, markdown
 from pytest_torchprof.report.junit import PREFIX
-from pytest_torchprof.testing.explaining import screen_of
-from pytest_torchprof.testing.leftovers import whole_files
-from pytest_torchprof.testing.measure import TestRun
-from pytest_torchprof.testing.progress import progress_of
-from pytest_torchprof.testing.session import RunState
-from pytest_torchprof.testing.settings import MeasureOptions, Settings, merged_marker, options_of
-from pytest_torchprof.testing.stash import RUN, STATE, is_ours, is_worker
+from pytest_torchprof.testing.baseline_check import BaselineCheck
+from pytest_torchprof.testing.measurement import MeasuredTest
+from pytest_torchprof.testing.options import TestOptions, merged_marker, read_test_options, run_options
+from pytest_torchprof.testing.recordings import Recordings
+from pytest_torchprof.testing.run_state import RunState
+from pytest_torchprof.testing.stash_keys import RUN, STATE, is_ours, is_worker
+from pytest_torchprof.testing.terminal import progress_of, screen_of
+from pytest_torchprof.testing.test_run import TestRun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.report import Reporter
 
-OPTIONS = pytest.StashKey[MeasureOptions]()
+OPTIONS = pytest.StashKey[TestOptions]()
 REFUSED = pytest.StashKey[str]()
 """Why a test cannot run as it asks to."""
+
+
+_FORMATS = {**json_report.FORMATS, **markdown.FORMATS, **exports.FORMATS}
 
 
 def state_of(config: pytest.Config) -> RunState:
     """Return the run's state, made at the first call."""
     state = config.stash.get(STATE, None)
     if state is None:
-        rules = (*RULES, *itertools.chain(*_given(config.hook.pytest_torchprof_findings())))
-        try:
-            rules = with_thresholds(rules, config.getini("torchprof_thresholds"))
-        except UnknownLimit as problem:
-            raise pytest.UsageError(f"torchprof_thresholds: {problem}") from None
-        reporters: dict[str, Reporter] = {
-            ".json": json_report.render,
-            ".md": markdown.render,
-            ".benchmark.json": exports.benchmark,
-            ".bmf.json": exports.bmf,
-        }
-        for more in _given(config.hook.pytest_torchprof_reporters()):
-            reporters.update(more)
-        state = RunState(
-            settings=Settings.from_pytest(config),
-            limits=catalogue(rules, itertools.chain(*_given(config.hook.pytest_torchprof_limits()))),
-            rules=rules,
-            reporters=reporters,
-        )
-        for path in state.settings.reports:
-            if state.reporter_of(path) is None:
-                raise pytest.UsageError(
-                    f"--torchprof-report={path}: no report has the suffix {path.suffix!r}; "
-                    f"known are: {', '.join(sorted(reporters))}"
-                )
-        config.stash[STATE] = state
+        state = config.stash[STATE] = _new_state(config)
+    return state
+
+
+def _new_state(config: pytest.Config) -> RunState:
+    rules = (*RULES, *itertools.chain(*_answers(config.hook.pytest_torchprof_findings())))
+    try:
+        rules = with_thresholds(rules, config.getini("torchprof_thresholds"))
+    except UnknownLimit as problem:
+        raise pytest.UsageError(f"torchprof_thresholds: {problem}") from None
+    reporters: dict[str, Reporter] = dict(_FORMATS)
+    for more in _answers(config.hook.pytest_torchprof_reporters()):
+        reporters.update(more)
+    options = run_options(config)
+    state = RunState(
+        options=options,
+        limits=catalogue(rules, itertools.chain(*_answers(config.hook.pytest_torchprof_limits()))),
+        rules=rules,
+        reporters=reporters,
+        recordings=Recordings(options),
+    )
+    for path in options.reports:
+        if state.reporter_of(path) is None:
+            raise pytest.UsageError(
+                f"--torchprof-report={path}: no report has the suffix {path.suffix!r}; "
+                f"known are: {', '.join(sorted(reporters))}"
+            )
     return state
 
 
@@ -72,12 +80,12 @@ def prepare(config: pytest.Config, items: Sequence[pytest.Item], collected: Sequ
     """
     state = state_of(config)
     if collected:
-        state.collected = whole_files(collected[0].session, collected)
+        state.collected = _whole_files(collected[0].session, collected)
     ours = [item for item in items if is_ours(item)]
-    needs_gpu = state.settings.require_gpu and state.settings.replay is None and state.settings.enabled
+    needs_gpu = state.options.require_gpu and state.options.replay is None and state.options.enabled
     for item in ours:
         try:
-            item.stash[OPTIONS] = options_of(item, state.settings, state.limits)
+            item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
         except UnknownLimit as problem:
             item.stash[REFUSED] = f"{item.nodeid}: torchprof marker: {problem}"
         else:
@@ -91,8 +99,6 @@ def prepare(config: pytest.Config, items: Sequence[pytest.Item], collected: Sequ
 
 
 def _lacks_gpu(device: str) -> str | None:
-    from pytest_torchprof import capture  # noqa: PLC0415  (imports torch)
-
     try:
         picked = capture.pick_device(device)
     except TorchprofError as problem:
@@ -105,15 +111,13 @@ def _lacks_gpu(device: str) -> str | None:
 
 def arm(state: RunState, session: pytest.Session) -> None:
     """Open the process's first profiler session before any test runs, if one will be measured on an accelerator."""
-    if not state.settings.enabled or state.settings.replay is not None:
+    if not state.options.enabled or state.options.replay is not None:
         return
     if not is_worker(session.config):
-        state.clear_failures()
+        state.recordings.clear_failures()
     if session.config.getoption("forked", default=False):
         # Each test runs in a fork of this process (pytest-forked), and CUDA must not have begun before it.
         return
-    from pytest_torchprof import capture  # noqa: PLC0415  (imports torch)
-
     devices = {item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash}
     for device in sorted(devices):
         try:
@@ -126,19 +130,19 @@ def arm(state: RunState, session: pytest.Session) -> None:
 def run_of(item: pytest.Item) -> TestRun:
     """Return the run of a test that is about to be called; markers may have been added while it was set up."""
     run = item.stash.get(RUN, None)
-    if run is None or merged_marker(item) != run.options.marker:
+    if run is None or merged_marker(item) != run.test.options.marker:
         state = state_of(item.config)
-        item.stash[OPTIONS] = options_of(item, state.settings, state.limits)
+        item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
         if run is None:
             run = item.stash[RUN] = start_run(state, item)
-        run.options = item.stash[OPTIONS]
+        run.test = _measured_test(state, item)
     return run
 
 
 def refuse_late_marker(item: pytest.Item) -> None:
     """Raise where a test got a marker while its body ran: nobody has judged that."""
     state, run = state_of(item.config), item.stash.get(RUN, None)
-    if not state.settings.enabled or (run is not None and merged_marker(item) == run.options.marker):
+    if not state.options.enabled or (run is not None and merged_marker(item) == run.test.options.marker):
         return
     item.stash[RUN] = run or start_run(state, item)
     reason = "it got a torchprof marker while it ran, too late to be judged by it"
@@ -154,25 +158,52 @@ def start_run(state: RunState, item: pytest.Item) -> TestRun:
         pytest.fail(item.stash[REFUSED], pytrace=False)
     if OPTIONS not in item.stash:
         # The marker came after collection.
-        item.stash[OPTIONS] = options_of(item, state.settings, state.limits)
+        item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
     state.forget(item.nodeid)
-    item.user_properties[:] = [told for told in item.user_properties if not told[0].startswith(PREFIX)]
+    item.user_properties[:] = [entry for entry in item.user_properties if not entry[0].startswith(PREFIX)]
     return TestRun(
-        state=state,
-        options=item.stash[OPTIONS],
-        nodeid=item.nodeid,
-        path=item.path,
-        source=_source(item),
-        progress=progress_of(item.config),
+        test=_measured_test(state, item),
         uses_fixture="torchprof" in getattr(item, "fixturenames", ()),
-        location=(item.location[0], (item.location[1] or 0) + 1),
         properties=item.user_properties,
-        screen=screen_of(item.config),
     )
 
 
-def _given(answers: list[Any]) -> list[Any]:
-    return [answer for answer in answers if answer is not None]
+def _measured_test(state: RunState, item: pytest.Item) -> MeasuredTest:
+    options = item.stash[OPTIONS]
+    return MeasuredTest(
+        nodeid=item.nodeid,
+        location=(item.location[0], (item.location[1] or 0) + 1),
+        options=options,
+        state=state,
+        baseline=BaselineCheck(
+            run=state.options,
+            options=options,
+            nodeid=item.nodeid,
+            path=item.path,
+            source=_source(item),
+            files=state.baselines,
+        ),
+        screen=screen_of(item.config),
+        progress=progress_of(item.config),
+    )
+
+
+def _whole_files(session: pytest.Session, collected: Iterable[pytest.Item]) -> dict[Path, list[str]]:
+    """Return the test ids of each test file that was collected as a whole, before anything was deselected."""
+    # --last-failed leaves tests out while it collects, and where collecting failed nobody knows what there was.
+    if session.testsfailed or session.config.getoption("lf", False):
+        return {}
+    files: defaultdict[Path, list[str]] = defaultdict(list)
+    for item in collected:
+        files[item.path].append(item.nodeid)
+    parts = [
+        Path(session.config.invocation_params.dir, arg.partition("::")[0]) for arg in session.config.args if "::" in arg
+    ]
+    return {path: ids for path, ids in files.items() if path not in parts}
+
+
+def _answers(hook_results: list[Any]) -> list[Any]:
+    return [result for result in hook_results if result is not None]
 
 
 def _source(item: pytest.Item) -> str:

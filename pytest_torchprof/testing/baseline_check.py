@@ -1,0 +1,230 @@
+"""A measurement against its baseline: where that is kept, how they compare, what fails the test, what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict, replace
+
+from pytest_torchprof import baseline, compare
+from pytest_torchprof.limits import NOT_MEASURED, Verdict, idle_step, nothing_ran
+from pytest_torchprof.limits.rows import kernel_rows
+from pytest_torchprof.testing.options import BaselineMode
+from pytest_torchprof.text.escape import printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.compare import Comparison
+    from pytest_torchprof.limits import Asked
+    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.testing.options import RunOptions, TestOptions
+
+MOST_PLACED = 5
+"""Kernels with lines below a comparison, and lines for each."""
+
+
+class BaselineFiles:
+    """The baseline files that a run looks into, each read once."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Path, Mapping[str, Entry]] = {}
+
+    def entries(self, file: Path) -> Mapping[str, Entry]:
+        """Return the entries of a file by key, none where it is missing; UnreadableBaseline."""
+        if file not in self._entries:
+            self._entries[file] = baseline.read_or_empty(file).entries
+        return self._entries[file]
+
+    def update(self, file: Path, changes: Mapping[str, Entry | None]) -> None:
+        """Write entries into a file, None removing one; TorchprofError where it cannot be written."""
+        self._entries.pop(file, None)
+        baseline.update(file, changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineJudgement:
+    """A measurement held against the entry that its baseline has."""
+
+    file: Path
+    key: str
+    old: Entry | None
+    new: Entry
+    """What this measurement would leave as an entry."""
+    comparison: Comparison
+
+    @property
+    def has_worse_kernels(self) -> bool:
+        """Whether it is worse by kernels, which come from lines of the user's code, and not by a number alone."""
+        return any(change.fails and change.kind != "number" for change in self.comparison.changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineCheck:
+    """How the measurements of one test are compared with their baselines."""
+
+    run: RunOptions
+    options: TestOptions
+    nodeid: str
+    path: Path
+    source: str
+    """The text of the test function."""
+    files: BaselineFiles
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is a comparison at all."""
+        return self.run.baseline is not BaselineMode.OFF and self.options.compared
+
+    @property
+    def of_times(self) -> bool:
+        """Whether times are compared too."""
+        return self.wanted and "time" in self.options.tolerance.allowed
+
+    @property
+    def takes_times(self) -> bool:
+        """Whether a live measurement takes times: they are compared, and no other test runs beside it."""
+        return self.of_times and self.run.workers == 1
+
+    def place(self, label: str | None, profile: Profile) -> tuple[Path, str]:
+        """Return the file and the key of a measurement's baseline."""
+        slug = baseline.device_slug(environment_of(profile))
+        file = baseline.place(self.path, self.run.rootdir, slug, self.run.baseline_dir)
+        return file, baseline.key_of(self.nodeid, label)
+
+    def only_elsewhere(self, label: str | None, profile: Profile) -> bool:
+        """Whether this measurement has a baseline, and only those of other devices."""
+        if not self.wanted:
+            return False
+        file, key = self.place(label, profile)
+        files = baseline.files_of(self.path, self.run.rootdir, self.run.baseline_dir).values()
+        known = {path for path in files if key in self.files.entries(path)}
+        return bool(known) and file not in known
+
+    def compare(self, label: str | None, profile: Profile) -> BaselineJudgement | None:
+        """Compare a measurement with its baseline's entry; None where that is not asked for or cannot be told."""
+        if not self.wanted or profile.why_not is not None or profile.kernels_unknown is not None:
+            return None
+        file, key = self.place(label, profile)
+        old, new = self.files.entries(file).get(key), self._new_entry(profile)
+        allowed = self.options.tolerance.allowed
+        comparison = compare.compare(old, new, names=self.options.names, tolerance=allowed)
+        return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison)
+
+    def _new_entry(self, profile: Profile) -> Entry:
+        return baseline.entry_of(profile, source_hash=baseline.source_hash(self.source))
+
+    def needs_more_times(self, label: str | None, profile: Profile) -> bool:
+        """Whether times are to be taken once more: they look slower, or what will be compared with them is written."""
+        file, key = self.place(label, profile)
+        old, new = self.files.entries(file).get(key), self._new_entry(profile)
+        if self.writes(old):
+            return True
+        return old is not None and compare.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
+
+    def writes(self, old: Entry | None) -> bool:
+        """Whether this run writes the entry of a test that passes, where ``old`` is what there is."""
+        return self.run.baseline is BaselineMode.UPDATE or (self.run.baseline is BaselineMode.ADD and old is None)
+
+    def entry_to_write(self, judgement: BaselineJudgement) -> Entry:
+        """Return the new entry, with the old one's times where they hardly moved."""
+        old, new, allowed = judgement.old, judgement.new, self.options.tolerance.allowed
+        if old is None or "time" not in allowed:
+            return new
+        return replace(new, time=baseline.settled(old.time, new.time, allowed["time"]))
+
+    def unmeasured_times(self, profile: Profile) -> Iterator[Verdict]:
+        """Yield a verdict where times were to be compared and cannot be; how they compare is for `compare` to say."""
+        if self.of_times and (reason := self._why_no_times(profile)):
+            share = self.options.tolerance.allowed["time"]
+            yield Verdict(limit="tolerance", expected=f'{{"time": {share}}}', measured=reason, status=NOT_MEASURED)
+
+    def _why_no_times(self, profile: Profile) -> str | None:
+        metadata = profile.trace.metadata
+        if metadata is not None and metadata.timing is not None:
+            if setting := profile.trace.environment.launches_wait:
+                return f"{setting} makes every launch wait, so that times mean nothing"
+            return metadata.timing.why_not
+        if self.run.replay is None and not self.takes_times:
+            return (
+                f"{self.run.workers} workers of pytest-xdist share the device, and times taken beside other "
+                "tests mean nothing: run the tests with a time tolerance by themselves, with -n 0"
+            )
+        return "the recording has no samples of times: record it again with this tolerance"
+
+    def nothing_to_compare(
+        self, label: str | None, limits: tuple[Asked, ...], profile: Profile, *, alone: bool, stands_in: bool
+    ) -> Iterator[Verdict]:
+        """Yield a verdict where a baseline is to be compared with or written, and no kernel ran or is seen.
+
+        ``alone``: the baseline is all that the test asks for. ``stands_in``: the CPU was measured for want of a GPU.
+        """
+        if not self.wanted or profile.why_not is not None:
+            return
+        hidden = profile.kernels_unknown
+        idle = None if hidden is not None else idle_step(profile, limits)
+        reason = hidden if idle is None else nothing_ran(profile, idle)
+        if reason is None:
+            return
+        file, key = self.place(label, profile)
+        wanted = self.run.baseline.writes or alone
+        if (wanted and hidden is None and not stands_in) or key in self.files.entries(file):
+            yield self._not_measured(reason)
+
+    def lost_numbers(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
+        """Yield a verdict on numbers that the baseline gates, or the test asks to compare, and nobody measured."""
+        if judgement is None:
+            return
+        old, new = judgement.old, judgement.new
+        held = old.numbers if old and self.run.baseline is not BaselineMode.UPDATE else {}
+        lost = [name for name in sorted(compare.GATED) if name in held and name not in new.numbers]
+        asked = (self.options.marker or {}).get("tolerance")
+        if isinstance(asked, Mapping) and "memory" in asked and "peak_memory_bytes" not in new.varying:
+            lost.append("peak memory")
+        if lost:
+            yield self._not_measured(
+                f"{', '.join(lost)}: compared with the baseline, and this measurement does not have it"
+            )
+
+    def _not_measured(self, reason: str) -> Verdict:
+        return Verdict(limit="baseline", expected=str(self.run.baseline), measured=reason, status=NOT_MEASURED)
+
+    def failure_lines(self, judgement: BaselineJudgement, profile: Profile) -> Iterator[str]:
+        """Yield what fails the test, a line each; nothing where it does not."""
+        comparison, mode, file = judgement.comparison, self.run.baseline, self.run.shown(judgement.file)
+        accept = f'  do: mend it, or accept it: pytest "{self.nodeid}" --torchprof-baseline=update'
+        if mode is BaselineMode.UPDATE or not comparison.fails(strict=mode is BaselineMode.STRICT):
+            return
+        if comparison.verdict == "worse":
+            yield f"worse than the baseline {file}:"
+            yield from (f"  {line}" for line in comparison.lines)
+            yield from _sources(profile, comparison)
+            yield accept
+        elif comparison.verdict == "ambiguous":
+            yield f"ambiguous against the baseline {file} (strict):"
+            yield from (f"  {line}" for line in comparison.lines)
+            yield accept
+        else:
+            yield f"no baseline for this test and device in {file} (strict)"
+            yield f'  do: pytest "{self.nodeid}" --torchprof-baseline=add'
+
+
+def _sources(profile: Profile, comparison: Comparison) -> Iterator[str]:
+    """Yield from where in the user's code the kernels come that the baseline has not, or has fewer of."""
+    step = max(profile.steps, key=lambda step: len(step.kernels))
+    worse = {change.what for change in comparison.changes if change.direction == "worse"}
+    rows = kernel_rows(step, [kernel for kernel in step.kernels if kernel.short in worse])
+    for row in rows[:MOST_PLACED]:
+        if row.places:
+            yield f"    {row.name} from: {'; '.join(place for _, place in row.places[:MOST_PLACED])}"
+    if rows and step.places.why_not:
+        yield f"  lines: not known: {printable_line(step.places.why_not)}"
+
+
+def environment_of(profile: Profile) -> Mapping[str, Any]:
+    """Return where a recording was made; empty where it does not tell."""
+    return asdict(profile.trace.environment)

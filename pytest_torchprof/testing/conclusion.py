@@ -1,0 +1,234 @@
+"""From judgements to results: how each measurement came out, what is kept of it, and what reports say."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from pytest_torchprof import baseline
+from pytest_torchprof.capture.ranks import this_rank
+from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
+from pytest_torchprof.limits import NOT_MEASURED
+from pytest_torchprof.report.junit import properties
+from pytest_torchprof.report.results import BaselineState, Outcome, Result
+from pytest_torchprof.testing.baseline_check import environment_of
+from pytest_torchprof.testing.judgement import judge
+from pytest_torchprof.testing.recordings import stacks_name
+from pytest_torchprof.text.escape import printable_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_torchprof.errors import LimitsMissed
+    from pytest_torchprof.limits import Screen, Verdict
+    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.testing.judgement import Judgement
+    from pytest_torchprof.testing.measurement import Measurement
+    from pytest_torchprof.testing.test_run import TestRun
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a test ended by itself, before its measurements were judged."""
+
+    reason: str
+    skipped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """One measurement, judged and reported."""
+
+    judgement: Judgement
+    result: Result
+    failure: type[LimitsMissed | NotMeasured] | None
+    unanswerable: tuple[str, ...]
+    """What was not judged because the CPU stood in for a missing GPU."""
+    recording: str
+    """Lines that name what was kept; empty without it."""
+    screen: Screen
+    """For which the result's message was written."""
+
+    def text(self, screen: Screen) -> str:
+        """Return what does not hold, as long as the screen allows."""
+        if screen == self.screen:
+            return self.result.message
+        return _message(self.judgement, str(self.judgement.failure(screen)), self.recording, screen)
+
+
+def conclude(run: TestRun, ending: Ending | None = None) -> list[Conclusion]:
+    """Judge the measurements of a test with one another, and record and return what came of each."""
+    profiles = [measurement.profile for measurement in run.measurements.values() if measurement.profile is not None]
+    judgements = [_judgement(run, measurement, profiles) for measurement in run.measurements.values()]
+    conclusions = [_conclusion(run, judgement, ending) for judgement in judgements]
+    # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
+    for measurement in run.measurements.values():
+        measurement.explanation.again = None
+    run.measurements.clear()
+    run.judgements.clear()
+    for conclusion in conclusions:
+        run.test.state.add(conclusion.result)
+        if this_rank().writes:
+            run.properties.extend(properties(conclusion.result))
+    return conclusions
+
+
+def _judgement(run: TestRun, measurement: Measurement, profiles: list[Profile]) -> Judgement:
+    """Judge a measurement, unless it was judged alone and neither siblings nor lines add anything to that."""
+    alone = run.judgements.get(measurement.label)
+    alone = alone if alone is not None and alone.measurement is measurement else None
+    siblings = tuple(other for other in profiles if other is not measurement.profile)
+    if alone is not None and not siblings and measurement.explanation.repeat is None:
+        return alone
+    return judge(run.test, measurement, siblings=siblings, alone=alone)
+
+
+def _conclusion(run: TestRun, judgement: Judgement, ending: Ending | None) -> Conclusion:
+    test, measurement, profile = run.test, judgement.measurement, judgement.profile
+    screen = replace(test.screen, verbosity=0)
+    problem = judgement.failure(screen)
+    unanswerable = _unanswerable(run, judgement)
+    outcome = _outcome(run, judgement, problem, ending, unanswerable=bool(unanswerable))
+    kept = _keep(run, measurement, failed=outcome.is_failure)
+    recording = _recording_lines(run, kept)
+    if problem is not None:
+        message = _message(judgement, str(problem), recording, screen)
+    elif unanswerable:
+        message = f"not judged without a GPU: {', '.join(unanswerable)}"
+    else:
+        message = ending.reason if ending is not None else ""
+    seen = profile or measurement.profile
+    result = Result(
+        nodeid=test.nodeid,
+        label=measurement.label,
+        outcome=outcome,
+        message=message,
+        environment=dict(environment_of(seen)) if seen is not None else {},
+        recording=test.state.options.shown(kept) if kept else None,
+        location=test.location,
+    )
+    if profile is not None:
+        result = _with_numbers(result, profile, judgement.verdicts, failed=problem is not None)
+        result = _with_baseline(run, result, judgement, writable=judgement.holds and not unanswerable)
+        if measurement.recording is not None and outcome is not Outcome.SKIPPED:
+            test.state.replayed.add(measurement.recording.name)
+    return Conclusion(
+        judgement=judgement,
+        result=result,
+        failure=None if problem is None else type(problem),
+        unanswerable=unanswerable,
+        recording=recording,
+        screen=screen,
+    )
+
+
+def _unanswerable(run: TestRun, judgement: Judgement) -> tuple[str, ...]:
+    if not judgement.stands_in:
+        return ()
+    names = run.test.unanswerable(run.measurements.values())
+    return (*names, *(["baseline"] if judgement.only_elsewhere else []))
+
+
+def _outcome(
+    run: TestRun, judgement: Judgement, problem: Exception | None, ending: Ending | None, *, unanswerable: bool
+) -> Outcome:
+    skipped = ending is not None and ending.skipped
+    if judgement.profile is None:
+        return Outcome.NOT_MEASURED
+    if problem is not None and not skipped:
+        return Outcome.NOT_MEASURED if isinstance(problem, NotMeasured) else Outcome.FAILED
+    if unanswerable or skipped or run.gated:
+        return Outcome.SKIPPED
+    return Outcome.FAILED if ending is not None else Outcome.PASSED
+
+
+def _keep(run: TestRun, measurement: Measurement, *, failed: bool) -> Path | None:
+    recording, state = measurement.recording, run.test.state
+    if recording is None or not recording.is_file():
+        return None
+    if state.options.replay is not None:
+        return recording
+    stacks = measurement.explanation.recording
+    try:
+        return state.recordings.keep(recording, run.test.nodeid, measurement.label, failed=failed, stacks=stacks)
+    except TorchprofError as problem:
+        # A full disk or a read-only checkout: what was measured counts all the same.
+        state.problems.append(str(problem))
+        return None
+
+
+def _recording_lines(run: TestRun, kept: Path | None) -> str:
+    if kept is None:
+        return ""
+    shown = run.test.state.options.shown
+    beside = kept.with_name(stacks_name(kept.name))
+    return f"\n  recording: {shown(kept)}" + (f"\n  with stacks: {shown(beside)}" if beside.is_file() else "")
+
+
+def _message(judgement: Judgement, text: str, recording: str, screen: Screen) -> str:
+    label = judgement.measurement.label
+    head = f"{printable_line(label)}: " if label else ""
+    return f"{head}{text}{'' if screen.one_line else recording}"
+
+
+def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writable: bool) -> Result:
+    """Return the result with what becomes of the baseline, and note what there is to write."""
+    compared, check = judgement.baseline, run.test.baseline
+    if compared is None:
+        return result
+    run.test.state.compared.setdefault(compared.file, set()).add(compared.key)
+    summary = compared.comparison.summary
+    if writable and check.writes(compared.old):
+        if not this_rank().writes:
+            state = BaselineState.LEFT_TO_RANK_0
+        else:
+            state = BaselineState.WRITTEN
+            run.baseline_entries.append((compared.file, compared.key, check.entry_to_write(compared)))
+        is_first = compared.old is None and state is BaselineState.WRITTEN
+        return replace(result, baseline=str(state) if is_first else f"{state} ({summary})", baseline_state=state)
+    state = BaselineState(compared.comparison.verdict)
+    if state is BaselineState.AMBIGUOUS and not judgement.baseline_failure:
+        # Where warnings are errors this one is none: only strict fails what the samples do not tell.
+        with suppress(TorchprofWarning):
+            warnings.warn(f"{result.nodeid}: {summary} against the baseline", TorchprofWarning, stacklevel=2)
+    changes = () if judgement.baseline_failure else compared.comparison.lines
+    return replace(result, baseline=summary, baseline_state=state, changes=changes)
+
+
+def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...], *, failed: bool) -> Result:
+    times = baseline.times_of(profile)
+    return replace(
+        result,
+        limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
+        summary={**asdict(profile.median), "worst": asdict(profile.worst)},
+        findings=tuple({**asdict(finding), "evidence": dict(finding.evidence)} for finding in profile.findings),
+        kernels=_kernel_rows(profile) if failed and profile.kernels_unknown is None else (),
+        time=asdict(times) if times else {},
+    )
+
+
+def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
+    measured: object = verdict.number if verdict.number is not None else verdict.measured
+    return {
+        "name": verdict.limit,
+        "expected": verdict.expected,
+        "measured": None if verdict.status == NOT_MEASURED else measured,
+        "status": verdict.status,
+        "message": verdict.measured,
+        "details": [str(one).strip() for one in verdict.details],
+    }
+
+
+def _kernel_rows(profile: Profile) -> tuple[dict[str, Any], ...]:
+    rows: dict[str, dict[str, Any]] = {}
+    for kernel in profile.kernels:
+        row = rows.setdefault(kernel.name, {"name": kernel.short or kernel.name, "count": 0, "time_us": 0.0, "ops": []})
+        row["count"] += 1
+        row["time_us"] += kernel.duration_us
+        if kernel.op and kernel.op not in row["ops"]:
+            row["ops"].append(kernel.op)
+    return tuple(sorted(rows.values(), key=lambda row: -row["time_us"]))

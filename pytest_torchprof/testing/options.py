@@ -1,0 +1,392 @@
+"""What the command line, the ini file and a test's marker ask for: read once, at the border, into frozen values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from pytest_torchprof.errors import UnknownLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytest_torchprof.limits import Asked, Limit
+
+RECORDABLE = ("stacks", "modules", "memory")
+DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+DEVICE_FORMS = "auto, cpu, cuda or cuda:N"
+DEFAULT_WARMUP = 3
+DEFAULT_STEPS = 5
+SHARES = ("time", "memory")
+"""Tolerances that are a share of what was, and without which nothing is compared; the others are of counts."""
+
+_OPTIONS: tuple[tuple[str, str, str], ...] = (
+    ("", "on|off", "off: run marked tests plainly, measure and check nothing"),
+    ("baseline", "MODE", "compare (default), update, add, strict or off"),
+    ("baseline-dir", "DIR", "folder of the baselines (default: __torchprof__ beside each test file)"),
+    ("device", "DEVICE", "auto (default), cpu, cuda or cuda:N; on the command line it wins over the marker"),
+    ("warmup", "N", "calls before the measured ones (default 3)"),
+    ("steps", "N", "measured calls (default 5)"),
+    ("save", "DIR", "keep every recording in DIR"),
+    ("replay", "DIR", "judge the recordings in DIR without running the measured code"),
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the options of the command line and the keys of the ini file."""
+    group = parser.getgroup("torchprof", "GPU kernels (torchprof)")
+    for name, metavar, text in _OPTIONS:
+        group.addoption(_shown(name), dest=_dest(name), metavar=metavar, default=None, help=text)
+        parser.addini(_dest(name), text, default="")
+    group.addoption(
+        "--torchprof-require-gpu", dest="torchprof_require_gpu", action="store_true", default=None,
+        help="stop with exit code 4 if a selected torchprof test cannot be measured on a GPU",
+    )  # fmt: skip
+    parser.addini("torchprof_require_gpu", "as --torchprof-require-gpu", default="")
+    group.addoption(
+        "--torchprof-report", dest="torchprof_report", action="append", metavar="FILE", default=None,
+        help="write the results to FILE, by its suffix: .json, .md, .benchmark.json or .bmf.json (repeatable)",
+    )  # fmt: skip
+    parser.addini(
+        "torchprof_tolerance", "tolerance of tests that have none of their own, e.g. time=0.10 memory=0.05", default=""
+    )
+    parser.addini("torchprof_report", "as --torchprof-report", type="linelist", default=[])
+    parser.addini(
+        "torchprof_thresholds", "when findings are told, a line each: hotspot.share = 0.6", type="linelist", default=[]
+    )
+
+
+class BaselineMode(StrEnum):
+    """What a run does with baselines."""
+
+    COMPARE = "compare"
+    UPDATE = "update"
+    ADD = "add"
+    STRICT = "strict"
+    OFF = "off"
+
+    @property
+    def writes(self) -> bool:
+        """Whether baselines are written, all or the missing ones."""
+        return self in (BaselineMode.UPDATE, BaselineMode.ADD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """What a baseline may be exceeded by."""
+
+    allowed: Mapping[str, float] = field(default_factory=dict)
+    """By name a share (float), or of counts so many more (int)."""
+    cache: Literal["hot", "cold"] = "hot"
+    """What is in the caches when a time sample begins: what the last call left, or nothing of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The options of a run; ``None`` where neither command line nor ini file says anything."""
+
+    enabled: bool
+    baseline: BaselineMode
+    baseline_dir: Path | None
+    device: str | None
+    warmup: int | None
+    steps: int | None
+    forced: frozenset[str]
+    """Which of the last three stood on the command line and win over the marker."""
+    require_gpu: bool
+    save: Path | None
+    replay: Path | None
+    reports: tuple[Path, ...]
+    rootdir: Path
+    tolerance: Tolerance | None
+    workers: int
+    """How many processes of pytest-xdist run tests at the same time; 1 without it."""
+
+    def shown(self, path: Path) -> str:
+        """Return a path as messages name it: relative to the root directory where it lies below."""
+        return str(path.relative_to(self.rootdir)) if path.is_relative_to(self.rootdir) else str(path)
+
+
+_RUN_OPTIONS: pytest.StashKey[RunOptions] = pytest.StashKey()
+
+
+def run_options(config: pytest.Config) -> RunOptions:
+    """Return the options of a run, read at the first call; pytest.UsageError names one that cannot be used."""
+    if _RUN_OPTIONS not in config.stash:
+        config.stash[_RUN_OPTIONS] = _read_run_options(config)
+    return config.stash[_RUN_OPTIONS]
+
+
+def _read_run_options(config: pytest.Config) -> RunOptions:
+    source = _Source(config)
+    save, replay = source.path("save"), source.path("replay")
+    if save and replay:
+        raise pytest.UsageError("--torchprof-save and --torchprof-replay exclude each other: a replay records nothing")
+    if save and (existing := next((place for place in (save, *save.parents) if place.exists()), save)).is_file():
+        raise pytest.UsageError(f"--torchprof-save: {existing} is a file; name a folder for the recordings")
+    if replay and not replay.is_dir():
+        raise pytest.UsageError(f"--torchprof-replay: {replay} is no folder; name one made by --torchprof-save")
+    modes = tuple(BaselineMode)
+    return RunOptions(
+        enabled=source.text("", {"on", "off"}.__contains__, "on or off") != "off",
+        baseline=BaselineMode(source.text("baseline", modes.__contains__, ", ".join(modes)) or "compare"),
+        baseline_dir=source.path("baseline-dir"),
+        device=source.text("device", DEVICE.fullmatch, DEVICE_FORMS),
+        warmup=source.number("warmup", 0),
+        steps=source.number("steps", 1),
+        forced=frozenset(filter(source.on_command_line, ("device", "warmup", "steps"))),
+        require_gpu=source.flag("require-gpu"),
+        save=save,
+        replay=replay,
+        reports=source.paths("report"),
+        rootdir=config.rootpath,
+        tolerance=source.tolerance(),
+        workers=getattr(config, "workerinput", {}).get("workercount", 1),
+    )
+
+
+class _Source:
+    """Where one option is read from: the command line wins over the ini key."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def on_command_line(self, name: str) -> bool:
+        return self._config.getoption(_dest(name)) is not None
+
+    def _value(self, name: str) -> Any:
+        value = self._config.getoption(_dest(name))
+        return value if value is not None else self._config.getini(_dest(name)) or None
+
+    def text(self, name: str, valid: Callable[[str], object], forms: str) -> str | None:
+        value = self._value(name)
+        if value is not None and not valid(value):
+            raise pytest.UsageError(f"{_shown(name)}: expected {forms}, got {value!r}")
+        return None if value is None else str(value)
+
+    def number(self, name: str, least: int) -> int | None:
+        value = self._value(name)
+        if value is None:
+            return None
+        if not str(value).isascii() or not str(value).isdigit() or int(value) < least:
+            raise pytest.UsageError(f"{_shown(name)}: expected a whole number from {least}, got {value!r}")
+        return int(value)
+
+    def flag(self, name: str) -> bool:
+        value = self._value(name)
+        if value in (None, True):
+            return value is True
+        if str(value).lower() in ("true", "1", "yes", "on"):
+            return True
+        if str(value).lower() in ("false", "0", "no", "off"):
+            return False
+        raise pytest.UsageError(f"{_shown(name)}: expected true or false, got {value!r}")
+
+    def path(self, name: str) -> Path | None:
+        """Return a path: relative to where pytest was called, or, from the ini file, to that file's folder."""
+        if (value := self._config.getoption(_dest(name))) is not None:
+            return Path(self._config.invocation_params.dir / value)
+        value = self._config.getini(_dest(name))
+        return Path(self._config.rootpath / value) if value else None
+
+    def paths(self, name: str) -> tuple[Path, ...]:
+        if values := self._config.getoption(_dest(name)):
+            return tuple(self._config.invocation_params.dir / path for path in values)
+        return tuple(self._config.rootpath / path for path in self._config.getini(_dest(name)))
+
+    def tolerance(self) -> Tolerance | None:
+        """Return the tolerance in the ini file's form, "time=0.10 kernels=1"."""
+        text = self._config.getini("torchprof_tolerance")
+        pairs = [word.partition("=") for word in text.replace(",", " ").split()]
+        try:
+            return _tolerance(_amounts([(name, amount) for name, _, amount in pairs])) if pairs else None
+        except UnknownLimit as problem:
+            raise pytest.UsageError(
+                f"torchprof_tolerance = {text}: {problem}; write e.g. time=0.10 kernels=1"
+            ) from None
+
+
+def _dest(name: str) -> str:
+    return "torchprof" + (f"_{name.replace('-', '_')}" if name else "")
+
+
+def _shown(name: str) -> str:
+    return "--torchprof" + (f"-{name}" if name else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestOptions:
+    """What the markers of one test ask for, with the run's options applied."""
+
+    __test__ = False
+
+    device: str
+    warmup: int
+    steps: int
+    record: frozenset[str]
+    limits: tuple[Asked, ...]
+    names: Literal["normal", "exact"]
+    compared: bool
+    tolerance: Tolerance
+    marker: Mapping[str, object] | None
+    """The markers as they were merged, None without one."""
+    written_limits: Mapping[str, object] = field(repr=False)
+    """The limits as they were written, for a measurement that adds its own."""
+
+    @property
+    def marked(self) -> bool:
+        """Whether the test carries the marker; it may ask for the fixture alone."""
+        return self.marker is not None
+
+
+def merged_marker(item: pytest.Item) -> dict[str, object] | None:
+    """Return the item's ``torchprof`` markers merged keyword by keyword, the nearest winning; None without one."""
+    merged: dict[str, object] | None = None
+    for marker in item.iter_markers("torchprof"):
+        if marker.args:
+            raise UnknownLimit(
+                f"the torchprof marker takes keywords only, got {marker.args[0]!r}; write e.g. max_kernels=5"
+            )
+        merged = {**marker.kwargs, **(merged or {})}
+    return merged
+
+
+def read_test_options(item: pytest.Item, run: RunOptions, known: Iterable[Limit]) -> TestOptions:
+    """Return the test's options; UnknownLimit names a keyword or value that cannot be used."""
+    from pytest_torchprof.limits import nearest, read_limits  # noqa: PLC0415  (this module loads in every pytest run)
+
+    marker = merged_marker(item)
+    limits = dict(marker or {})
+    catalogue = tuple(known)
+    names = {limit.name for limit in catalogue}
+    for keyword in limits:
+        if keyword not in names and keyword not in _READERS:
+            raise UnknownLimit(f"unknown keyword {keyword!r}{nearest(keyword, names | set(_READERS))}")
+    options = {keyword: _read_option(keyword, limits.pop(keyword)) for keyword in list(limits) if keyword in _READERS}
+
+    def choose(name: str, default: Any) -> Any:
+        order = [options.get(name), getattr(run, name)]
+        return next((value for value in (order[::-1] if name in run.forced else order) if value is not None), default)
+
+    return TestOptions(
+        device=choose("device", "auto"),
+        warmup=choose("warmup", DEFAULT_WARMUP),
+        steps=choose("steps", DEFAULT_STEPS),
+        record=options.get("record", frozenset()),
+        limits=read_limits(limits, known=catalogue),
+        names=options.get("names", "normal"),
+        compared=options.get("baseline", True),
+        tolerance=options.get("tolerance") or run.tolerance or Tolerance(),
+        marker=marker,
+        written_limits=limits,
+    )
+
+
+def _read_option(keyword: str, value: object) -> Any:
+    try:
+        return _READERS[keyword](value)
+    except UnknownLimit as problem:
+        raise UnknownLimit(f"{keyword}={value!r}: {problem}") from None
+
+
+def _at_least(least: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+            return value
+        raise UnknownLimit(f"expected a whole number from {least}")
+
+    return read
+
+
+def _device(value: object) -> str:
+    # A torch.device prints as its name; torch itself is not imported to look.
+    if type(value).__name__ == "device" or isinstance(value, str):
+        name = str(value)
+        if DEVICE.fullmatch(name):
+            return name
+    raise UnknownLimit(f"expected {DEVICE_FORMS}")
+
+
+def _record(value: object) -> frozenset[str]:
+    entries = [value] if isinstance(value, str) else value
+    if isinstance(entries, list | tuple | set | frozenset) and all(entry in RECORDABLE for entry in entries):
+        return frozenset(str(entry) for entry in entries)
+    raise UnknownLimit(f"expected one or several of {', '.join(RECORDABLE)}")
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise UnknownLimit("expected True or False")
+
+
+def _names(value: object) -> str:
+    if value == "exact":
+        return "exact"
+    raise UnknownLimit('expected "exact"')
+
+
+def _tolerance(value: object) -> Tolerance:
+    from pytest_torchprof.compare import GATED  # noqa: PLC0415  (this module loads in every pytest run)
+    from pytest_torchprof.limits import nearest  # noqa: PLC0415  (likewise)
+
+    if not isinstance(value, Mapping):
+        raise UnknownLimit('expected a dict such as {"time": 0.10, "memory": 0.05, "kernels": 1}')
+    known = {*SHARES, *GATED, "cache"}
+    amounts = dict(value)
+    unknown = next((str(name) for name in amounts if name not in known), None)
+    if unknown is not None:
+        raise UnknownLimit(f"unknown tolerance {unknown!r}{nearest(unknown, known)}")
+    cache = amounts.pop("cache", "hot")
+    if cache not in ("hot", "cold"):
+        raise UnknownLimit(f'"cache": expected "hot" or "cold", got {cache!r}')
+    return Tolerance(allowed={name: _allowed(name, amount) for name, amount in amounts.items()}, cache=cache)
+
+
+def _allowed(name: str, amount: object) -> float:
+    is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
+    if name in SHARES:
+        if isinstance(amount, float) and 0 < amount < math.inf:
+            return amount
+        raise UnknownLimit(f'"{name}": expected a share above 0, such as 0.10 for 10 %, got {amount!r}')
+    # 1 is one more and 1.0 would be twice as many: that a point should make the difference, nobody means.
+    if is_number and 0 <= amount < (1 if isinstance(amount, float) else math.inf):  # type: ignore[operator]
+        return amount  # type: ignore[return-value]
+    raise UnknownLimit(f'"{name}": expected so many more (1) or a share below 1 (0.5), got {amount!r}')
+
+
+def _amounts(pairs: list[tuple[str, str]]) -> dict[str, object]:
+    amounts: dict[str, object] = {}
+    for name, amount in pairs:
+        if name in amounts:
+            raise UnknownLimit(f"{name!r} is there twice")
+        amounts[name] = _number(amount)
+    return amounts
+
+
+def _number(text: str) -> object:
+    """Return a number as it would stand in a marker, or the text itself."""
+    if text.isascii() and text.removeprefix("+").isdigit():
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+_READERS: dict[str, Callable[[object], Any]] = {
+    "warmup": _at_least(0),
+    "steps": _at_least(1),
+    "device": _device,
+    "record": _record,
+    "baseline": _flag,
+    "tolerance": _tolerance,
+    "names": _names,
+}

@@ -1,0 +1,249 @@
+"""What the plugin does in the phases of a test: calls its body as the measured step, judges, mends its reports."""
+
+from __future__ import annotations
+
+import inspect
+import unittest
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_torchprof.capture import torch_dynamo
+from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, of_ours_in
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.testing.conclusion import Ending, conclude
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from pytest_torchprof.testing.test_run import TestRun
+
+LEAST_LINES = 12
+"""For each failure of a test that has several: together they may then be longer than a screen."""
+_MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "asyncio", "contextlib.py", "torch"})
+
+
+def around_call(run: TestRun, item: pytest.Item) -> AbstractContextManager[None]:
+    """Return what is to be around the call of a test: its body is measured, and judged when it has passed.
+
+    unittest decides inside of its own call whether a failure was expected, so a method of it is judged there.
+    """
+    calls_coroutine_again = run.body_is_step and inspect.iscoroutinefunction(getattr(item, "obj", None))
+    if _is_unittests(item) and not calls_coroutine_again:
+        return _measured_body(run, item, partial(_judged_in_unittest, run, item))
+    return _judged_outside(run, item)
+
+
+@contextmanager
+def around_teardown(run: TestRun) -> Iterator[None]:
+    """Judge what fixtures measure after the test."""
+    # The setup's, where it failed or skipped: a test that did not run is not judged.
+    run.measurements.clear()
+    run.judgements.clear()
+    run.announced.clear()
+    yield
+    if run.measurements or run.announced:
+        _judge(run)
+
+
+@contextmanager
+def without_trace_records() -> Iterator[None]:
+    """Take pytest's handlers off the logger of torch's trace for a phase of a test.
+
+    Since version 9.1 pytest listens to the loggers that keep their records to themselves, too. The records of this one
+    have no message: each compilation would leave hundreds of empty lines in front of the failure's own text, and torch
+    would take the time to make them. A handler that the user asked for (``TORCH_TRACE``) stays.
+    """
+    logger = torch_dynamo.trace_logger()
+    if logger is None:
+        yield
+        return
+    removed = [handler for handler in logger.handlers if type(handler).__module__ == "_pytest.logging"]
+    for handler in removed:
+        logger.removeHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in removed:
+            logger.addHandler(handler)
+
+
+@contextmanager
+def _judged_outside(run: TestRun, item: pytest.Item) -> Iterator[None]:
+    with _judged(run), _measured_body(run, item):
+        yield
+
+
+@contextmanager
+def _judged_in_unittest(run: TestRun, item: pytest.Item) -> Iterator[None]:
+    try:
+        with _judged(run):
+            yield
+    except pytest.skip.Exception as skipped:
+        # It knows no other skip: this one would be the failure that was expected.
+        raise unittest.SkipTest(str(skipped)) from None
+    if (reason := _unjudged(run)) and _expects_failure(item):
+        raise unittest.SkipTest(reason)
+
+
+@contextmanager
+def _measured_body(
+    run: TestRun, item: pytest.Item, around: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> Iterator[None]:
+    """Around the call of the test: where the body is the step, call it as often as it takes.
+
+    ``around`` is what is done around the body itself, inside of all that the test's framework does.
+    """
+    # Every item that a marker measures has one.
+    original = item.obj  # type: ignore[attr-defined]
+    if run.body_is_step and inspect.iscoroutinefunction(original):
+        raise NotMeasured(
+            f"not measured: {run.test.nodeid} is async, and its body cannot be called again and again as the measured "
+            "step; measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
+        )
+
+    # unittest looks at what a method is marked with, such as an expected failure.
+    @wraps(original)
+    def body(*args: Any, **kwargs: Any) -> Any:
+        with around():
+            if not run.body_is_step:
+                return original(*args, **kwargs)
+            return run.repeat(run.start(None, {}), original, args, kwargs)
+
+    @wraps(original)
+    async def async_body(*args: Any, **kwargs: Any) -> Any:
+        with around():
+            return await original(*args, **kwargs)
+
+    # unittest looks a coroutine method up by itself.
+    looked_up = around is not nullcontext and inspect.iscoroutinefunction(original)
+    if looked_up:
+        setattr(original.__self__, item.name, async_body)
+    elif run.body_is_step or around is not nullcontext:
+        item.obj = body  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        item.obj = original  # type: ignore[attr-defined]
+        if looked_up:
+            delattr(original.__self__, item.name)
+
+
+@contextmanager
+def _judged(run: TestRun) -> Iterator[None]:
+    """Around the body of a test: judge what it measured when it has passed, else record how it ended."""
+    raised: BaseException | None = None
+    try:
+        yield
+    except (Exception, pytest.skip.Exception) as problem:
+        if problem is run.raised_in_repeat:
+            # The measurement stood when it was repeated for an explanation: what counts is the limit it missed.
+            raised = problem
+        elif not isinstance(problem, pytest.skip.Exception | unittest.SkipTest):
+            run.failure = of_ours_in(problem)
+            _record(run, Ending(f"the test itself failed: {type(problem).__name__}", skipped=False))
+            raise
+        elif run.gated:
+            # The test looked at what is not to be had here; what the CPU can answer may still fail it.
+            _judge(run)
+            raise
+        else:
+            _record(run, Ending(f"the test skipped itself: {problem}", skipped=True))
+            raise
+    _judge(run)
+    if raised is not None:
+        raise raised
+
+
+def _record(run: TestRun, ending: Ending) -> None:
+    """Record the measurements of a test that failed or skipped itself before they were to be judged."""
+    if run.test.state.options.enabled:
+        conclude(run, ending)
+
+
+def _judge(run: TestRun) -> None:
+    """Judge every measurement of a test; raise LimitsMissed, NotMeasured, or skip where there was no GPU to ask."""
+    if not run.test.state.options.enabled:
+        return
+    for label in run.announced:
+        run.add(label, why_not=f"torchprof.measure({label!r}) was never entered: use it in a with statement")
+    run.announced.clear()
+    if not run.measurements and run.test.options.marked:
+        reason = "the test is marked torchprof and requests the fixture, but measured nothing"
+        run.add(None, why_not=f"{reason}; call torchprof(...) in it")
+    conclusions = conclude(run)
+    failures = [conclusion for conclusion in conclusions if conclusion.failure is not None]
+    if failures:
+        # An expected failure hides what was missed, never what was not measured.
+        kind = NotMeasured if any(one.failure is NotMeasured for one in failures) else LimitsMissed
+        screen = run.test.screen
+        screen = replace(screen, lines=max(screen.lines // len(failures), LEAST_LINES))
+        run.failure = kind(("\n" if screen.one_line else "\n\n").join(one.text(screen) for one in failures))
+        raise run.failure from None
+    unanswerable = dict.fromkeys(name for conclusion in conclusions for name in conclusion.unanswerable)
+    if unanswerable:
+        pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}{run.test.why_no_gpu()}")
+    if run.gated:
+        # The skip at that look may have been caught by the test.
+        pytest.skip(run.gated)
+
+
+def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: TestRun, item: pytest.Item) -> None:
+    """Make the report of a phase say what the plugin knows of it: expected failures, our errors without our frames."""
+    _mend_expectation(report, call.excinfo.value if call.excinfo else None, run, item)
+    excinfo = call.excinfo
+    if excinfo is not None and report.outcome == "failed" and _is_ours_alone(excinfo):
+        report.longrepr = excinfo.getrepr(style="value")
+    if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
+        run.test.state.expect_failure(item.nodeid)
+    if report.failed:
+        run.test.state.drop_stale(item.nodeid)
+
+
+def _mend_expectation(report: pytest.TestReport, raised: BaseException | None, run: TestRun, item: pytest.Item) -> None:
+    """Take back what an expected failure does to a report where nothing was measured, or nothing judged."""
+    expected = hasattr(report, "wasxfail")
+    hidden = of_ours_in(raised) or of_ours_in(run.failure if report.when == "call" else None)
+    if hidden is not None and report.outcome == "skipped" and expected:
+        # What is expected is a failure; that nothing was measured, or asked for in a way that cannot be, is none.
+        report.outcome = "failed"
+        report.longrepr = str(hidden)
+        del report.wasxfail
+        expected = False
+    passed = report.outcome == "passed" or (report.outcome == "failed" and isinstance(report.longrepr, str))
+    is_unexpected = expected or str(report.longrepr or "").startswith("[XPASS(strict)]")
+    if report.when == "call" and passed and is_unexpected and (reason := _unjudged(run)):
+        # It may well fail by its limits only: that it has passed without them says nothing.
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {reason}")
+        if expected:
+            del report.wasxfail
+
+
+def _is_ours_alone(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Whether an error is ours and its traceback has no line of the user's, as of a limit judged after the test."""
+    is_machinery = (bool(_MACHINERY.intersection(Path(entry.path).parts)) for entry in excinfo.traceback)
+    return isinstance(excinfo.value, TorchprofError) and all(is_machinery)
+
+
+def _is_unittests(item: pytest.Item) -> bool:
+    kind = getattr(item, "cls", None)
+    return isinstance(kind, type) and issubclass(kind, unittest.TestCase)
+
+
+def _expects_failure(item: pytest.Item) -> bool:
+    return any(getattr(one, "__unittest_expecting_failure__", False) for one in (item.obj, item.cls))  # type: ignore[attr-defined]
+
+
+def _unjudged(run: TestRun) -> str | None:
+    """Return why the limits of a test were not judged by the run's own choice; None if they were, or it has none."""
+    if run.test.state.options.enabled:
+        return None
+    limits = [*run.test.options.limits, *(one for taken in run.measurements.values() for one in taken.limits)]
+    names = ", ".join(dict.fromkeys(one.limit.name for one in limits))
+    return f"body passed; measuring is off (--torchprof=off), not judged: {names}" if names else None

@@ -1,0 +1,196 @@
+"""The recordings of one run: where each is written, which are kept, and where a replay reads them."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.capture.ranks import Rank, rank_in, this_rank
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.recording.reader import read
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from pytest_torchprof.testing.options import RunOptions
+
+SUFFIX = ".json.gz"
+STACKS = ".stacks"
+FAILED_FOLDER = ".torchprof"
+STEM_LENGTH = 80
+"""A file name of a test id cut to this and made unique by a hash still fits every file system."""
+
+
+class Recordings:
+    """The files of one pytest process, one for each measurement."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self._options = options
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    def new_file(self, nodeid: str, label: str | None) -> Path:
+        """Return where to write the recording of a measurement, before anybody decides whether to keep it."""
+        return self._scratch_folder / recording_name(nodeid, label, this_rank()).removesuffix(".gz")
+
+    def new_stacks_file(self, nodeid: str, label: str | None) -> Path:
+        """Return where to write the recording with stacks of a measurement."""
+        name = stacks_name(recording_name(nodeid, label, this_rank()))
+        return self._scratch_folder / name.removesuffix(".gz")
+
+    @property
+    def _scratch_folder(self) -> Path:
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="torchprof-")
+        return Path(self._scratch.name)
+
+    def keep(
+        self, recording: Path, nodeid: str, label: str | None, *, failed: bool, stacks: Path | None = None
+    ) -> Path | None:
+        """Move a recording to where it stays: the folder of ``--torchprof-save``, or of failures; else remove it.
+
+        ``stacks`` is the repeat's, which goes beside it. TorchprofError where the folder cannot be written.
+        """
+        folder = self._options.save or (self._options.rootdir / FAILED_FOLDER if failed else None)
+        target = folder / recording_name(nodeid, label, this_rank()) if folder is not None else None
+        try:
+            if target is not None:
+                _move(recording, stacks, target)
+        except OSError as error:
+            raise TorchprofError(f"the recording {target} cannot be kept: {error.strerror or error}") from None
+        finally:
+            for file in (recording, stacks):
+                if file is not None:
+                    file.unlink(missing_ok=True)
+        return target
+
+    def clear_failures(self) -> None:
+        """Remove the recordings that the previous run kept, and only those.
+
+        Other ranks of this run may have kept some already: each removes its own, and the first one those of no rank.
+        """
+        folder, rank = self._options.rootdir / FAILED_FOLDER, this_rank()
+        for old in folder.glob(f"*{SUFFIX}"):
+            whose = rank_in(old.name)
+            if whose == rank or (rank.writes and whose.world != rank.world):
+                old.unlink(missing_ok=True)
+
+    def drop_stale(self, nodeid: str, fresh: AbstractSet[str]) -> None:
+        """Remove from the folder of ``--torchprof-save`` what earlier runs left of a test that failed in this one.
+
+        A replay would judge it as if this run had measured it. ``fresh`` are the names of what this run has kept.
+        """
+        if self._options.save is None:
+            return
+        fresh = {*fresh, *map(stacks_name, fresh)}
+        for path in self._options.save.glob(f"{glob.escape(_stem(nodeid))}*.json*"):
+            if path.name not in fresh and rank_in(path.name) == this_rank() and _test_of(path) == nodeid:
+                path.unlink(missing_ok=True)
+
+    def find(self, nodeid: str, label: str | None) -> Path:
+        """Return the kept recording of a measurement; TorchprofError where there is none."""
+        folder, rank = self._options.replay or self._options.rootdir, this_rank()
+        path = next((folder / name for name in _names(nodeid, label, rank) if (folder / name).is_file()), None)
+        if path is None:
+            raise TorchprofError(
+                f"no recording of {nodeid}{f' ({label})' if label else ''} in {folder}: "
+                f"expected {recording_name(nodeid, label, rank)}; {_other_ranks(folder, nodeid, label)}"
+                f"record it with: pytest {nodeid!r} --torchprof-save={folder}"
+            )
+        return path
+
+    def unjudged(self, judged: set[str]) -> list[str]:
+        """Return the names of recordings in the replay folder that no test judged, without those of other ranks."""
+        folder, rank = self._options.replay, this_rank()
+        if folder is None:
+            return []
+        names = {path.name for pattern in ("*.json", "*.json.gz") for path in folder.glob(pattern)}
+        others = {name for name in names if rank_in(name).world == rank.world and rank_in(name) != rank}
+        return sorted(names - others - judged - {stacks_name(name) for name in names})
+
+    def close(self) -> None:
+        """Remove what was written and not kept."""
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = None
+
+
+def recording_name(nodeid: str, label: str | None, rank: Rank) -> str:
+    """Return the file name of a measurement: readable, safe on every file system, one per test, label and rank."""
+    return _names(nodeid, label, rank)[0]
+
+
+def stacks_name(name: str) -> str:
+    """Return the file name of the recording with stacks beside a recording of this name."""
+    return f"{name.removesuffix('.gz').removesuffix('.json')}{STACKS}{SUFFIX}"
+
+
+def _names(nodeid: str, label: str | None, rank: Rank) -> tuple[str, str]:
+    test = f"{nodeid}::{label}" if label else nodeid
+    digest = hashlib.sha256(test.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    name = f"{_stem(test)}.{digest}{rank.suffix}"
+    return f"{name}.json.gz", f"{name}.json"
+
+
+def _stem(test: str) -> str:
+    module, _, rest = test.partition("::")
+    stem = f"{Path(module).stem}.{rest}" if rest else Path(module).stem
+    # A leading dot or dash would hide the file, or make it look like an option.
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:STEM_LENGTH].rstrip("-.")
+
+
+def _other_ranks(folder: Path, nodeid: str, label: str | None) -> str:
+    """Return which ranks have a recording of this measurement in a folder, and how it is judged; empty if none has."""
+    stem = _names(nodeid, label, Rank())[1].removesuffix(".json")
+    ranks = {rank_in(path.name) for path in folder.glob(f"{glob.escape(stem)}.rank*")} - {Rank()}
+    if not ranks:
+        return ""
+    first = min(ranks, key=lambda rank: (rank.world, rank.number))
+    return (
+        f"there are those of {', '.join(map(str, sorted(ranks, key=str)))}, which are judged by the same rank, also "
+        f"alone: RANK={first.number} WORLD_SIZE={first.world} pytest {nodeid!r} --torchprof-replay={folder}; or "
+    )
+
+
+def _move(recording: Path, stacks: Path | None, target: Path) -> None:
+    folder = target.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.name == FAILED_FOLDER:
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    # Two runs may save to one folder at once.
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    beside = target.with_name(stacks_name(target.name))
+    try:
+        beside.unlink(missing_ok=True)  # An earlier run's, of other code.
+        if stacks is not None:
+            _pack(stacks, part)
+            part.replace(beside)
+        _pack(recording, part)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _pack(recording: Path, target: Path) -> None:
+    # mtime=0 and no file name inside: the same measurement packs to the same bytes.
+    with (
+        recording.open("rb") as source,
+        target.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
+    ):
+        shutil.copyfileobj(source, packed)
+
+
+def _test_of(path: Path) -> str | None:
+    try:
+        metadata = read(path).metadata
+    except TorchprofError:
+        return None
+    return None if metadata is None else metadata.nodeid
