@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.kernels.names.text import Expression, looked_up
-from pytest_torchprof.kernels.names.types import mangled_dtype
+from pytest_torchprof.kernels.names.words import mangled_dtype
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.kernels.names.text import Expression, contains, looked_up
-from pytest_torchprof.kernels.names.types import (
+from pytest_torchprof.kernels.names.words import (
     ARCHITECTURES,
     agreed,
     dtype_of,

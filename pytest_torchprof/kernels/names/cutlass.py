@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.kernels.names.text import Expression
-from pytest_torchprof.kernels.names.types import agreed, dtype_of, numbers
+from pytest_torchprof.kernels.names.words import agreed, dtype_of, numbers
 
 if TYPE_CHECKING:
     import re

@@ -10,7 +10,6 @@ from pytest_torchprof.kernels.names.text import Expression
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
-
 # Operators that hold an underscore: without them "_"-joined tokens are ambiguous.
 KNOWN_OPS: Final = """
 _to_copy _unsafe_view _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data _unsafe_index

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.kernels.names.text import Expression
-from pytest_torchprof.kernels.names.types import numbers
+from pytest_torchprof.kernels.names.words import numbers
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

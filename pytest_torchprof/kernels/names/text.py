@@ -1,4 +1,4 @@
-"""A raw kernel name cut into the parts the decoders look at, in bounded time; and their expressions."""
+"""A raw kernel name cut into the parts the decoders look at, in bounded time; expressions compiled when first used."""
 
 from __future__ import annotations
 
