@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 
-class Place(NamedTuple):
+class CodeLine(NamedTuple):
     """A line of code."""
 
     file: str
@@ -35,7 +35,7 @@ class Reason(NamedTuple):
     """Why a graph ended, and the frames that led there, outermost first."""
 
     text: str
-    stack: tuple[Place, ...]
+    stack: tuple[CodeLine, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Attempt:
     """One compilation as Dynamo's metrics tell it; a backward has the id of its forward."""
 
     compile_id: str | None
-    frame: Place | None
+    frame: CodeLine | None
     failure: str | None
     failed_at: tuple[str, int] | None
     guard: str | None
@@ -90,7 +90,9 @@ def read_attempt(metrics: Any) -> Attempt:
     def field(name: str) -> Any:
         return getattr(metrics, name, None)
 
-    frame = field("co_name") and Place(str(field("co_filename")), int(field("co_firstlineno") or 0), field("co_name"))
+    frame = field("co_name") and CodeLine(
+        str(field("co_filename")), int(field("co_firstlineno") or 0), field("co_name")
+    )
     file, line = field("fail_user_frame_filename"), field("fail_user_frame_lineno")
     identity = field("compile_id")
     return Attempt(
@@ -125,7 +127,7 @@ def break_reasons() -> list[Any] | None:
 
 def read_reason(reason: Any) -> Reason:
     """Return one entry of `break_reasons`."""
-    stack = tuple(Place(f.filename, int(f.lineno or 0), f.name) for f in getattr(reason, "user_stack", ()))
+    stack = tuple(CodeLine(f.filename, int(f.lineno or 0), f.name) for f in getattr(reason, "user_stack", ()))
     return Reason(str(reason.reason), stack)
 
 
@@ -218,7 +220,7 @@ def is_library_code(code: CodeType) -> bool:
     )
 
 
-def is_module_wrapper(place: Place | None) -> bool:
+def is_module_wrapper(place: CodeLine | None) -> bool:
     """Whether this is the one function that torch.compile puts around every torch.nn module."""
     return place is not None and place.function == "inner" and place.file.endswith("external_utils.py")
 
@@ -292,14 +294,14 @@ def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) 
     return remove
 
 
-def user_stack() -> tuple[Place, ...]:
+def user_stack() -> tuple[CodeLine, ...]:
     """Return the frames outside torch and Python that led to where this is called, outermost first."""
-    found: list[Place] = []
+    found: list[CodeLine] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if not is_library_file(code.co_filename) and not code.co_filename.startswith(_HERE):
-            found.append(Place(code.co_filename, frame.f_lineno, code.co_name))
+            found.append(CodeLine(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return tuple(reversed(found))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pytest_torchprof.analysis.compilation import graph_breaks, regions
+from pytest_torchprof.analysis.compilation import regions
 from pytest_torchprof.analysis.compilation.fx_graphs import (
     CudaGraphs,
     Fallback,
@@ -19,9 +21,9 @@ from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from pytest_torchprof.analysis.compilation.regions import Regions
+    from pytest_torchprof.analysis.compilation.regions import Region, Regions
     from pytest_torchprof.recording.metadata import CompileEvidence
     from pytest_torchprof.trace import Trace
 
@@ -139,14 +141,50 @@ def _graph_breaks(
 ) -> tuple[tuple[GraphBreak, ...], str | None]:
     if evidence is None:
         worst = max(seen.nested_by_step.values(), key=len, default=[])
-        return tuple(graph_breaks.nested(inner, outer) for inner, outer in worst), unknown
+        return tuple(_nested(inner, outer) for inner, outer in worst), unknown
     ran = [one for identity in sorted(seen.ids) for one in evidence.entries.get(identity, ())]
-    found = graph_breaks.merge(evidence.breaks, ran, (*evidence.given_up, *evidence.given_up_earlier))
+    found = _merge(evidence.breaks, ran, (*evidence.given_up, *evidence.given_up_earlier))
     unexplained = {outer: inner for inner, outer in seen.nested if outer.identity not in evidence.entries}
     return (
-        (*found, *(graph_breaks.nested(inner, outer) for outer, inner in unexplained.items())),
+        (*found, *(_nested(inner, outer) for outer, inner in unexplained.items())),
         evidence.unknown.graph_breaks or _why_not_in_steps(evidence, seen),
     )
+
+
+def _nested(inner: Region, outer: Region) -> GraphBreak:
+    """Return the break that a compiled region inside another one shows."""
+    return GraphBreak(reason=f"{inner.name} ran inside {outer.name}")
+
+
+def _merge(
+    reported: Iterable[GraphBreak], ran: Iterable[GraphBreak], skipped: Iterable[GraphBreak]
+) -> tuple[GraphBreak, ...]:
+    """Return one break per source line.
+
+    `reported` while the code was compiled, `ran` the same of compiled code that ran, `skipped` frames. A break inside
+    torch for which Dynamo names no line of the user's is the same as one at that place for which it does.
+    """
+    sources = [list(reported), list(ran), list(skipped)]
+    named = {one.at: one for source in sources for one in source if _names_users_line(one)}
+    counts: Counter[tuple[str | None, int | None]] = Counter()
+    found: dict[tuple[str | None, int | None], GraphBreak] = {}
+    for source in sources:
+        breaks = [one if _names_users_line(one) else named.get(one.at, one) for one in source]
+        # The same break may be told of by several sources; one that tells of it twice has seen two graphs.
+        counts |= Counter(map(_line, breaks))
+        for one in breaks:
+            known = found.setdefault(_line(one), one)
+            if source is sources[2]:
+                found[_line(one)] = replace(known, skipped_frame=True)
+    return tuple(replace(one, count=counts[line]) for line, one in found.items())
+
+
+def _line(one: GraphBreak) -> tuple[str | None, int | None]:
+    return one.file, one.line
+
+
+def _names_users_line(one: GraphBreak) -> bool:
+    return not one.inferred and one.at != f"{one.file}:{one.line}"
 
 
 def _recompiles(

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import CodeType
 
-    from pytest_torchprof.capture.torch_dynamo import Attempt, Place, Reason
+    from pytest_torchprof.capture.torch_dynamo import Attempt, CodeLine, Reason
 
 
-def of_reason(reason: Reason, caller: Iterable[Place] = ()) -> GraphBreak:
+def of_reason(reason: Reason, caller: Iterable[CodeLine] = ()) -> GraphBreak:
     """Return a graph break; one with no code of the user's around it is placed on the last line of `caller` that is."""
     text = reason.text
     if text.startswith("generic_jump"):
@@ -32,11 +32,11 @@ def of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
     """Return the frame that an attempt gave up, placed where the attempt failed."""
     frame = attempt.frame
     if frame is None and code is not None:
-        frame = torch_dynamo.Place(code.co_filename, code.co_firstlineno, code.co_name)
+        frame = torch_dynamo.CodeLine(code.co_filename, code.co_firstlineno, code.co_name)
     place = frame
     if attempt.failed_at:
         file, line = attempt.failed_at
-        place = torch_dynamo.Place(file, line, _function_at(file, line) or (frame.function if frame else "?"))
+        place = torch_dynamo.CodeLine(file, line, _function_at(file, line) or (frame.function if frame else "?"))
     # The failure may lie in torch's code that was traced from the user's frame.
     user = _user_place(one for one in (frame, place) if one)
     return _break(attempt.failure or "", user or place, place, inferred=False)
@@ -44,7 +44,7 @@ def of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
 
 def of_code(reason: str, code: CodeType) -> GraphBreak:
     """Return a break of a code object as a whole."""
-    place = torch_dynamo.Place(code.co_filename, code.co_firstlineno, code.co_name)
+    place = torch_dynamo.CodeLine(code.co_filename, code.co_firstlineno, code.co_name)
     return _break(reason, place, place, inferred=False)
 
 
@@ -62,7 +62,7 @@ def _explanation(text: str) -> str | None:
     return " ".join(match[1].split()) if match else None
 
 
-def _break(text: str, place: Place | None, at: Place | None, *, inferred: bool) -> GraphBreak:
+def _break(text: str, place: CodeLine | None, at: CodeLine | None, *, inferred: bool) -> GraphBreak:
     return GraphBreak(
         reason=first_line(text),
         explanation=_explanation(text),
@@ -74,7 +74,7 @@ def _break(text: str, place: Place | None, at: Place | None, *, inferred: bool) 
     )
 
 
-def _user_place(stack: Iterable[Place]) -> Place | None:
+def _user_place(stack: Iterable[CodeLine]) -> CodeLine | None:
     own = [place for place in stack if not torch_dynamo.is_library_file(place.file)]
     return own[-1] if own else None
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import weakref
     from collections.abc import Iterable
 
-    from pytest_torchprof.capture.torch_dynamo import Place
+    from pytest_torchprof.capture.torch_dynamo import CodeLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Compilation:
 
     frame: int
     """Equal for compilations of the same code object."""
-    place: Place | None
+    place: CodeLine | None
     module: weakref.ref[Any] | None
     """Whose forward it is, or which module torch's wrapper is around; one module has one and the same reference."""
     call: int

@@ -28,9 +28,10 @@ def pick_device(wanted: str) -> str:
     kind, _, number = wanted.partition(":")
     if wanted == "auto":
         kind = next(name for name, live in _LIVE.items() if live.is_there())
-    if kind not in _LIVE or (number and not number.isdecimal()):
+    live = _LIVE.get(kind)
+    if live is None or (number and not (live.numbered and number.isdecimal())):
         raise TorchprofError(f"unknown device {wanted!r}. Use 'auto', 'cpu', 'cuda' or 'cuda:N'.")
-    return _LIVE[kind].pick(number, wanted)
+    return live.pick(number, wanted)
 
 
 def live_device(name: str) -> LiveDevice:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import nvml, reasons, torch_cuda
-from pytest_torchprof.capture.devices.base import Clock, LiveDevice
+from pytest_torchprof.capture.devices.base import LiveDevice, WallClock
 from pytest_torchprof.capture.profiler_state import this_process
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -76,9 +76,6 @@ class Cuda(LiveDevice):
 
         return max(getattr(torch.cuda.get_device_properties(self.name), "L2_cache_size", 0), _CACHE_BYTES)
 
-    def threads(self) -> int | None:  # pragma: needs gpu
-        return None
-
     def describe(self) -> dict[str, Any]:  # pragma: needs gpu
         import torch
 
@@ -92,14 +89,14 @@ class Cuda(LiveDevice):
             "clocks_mhz": nvml.clocks_mhz(gpu_uuid(self.name)),
         }
 
-    def clock(self) -> Clock:  # pragma: needs gpu
+    def clock(self) -> WallClock:  # pragma: needs gpu
         return EventClock(self.name)
 
     def disturbances(self) -> AbstractContextManager[Callable[[], list[str]]]:  # pragma: needs gpu
         return nvml.watched(gpu_uuid(self.name))
 
 
-class EventClock(Clock):
+class EventClock(WallClock):
     """The device's own time between two events on the current stream.
 
     With a head start nothing waits between the samples, and the device is kept busy until a call is launched: it would
