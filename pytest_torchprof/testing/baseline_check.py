@@ -135,7 +135,7 @@ class BaselineCheck:
         old, new, allowed = judgement.old, judgement.new, self.options.tolerance.allowed
         if old is None or "time" not in allowed:
             return new
-        return replace(new, time=baseline.settled(old.time, new.time, allowed["time"]))
+        return replace(new, time=baseline.settle_times(old.time, new.time, allowed["time"]))
 
     def unmeasured_times(self, profile: Profile) -> Iterator[Verdict]:
         """Yield a verdict where times were to be compared and cannot be; how they compare is for `compare` to say."""
