@@ -25,7 +25,7 @@ Pair = tuple[KernelRecord, KernelRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class MatchingRule:
     """One way to tell kernels apart."""
 
     same: Key
@@ -49,11 +49,11 @@ def _work(kernel: KernelRecord) -> Hashable:
 _IDENTITY: Final[Key] = attrgetter("identity")
 _STRUCTURE: Final[Key] = attrgetter("structure")
 
-RULES: Final[dict[Names, Rule]] = {
-    "normal": Rule(same=_IDENTITY, work=_work, alike=_IDENTITY),
-    "exact": Rule(same=attrgetter("name", "dtype", "layout"), work=_work, alike=_IDENTITY),
+RULES: Final[dict[Names, MatchingRule]] = {
+    "normal": MatchingRule(same=_IDENTITY, work=_work, alike=_IDENTITY),
+    "exact": MatchingRule(same=attrgetter("name", "dtype", "layout"), work=_work, alike=_IDENTITY),
     # Kernels that kept their names are the same; of the others, only how many there are of each structure counts.
-    "structure": Rule(same=_IDENTITY, work=_STRUCTURE, anywhere=(_STRUCTURE, _kind_of_work), alike=_STRUCTURE),
+    "structure": MatchingRule(same=_IDENTITY, work=_STRUCTURE, anywhere=(_STRUCTURE, _kind_of_work), alike=_STRUCTURE),
 }
 
 
@@ -83,7 +83,7 @@ class Difference:
         return pairs
 
 
-def difference(old: Step, new: Step, rule: Rule) -> Difference:
+def difference(old: Step, new: Step, rule: MatchingRule) -> Difference:
     """Compare two steps.
 
     What is launched less or more often goes or comes, wherever an alignment of the two puts it; the rest only moved.
@@ -131,7 +131,7 @@ def keys(step: Step, key: Key) -> list[Hashable]:
     return [known[kernel] for kernel in step]
 
 
-def most_alike(step: Step, others: Iterable[Step], rule: Rule) -> Step:
+def most_alike(step: Step, others: Iterable[Step], rule: MatchingRule) -> Step:
     """Return which of the other measurement's steps a step is compared with: the first that differs least."""
     here = Counter(map(rule.alike, step))
 
