@@ -25,7 +25,11 @@ Pair = tuple[KernelRecord, KernelRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+<<<<<<< HEAD
 class MatchingRule:
+=======
+class IdentityRule:
+>>>>>>> house
     """One way to tell kernels apart."""
 
     same: Key
@@ -49,11 +53,19 @@ def _work(kernel: KernelRecord) -> Hashable:
 _IDENTITY: Final[Key] = attrgetter("identity")
 _STRUCTURE: Final[Key] = attrgetter("structure")
 
+<<<<<<< HEAD
 RULES: Final[dict[Names, MatchingRule]] = {
     "normal": MatchingRule(same=_IDENTITY, work=_work, alike=_IDENTITY),
     "exact": MatchingRule(same=attrgetter("name", "dtype", "layout"), work=_work, alike=_IDENTITY),
     # Kernels that kept their names are the same; of the others, only how many there are of each structure counts.
     "structure": MatchingRule(same=_IDENTITY, work=_STRUCTURE, anywhere=(_STRUCTURE, _kind_of_work), alike=_STRUCTURE),
+=======
+RULES: Final[dict[Names, IdentityRule]] = {
+    "normal": IdentityRule(same=_IDENTITY, work=_work, alike=_IDENTITY),
+    "exact": IdentityRule(same=attrgetter("name", "dtype", "layout"), work=_work, alike=_IDENTITY),
+    # Kernels that kept their names are the same; of the others, only how many there are of each structure counts.
+    "structure": IdentityRule(same=_IDENTITY, work=_STRUCTURE, anywhere=(_STRUCTURE, _kind_of_work), alike=_STRUCTURE),
+>>>>>>> house
 }
 
 
@@ -83,7 +95,11 @@ class Difference:
         return pairs
 
 
+<<<<<<< HEAD
 def difference(old: Step, new: Step, rule: MatchingRule) -> Difference:
+=======
+def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
+>>>>>>> house
     """Compare two steps.
 
     What is launched less or more often goes or comes, wherever an alignment of the two puts it; the rest only moved.
@@ -103,10 +119,10 @@ def difference(old: Step, new: Step, rule: MatchingRule) -> Difference:
         coming = [(j, rule.work(new[j]), are[j]) for j in after if gaining[are[j]]]
         swaps.update(_swaps(leaving, coming, losing, gaining))
     swapped_in = set(swaps.values())
-    out = (i for before, _ in blocks for i in before if i not in swaps)
-    in_ = (j for _, after in blocks for j in after if j not in swapped_in)
-    went, moved_from = _split_surplus(out, were, losing)
-    came, moved_to = _split_surplus(in_, are, gaining)
+    rest_of_old = (i for before, _ in blocks for i in before if i not in swaps)
+    rest_of_new = (j for _, after in blocks for j in after if j not in swapped_in)
+    went, moved_from = _split_surplus(rest_of_old, were, losing)
+    came, moved_to = _split_surplus(rest_of_new, are, gaining)
     leaves, comes = {*went, *swaps}, {*came, *swapped_in}
     places = (
         (tuple(old[i] for i in before if i in leaves), tuple(new[j] for j in after if j in comes))
@@ -131,7 +147,11 @@ def keys(step: Step, key: Key) -> list[Hashable]:
     return [known[kernel] for kernel in step]
 
 
+<<<<<<< HEAD
 def most_alike(step: Step, others: Iterable[Step], rule: MatchingRule) -> Step:
+=======
+def most_alike(step: Step, others: Iterable[Step], rule: IdentityRule) -> Step:
+>>>>>>> house
     """Return which of the other measurement's steps a step is compared with: the first that differs least."""
     here = Counter(map(rule.alike, step))
 

@@ -78,7 +78,7 @@ def judge(
     stands_in = test.stands_in(profile)
     only_baseline = measurement.of_body and not measurement.limits
     nothing = tuple(
-        check.nothing_to_compare(label, measurement.limits, profile, alone=only_baseline, stands_in=stands_in)
+        check.nothing_to_compare(label, measurement.limits, profile, only_baseline=only_baseline, stands_in=stands_in)
     )
     limits = [one for one in measurement.limits if one.limit.needs == COMPILE or not stands_in]
     verdicts = [*judge_limits(profile, limits), *(() if stands_in else check.unmeasured_times(profile)), *nothing]
