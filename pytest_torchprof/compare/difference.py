@@ -25,11 +25,7 @@ Pair = tuple[KernelRecord, KernelRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-<<<<<<< HEAD
-class MatchingRule:
-=======
 class IdentityRule:
->>>>>>> house
     """One way to tell kernels apart."""
 
     same: Key
@@ -53,19 +49,11 @@ def _work(kernel: KernelRecord) -> Hashable:
 _IDENTITY: Final[Key] = attrgetter("identity")
 _STRUCTURE: Final[Key] = attrgetter("structure")
 
-<<<<<<< HEAD
-RULES: Final[dict[Names, MatchingRule]] = {
-    "normal": MatchingRule(same=_IDENTITY, work=_work, alike=_IDENTITY),
-    "exact": MatchingRule(same=attrgetter("name", "dtype", "layout"), work=_work, alike=_IDENTITY),
-    # Kernels that kept their names are the same; of the others, only how many there are of each structure counts.
-    "structure": MatchingRule(same=_IDENTITY, work=_STRUCTURE, anywhere=(_STRUCTURE, _kind_of_work), alike=_STRUCTURE),
-=======
 RULES: Final[dict[Names, IdentityRule]] = {
     "normal": IdentityRule(same=_IDENTITY, work=_work, alike=_IDENTITY),
     "exact": IdentityRule(same=attrgetter("name", "dtype", "layout"), work=_work, alike=_IDENTITY),
     # Kernels that kept their names are the same; of the others, only how many there are of each structure counts.
     "structure": IdentityRule(same=_IDENTITY, work=_STRUCTURE, anywhere=(_STRUCTURE, _kind_of_work), alike=_STRUCTURE),
->>>>>>> house
 }
 
 
@@ -95,11 +83,7 @@ class Difference:
         return pairs
 
 
-<<<<<<< HEAD
-def difference(old: Step, new: Step, rule: MatchingRule) -> Difference:
-=======
 def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
->>>>>>> house
     """Compare two steps.
 
     What is launched less or more often goes or comes, wherever an alignment of the two puts it; the rest only moved.
@@ -147,11 +131,7 @@ def keys(step: Step, key: Key) -> list[Hashable]:
     return [known[kernel] for kernel in step]
 
 
-<<<<<<< HEAD
-def most_alike(step: Step, others: Iterable[Step], rule: MatchingRule) -> Step:
-=======
 def most_alike(step: Step, others: Iterable[Step], rule: IdentityRule) -> Step:
->>>>>>> house
     """Return which of the other measurement's steps a step is compared with: the first that differs least."""
     here = Counter(map(rule.alike, step))
 
