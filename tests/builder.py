@@ -119,6 +119,11 @@ class TraceBuilder:
         self.event(category, self.words.get(name, name), start, dur, tid=tid, **{**known, **args})
         return self._correlation
 
+    def unrecorded(self) -> int:
+        """Return the correlation id of a call that leaves no event, made after those that were added so far."""
+        self._correlation += 1
+        return self._correlation
+
     def launch(self, start: float, dur: float = 2, *, tid: int = MAIN) -> int:
         """Add a kernel launch; return its correlation id."""
         return self.call("launch", start, dur, tid=tid)

@@ -156,8 +156,8 @@ def test_an_unrecorded_launch_counts_in_the_range_in_which_it_ran(look):
     builder.step(0, 0, 500)
     builder.annotation("graph", 100, 100)
     builder.launched("known", 10, tid=OTHER)
-    builder.kernel("inside", 150, 5, 5000)
-    builder.kernel("outside", 300, 5, 5001)
+    builder.kernel("inside", 150, 5, builder.unrecorded())
+    builder.kernel("outside", 300, 5, builder.unrecorded())
     builder.sync(600, 10)
     assert look(builder).trace.unrecorded_launches == 2
     assert look(builder).range("graph").kernels == 1

@@ -416,13 +416,36 @@ class TestOwnRecordings:
         assert found.why_not is None
         assert [step.kernels.names for step in found.steps] == [["a", "b"]] * 2
 
-    def test_a_gpu_operation_of_a_call_that_is_not_recorded_counts_where_it_starts(self, profile):
-        builder = own_recording({"a": 1})
-        for place in range(3):
-            builder.kernel("cuGraphLaunch ran it", 1500 + 10 * place, 5, 999)
-        found = profile(builder)
-        assert (found.trace.unrecorded_launches, found.trace.orphans, found.why_not) == (3, 0, None)
-        assert [len(step.kernels) for step in found.steps] == [1, 4]
+    @staticmethod
+    def with_unrecorded_launches(*, ran_at, waits=False):
+        """Two steps, each with a recorded launch and then one that leaves no event, whose two kernels run then."""
+        builder = TraceBuilder()
+        builder.own(steps=2)
+        for number in range(2):
+            builder.step(number, 1000 * number, 900)
+            builder.launched("a", 1000 * number + 10)
+            call = builder.unrecorded()
+            for place in range(2):
+                builder.kernel("of an unrecorded call", ran_at[number] + 10 * place, 5, call)
+            if waits:
+                builder.sync(1000 * number + 800, 50)
+        builder.sync(3000, 50)
+        return builder
+
+    @pytest.mark.parametrize("ran_at", [(100, 1100), (100, 2500), (850, 2900)])
+    def test_what_an_unrecorded_call_launched_counts_in_its_step_wherever_it_ran(self, profile, ran_at):
+        found = profile(self.with_unrecorded_launches(ran_at=ran_at, waits=True))
+        assert (found.trace.unrecorded_launches, found.trace.orphans, found.why_not) == (4, 0, None)
+        assert [len(step.kernels) for step in found.steps] == [3, 3]
+        assert [step.launches for step in found.steps] == [2, 2]
+
+    def test_an_unrecorded_call_that_may_have_been_made_in_one_step_or_the_next_is_not_measured(self, profile):
+        found = profile(self.with_unrecorded_launches(ran_at=(1500, 2500)))
+        assert "2 GPU operations were launched by a call that the profiler does not record" in found.why_not
+        assert "steps=1" in found.why_not
+
+    def test_work_that_ran_in_the_step_cannot_have_been_launched_in_a_later_one(self, profile):
+        assert profile(self.with_unrecorded_launches(ran_at=(500, 1500))).why_not is None
 
     def test_a_foreign_trace_has_no_unrecorded_launches(self, profile):
         builder = own_recording({"a": 1})

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.step_work import StepWork, Window
-from pytest_torchprof.devices.base import BLOCKING, LAUNCHES, CallKind
+from pytest_torchprof.devices.base import BLOCKING, CallKind
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted, plural
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET
@@ -101,7 +101,7 @@ TABLE: Final = (
     Number(
         name="launches",
         noun="launch",
-        of=lambda work: work.calls(LAUNCHES),
+        of=lambda work: work.launches,
         gated=True,
         follows="kernels",
         headline=True,

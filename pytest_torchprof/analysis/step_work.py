@@ -8,6 +8,7 @@ from operator import sub
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis import gpu_time
+from pytest_torchprof.devices.base import LAUNCHES
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ class StepWork:
     def calls(self, kinds: frozenset[CallKind]) -> int:
         """Return how many calls of the runtime are of these kinds, the profiler's own flush aside."""
         return sum(self._calls[name] for name in self._trace.call_names(kinds))
+
+    @property
+    def launches(self) -> int:
+        """How many calls launched work, those too that are known by their work alone."""
+        unrecorded = self._trace.links.unrecorded
+        ids = {self._trace.gpu.correlation[i] for i in self._part.gpu_ops if i in unrecorded}
+        return self.calls(LAUNCHES) + len(ids)
 
     @property
     def kernel_us(self) -> float:

@@ -97,10 +97,23 @@ def _own_gpu_side(trace: Trace, sentinel: Span) -> str | None:
     reason = _gpu_side(trace, stake)
     if reason is None and not _ran(trace, sentinel):
         return "no kernel of the sentinel is in the recording (the profiler lost its beginning)"
+    if reason is None:
+        reason = _unplaced(trace)
     if reason is None and stake.orphans:
         early = f"{counted(len(stake.orphans), 'GPU operation')} {'was' if len(stake.orphans) == 1 else 'were'}"
         return f"{early} launched before the recording began, or the launch was lost"
     return reason
+
+
+def _unplaced(trace: Trace) -> str | None:
+    unplaced = sum(len(steps) > 1 for steps in trace.steps_of_unrecorded.values())
+    if not unplaced:
+        return None
+    were = f"{counted(unplaced, 'GPU operation')} {'was' if unplaced == 1 else 'were'}"
+    return (
+        f"{were} launched by a call that the profiler does not record (such as cuLaunchCooperativeKernel), and it "
+        "cannot be told in which step: record it anew, or measure one step (steps=1)"
+    )
 
 
 def _gpu_side(trace: Trace, stake: Stake) -> str | None:

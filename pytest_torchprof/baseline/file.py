@@ -144,9 +144,9 @@ def from_plain(value: object) -> Entry:
 
 def dumps(entries: Mapping[str, Entry]) -> bytes:
     """Return a baseline file's text: sorted, one kernel per line."""
-    blocks = [f"    {_string(key)}: {_entry_text(plain(entries[key]))}" for key in sorted(entries)]
-    inside = "{\n" + ",\n".join(blocks) + "\n  }" if blocks else "{}"
-    return f'{{\n  "schema": {SCHEMA},\n  "entries": {inside}\n}}\n'.encode()
+    texts = {key: _entry_text(plain(entries[key])) for key in sorted(entries)}
+    fields = {"schema": str(SCHEMA), "entries": _object(texts, indent=2)}
+    return f"{_object(fields, indent=0)}\n".encode()
 
 
 def loads(data: bytes, path: Path) -> dict[str, Entry]:
@@ -296,41 +296,35 @@ def _plain_times(times: Times) -> dict[str, Any]:
 
 
 def _entry_text(value: Mapping[str, Any]) -> str:
-    fields = [
-        f'"source": {_string(value["source"])}',
-        f'"environment": {_line(dict(sorted(value["environment"].items())))}',
-        f'"kernels": {_list(_line(kernel) for kernel in value["kernels"])}',
-        f'"steps": {_list(_order(order) for order in value["steps"])}',
-        f'"numbers": {_block(value["numbers"])}',
-        f'"varying": {_block(value["varying"])}',
-        *([f'"time": {_times_text(value["time"])}'] if "time" in value else []),
-    ]
-    return "{\n" + ",\n".join(f"      {field}" for field in fields) + "\n    }"
+    fields = {
+        "source": _value(value["source"]),
+        "environment": _line(dict(sorted(value["environment"].items()))),
+        "kernels": _block((_line(kernel) for kernel in value["kernels"]), "[]"),
+        "steps": _block(map(_order, value["steps"]), "[]"),
+        "numbers": _object({name: _value(number) for name, number in sorted(value["numbers"].items())}),
+        "varying": _object({name: _value(number) for name, number in sorted(value["varying"].items())}),
+    }
+    if "time" in value:
+        texts = {name: json.dumps(field) for name, field in value["time"].items()}
+        fields["time"] = _object({**texts, "conditions": _line(value["time"]["conditions"])})
+    return _object(fields, indent=4)
 
 
-def _list(lines: Iterable[str]) -> str:
-    made = ",\n".join(f"        {line}" for line in lines)
-    return f"[\n{made}\n      ]" if made else "[]"
+def _object(fields: Mapping[str, str], *, indent: int = 6) -> str:
+    return _block((f"{_string(name)}: {text}" for name, text in fields.items()), "{}", indent=indent)
 
 
-def _block(numbers: Mapping[str, float]) -> str:
-    made = ",\n".join(f"        {_string(name)}: {_value(numbers[name])}" for name in sorted(numbers))
-    return f"{{\n{made}\n      }}" if made else "{}"
-
-
-def _times_text(value: Mapping[str, Any]) -> str:
-    lines = [
-        f"        {_string(name)}: {_line(field) if isinstance(field, dict) else json.dumps(field)}"
-        for name, field in value.items()
-    ]
-    return "{\n" + ",\n".join(lines) + "\n      }"
+def _block(lines: Iterable[str], brackets: str, *, indent: int = 6) -> str:
+    """Return the lines between brackets that begin a line of ``indent``."""
+    inside = ",\n".join(f"{' ' * indent}  {line}" for line in lines)
+    return f"{brackets[0]}\n{inside}\n{' ' * indent}{brackets[1]}" if inside else brackets
 
 
 def _order(order: list[int]) -> str:
     if len(order) <= _ORDER_PER_LINE:
         return str(order)
-    lines = [", ".join(map(str, order[at : at + _ORDER_PER_LINE])) for at in range(0, len(order), _ORDER_PER_LINE)]
-    return "[\n" + ",\n".join(f"          {line}" for line in lines) + "\n        ]"
+    rows = (order[at : at + _ORDER_PER_LINE] for at in range(0, len(order), _ORDER_PER_LINE))
+    return _block((", ".join(map(str, row)) for row in rows), "[]", indent=8)
 
 
 def _line(value: Mapping[str, Any]) -> str:

@@ -129,6 +129,7 @@ class Session:
         """Mark one measured call in the recording."""
         from torch.profiler import record_function
 
+        live_device(self._device).mark_boundary()
         began_under = len(self._starts)
         marked = record_function(f"ProfilerStep#{index}")
         marked.__enter__()  # type: ignore[no-untyped-call]

@@ -41,19 +41,21 @@ _OPTIONS = {
 
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    given = parse(words, flags=("--json", "--no-findings"), options=_OPTIONS)
-    if len(given.files) != 1:
-        raise UsageError(f"expected one trace file or folder, got {len(given.files)}")
-    by = given.last("--by") or "kernel"
+    arguments = parse(words, flags=("--json", "--no-findings"), options=_OPTIONS)
+    if len(arguments.files) != 1:
+        raise UsageError(f"expected one trace file or folder, got {len(arguments.files)}")
+    by = arguments.last("--by") or "kernel"
     if by not in WAYS:
         raise UsageError(f"--by takes {_OPTIONS['--by']}; got {by!r}")
-    top, step = _whole(given, "--top", least=1), _whole(given, "--step", least=0)
-    shown: dict[str, Any] = {"by": by, "step": step, "findings": "--no-findings" not in given.flags}
-    rules = _rules(given.options["--threshold"])
-    (path,) = given.files
+    top, step = _whole(arguments, "--top", least=1), _whole(arguments, "--step", least=0)
+    shown: dict[str, Any] = {"by": by, "step": step, "findings": "--no-findings" not in arguments.flags}
+    # Findings take longer to import than a small recording to read.
+    thresholds = arguments.options["--threshold"]
+    rules = _rules(thresholds) if thresholds or shown["findings"] else ()
+    (path,) = arguments.files
     found = load(path) if os.path.isdir(path) else load_file(path, by_two=True)  # noqa: PTH112
     profiles = found if isinstance(found, list) else [found]
-    if "--json" in given.flags:
+    if "--json" in arguments.flags:
         from pytest_torchprof.report.analysis_json import as_dict, encoded  # noqa: PLC0415
 
         objects = [as_dict(profile, rules, **shown, top=top, by_two=True) for profile in profiles]
@@ -65,8 +67,8 @@ def run(words: list[str]) -> int:
     return 0
 
 
-def _whole(given: Arguments, option: str, *, least: int) -> int | None:
-    value = given.last(option)
+def _whole(arguments: Arguments, option: str, *, least: int) -> int | None:
+    value = arguments.last(option)
     if value is not None and (not value.isdecimal() or int(value) < least):
         raise UsageError(f"{option} takes {_OPTIONS[option]}; got {value!r}")
     return None if value is None else int(value)

@@ -92,10 +92,10 @@ def _entries(path: Path) -> dict[tuple[str, str], Entry]:
 def _prune(words: list[str]) -> int:
     from pytest_torchprof.cli.prune import prune  # noqa: PLC0415  (starts pytest in another process: only here)
 
-    given = parse(words, flags=("--yes",), options={"--rootdir": "a folder"})
-    root = Path(given.last("--rootdir") or Path.cwd())
-    files = [(base, file) for base in _folders(given.files) for file in _files([base])]
-    return prune(files, rootdir=root, really=bool(given.flags), say=_say)
+    arguments = parse(words, flags=("--yes",), options={"--rootdir": "a folder"})
+    root = Path(arguments.last("--rootdir") or Path.cwd())
+    files = [(base, file) for base in _folders(arguments.files) for file in _files([base])]
+    return prune(files, rootdir=root, really=bool(arguments.flags), say=_say)
 
 
 def _folders(files: list[str]) -> list[Path]:

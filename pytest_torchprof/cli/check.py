@@ -37,10 +37,10 @@ _WRITTEN = re.compile(r"""\s*(?:[\[{("']|[A-Za-z_]\w*\s*\()""")
 
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    given = parse(words, options=_OPTIONS)
-    if len(given.files) != 1 or not given.options["--limit"]:
+    arguments = parse(words, options=_OPTIONS)
+    if len(arguments.files) != 1 or not arguments.options["--limit"]:
         raise UsageError("expected one TRACE and at least one --limit NAME=VALUE")
-    return _check(given.files[0], _limits(given.options["--limit"]), given.options["--threshold"])
+    return _check(arguments.files[0], _limits(arguments.options["--limit"]), arguments.options["--threshold"])
 
 
 def _limits(texts: Iterable[str]) -> dict[str, object]:

@@ -52,10 +52,10 @@ class EntryDiff:
 
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    given = parse(words, flags=("--json",))
-    if len(given.files) != 2:
-        raise UsageError(f"expected two files to compare, got {len(given.files)}")
-    first, second = (Path(file) for file in given.files)
+    arguments = parse(words, flags=("--json",))
+    if len(arguments.files) != 2:
+        raise UsageError(f"expected two files to compare, got {len(arguments.files)}")
+    first, second = (Path(file) for file in arguments.files)
     kinds = [_is_baseline(path) for path in (first, second)]
     if kinds[0] != kinds[1]:
         raise UsageError("one is a baseline file and the other a recording; compare two of a kind")
@@ -64,8 +64,8 @@ def run(words: list[str]) -> int:
     except NotMeasured as problem:
         sys.stderr.write(f"torchprof diff: {printable(str(problem))}\n")
         return UNKNOWN
-    if given.flags:
-        lines = [json.dumps({"schema": 1, "files": given.files, "kernels_differ": differ, **data}, indent=2)]
+    if arguments.flags:
+        lines = [json.dumps({"schema": 1, "files": arguments.files, "kernels_differ": differ, **data}, indent=2)]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return DIFFER if differ else SAME
 

@@ -32,14 +32,14 @@ _VERSIONS = ("pytest-torchprof", "pytest", "torch", "triton", "nvidia-cuda-cupti
 
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    given = parse(words, flags=("--json",))
-    if given.files:
-        raise UsageError(f"it takes no file; got {given.files[0]!r}")
+    arguments = parse(words, flags=("--json",))
+    if arguments.files:
+        raise UsageError(f"it takes no file; got {arguments.files[0]!r}")
     from pytest_torchprof.doctor import WRONG, answers  # noqa: PLC0415
 
     found = list(answers(begin=_progress))
     _progress("")
-    sys.stdout.write(_as_json(found) if given.flags else _as_text(found))
+    sys.stdout.write(_as_json(found) if arguments.flags else _as_text(found))
     return ILL if any(one.status == WRONG for one in found) else WELL
 
 

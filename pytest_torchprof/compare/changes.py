@@ -61,14 +61,14 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
     """
     rule = RULES[names]
     known = {tuple(keys(step, rule.same)): step for step in _as_read_now(old, new) or ((),)}
-    found: dict[tuple[str, str, object], Change] = {}
+    changes: dict[tuple[str, str, object], Change] = {}
     for step in new.launched() or ((),):
         before = known.get(tuple(keys(step, rule.same))) or most_alike(step, known.values(), rule)
         for change in _changes(difference(before, step, rule), before, step, names, allowed):
             once = (change.kind, change.what, change.old if change.kind == "changed" else None)
-            if once not in found or found[once].times < change.times:
-                found[once] = change
-    return tuple(found.values())
+            if once not in changes or changes[once].times < change.times:
+                changes[once] = change
+    return tuple(changes.values())
 
 
 def _as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
@@ -94,20 +94,20 @@ def _as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
     return tuple(tuple(kernels[i] for i in order) for order in old.steps)
 
 
-def _changes(found: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
-    too_many = len(found.came) > (allowed if isinstance(allowed, int) else len(before) * allowed)
-    for (was, now), times in Counter(found.swapped).items():
+def _changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
+    too_many = len(delta.came) > (allowed if isinstance(allowed, int) else len(before) * allowed)
+    for (was, now), times in Counter(delta.swapped).items():
         yield _swap(was, now, times, names)
     same = RULES[names].same
     were, are = Counter(keys(before, same)), Counter(keys(step, same))
-    for kernel, times in Counter(found.went).items():
+    for kernel, times in Counter(delta.went).items():
         yield _count(kernel, times, were[same(kernel)], are[same(kernel)], gated=True)
-    for kernel, times in Counter(found.came).items():
+    for kernel, times in Counter(delta.came).items():
         yield _count(kernel, times, were[same(kernel)], are[same(kernel)], gated=too_many)
-    for (was, now), times in found.renamed.items():
+    for (was, now), times in delta.renamed.items():
         yield _changed(was, now, times, NEUTRAL, explain_rename(was.name, now.name))
-    if found.moved:
-        first, times = found.moved[0][1].short, len(found.moved)
+    if delta.moved:
+        first, times = delta.moved[0][1].short, len(delta.moved)
         words = f"another order: {counted(times, 'kernel')} moved, first {first}"
         yield Change(
             kind="reordered", what=first, old=None, new=None, direction=NEUTRAL, gated=False, words=words, times=times

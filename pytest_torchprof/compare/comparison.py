@@ -31,7 +31,7 @@ _NOUNS: Final = {
 _SHARES: Final = frozenset({"time", *(number.name for number in TABLE if number.tolerance)})
 _COUNTS: Final = tuple(number.name for number in TABLE if number.exact)
 # These move with gpu_busy_us; a line each would bury what matters.
-_TOLD_BY_BUSY_TIME: Final = frozenset(number.name for number in TABLE if number.follows == "gpu_busy_us")
+_WITH_BUSY_TIME: Final = frozenset(number.name for number in TABLE if number.follows == "gpu_busy_us")
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
@@ -68,7 +68,7 @@ class Comparison:
         numbers = [
             f"    {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
             for change in self.changes
-            if _number(change) and (change.gated or change.what not in _TOLD_BY_BUSY_TIME)
+            if _number(change) and (change.gated or change.what not in _WITH_BUSY_TIME)
         ]
         return (*first, *kernels, *numbers)
 
@@ -145,7 +145,7 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     details = [
         _delta(name, numbers[name])
         for name in _NOUNS
-        if name in numbers and numbers[name].direction == verdict and not _told(name, numbers)
+        if name in numbers and numbers[name].direction == verdict and not _said_by_kernels(name, numbers)
     ]
     if details or verdict == "same":
         return details
@@ -159,7 +159,7 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     return ["order"] if deciding else [change.what for change in changes if change.what in _COUNTS][:2]
 
 
-def _told(name: str, numbers: Mapping[str, Change]) -> bool:
+def _said_by_kernels(name: str, numbers: Mapping[str, Change]) -> bool:
     """Whether launches went the way of the kernels, which says it already."""
     return name == "launches" and "kernels" in numbers and _moved(numbers["kernels"]) == _moved(numbers["launches"])
 

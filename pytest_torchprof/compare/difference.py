@@ -58,14 +58,6 @@ RULES: Final[dict[Names, Rule]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """One place of a step: the kernels that stood there and went, and those that came."""
-
-    went: Step
-    came: Step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """What there is to say about two steps; each kernel as often as it is launched."""
 
@@ -78,8 +70,8 @@ class Difference:
     went: Step
     """What has no counterpart in the new step."""
     came: Step
-    places: tuple[Place, ...]
-    """What was swapped, went and came, by where in the step it did."""
+    places: tuple[tuple[Step, Step], ...]
+    """What was swapped, went and came once more, by the place in the step: what stood there, what stands there now."""
 
     @property
     def renamed(self) -> Counter[Pair]:
@@ -115,12 +107,9 @@ def difference(old: Step, new: Step, rule: Rule) -> Difference:
     in_ = (j for _, after in blocks for j in after if j not in swapped_in)
     went, moved_from = _split_surplus(out, were, losing)
     came, moved_to = _split_surplus(in_, are, gaining)
-    leaving_places, coming_places = {*went, *swaps}, {*came, *swapped_in}
+    leaves, comes = {*went, *swaps}, {*came, *swapped_in}
     places = (
-        Place(
-            went=tuple(old[i] for i in before if i in leaving_places),
-            came=tuple(new[j] for j in after if j in coming_places),
-        )
+        (tuple(old[i] for i in before if i in leaves), tuple(new[j] for j in after if j in comes))
         for before, after in blocks
     )
     return _swap_anywhere(
@@ -130,7 +119,7 @@ def difference(old: Step, new: Step, rule: Rule) -> Difference:
             swapped=tuple((old[i], new[j]) for i, j in swaps.items()),
             went=tuple(old[i] for i in went),
             came=tuple(new[j] for j in came),
-            places=tuple(place for place in places if place.went or place.came),
+            places=tuple(place for place in places if any(place)),
         ),
         rule.anywhere,
     )
@@ -194,9 +183,9 @@ def _match(
         yield waiting[are[j]].popleft(), j
 
 
-def _swap_anywhere(found: Difference, reasons: Iterable[Key]) -> Difference:
+def _swap_anywhere(delta: Difference, reasons: Iterable[Key]) -> Difference:
     """Take what went and what came as swapped where a reason's key is the same, wherever in the step it was."""
-    swapped, went, came = list(found.swapped), Counter(found.went), Counter(found.came)
+    swapped, went, came = list(delta.swapped), Counter(delta.went), Counter(delta.came)
     for key in reasons:
         waiting: defaultdict[Hashable, deque[KernelRecord]] = defaultdict(deque)
         for kernel in went.elements():
@@ -207,4 +196,4 @@ def _swap_anywhere(found: Difference, reasons: Iterable[Key]) -> Difference:
                 swapped.append((was, kernel))
                 went[was] -= 1
                 came[kernel] -= 1
-    return replace(found, swapped=tuple(swapped), went=tuple(went.elements()), came=tuple(came.elements()))
+    return replace(delta, swapped=tuple(swapped), went=tuple(went.elements()), came=tuple(came.elements()))

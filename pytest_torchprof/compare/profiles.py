@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, records
@@ -122,23 +122,20 @@ class ProfileDiff:
     @property
     def lines(self) -> list[str]:
         """What is different, one line each, after a line that says it all; the most frequent changes first."""
-        found = [f"recorded on {' and on '.join(self.devices)}"] if self.devices else []
-        found.append(self.words)
+        lines = [f"recorded on {' and on '.join(self.devices)}"] if self.devices else []
+        lines.append(self.words)
         if self.steps:
             first, second = (name or "the recording" for name in self.steps)
-            found.append(f"  these are {first} and {second}; the steps with most kernels run the same")
-        found += _page(self.replaced, "more change") + _page(self.renamed, "more rename")
-        found += [f"  {name}: {_number(before)} -> {_number(after)}" for name, (before, after) in self.numbers.items()]
-        return found
+            lines.append(f"  these are {first} and {second}; the steps with most kernels run the same")
+        lines += _page(self.replaced, "more change") + _page(self.renamed, "more rename")
+        lines += [f"  {name}: {_number(before)} -> {_number(after)}" for name, (before, after) in self.numbers.items()]
+        return lines
 
     def to_dict(self) -> dict[str, object]:
         """Return the difference as JSON data."""
         return {
             "same": dict(self.same),
-            "renamed": [
-                {"old": change.old, "new": change.new, "count": change.count, "explanation": change.explanation}
-                for change in self.renamed
-            ],
+            "renamed": [asdict(change) for change in self.renamed],
             "replaced": [
                 {
                     "old": [kernel.name for kernel in change.old],
@@ -167,21 +164,21 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
             raise NotMeasured(f"{profile.trace.path or 'a recording'} is not measured: {reason}")
     numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in _NUMBERS}
     first, second = _compared_steps(before.steps, after.steps)
-    found = difference(records(first.kernels), records(second.kernels), RULES["normal"])
+    delta = difference(records(first.kernels), records(second.kernels), RULES["normal"])
     differ = _names(first) != _names(second)
     most = {max(profile.steps, key=_count) for profile in (before, after)}
     return ProfileDiff(
-        same=Counter(kind_of(kernel) for kernel, _ in (*found.stayed, *found.moved)),
+        same=Counter(kind_of(kernel) for kernel, _ in (*delta.stayed, *delta.moved)),
         renamed=tuple(
             Renamed(old=old, new=new, count=count, explanation=explain_rename(old, new))
-            for (old, new), count in _by_name(found.renamed).items()
+            for (old, new), count in _by_name(delta.renamed).items()
         ),
         replaced=tuple(
-            Replaced(old=place.went, new=place.came, count=count) for place, count in Counter(found.places).items()
+            Replaced(old=went, new=came, count=count) for (went, came), count in Counter(delta.places).items()
         ),
         numbers={name: values for name, values in numbers.items() if values[0] != values[1]},
         kernels_differ=differ,
-        moved=len(found.moved),
+        moved=len(delta.moved),
         steps=(first.name, second.name) if differ and {first, second} != most else None,
         devices=_devices(before, after),
     )

@@ -32,8 +32,8 @@ def verdict(old: Times, new: Times, share: float) -> Verdict:
         _beyond(before, after, share, floor) for before, after in zip(_shown_by(old), _shown_by(new), strict=True)
     ]
     if any(slower):
-        told_apart = all(slower) and chance(old.quantiles_us, new.quantiles_us) < PROBABILITY
-        return "worse" if told_apart and new.confirmed else "ambiguous"
+        distinct = all(slower) and chance(old.quantiles_us, new.quantiles_us) < PROBABILITY
+        return "worse" if distinct and new.confirmed else "ambiguous"
     faster = [
         _beyond(after, before, share, floor) for before, after in zip(_shown_by(old), _shown_by(new), strict=True)
     ]

@@ -92,10 +92,10 @@ def of_cooperative(machine: Machine) -> Iterator[Answer]:
         yield Answer("cooperative", UNKNOWN, "looked at on CUDA only")
         return
     told = ask(cooperative, machine.gpu["device"]).facts
-    yield _answer("cooperative", told, launches=None, kernels=1)
+    yield _answer("cooperative", told, launches=1, kernels=1)
 
 
-def _answer(check: str, told: Mapping[str, Any], *, launches: int | None, kernels: int, exactly: bool = True) -> Answer:
+def _answer(check: str, told: Mapping[str, Any], *, launches: int, kernels: int, exactly: bool = True) -> Answer:
     if "kernels" not in told:
         return Answer(check, WRONG, f"not measured: {told['why']}", "see probe and sessions")
     numbers = (
@@ -105,11 +105,11 @@ def _answer(check: str, told: Mapping[str, Any], *, launches: int | None, kernel
     if told["unrecorded"]:
         numbers += f", {counted(told['unrecorded'], 'kernel')} launched by a call that the profiler does not record"
     as_meant = all(one == kernels or (one > kernels and not exactly) for one in told["kernels"]) and (
-        launches is None or set(told["launches"]) == {launches}
+        set(told["launches"]) == {launches}
     )
     if told["why"] is None and as_meant and (told["attempts"] or 1) == 1:
         return Answer(check, OK, numbers)
-    expected = counted(kernels, "kernel") + ("" if launches is None else f" by {counted(launches, 'launch')}")
+    expected = f"{counted(kernels, 'kernel')} by {counted(launches, 'launch')}"
     why = told["why"] or (
         f"expected {expected} in each step" if not as_meant else f"only at attempt {told['attempts']}"
     )

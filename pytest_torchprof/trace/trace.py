@@ -345,8 +345,27 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return array("i", [self.step_at(start) if self.has_step_ranges else 0 for start in starts])
         of_call = self.step_of_call
         found = array("i", [of_call[call] if call >= 0 else ABSENT for call in links.call_of])
-        for i in links.unrecorded:
-            found[i] = self.step_at(starts[i])
+        for i, steps in self.steps_of_unrecorded.items():
+            found[i] = steps[0] if steps else ABSENT
+        return found
+
+    @cached_property
+    def steps_of_unrecorded(self) -> Mapping[int, range]:
+        """For each GPU operation of an unrecorded call the steps that it may have been launched in; none, one or more.
+
+        CUPTI numbers all calls in their order, those too that it does not record. So the call began after the recorded
+        one with the next lower number and before the one with the next higher, and before its work did.
+        """
+        calls, gpu = self.calls, self.gpu
+        unrecorded = self.links.unrecorded
+        began = sorted(zip(calls.correlation, calls.start, strict=True)) if unrecorded else []
+        ends = [step.end_ns for step in self.steps]
+        found = {}
+        for i in unrecorded:
+            place = bisect_right(began, (gpu.correlation[i], _LATEST_NS))
+            earliest = began[place - 1][1] if place else -_LATEST_NS
+            latest = min(began[place][1] if place < len(began) else _LATEST_NS, gpu.start[i])
+            found[i] = range(bisect_right(ends, earliest), bisect_right(self._step_starts, latest))
         return found
 
     @cached_property

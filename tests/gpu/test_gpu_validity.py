@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from contextlib import closing, contextmanager
 
@@ -55,6 +56,36 @@ def test_a_thread_that_launches_all_the_time_does_not_make_a_measurement_invalid
         pytest.skip("none of the other thread's launches fell on an edge of a window")
     assert [profile.why_not for profile in found] == [None] * 20
     assert all(step.launches for profile in found for step in profile.steps)
+
+
+@pytest.fixture
+def cooperative():
+    """A launch by the driver's call for cooperative kernels, which kineto does not record."""
+    torch.ones(1, device="cuda")
+    driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+    code = b".version 7.0\n.target sm_50\n.address_size 64\n.visible .entry alone() { ret; }\n"
+    assert driver.cuModuleLoadData(ctypes.byref(module), code) == 0
+    assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"alone") == 0
+
+    def launch():
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        shape = [ctypes.c_uint(1)] * 6
+        assert driver.cuLaunchCooperativeKernel(function, *shape, ctypes.c_uint(0), stream, None) == 0
+
+    return launch
+
+
+def test_launches_that_the_profiler_does_not_record_count_in_their_step_however_late_they_run(tmp_path, cooperative):
+    x = torch.zeros(1 << 26, device="cuda")  # keeps the GPU busy while the launches are made
+
+    def body():
+        x.sin_()
+        cooperative()
+        cooperative()
+
+    found = record(tmp_path / "recording.json", body)
+    assert found.why_not is None
+    assert [(len(step.kernels), step.launches) for step in found.steps] == [(3, 3)] * 3
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")

@@ -84,6 +84,9 @@ class LiveDevice(ABC):
     def why_unusable(self) -> str | None:
         """Return what keeps this process from using it any more."""
 
+    def mark_boundary(self) -> None:  # noqa: B027 - a device on which nothing is launched has no need of it
+        """Leave a call in the recording between two steps, so that an unrecorded one is told to be before or after."""
+
     @abstractmethod
     def last_cache_bytes(self) -> int:
         """Return the size of its last cache."""
