@@ -1,6 +1,7 @@
 """The pytest plugin: options, marker, fixture, and hooks that hand over to the run's state.
 
 Loaded in every pytest run of every user: neither torch nor msgspec is imported here, nor anything that imports them.
+What only a run with a torchprof test needs is imported by the hooks.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    from pytest_torchprof.testing import hookspecs  # noqa: PLC0415  (needed once per run, not to import this module)
+    from pytest_torchprof.testing import hookspecs
 
     pluginmanager.add_hookspecs(hookspecs)
 
@@ -75,7 +76,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.fixture
 def torchprof(request: pytest.FixtureRequest) -> Torchprof:
     """Measure calls on the device: a function with its arguments, or a block under a label."""
-    from pytest_torchprof.testing.fixture import Torchprof  # noqa: PLC0415
+    from pytest_torchprof.testing.fixture import Torchprof
 
     run = request.node.stash.get(RUN, None)
     if run is None:
@@ -97,7 +98,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         or config.getoption("torchprof_replay")
         or config.getini("torchprof_replay")
     ):
-        from pytest_torchprof.testing.collection import prepare  # noqa: PLC0415
+        from pytest_torchprof.testing.collection import prepare
 
         prepare(config, items, collected)
     return result
@@ -107,7 +108,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtestloop(session: pytest.Session) -> None:
     state = session.config.stash.get(STATE, None)
     if state is not None and not session.config.option.collectonly:
-        from pytest_torchprof.testing.collection import arm  # noqa: PLC0415
+        from pytest_torchprof.testing.collection import arm
 
         arm(state, session)
 
@@ -117,8 +118,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     state = item.config.stash.get(STATE, None)
     if state is None or not is_ours(item):
         return (yield)
-    from pytest_torchprof.testing.collection import start_run  # noqa: PLC0415
-    from pytest_torchprof.testing.phases import without_trace_records  # noqa: PLC0415
+    from pytest_torchprof.testing.collection import start_run
+    from pytest_torchprof.testing.phases import without_trace_records
 
     item.stash[RUN] = start_run(state, item)
     with without_trace_records():
@@ -128,15 +129,15 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if is_ours(item):
-        from pytest_torchprof.testing.collection import run_of  # noqa: PLC0415
-        from pytest_torchprof.testing.phases import around_call, without_trace_records  # noqa: PLC0415
+        from pytest_torchprof.testing.collection import run_of
+        from pytest_torchprof.testing.phases import around_call, without_trace_records
 
         with without_trace_records(), around_call(run_of(item), item):
             result = yield
     else:
         result = yield
     if is_ours(item):
-        from pytest_torchprof.testing.collection import refuse_late_marker  # noqa: PLC0415
+        from pytest_torchprof.testing.collection import refuse_late_marker
 
         refuse_late_marker(item)
     return result
@@ -146,7 +147,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     if (run := item.stash.get(RUN, None)) is None:
         return (yield)
-    from pytest_torchprof.testing.phases import around_teardown  # noqa: PLC0415
+    from pytest_torchprof.testing.phases import around_teardown
 
     with around_teardown(run):
         return (yield)
@@ -156,7 +157,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 def finalizers_are_quiet(item: pytest.Item) -> Generator[None, object, object]:
     if item.stash.get(RUN, None) is None:
         return (yield)
-    from pytest_torchprof.testing.phases import without_trace_records  # noqa: PLC0415
+    from pytest_torchprof.testing.phases import without_trace_records
 
     with without_trace_records():
         return (yield)
@@ -165,7 +166,7 @@ def finalizers_are_quiet(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(trylast=True, specname="pytest_runtest_teardown")
 def dynamo_is_read(item: pytest.Item) -> None:
     if item.config.stash.get(STATE, None) is not None and "torch._dynamo" in sys.modules:
-        from pytest_torchprof.capture.compile_watch import compile_history  # noqa: PLC0415
+        from pytest_torchprof.capture.compile_watch import compile_history
 
         # Dynamo keeps its last 64 compilations: a test that compiles more would push out what a later one needs.
         compile_history().catch_up()
@@ -181,7 +182,7 @@ def pytest_runtest_makereport(
     report = yield
     run = item.stash.get(RUN, None)
     if run is not None:
-        from pytest_torchprof.testing.phases import mend_report  # noqa: PLC0415
+        from pytest_torchprof.testing.phases import mend_report
 
         mend_report(report, call, run, item)
     passed = report.passed and not hasattr(report, "wasxfail")
@@ -198,7 +199,7 @@ def pytest_runtest_makereport(
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     state = config.stash.get(STATE, None)
     if state is not None and not is_worker(config):
-        from pytest_torchprof.testing.terminal import write_section  # noqa: PLC0415
+        from pytest_torchprof.testing.display import write_section
 
         write_section(state, terminalreporter)
 
@@ -207,7 +208,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_sessionfinish(session: pytest.Session) -> None:
     state = session.config.stash.get(STATE, None)
     if state is not None:
-        from pytest_torchprof.testing.reporting import finish  # noqa: PLC0415
+        from pytest_torchprof.testing.reporting import finish
 
         finish(state, session)
 
@@ -217,6 +218,6 @@ def pytest_testnodedown(node: Any) -> None:
     """xdist: a worker is done; the controller takes over what it found out."""
     plain = getattr(node, "workeroutput", {}).get(WORKER_KEY)
     if plain is not None:
-        from pytest_torchprof.testing.collection import state_of  # noqa: PLC0415
+        from pytest_torchprof.testing.collection import state_of
 
         state_of(node.config).merge(plain)

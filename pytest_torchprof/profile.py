@@ -135,6 +135,12 @@ class Profile(Analysis):
 
         return findings.find(self._open(), self.rules)
 
+    def why_missed(self, limit: str) -> list[str]:
+        """Return a line for each finding that may explain why the limit of this name was missed."""
+        from pytest_torchprof.findings import explaining  # noqa: PLC0415 - only who asks pays
+
+        return [finding.in_one_line for finding in explaining(limit, self.findings, self.rules)]
+
     def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:
         """Return the kernels, families, operators, ranges or modules as text, like ``key_averages().table``.
 
@@ -163,7 +169,7 @@ class Profile(Analysis):
         screen = explainer.screen if explainer else of_tests.Screen()
         # Whoever catches it may look for something in its text, which must not depend on -q.
         whole, brief = (
-            of_tests.failure(verdicts, profile, lambda: profile.findings, screen=replace(screen, verbosity=verbosity))
+            of_tests.failure(verdicts, profile, profile.why_missed, screen=replace(screen, verbosity=verbosity))
             for verbosity in (max(screen.verbosity, 0), -1)
         )
         if whole is not None:

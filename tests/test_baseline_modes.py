@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
+
+from pytest_torchprof.baseline import file as baseline_file
 
 ONE = """
 @pytest.mark.torchprof(device="cpu", warmup=1, steps=2)
@@ -333,3 +336,42 @@ def test_the_baseline_of_a_test_file_that_was_renamed_is_told_as_gone(run_tests,
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *args)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*__torchprof__/test_it.cpu-*.json*gone*"])
+
+
+SEVERAL = """
+@pytest.mark.parametrize("n", range(3))
+@pytest.mark.torchprof(device="cpu", warmup=1, steps=1)
+def test_block(n):
+    torch.mm(x, x)
+"""
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """Count how often each baseline file is parsed."""
+    files = Counter()
+
+    def read(path):
+        files[path.name] += 1
+        return original(path)
+
+    original = baseline_file.read
+    monkeypatch.setattr(baseline_file, "read", read)
+    return files
+
+
+@pytest.mark.parametrize("mode", ["compare", "add", "strict"])
+def test_a_baseline_file_is_parsed_once_per_run_however_many_tests_it_has(run_tests, pytester, parsed, mode):
+    run_tests(SEVERAL, "--torchprof-baseline=update").assert_outcomes(passed=3)
+    (file,) = baseline_files(pytester)
+    parsed.clear()
+    run_tests(SEVERAL, f"--torchprof-baseline={mode}").assert_outcomes(passed=3)
+    assert parsed == {file.name: 1}
+
+
+def test_a_run_reads_a_baseline_anew_after_another_one_wrote_it(run_tests):
+    run_tests(TWO, "--torchprof-baseline=update")
+    run_tests(ONE, "--torchprof-baseline=update").stdout.fnmatch_lines(["*written (better*"])
+    result = run_tests(ONE)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*test_block * same *"])

@@ -114,11 +114,24 @@ def test_only_the_index_of_a_triton_kernel_is_no_difference(recording, capsys):
     assert "kernel_time_us: 5 -> 9" in capsys.readouterr().out
 
 
-def test_long_steps_are_compared_by_counts(recording):
-    """Aligning is quadratic, so thousands of kernels are paired whatever their order."""
+def test_long_steps_are_aligned_too(recording):
+    """Thousands of kernels, of which nearly all stayed."""
     many = [(GEMM, "aten::mm"), (GELU, "aten::gelu")] * 1600
     found = load(recording("a", many)).diff(load(recording("b", [*many[1:], (MUL, "aten::mul")])))
     assert found.words == "same 1599 GEMMs and 1600 other kernels, one pointwise more, one GEMM gone"
+
+
+def test_long_steps_with_little_in_common_are_aligned_too(recording):
+    """Every layer of a large model changed."""
+    found = load(recording("eager", EAGER * 600)).diff(load(recording("compiled", COMPILED * 600)))
+    assert found.words == "same 600 GEMMs, two pointwise became one Triton kernel (600x)"
+
+
+def test_a_pointwise_kernel_of_another_dtype_is_another_kernel(recording):
+    """As in a comparison with a baseline: two kernels are the same in both or in neither."""
+    half = MUL.replace("float", "c10::Half")
+    found = load(recording("a", [(MUL, "aten::mul")])).diff(load(recording("b", [(half, "aten::mul")])))
+    assert found.words == "one pointwise became one pointwise"
 
 
 def test_the_command_says_what_differs_and_exits_one(recording, capsys):

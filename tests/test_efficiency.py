@@ -9,7 +9,7 @@ import torch
 from builder import TraceBuilder
 
 from pytest_torchprof import capture, load
-from pytest_torchprof.analysis.efficiency import peaks
+from pytest_torchprof.analysis import peaks
 from pytest_torchprof.errors import LimitsMissed, NotMeasured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"

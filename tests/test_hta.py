@@ -12,6 +12,7 @@ What it says is frozen in hta_figures.json; benchmarks/hta_figures.py made that.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from pytest_torchprof import load
-from pytest_torchprof.analysis import idle
+from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
@@ -59,12 +60,16 @@ def seen(request, shared_trace):
 def test_idle_time_of_each_stream_by_cause(seen):
     trace, kept = seen.profile.trace, set(seen.ops)
     gpu = trace.gpu
-    for (_, stream), ops in seen.profile.gpu_work.by_stream.items():
+    of_stream = defaultdict(list)
+    for device, ops in seen.profile.gpu_work.by_device.items():
+        for i in ops:
+            of_stream[device, gpu.stream[i]].append(i)
+    for (_, stream), ops in of_stream.items():
         order = [i for i in ops if i in kept]
         if not order:
             continue
         theirs = seen.figures["idle"][str(trace.streams[stream])]
-        ours = idle.summed(idle.gaps(trace, order))
+        ours = gpu_time.idle_time(gpu_time.idle_gaps(trace, order))
         overlap = sum(max(0, gpu.end[a] - gpu.start[b]) for a, b in pairwise(order)) / 1000
         whole = ours.host_us + ours.kernel_us + ours.other_us
         assert sum(theirs.values()) == pytest.approx(whole - overlap, abs=seen.within(len(order)))

@@ -36,7 +36,7 @@ OUTSIDE = {
 }
 
 # To be emptied.
-DOUBLES = {"Difference", "Finding", "Place", "Rule", "_UsageError"}
+DOUBLES = {"Finding"}
 
 SOURCES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path

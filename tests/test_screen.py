@@ -114,9 +114,7 @@ def test_the_table_of_results_fits_the_terminal(run_tests, monkeypatch, width):
 def judged(tmp_path, **limits):
     profile = load(own_recording({"void kernel_a(float*)": 3, "gemm_" + "x" * 200: 1}).write(tmp_path / "t.json"))
     asked = read_limits(limits)
-    return lambda **screen: str(
-        failure(judge(profile, asked), profile, lambda: profile.findings, screen=Screen(**screen))
-    )
+    return lambda **screen: str(failure(judge(profile, asked), profile, profile.why_missed, screen=Screen(**screen)))
 
 
 def test_names_are_cut_to_the_screen_and_whole_when_all_is_asked_for(tmp_path):
@@ -134,8 +132,8 @@ def test_a_screen_too_small_still_names_each_limit(tmp_path):
 
 def test_what_holds_is_no_failure(tmp_path):
     profile = load(own_recording({"a": 1}).write(tmp_path / "t.json"))
-    assert failure(judge(profile, read_limits({"max_kernels": 1})), profile, tuple) is None
-    assert isinstance(failure((), profile, tuple, also=["worse"]), LimitsMissed)
+    assert failure(judge(profile, read_limits({"max_kernels": 1})), profile, profile.why_missed) is None
+    assert isinstance(failure((), profile, profile.why_missed, also=["worse"]), LimitsMissed)
 
 
 def test_what_a_caught_failure_says_does_not_depend_on_verbosity(run_tests):

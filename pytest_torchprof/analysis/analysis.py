@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.analysis import numbers, parts, validity
 from pytest_torchprof.analysis.launches import Launching
 from pytest_torchprof.analysis.numbers import AllAttributes, Numbers
-from pytest_torchprof.analysis.places import Places
 from pytest_torchprof.analysis.shared import HasViews, shared
-from pytest_torchprof.analysis.steps import StepProfile
+from pytest_torchprof.analysis.steps import Places, StepProfile
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text.escape import printable_line

@@ -8,7 +8,7 @@ from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_torchprof.analysis import gpu_time, idle
+from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.devices.base import CallKind
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
@@ -18,7 +18,7 @@ from pytest_torchprof.trace.links import captures
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_torchprof.analysis.idle import Gap, Idle
+    from pytest_torchprof.analysis.gpu_time import Gap, Idle
     from pytest_torchprof.analysis.launches import Launching
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.trace import Trace
@@ -157,16 +157,6 @@ class GpuWork:
         return {device: sorted(ops, key=start.__getitem__) for device, ops in devices.items()}
 
     @cached_property
-    def by_stream(self) -> dict[tuple[int, int], list[int]]:
-        """Likewise by device and stream."""
-        found: dict[tuple[int, int], list[int]] = defaultdict(list)
-        stream = self.trace.gpu.stream
-        for device, ops in self.by_device.items():
-            for i in ops:
-                found[device, stream[i]].append(i)
-        return dict(found)
-
-    @cached_property
     def communication(self) -> frozenset[int]:
         """The kernels that carry out a collective."""
         kind, name, names = self.trace.gpu.kind, self.trace.gpu.name, self.trace.names
@@ -258,7 +248,7 @@ class GpuWork:
     def gaps(self) -> list[Gap]:
         """When a device idled before an operation of a step, inside the window, without what the profiler took."""
         of_step, begin = self.trace.step_of_gpu_op, self.window[0]
-        every = (gap for ops in self.by_device.values() for gap in idle.gaps(self.trace, ops))
+        every = (gap for ops in self.by_device.values() for gap in gpu_time.idle_gaps(self.trace, ops))
         found = [
             (max(start, begin), end, cause, before)
             for start, end, cause, before in every
@@ -276,7 +266,7 @@ class GpuWork:
     @cached_property
     def idle(self) -> Idle:
         """The gaps' time by cause."""
-        return idle.summed(self.gaps)
+        return gpu_time.idle_time(self.gaps)
 
     def source_of(self, gpu_op: int) -> str | None:
         """Return ``file.py:12``, the user's line that launched a GPU operation; None without recorded stacks."""

@@ -12,7 +12,7 @@ from pytest_torchprof.baseline.entry import (
     split_key,
     times_of,
 )
-from pytest_torchprof.baseline.file import BaselineFile, from_plain, plain, read, read_or_empty, settled, update
+from pytest_torchprof.baseline.file import BaselineFile, from_plain, plain, read, read_or_empty, settle_times, update
 from pytest_torchprof.baseline.path import device_slug, files_of, place, split_name, test_file_of
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "plain",
     "read",
     "read_or_empty",
-    "settled",
+    "settle_times",
     "source_hash",
     "split_key",
     "split_name",

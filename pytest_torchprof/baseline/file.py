@@ -106,7 +106,7 @@ def update(path: Path, changes: Mapping[str, Entry | None], *, time_tolerance: f
         ) from None
 
 
-def settled(old: Times | None, new: Times | None, share: float) -> Times | None:
+def settle_times(old: Times | None, new: Times | None, share: float) -> Times | None:
     """Return the old times where the new ones moved by no more than a third of their tolerance, else the new ones."""
     if old is None or new is None or old.conditions != new.conditions:
         return new

@@ -25,7 +25,7 @@ Pair = tuple[KernelRecord, KernelRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class IdentityRule:
     """One way to tell kernels apart."""
 
     same: Key
@@ -49,11 +49,11 @@ def _work(kernel: KernelRecord) -> Hashable:
 _IDENTITY: Final[Key] = attrgetter("identity")
 _STRUCTURE: Final[Key] = attrgetter("structure")
 
-RULES: Final[dict[Names, Rule]] = {
-    "normal": Rule(same=_IDENTITY, work=_work, alike=_IDENTITY),
-    "exact": Rule(same=attrgetter("name", "dtype", "layout"), work=_work, alike=_IDENTITY),
+RULES: Final[dict[Names, IdentityRule]] = {
+    "normal": IdentityRule(same=_IDENTITY, work=_work, alike=_IDENTITY),
+    "exact": IdentityRule(same=attrgetter("name", "dtype", "layout"), work=_work, alike=_IDENTITY),
     # Kernels that kept their names are the same; of the others, only how many there are of each structure counts.
-    "structure": Rule(same=_IDENTITY, work=_STRUCTURE, anywhere=(_STRUCTURE, _kind_of_work), alike=_STRUCTURE),
+    "structure": IdentityRule(same=_IDENTITY, work=_STRUCTURE, anywhere=(_STRUCTURE, _kind_of_work), alike=_STRUCTURE),
 }
 
 
@@ -83,7 +83,7 @@ class Difference:
         return pairs
 
 
-def difference(old: Step, new: Step, rule: Rule) -> Difference:
+def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
     """Compare two steps.
 
     What is launched less or more often goes or comes, wherever an alignment of the two puts it; the rest only moved.
@@ -103,10 +103,10 @@ def difference(old: Step, new: Step, rule: Rule) -> Difference:
         coming = [(j, rule.work(new[j]), are[j]) for j in after if gaining[are[j]]]
         swaps.update(_swaps(leaving, coming, losing, gaining))
     swapped_in = set(swaps.values())
-    out = (i for before, _ in blocks for i in before if i not in swaps)
-    in_ = (j for _, after in blocks for j in after if j not in swapped_in)
-    went, moved_from = _split_surplus(out, were, losing)
-    came, moved_to = _split_surplus(in_, are, gaining)
+    rest_of_old = (i for before, _ in blocks for i in before if i not in swaps)
+    rest_of_new = (j for _, after in blocks for j in after if j not in swapped_in)
+    went, moved_from = _split_surplus(rest_of_old, were, losing)
+    came, moved_to = _split_surplus(rest_of_new, are, gaining)
     leaves, comes = {*went, *swaps}, {*came, *swapped_in}
     places = (
         (tuple(old[i] for i in before if i in leaves), tuple(new[j] for j in after if j in comes))
@@ -131,7 +131,7 @@ def keys(step: Step, key: Key) -> list[Hashable]:
     return [known[kernel] for kernel in step]
 
 
-def most_alike(step: Step, others: Iterable[Step], rule: Rule) -> Step:
+def most_alike(step: Step, others: Iterable[Step], rule: IdentityRule) -> Step:
     """Return which of the other measurement's steps a step is compared with: the first that differs least."""
     here = Counter(map(rule.alike, step))
 

@@ -7,54 +7,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof.findings import bound, compiling, filling, frequent, fusible, missing, products, uneven, waiting
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked
-from pytest_torchprof.findings.thresholds import with_thresholds
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked, with_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_torchprof.analysis.analysis import Analysis
 
-__all__ = ["RULES", "Finding", "Rule", "Threshold", "find", "ranked", "with_thresholds"]
+__all__ = ["RULES", "Finding", "Rule", "Threshold", "explaining", "find", "ranked", "with_thresholds"]
 
-RULES: tuple[Rule, ...] = (
-    missing.NO_GPU_WORK,
-    missing.LOST_KERNELS,
-    missing.IN_FLIGHT_KERNELS,
-    missing.PROFILER_GAP,
-    bound.OVERHEAD_BOUND,
-    bound.COMPUTE_BOUND,
-    bound.LAUNCH_GAPS,
-    bound.LAUNCH_DELAY,
-    waiting.SYNC_OVER_LITTLE_WORK,
-    waiting.IMPLICIT_SYNC,
-    waiting.EXPOSED_COMMUNICATION,
-    frequent.HOTSPOT,
-    frequent.MANY_SMALL_CALLS,
-    frequent.COSTLY_CHILDREN,
-    uneven.COLD_START,
-    uneven.KERNEL_TIME_VARIES,
-    products.FP32_GEMM,
-    products.TF32_GEMM,
-    products.MISALIGNED_GEMM,
-    products.HIDDEN_COPY,
-    fusible.UNFUSED_POINTWISE,
-    fusible.UNFUSED_ATTENTION,
-    fusible.LAYOUT_CONVERSION,
-    fusible.SINGLE_TENSOR_OPTIMIZER,
-    filling.SMALL_GRID,
-    filling.LOW_OCCUPANCY,
-    compiling.GRAPH_BREAK,
-    compiling.RECOMPILE,
-    compiling.COMPILE_IN_WINDOW,
-    compiling.NOT_COMPILED,
-    compiling.CUDA_GRAPH_SKIPPED,
-    compiling.BACKWARD_NOT_COMPILED,
-    compiling.GRAPH_HASH_CHANGES,
-    compiling.GUARD_OVERHEAD,
-    compiling.CUDAGRAPH_INPUT_COPY,
-    compiling.COMPILE_OVERHEAD,
-)
+_MODULES = (missing, bound, waiting, frequent, uneven, products, fusible, filling, compiling)
+RULES: tuple[Rule, ...] = tuple(rule for module in _MODULES for rule in module.RULES)
 
 
 def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
@@ -70,6 +33,12 @@ def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ..
         return found
     sources = {one.code: one.evidence.get("source") for one in find(analysis.repeat.analysis, rules)}
     return tuple(_with_source(one, sources.get(one.code)) for one in found)
+
+
+def explaining(limit: str, found: Iterable[Finding], rules: Iterable[Rule] = RULES) -> list[Finding]:
+    """Return the findings that may explain why a limit was missed, in their order."""
+    codes = {rule.code for rule in rules if limit in rule.explains}
+    return [finding for finding in found if finding.code in codes]
 
 
 def _with_source(finding: Finding, source: object) -> Finding:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import LAUNCHES
+from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, Finding, Rule, Threshold
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
@@ -65,8 +64,6 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         return
     waited = work.idle.host_us / len(work.by_device)
     yield Finding(
-        code="overhead-bound",
-        title="Bound by overhead",
         message=f"the CPU takes {units.show_ratio(ratio)} times as long to launch the work as the GPU to do it; "
         f"{late:.0%} of the GPU operations came late, the GPU was busy {busy_share:.0%} of the time",
         evidence={
@@ -76,8 +73,6 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
             "busy_share": busy_share,
             "late_launches": late,
         },
-        remedy="more work per launch (larger batches), fewer launches (torch.compile, foreach or fused variants), or "
-        'one launch for all (mode="reduce-overhead")',
         saves_us=waited,
     )
 
@@ -91,11 +86,8 @@ def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
     share = work.share(sum(computing) / len(computing)) if computing else 0.0
     if share >= at[COMPUTING]:
         yield Finding(
-            code="compute-bound",
-            title="Bound by the GPU",
             message=f"the GPU computes {share:.0%} of the time: faster kernels make it faster, a faster host does not",
             evidence={"time_us": sum(computing), "share": share},
-            remedy="look at the longest kernels: their types, their sizes, and what could be fused",
             severity="information",
         )
 
@@ -136,8 +128,6 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     if work.share(loading) >= at[LOADING]:
         remedy = f"load data meanwhile (num_workers, pin_memory), which takes {units.show_us(loading)}; {remedy}"
     yield Finding(
-        code="launch-gaps",
-        title="The GPU waits for launches",
         message=f"{units.show_us(waited_us)} ({work.share(waited_us):.0%} of the time) the GPU idled because "
         f"the next operation was not launched yet, in {counted(len(late), 'gap')}, the longest "
         f"{units.show_us(longest_ns / 1000)} before {awaited}",
@@ -168,19 +158,45 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     if not slow_start and not (middle >= at[MEDIAN_US] and _late(work) >= at[LATE]):
         return
     yield Finding(
-        code="launch-delay",
-        title="Launches arrive late",
         message=f"the first kernel ran {units.show_us(first)} after its launch, the median is {units.show_us(middle)}",
         evidence={"first_us": first, "median_us": middle, "time_us": first - middle},
-        remedy="a late first kernel is start-up (the profiler's buffers, loading of code): warm up longer; "
-        "a late median on an idle GPU is the driver or a throttled CPU",
         severity="information",
     )
 
 
-OVERHEAD_BOUND = Rule(code="overhead-bound", find=_overhead_bound, needs=(LAUNCHES,), thresholds=(LATE, BUSY))
-COMPUTE_BOUND = Rule(code="compute-bound", find=_compute_bound, thresholds=(COMPUTING,))
-LAUNCH_GAPS = Rule(code="launch-gaps", find=_launch_gaps, needs=(LAUNCHES,), thresholds=(WAITING, LOADING))
-LAUNCH_DELAY = Rule(
-    code="launch-delay", find=_launch_delay, needs=(LAUNCHES,), thresholds=(FIRST_US, FIRST_TIMES, MEDIAN_US, LATE)
+RULES = (
+    Rule(
+        code="overhead-bound",
+        title="Bound by overhead",
+        find=_overhead_bound,
+        needs=(LAUNCHES,),
+        thresholds=(LATE, BUSY),
+        remedy="more work per launch (larger batches), fewer launches (torch.compile, foreach or fused variants), or "
+        'one launch for all (mode="reduce-overhead")',
+        explains=HOST_PACE,
+    ),
+    Rule(
+        code="compute-bound",
+        title="Bound by the GPU",
+        find=_compute_bound,
+        thresholds=(COMPUTING,),
+        remedy="look at the longest kernels: their types, their sizes, and what could be fused",
+    ),
+    Rule(
+        code="launch-gaps",
+        title="The GPU waits for launches",
+        find=_launch_gaps,
+        needs=(LAUNCHES,),
+        thresholds=(WAITING, LOADING),
+        explains=HOST_PACE,
+    ),
+    Rule(
+        code="launch-delay",
+        title="Launches arrive late",
+        find=_launch_delay,
+        needs=(LAUNCHES,),
+        thresholds=(FIRST_US, FIRST_TIMES, MEDIAN_US, LATE),
+        remedy="a late first kernel is start-up (the profiler's buffers, loading of code): warm up longer; "
+        "a late median on an idle GPU is the driver or a throttled CPU",
+    ),
 )

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.analysis.compilation import NOT_USED
 from pytest_torchprof.analysis.compilation.regions import FX_GRAPH
 from pytest_torchprof.devices.base import CallKind
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import OPERATORS
+from pytest_torchprof.findings.finding import (
+    HOST_PACE,
+    HOW_MANY_KERNELS,
+    OPERATORS,
+    WHICH_KERNELS,
+    WHICH_OPERATORS,
+    Finding,
+    Rule,
+    Threshold,
+)
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace import intervals
@@ -39,11 +47,8 @@ def _graph_break(analysis: Analysis) -> Iterator[Finding]:
     first = found[0]
     where = f"{first.file}:{first.line}" if first.file else None
     yield Finding(
-        code="graph-break",
-        title="Graph breaks",
         message=f"{counted(len(found), 'graph break')}, the first: {first.reason}" + (f" ({where})" if where else ""),
         evidence={"breaks": shown, "source": where, "nested_regions": analysis.compile.nested_regions},
-        remedy="move what Dynamo cannot trace out of the compiled function; fullgraph=True raises at the place",
     )
 
 
@@ -54,15 +59,11 @@ def _recompile(analysis: Analysis) -> Iterator[Finding]:
     first = found[0]
     where = f"{first.file}:{first.line}" if first.file else None
     yield Finding(
-        code="recompile",
-        title="Recompiles",
         message=f"{counted(len(found), 'recompile')}, the first: {first.reason}" + (f" ({where})" if where else ""),
         evidence={
             "recompiles": [{"reason": one.reason, "function": one.function} for one in found],
             "source": where,
         },
-        remedy="keep what guards look at the same (sizes, types, Python values), or mark sizes as dynamic: "
-        "torch._dynamo.mark_dynamic, torch.compile(dynamic=True)",
     )
 
 
@@ -74,11 +75,8 @@ def _compile_in_window(analysis: Analysis) -> Iterator[Finding]:
         return
     spent, share = intervals.length(intervals.merged(inside)) / 1000, work.share_during(inside)
     yield Finding(
-        code="compile-in-window",
-        title="Compiled while measured",
         message=f"{units.show_us(spent)} ({share:.0%} of the time) went into compiling inside the steps",
         evidence={"time_us": spent, "share": share, "count": len(inside)},
-        remedy="more warm-up calls (warmup=); if it compiles at each call, see its recompiles",
         saves_us=spent,
     )
 
@@ -96,12 +94,8 @@ def _not_compiled(analysis: Analysis) -> Iterator[Finding]:
     else:
         return
     yield Finding(
-        code="not-compiled",
-        title="Not compiled",
         message=message,
         evidence={"lookups_without_region": calls, "seen": seen},
-        remedy="torch.compile(module) instead of module.compile() for modules of torch.nn; look for disable(), stances "
-        "and the recompile limit",
     )
 
 
@@ -109,12 +103,9 @@ def _cuda_graph_skipped(analysis: Analysis) -> Iterator[Finding]:
     skips = analysis.compile.cuda_graphs.skips
     if skips:
         yield Finding(
-            code="cuda-graph-skipped",
-            title="CUDA graph skipped",
             message=f"Inductor skipped CUDA graphs {counted(len(skips), 'time')}, the first because: "
             f"{skips[0].rstrip(': ')}",
             evidence={"reasons": list(skips)},
-            remedy="remove the cause (inputs on the CPU, mutated inputs, dynamic sizes), or do without the mode",
         )
 
 
@@ -131,13 +122,9 @@ def _backward_not_compiled(analysis: Analysis) -> Iterator[Finding]:
     spent, share = intervals.length(intervals.merged(ranges)) / 1000, analysis.gpu_work.share_during(ranges)
     names = list(dict.fromkeys(span.name.rpartition(": ")[2] for span in own))
     yield Finding(
-        code="backward-not-compiled",
-        title="Backward not compiled",
         message=f"the forward is compiled, the backward ran as {counted(len(own), 'autograd node')} "
         f"({', '.join(names[:3])}), {units.show_us(spent)} on the CPU",
         evidence={"time_us": spent, "share": share, "nodes": names[:10], "count": len(own)},
-        remedy='a backend with AOTAutograd (the default "inductor" has it, "eager" has not), no graph breaks in the '
-        "forward, gradients required when it is compiled",
         saves_us=0.0,
     )
 
@@ -157,12 +144,9 @@ def _graph_hash_changes(analysis: Analysis) -> Iterator[Finding]:
     others = [trace.steps[step].name for step, keys in sorted(by_step.items()) if keys != usual]
     changed = sorted(set().union(*kinds) - frozenset.intersection(*kinds))
     yield Finding(
-        code="graph-hash-changes",
-        title="Other graphs in other steps",
         message=f"{len(others)} of {len(analysis.steps)} steps run other compiled graphs than the rest: "
         f"{', '.join(str(name) for name in others[:5])}",
         evidence={"steps": others, "graphs": changed},
-        remedy="the inputs differ between steps (sizes, types, a Python value): each combination has code of its own",
     )
 
 
@@ -184,8 +168,6 @@ def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         return
     calls = sum(span.name.startswith(_GUARDING[0]) for span in found) or len(found)
     yield Finding(
-        code="guard-overhead",
-        title="Guards cost much",
         message=f"{units.show_us(spent / calls)} per call of compiled code go into look-ups and prologues, "
         f"{min(spent / cpu_us, 1):.0%} of the CPU's time",
         evidence={
@@ -194,8 +176,6 @@ def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
             "per_call_us": spent / calls,
             "calls": calls,
         },
-        remedy="compile larger pieces, so that fewer calls check more work; "
-        "torch.compiler.set_stance(skip_guard_eval_unsafe=True) where nothing changes",
         # On a GPU that never waits it costs nothing.
         saves_us=spent * (1 - work.busy_share),
     )
@@ -226,13 +206,9 @@ def _cudagraph_input_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> 
         return
     size = sum(max(gpu.size[i], 0) for i in found)
     yield Finding(
-        code="cudagraph-input-copy",
-        title="Copies into a graph's inputs",
         message=f"{counted(len(found), 'copy')} ({units.show_us(spent)}) filled the static inputs of CUDA graphs "
         "before they were launched",
         evidence={"time_us": spent, "share": work.share_of(found), "count": len(found), "bytes": size},
-        remedy="inputs at the same address each time: mark them with torch._dynamo.mark_static_address, or write new "
-        "data into the same tensor",
         saves_us=spent,
     )
 
@@ -253,8 +229,6 @@ def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
         if more > max(gained, 0.0):
             cpu_us = sum(step.cpu_time_us or 0.0 for step in analysis.steps)
             yield Finding(
-                code="compile-overhead",
-                title="Compiling does not pay",
                 message=f"a compiled step takes the CPU {units.show_us(compiled.cpu_time_us)}, the same uncompiled "
                 f"{units.show_us(eager.cpu_time_us)}; on the GPU it gains {units.show_us(max(gained, 0.0))}",
                 evidence={
@@ -264,22 +238,96 @@ def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
                     "cpu_us_uncompiled": eager.cpu_time_us,
                     "gained_us": gained,
                 },
-                remedy="compile more at once, so that one look-up pays for many operators, or leave it uncompiled; "
-                'mode="reduce-overhead" on a GPU',
                 saves_us=(more - max(gained, 0.0)) * len(analysis.steps),
             )
             return
 
 
-GRAPH_BREAK = Rule(code="graph-break", find=_graph_break)
-RECOMPILE = Rule(code="recompile", find=_recompile)
-COMPILE_IN_WINDOW = Rule(code="compile-in-window", find=_compile_in_window)
-NOT_COMPILED = Rule(code="not-compiled", find=_not_compiled)
-CUDA_GRAPH_SKIPPED = Rule(code="cuda-graph-skipped", find=_cuda_graph_skipped)
-BACKWARD_NOT_COMPILED = Rule(code="backward-not-compiled", find=_backward_not_compiled)
-GRAPH_HASH_CHANGES = Rule(code="graph-hash-changes", find=_graph_hash_changes)
-GUARD_OVERHEAD = Rule(code="guard-overhead", find=_guard_overhead, thresholds=(GUARDS,))
-CUDAGRAPH_INPUT_COPY = Rule(
-    code="cudagraph-input-copy", find=_cudagraph_input_copy, needs=(OPERATORS,), thresholds=(GRAPH_COPIES,)
+RULES = (
+    Rule(
+        code="graph-break",
+        title="Graph breaks",
+        find=_graph_break,
+        remedy="move what Dynamo cannot trace out of the compiled function; fullgraph=True raises at the place",
+        explains=(
+            *HOW_MANY_KERNELS,
+            *WHICH_KERNELS,
+            *WHICH_OPERATORS,
+            "cuda_graph",
+            "max_compile_time",
+            "max_fallbacks",
+        ),
+    ),
+    Rule(
+        code="recompile",
+        title="Recompiles",
+        find=_recompile,
+        remedy="keep what guards look at the same (sizes, types, Python values), or mark sizes as dynamic: "
+        "torch._dynamo.mark_dynamic, torch.compile(dynamic=True)",
+        explains=("max_compile_time",),
+    ),
+    Rule(
+        code="compile-in-window",
+        title="Compiled while measured",
+        find=_compile_in_window,
+        remedy="more warm-up calls (warmup=); if it compiles at each call, see its recompiles",
+        explains=(*HOST_PACE, "max_recompiles"),
+    ),
+    Rule(
+        code="not-compiled",
+        title="Not compiled",
+        find=_not_compiled,
+        remedy="torch.compile(module) instead of module.compile() for modules of torch.nn; look for disable(), stances "
+        "and the recompile limit",
+        explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, "cuda_graph", "max_graph_breaks"),
+    ),
+    Rule(
+        code="cuda-graph-skipped",
+        title="CUDA graph skipped",
+        find=_cuda_graph_skipped,
+        remedy="remove the cause (inputs on the CPU, mutated inputs, dynamic sizes), or do without the mode",
+        explains=(*HOST_PACE, "max_launches", "cuda_graph"),
+    ),
+    Rule(
+        code="backward-not-compiled",
+        title="Backward not compiled",
+        find=_backward_not_compiled,
+        remedy='a backend with AOTAutograd (the default "inductor" has it, "eager" has not), no graph breaks in the '
+        "forward, gradients required when it is compiled",
+        explains=("max_graph_breaks",),
+    ),
+    Rule(
+        code="graph-hash-changes",
+        title="Other graphs in other steps",
+        find=_graph_hash_changes,
+        remedy="the inputs differ between steps (sizes, types, a Python value): each combination has code of its own",
+        explains=("max_recompiles",),
+    ),
+    Rule(
+        code="guard-overhead",
+        title="Guards cost much",
+        find=_guard_overhead,
+        thresholds=(GUARDS,),
+        remedy="compile larger pieces, so that fewer calls check more work; "
+        "torch.compiler.set_stance(skip_guard_eval_unsafe=True) where nothing changes",
+        explains=HOST_PACE,
+    ),
+    Rule(
+        code="cudagraph-input-copy",
+        title="Copies into a graph's inputs",
+        find=_cudagraph_input_copy,
+        needs=(OPERATORS,),
+        thresholds=(GRAPH_COPIES,),
+        remedy="inputs at the same address each time: mark them with torch._dynamo.mark_static_address, or write new "
+        "data into the same tensor",
+        explains=("max_launches", "max_memcpys", "cuda_graph"),
+    ),
+    Rule(
+        code="compile-overhead",
+        title="Compiling does not pay",
+        find=_compile_overhead,
+        remedy="compile more at once, so that one look-up pays for many operators, or leave it uncompiled; "
+        'mode="reduce-overhead" on a GPU',
+        explains=HOST_PACE,
+    ),
 )
-COMPILE_OVERHEAD = Rule(code="compile-overhead", find=_compile_overhead)

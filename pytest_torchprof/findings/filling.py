@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import BLOCKS_PER_SM, OCCUPANCY
+from pytest_torchprof.findings.finding import BLOCKS_PER_SM, OCCUPANCY, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 
@@ -41,8 +40,6 @@ def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     unused = sum((gpu.end[i] - gpu.start[i]) * (1 - gpu.blocks_per_sm[i]) for i in small) / 1000
     names = _longest_names(analysis, small)
     yield Finding(
-        code="small-grid",
-        title="Grids smaller than the GPU",
         message=f"{counted(len(small), 'kernel')} with fewer blocks than the GPU has multiprocessors took "
         f"{units.show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
         evidence={
@@ -53,7 +50,6 @@ def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
             "unused_us": unused,
             "source": work.source_of(max(small, key=lambda i: gpu.end[i] - gpu.start[i])),
         },
-        remedy="larger batches or sequences; several small products as one batched one; streams side by side",
         saves_us=unused,
     )
 
@@ -75,8 +71,6 @@ def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
     mean = sum(gpu.occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
     names = _longest_names(analysis, low)
     yield Finding(
-        code="low-occupancy",
-        title="Low occupancy",
         message=f"{counted(len(low), 'kernel')} ran with {mean:.0f}% of the warps that fit, "
         f"{units.show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
         evidence={
@@ -87,7 +81,6 @@ def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
             "occupancy": mean / 100,
             "source": work.source_of(max(low, key=lambda i: gpu.end[i] - gpu.start[i])),
         },
-        remedy="fewer registers or less shared memory per block, larger blocks; in Triton block sizes and num_warps",
         saves_us=spent * (1 - mean / percent),
     )
 
@@ -100,5 +93,23 @@ def _longest_names(analysis: Analysis, kernels: list[int]) -> list[str]:
     return [analysis.gpu_work.named[name].short for name in sorted(spent, key=lambda name: -spent[name])[:5]]
 
 
-SMALL_GRID = Rule(code="small-grid", find=_small_grid, needs=(BLOCKS_PER_SM,), thresholds=(FEW_BLOCKS,))
-LOW_OCCUPANCY = Rule(code="low-occupancy", find=_low_occupancy, needs=(OCCUPANCY,), thresholds=(LOW, BLOCKS, LOW_SHARE))
+RULES = (
+    Rule(
+        code="small-grid",
+        title="Grids smaller than the GPU",
+        find=_small_grid,
+        needs=(BLOCKS_PER_SM,),
+        thresholds=(FEW_BLOCKS,),
+        remedy="larger batches or sequences; several small products as one batched one; streams side by side",
+        explains=(*SLOW_KERNELS, "min_sm_efficiency"),
+    ),
+    Rule(
+        code="low-occupancy",
+        title="Low occupancy",
+        find=_low_occupancy,
+        needs=(OCCUPANCY,),
+        thresholds=(LOW, BLOCKS, LOW_SHARE),
+        remedy="fewer registers or less shared memory per block, larger blocks; in Triton block sizes and num_warps",
+        explains=SLOW_KERNELS,
+    ),
+)

@@ -1,13 +1,18 @@
-"""What a finding is, and what makes one."""
+"""What a finding is, and what makes one: a rule with its thresholds, and what a recording must hold for it."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
+
+from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
 
@@ -15,19 +20,37 @@ Severity = Literal["recording", "warning", "information"]
 """About the recording itself; about time that is lost; good to know."""
 
 
+# Limits that are missed for the same reasons.
+HOW_MANY_KERNELS = ("max_kernels", "max_launches")
+HOST_PACE = ("max_cpu_gpu_ratio", "min_gpu_utilization", "min_sm_efficiency", "min_mfu")
+SLOW_KERNELS = ("min_mfu", "max_gpu_time")
+WHICH_KERNELS = ("kernels", "only_kernels", "forbid_kernels")
+WHICH_OPERATORS = ("ops", "forbid_ops", "fused")
+
+
 class Finding(Struct, frozen=True, kw_only=True):
     """Something a person reading the trace would point at."""
 
-    code: str
-    title: str
+    code: str = ""
+    """The rule's."""
+    title: str = ""
+    """Likewise."""
     message: str
     evidence: Mapping[str, object] = field(default_factory=dict)
     """Plain data: counts, times over all steps in microseconds (``_us``), ``share`` of the window, kernel and operator
     names, steps, ``source`` (file and line) where stacks were recorded."""
     remedy: str = ""
+    """The rule's, unless what was found asks for another."""
     severity: Severity = "warning"
     saves_us: float = 0.0
     """The most that could be saved over all steps, in microseconds; findings are ranked by it."""
+
+    @property
+    def in_one_line(self) -> str:
+        """Code and message, with the line of the user's code where it is known."""
+        source = self.evidence.get("source")
+        where = f" ({source})" if isinstance(source, str) and source not in self.message else ""
+        return f"{self.code}: {self.message}{where}"
 
 
 class Threshold(Struct, frozen=True, eq=False):
@@ -47,30 +70,97 @@ class Need(Struct, frozen=True, eq=False):
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """A finding's code with the function that looks for it.
+    """A finding's code, title and remedy, with the function that looks for it and the limits that it explains.
 
     ``find`` takes the analysis and, where the rule has thresholds, their values by threshold.
     """
 
     code: str
+    title: str = ""
     find: Callable[..., Iterable[Finding]]
     thresholds: tuple[Threshold, ...] = ()
     changed: Mapping[Threshold, float] = field(default_factory=dict)
     """The values that someone set; the others are as they come."""
     needs: tuple[Need, ...] = ()
+    remedy: str = ""
+    explains: Collection[str] = ()
+    """Limits that may be missed for this reason; what a limit lists itself does not explain it."""
 
     def blind(self, analysis: Analysis) -> str | None:
         """Return why nothing can be told from this recording, None where it can."""
         return next((need.missing for need in self.needs if not need.there(analysis)), None)
 
-    def look(self, analysis: Analysis) -> Iterable[Finding]:
-        """Return what the rule finds."""
-        if not self.thresholds:
-            return self.find(analysis)
-        return self.find(analysis, {one: self.changed.get(one, one.value) for one in self.thresholds})
+    def look(self, analysis: Analysis) -> Iterator[Finding]:
+        """Yield what the rule finds."""
+        values = {one: self.changed.get(one, one.value) for one in self.thresholds}
+        for one in self.find(analysis, values) if self.thresholds else self.find(analysis):
+            yield replace(
+                one, code=one.code or self.code, title=one.title or self.title, remedy=one.remedy or self.remedy
+            )
 
 
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings about the recording first, then warnings by the time that could be saved, then the rest."""
     order = {"recording": 0, "warning": 1, "information": 2}
     return tuple(sorted(found, key=lambda finding: (order[finding.severity], -finding.saves_us)))
+
+
+_NO_OPERANDS = b"\0\0"
+
+
+def _launches(analysis: Analysis) -> bool:
+    return any(call >= 0 for call in analysis.trace.links.call_of)
+
+
+def _operators(analysis: Analysis) -> bool:
+    return any(analysis.launching.op_of[i] >= 0 for i in analysis.gpu_work.gpu_ops)
+
+
+def _shapes(analysis: Analysis) -> bool:
+    trace = analysis.trace
+    return any(trace.inputs[one] != _NO_OPERANDS for one in set(trace.ops.inputs))
+
+
+def _blocks(analysis: Analysis) -> bool:
+    return any(blocks >= 0 for blocks in analysis.trace.gpu.blocks_per_sm)
+
+
+def _occupancy(analysis: Analysis) -> bool:
+    return any(percent >= 0 for percent in analysis.trace.gpu.occupancy)
+
+
+LAUNCHES = Need(missing="no operation of the GPU is linked to its launch", there=_launches)
+OPERATORS = Need(missing="no operator is known to have launched anything", there=_operators)
+SHAPES = Need(missing="the operators' shapes are not recorded (record_shapes=True)", there=_shapes)
+BLOCKS_PER_SM = Need(missing="blocks per SM are not recorded", there=_blocks)
+OCCUPANCY = Need(missing="occupancy is not recorded", there=_occupancy)
+
+
+def with_thresholds(rules: Iterable[Rule], given: Iterable[str]) -> tuple[Rule, ...]:
+    """Return the rules with thresholds set as ``code.name = value``; UnknownLimit with the names there are."""
+    rules = tuple(rules)
+    known = {f"{rule.code}.{one.name}": (rule.code, one) for rule in rules for one in rule.thresholds}
+    changed: dict[str, dict[Threshold, float]] = defaultdict(dict)
+    for text in given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not value:
+            raise UnknownLimit(f"{text!r}: expected NAME = VALUE, e.g. hotspot.share = 0.6")
+        if name not in known:
+            raise UnknownLimit(f"there is no threshold {name!r}; known are: {', '.join(sorted(known))}")
+        code, threshold = known[name]
+        if threshold in changed[code]:
+            raise UnknownLimit(f"{name} is given twice")
+        changed[code][threshold] = _number(name, value, threshold)
+    return tuple(replace(rule, changed=changed[rule.code]) if rule.code in changed else rule for rule in rules)
+
+
+def _number(name: str, text: str, threshold: Threshold) -> float:
+    whole = isinstance(threshold.value, int)
+    try:
+        value = int(text) if whole else float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        kind = "a whole number" if whole else "a number"
+        raise UnknownLimit(f"{name} = {text}: expected {kind} from 0 on, as {threshold.value:g}, which it is by itself")
+    return value

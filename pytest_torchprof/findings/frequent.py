@@ -6,8 +6,15 @@ from collections import Counter, defaultdict
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import OPERATORS
+from pytest_torchprof.findings.finding import (
+    HOST_PACE,
+    HOW_MANY_KERNELS,
+    OPERATORS,
+    SLOW_KERNELS,
+    Finding,
+    Rule,
+    Threshold,
+)
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 
@@ -59,8 +66,6 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
         return
     kernels = [i for group in members for i in group.members]
     yield Finding(
-        code="hotspot",
-        title="Hotspot",
         message=f"{what} takes {spent_us / total:.0%} of the kernel time "
         f"({units.show_us(spent_us)}, {counted(len(kernels), 'kernel')})",
         evidence={
@@ -72,7 +77,6 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
             "count": len(kernels),
             "source": work.source_of(kernels[0]),
         },
-        remedy="start here: what it does not take cannot be won",
         severity="information",
     )
 
@@ -111,8 +115,6 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         for op, calls in list(busy.items())[:3]
     )
     yield Finding(
-        code="many-small-calls",
-        title="Many small calls",
         message=f"in a step {shown}: to launch them costs more than what they do",
         evidence={
             "time_us": total * launch_us,
@@ -121,7 +123,6 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
             "launch_us": launch_us,
             "source": work.source_of(example[next(iter(busy))]),
         },
-        remedy="batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them",
         saves_us=total * launch_us,
     )
 
@@ -160,8 +161,6 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
         return
     costliest = max(inside, key=lambda one: inside[one])
     yield Finding(
-        code="costly-children",
-        title="Costly children",
         message=f"{names[name]} takes {units.show_us(spent[name] / 1000)} of CPU time, {share:.0%} of it in what it "
         f"calls, most in {names[costliest]} ({units.show_us(inside[costliest] / 1000)})",
         evidence={
@@ -170,16 +169,33 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
             "self_us": (spent[name] - sum(inside.values())) / 1000,
             "ops": [names[name], names[costliest]],
         },
-        remedy="look at the children, not at the operator itself",
         severity="information",
     )
 
 
-HOTSPOT = Rule(code="hotspot", find=_hotspot, thresholds=(SHARE, NAMES))
-MANY_SMALL_CALLS = Rule(
-    code="many-small-calls",
-    find=_many_small_calls,
-    needs=(OPERATORS,),
-    thresholds=(CALLS, SMALL_US, OF_CALLS, TO_SPARE),
+RULES = (
+    Rule(
+        code="hotspot",
+        title="Hotspot",
+        find=_hotspot,
+        thresholds=(SHARE, NAMES),
+        remedy="start here: what it does not take cannot be won",
+        explains=SLOW_KERNELS,
+    ),
+    Rule(
+        code="many-small-calls",
+        title="Many small calls",
+        find=_many_small_calls,
+        needs=(OPERATORS,),
+        thresholds=(CALLS, SMALL_US, OF_CALLS, TO_SPARE),
+        remedy="batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them",
+        explains=(*HOW_MANY_KERNELS, *HOST_PACE),
+    ),
+    Rule(
+        code="costly-children",
+        title="Costly children",
+        find=_costly_children,
+        thresholds=(INSIDE, OF_CPU_TIME),
+        remedy="look at the children, not at the operator itself",
+    ),
 )
-COSTLY_CHILDREN = Rule(code="costly-children", find=_costly_children, thresholds=(INSIDE, OF_CPU_TIME))

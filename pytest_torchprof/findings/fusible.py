@@ -7,8 +7,19 @@ from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import LAUNCHES, OPERATORS, SHAPES
+from pytest_torchprof.findings.finding import (
+    HOST_PACE,
+    HOW_MANY_KERNELS,
+    LAUNCHES,
+    OPERATORS,
+    SHAPES,
+    SLOW_KERNELS,
+    WHICH_KERNELS,
+    WHICH_OPERATORS,
+    Finding,
+    Rule,
+    Threshold,
+)
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace.columns import KERNEL
@@ -41,7 +52,6 @@ _BATCHED = {"aten::bmm": 0, "aten::baddbmm": 1}
 _BETWEEN = 8
 """Scale, mask, softmax, its cast and dropout lie between the two products of attention."""
 _LAYOUTS = ("nchwToNhwc", "nhwcToNchw", "nchwAddPadding", "nhwcAddPadding", "nchwToFold", "tensorTransform")
-_SINGLE = ("_single_tensor_adam", "_single_tensor_adamw", "_single_tensor_sgd")
 _STEP = "Optimizer.step#"
 
 
@@ -61,8 +71,6 @@ def _unfused_pointwise(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     spent = sum(gpu.end[i] - gpu.start[i] for chain in chains for i in chain) / 1000
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     yield Finding(
-        code="unfused-pointwise",
-        title="Unfused pointwise kernels",
         message=f"{counted(len(chains), 'chain')} of pointwise kernels on the same sizes took "
         f"{units.show_us(spent)}, of which fusing could save {units.show_us(saved / 1000)}; the costliest is {shown}",
         evidence={
@@ -74,7 +82,6 @@ def _unfused_pointwise(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
             "count": sum(map(len, chains)),
             "source": work.source_of(longest[0]),
         },
-        remedy="torch.compile around this code writes one kernel for each chain",
         saves_us=saved / 1000,
     )
 
@@ -135,8 +142,6 @@ def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
     math = any(_SDPA_MATH in analysis.launching.chain(analysis.launching.op_of[members[0]]) for members in found)
     how = f" ({_SDPA_MATH}: no fused kernel takes these operands)" if math else ""
     yield Finding(
-        code="unfused-attention",
-        title="Unfused attention",
         message=f"attention runs {counted(len(found), 'time')} as product, softmax and product{how}: "
         f"{units.show_us(spent)}, {units.show_us(between)} of it between the products",
         evidence={
@@ -147,8 +152,6 @@ def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
             "ops": list(dict.fromkeys(_called(analysis, members[0]) for members in found))[:3],
             "source": work.source_of(found[0][0]),
         },
-        remedy="torch.nn.functional.scaled_dot_product_attention in bf16 or fp16, without weights asked for "
-        "(need_weights=False) and with masks that a fused kernel takes",
         saves_us=between,
     )
 
@@ -217,8 +220,6 @@ def _layout_conversion(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         return
     count = sum(len(group.members) for group in found)
     yield Finding(
-        code="layout-conversion",
-        title="Layout conversions",
         message=f"{counted(count, 'kernel')} that only change a layout took {units.show_us(spent)} "
         f"({spent / work.kernel_time_us:.0%} of the kernel time)",
         evidence={
@@ -229,7 +230,6 @@ def _layout_conversion(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
             "ops": list(dict.fromkeys(op for group in found if (op := work.op_name(group))))[:3],
             "source": work.source_of(found[0].members[0]),
         },
-        remedy="model and images in channels_last (.to(memory_format=torch.channels_last)), which tensor cores want",
         saves_us=spent,
     )
 
@@ -250,8 +250,6 @@ def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) 
     host = sum(span.end_ns - span.start_ns for span in ranges) / 1000
     name = ranges[0].name.removeprefix(_STEP).removesuffix(".step")
     yield Finding(
-        code="single-tensor-optimizer",
-        title="Optimizer takes tensors one by one",
         message=f"{name} launches {counted(len(single) // steps, 'pointwise kernel')} per step "
         f"({units.show_us(spent / steps)} on the GPU, {units.show_us(host / steps)} on the CPU)",
         evidence={
@@ -264,7 +262,6 @@ def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) 
             ],
             "source": work.source_of(single[0]),
         },
-        remedy="foreach=True or, where it exists, fused=True for the optimizer",
         # One kernel for all of them remains.
         saves_us=max(host, spent) * (1 - steps / len(single)),
     )
@@ -282,14 +279,40 @@ def _launched_inside(analysis: Analysis, ranges: Sequence[Any]) -> list[int]:
     ]
 
 
-UNFUSED_POINTWISE = Rule(
-    code="unfused-pointwise", find=_unfused_pointwise, needs=(OPERATORS, SHAPES), thresholds=(CHAIN, SAVED)
-)
-UNFUSED_ATTENTION = Rule(code="unfused-attention", find=_unfused_attention, needs=(LAUNCHES,))
-LAYOUT_CONVERSION = Rule(code="layout-conversion", find=_layout_conversion, thresholds=(CONVERSION,))
-SINGLE_TENSOR_OPTIMIZER = Rule(
-    code="single-tensor-optimizer",
-    find=_single_tensor_optimizer,
-    needs=(OPERATORS,),
-    thresholds=(KERNELS, OF_OPTIMIZER),
+RULES = (
+    Rule(
+        code="unfused-pointwise",
+        title="Unfused pointwise kernels",
+        find=_unfused_pointwise,
+        needs=(OPERATORS, SHAPES),
+        thresholds=(CHAIN, SAVED),
+        remedy="torch.compile around this code writes one kernel for each chain",
+        explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, *SLOW_KERNELS, "max_peak_memory"),
+    ),
+    Rule(
+        code="unfused-attention",
+        title="Unfused attention",
+        find=_unfused_attention,
+        needs=(LAUNCHES,),
+        remedy="torch.nn.functional.scaled_dot_product_attention in bf16 or fp16, without weights asked for "
+        "(need_weights=False) and with masks that a fused kernel takes",
+        explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, *SLOW_KERNELS, "max_peak_memory"),
+    ),
+    Rule(
+        code="layout-conversion",
+        title="Layout conversions",
+        find=_layout_conversion,
+        thresholds=(CONVERSION,),
+        remedy="model and images in channels_last (.to(memory_format=torch.channels_last)), which tensor cores want",
+        explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *SLOW_KERNELS),
+    ),
+    Rule(
+        code="single-tensor-optimizer",
+        title="Optimizer takes tensors one by one",
+        find=_single_tensor_optimizer,
+        needs=(OPERATORS,),
+        thresholds=(KERNELS, OF_OPTIMIZER),
+        remedy="foreach=True or, where it exists, fused=True for the optimizer",
+        explains=(*HOW_MANY_KERNELS, *HOST_PACE),
+    ),
 )

@@ -26,12 +26,9 @@ def _no_gpu_work(analysis: Analysis) -> Iterator[Finding]:
     everywhere = len(empty) == len(analysis.steps)
     where = "" if everywhere else f" in {len(empty)} of {counted(len(analysis.steps), 'step')}"
     yield Finding(
-        code="no-gpu-work",
-        title="No GPU work",
         message=f"nothing was launched{where}: the code ran on another device, or a compiler removed results that "
         "nobody uses",
         evidence={"steps": [step.name for step in empty]},
-        remedy="check that model and inputs are on the GPU, and return what the code computes",
         severity="recording",
     )
 
@@ -44,12 +41,9 @@ def _lost_kernels(analysis: Analysis) -> Iterator[Finding]:
     if lost:
         all_of_them = "the GPU side of the recording is missing" if lost == launches else "the profiler lost events"
         yield Finding(
-            code="lost-kernels",
-            title="Lost kernels",
             message=f"{lost} of {counted(launches, 'launch')} {'has' if lost == 1 else 'have'} no kernel in the "
             f"recording: {all_of_them}",
             evidence={"lost_kernels": lost, "launches": launches},
-            remedy="synchronize every device before the profiler stops; look for a second profiler (nsys, ncu, DCGM)",
             severity="recording",
         )
 
@@ -59,12 +53,9 @@ def _in_flight_kernels(analysis: Analysis) -> Iterator[Finding]:
     if trace.orphans:
         spent = sum(trace.gpu.end[i] - trace.gpu.start[i] for i in trace.links.orphans) / 1000
         yield Finding(
-            code="in-flight-kernels",
-            title="Kernels in flight",
             message=f"{counted(trace.orphans, 'GPU operation')} ({units.show_us(spent)}) launched before the "
             "recording began; they belong to no step",
             evidence={"orphans": trace.orphans, "time_us": spent},
-            remedy="synchronize every device before the profiler starts",
             severity="information",
         )
 
@@ -79,17 +70,38 @@ def _profiler_gap(analysis: Analysis) -> Iterator[Finding]:
     lost = max(map(intervals.length, idle), default=0) / 1000
     if lost > 0:
         yield Finding(
-            code="profiler-gap",
-            title="The profiler's own gap",
             message=f"for {units.show_us(lost)} the GPU idled while the profiler handled its own buffers; this is "
             "taken out of idle times, and not there without the profiler",
             evidence={"time_us": lost, "share": work.share(lost)},
-            remedy="none needed; record more steps to see that it does not come back in each",
             severity="information",
         )
 
 
-NO_GPU_WORK = Rule(code="no-gpu-work", find=_no_gpu_work)
-LOST_KERNELS = Rule(code="lost-kernels", find=_lost_kernels)
-IN_FLIGHT_KERNELS = Rule(code="in-flight-kernels", find=_in_flight_kernels)
-PROFILER_GAP = Rule(code="profiler-gap", find=_profiler_gap)
+RULES = (
+    Rule(
+        code="no-gpu-work",
+        title="No GPU work",
+        find=_no_gpu_work,
+        remedy="check that model and inputs are on the GPU, and return what the code computes",
+        explains=("min_kernels", "min_gpu_utilization", "min_sm_efficiency"),
+    ),
+    Rule(
+        code="lost-kernels",
+        title="Lost kernels",
+        find=_lost_kernels,
+        remedy="synchronize every device before the profiler stops; look for a second profiler (nsys, ncu, DCGM)",
+    ),
+    Rule(
+        code="in-flight-kernels",
+        title="Kernels in flight",
+        find=_in_flight_kernels,
+        remedy="synchronize every device before the profiler starts",
+    ),
+    Rule(
+        code="profiler-gap",
+        title="The profiler's own gap",
+        find=_profiler_gap,
+        remedy="none needed; record more steps to see that it does not come back in each",
+        explains=("min_gpu_utilization", "min_sm_efficiency"),
+    ),
+)

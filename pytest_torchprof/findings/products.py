@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis.efficiency import peaks
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import OPERATORS, SHAPES
+from pytest_torchprof.analysis import peaks
+from pytest_torchprof.findings.finding import (
+    HOW_MANY_KERNELS,
+    OPERATORS,
+    SHAPES,
+    SLOW_KERNELS,
+    WHICH_KERNELS,
+    Finding,
+    Rule,
+    Threshold,
+)
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace.columns import MEMCPY
@@ -45,7 +53,7 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
 
 
 def _slow_products(
-    analysis: Analysis, least: float, dtype: str, faster: Sequence[str], remedy: str
+    analysis: Analysis, least: float, dtype: str, faster: Sequence[str], remedy: str = ""
 ) -> Iterator[Finding]:
     work, (found, spent) = analysis.gpu_work, _of_type(analysis, dtype, least)
     if not found:
@@ -60,8 +68,6 @@ def _slow_products(
         if any(work.named[group.name].family == family for group in found)
     )
     yield Finding(
-        code=f"{dtype}-gemm",
-        title=f"Products in {dtype}",
         message=f"{kinds} in {dtype} took {units.show_us(spent)}, {spent / work.kernel_time_us:.0%} of the kernel time",
         evidence={
             "time_us": spent,
@@ -89,11 +95,7 @@ def _fp32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Fi
 
 
 def _tf32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    remedy = (
-        "fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): autocast or "
-        "a model in bf16 moves half of the bytes and computes twice as fast"
-    )
-    yield from _slow_products(analysis, at[SLOW_TYPE], "tf32", ("bf16",), remedy)
+    yield from _slow_products(analysis, at[SLOW_TYPE], "tf32", ("bf16",))
 
 
 def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -107,8 +109,6 @@ def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
         return
     shown = ", ".join(dict.fromkeys(f"{work.op_name(group)} with {sizes}" for group, sizes in odd[:3]))
     yield Finding(
-        code="misaligned-gemm",
-        title="Misaligned products",
         message=f"{shown}: rows that do not start at multiples of 16 bytes make slower kernels, "
         f"{units.show_us(spent)} ({spent / whole:.0%} of the time of products)",
         evidence={
@@ -119,8 +119,6 @@ def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
             "ops": list(dict.fromkeys(work.op_name(group) for group, _ in odd))[:5],
             "source": work.source_of(odd[0][0].members[0]),
         },
-        remedy="pad the size to a multiple of 8 for 16-bit types (4 for TF32, 16 for 8-bit types), the vocabulary "
-        "of a language model to a multiple of 64",
         saves_us=spent * TO_BE_WON,
     )
 
@@ -173,8 +171,6 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     ops = list(dict.fromkeys(name for i in copies if (name := _product_around(analysis, i))))
     moved = f", {units.show_bytes(size)}" if size else ""
     yield Finding(
-        code="hidden-copy",
-        title="Hidden copies",
         message=f"{counted(len(copies), 'copy')} on the device put the bias into the result of {', '.join(ops)} "
         f"before the product ({units.show_us(spent)}{moved}): the addition is not fused into the product",
         evidence={
@@ -185,8 +181,6 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
             "ops": ops,
             "source": work.source_of(copies[0]),
         },
-        remedy="a bias of one dimension, which the product adds by itself (nn.Linear), or a Triton product with the "
-        'addition as epilogue (torch.compile(mode="max-autotune"))',
         saves_us=spent,
     )
 
@@ -202,9 +196,41 @@ def _product_around(analysis: Analysis, gpu_op: int) -> str | None:
     return inner[-1] if inner and inner[-1] in _ADDING else None
 
 
-FP32_GEMM = Rule(code="fp32-gemm", find=_fp32_gemm, thresholds=(SLOW_TYPE,))
-TF32_GEMM = Rule(code="tf32-gemm", find=_tf32_gemm, thresholds=(SLOW_TYPE,))
-MISALIGNED_GEMM = Rule(
-    code="misaligned-gemm", find=_misaligned_gemm, needs=(OPERATORS, SHAPES), thresholds=(MISALIGNED,)
+RULES = (
+    Rule(
+        code="fp32-gemm",
+        title="Products in fp32",
+        find=_fp32_gemm,
+        thresholds=(SLOW_TYPE,),
+        explains=(*WHICH_KERNELS, *SLOW_KERNELS),
+    ),
+    Rule(
+        code="tf32-gemm",
+        title="Products in tf32",
+        find=_tf32_gemm,
+        thresholds=(SLOW_TYPE,),
+        remedy="fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): "
+        "autocast or a model in bf16 moves half of the bytes and computes twice as fast",
+        explains=(*WHICH_KERNELS, *SLOW_KERNELS),
+    ),
+    Rule(
+        code="misaligned-gemm",
+        title="Misaligned products",
+        find=_misaligned_gemm,
+        needs=(OPERATORS, SHAPES),
+        thresholds=(MISALIGNED,),
+        remedy="pad the size to a multiple of 8 for 16-bit types (4 for TF32, 16 for 8-bit types), the vocabulary "
+        "of a language model to a multiple of 64",
+        explains=SLOW_KERNELS,
+    ),
+    Rule(
+        code="hidden-copy",
+        title="Hidden copies",
+        find=_hidden_copy,
+        needs=(OPERATORS,),
+        thresholds=(COPYING,),
+        remedy="a bias of one dimension, which the product adds by itself (nn.Linear), or a Triton product with the "
+        'addition as epilogue (torch.compile(mode="max-autotune"))',
+        explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *SLOW_KERNELS, "max_memcpys"),
+    ),
 )
-HIDDEN_COPY = Rule(code="hidden-copy", find=_hidden_copy, needs=(OPERATORS,), thresholds=(COPYING,))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import LAUNCHES
+from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace import intervals
@@ -53,8 +52,6 @@ def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
         return
     spent, window_us = max(reason.us for reason in reasons), analysis.gpu_work.window_us
     yield Finding(
-        code="cold-start",
-        title="Cold start",
         message="; ".join(reason.words for reason in reasons),
         evidence={
             "time_us": spent,
@@ -62,7 +59,6 @@ def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
             **{reason.key: reason.us for reason in reasons},
             "steps": [analysis.steps[0].name],
         },
-        remedy="more warm-up calls before the recorded ones (warmup=), or the schedule's warmup",
         saves_us=spent,
     )
 
@@ -157,8 +153,6 @@ def _kernel_time_varies(analysis: Analysis, at: Mapping[Threshold, float]) -> It
         else f"in {sum(spent > 0 for spent in by_step.values())} of {counted(len(analysis.steps), 'step')}"
     )
     yield Finding(
-        code="kernel-time-varies",
-        title="Kernel times vary",
         message=f"{counted(len(slow), 'kernel')} took {units.show_us(excess)} longer than the same kernels did "
         f"elsewhere, {kind}; {name} took {units.show_us(worst.took / 1000)} "
         f"instead of {units.show_us(worst.usual / 1000)}",
@@ -170,7 +164,6 @@ def _kernel_time_varies(analysis: Analysis, at: Mapping[Threshold, float]) -> It
             "kind": "outlier" if one_step else "drift",
             "steps": [analysis.steps[step].name for step, spent in by_step.items() if spent > 0],
         },
-        remedy="clocks, heat, or another program on the GPU: compare medians, not means; lock the clocks to be sure",
         saves_us=excess,
     )
 
@@ -219,9 +212,22 @@ def _slower(trace: Trace, same: Sequence[int], at: Mapping[Threshold, float]) ->
             yield _Slow(i, step_of[i], end[i] - start[i], usual)
 
 
-COLD_START = Rule(
-    code="cold-start", find=_cold_start, needs=(LAUNCHES,), thresholds=(STEPS, FIRST_STEP, GAP_US, GAP_TIMES, SETUP)
-)
-KERNEL_TIME_VARIES = Rule(
-    code="kernel-time-varies", find=_kernel_time_varies, thresholds=(SLOWER, RUN_US, EXCESS, STEPS, RUNS)
+RULES = (
+    Rule(
+        code="cold-start",
+        title="Cold start",
+        find=_cold_start,
+        needs=(LAUNCHES,),
+        thresholds=(STEPS, FIRST_STEP, GAP_US, GAP_TIMES, SETUP),
+        remedy="more warm-up calls before the recorded ones (warmup=), or the schedule's warmup",
+        explains=HOST_PACE,
+    ),
+    Rule(
+        code="kernel-time-varies",
+        title="Kernel times vary",
+        find=_kernel_time_varies,
+        thresholds=(SLOWER, RUN_US, EXCESS, STEPS, RUNS),
+        remedy="clocks, heat, or another program on the GPU: compare medians, not means; lock the clocks to be sure",
+        explains=SLOW_KERNELS,
+    ),
 )

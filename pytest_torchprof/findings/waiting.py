@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold
-from pytest_torchprof.findings.needs import LAUNCHES, OPERATORS
+from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted
 from pytest_torchprof.trace import intervals
@@ -53,8 +52,6 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
     wasted, longest = sum(idle_ns.values()) / 1000, max(idle_ns, key=idle_ns.__getitem__)
     names = Counter(trace.names[calls.name[i]] for i in idle_ns)
     yield Finding(
-        code="sync-over-little-work",
-        title="Waiting for little",
         message=f"{counted(len(idle_ns), 'blocking call')} ({', '.join(names)}) took {units.show_us(wasted)} "
         "in which the GPU was nearly idle: what is waited for was launched late, waits itself, or is not on this GPU",
         evidence={
@@ -63,7 +60,6 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
             "calls": dict(names),
             "source": work.source_of_call(longest),
         },
-        remedy="leave the synchronization out, or do it once at the end; queue the work before waiting for it",
         saves_us=wasted,
     )
 
@@ -99,8 +95,6 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     idle_us = max((work.window_us - intervals.length(busy) / 1000 for busy in work.busy.values()), default=0.0)
     longest = max(found[order[0]], key=lambda i: calls.end[i] - calls.start[i])
     yield Finding(
-        code="implicit-sync",
-        title="Hidden synchronization",
         message=f"{shown} made the CPU wait for the GPU: {counted(count, 'time')}, {units.show_us(total)} in all",
         evidence={
             "time_us": total,
@@ -109,8 +103,6 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
             "syncs": count,
             "source": work.source_of_call(longest),
         },
-        remedy="keep the value on the GPU or read it once after the loop; masks by torch.where instead of indexing; "
-        "copies with non_blocking=True from pinned memory",
         # While the CPU waits for a busy GPU nothing is lost: no more than the idle time can be won.
         saves_us=min(total, idle_us),
     )
@@ -157,8 +149,6 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
         spent[analysis.launching.decoded(i).collective or "other"] += gpu.end[i] - gpu.start[i]
     ordered = [name for name, _ in spent.most_common()]
     yield Finding(
-        code="exposed-communication",
-        title="Exposed communication",
         message=f"{units.show_us(lost)} ({work.share(lost):.0%} of the time) the GPU only communicates "
         f"({', '.join(ordered[:3])}), with nothing to compute meanwhile",
         evidence={
@@ -166,8 +156,6 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
             "share": work.share(lost),
             "collectives_us": {name: spent[name] / 1000 for name in ordered},
         },
-        remedy="overlap it with computation (DDP buckets, prefetch in FSDP, async_op=True); a collective that only "
-        "waits shows that another rank is late: compare the ranks",
         saves_us=lost,
     )
 
@@ -179,8 +167,32 @@ def _exposed_ns(work: GpuWork, ops: list[int]) -> int:
     return intervals.length(intervals.without(talking, computing))
 
 
-SYNC_OVER_LITTLE_WORK = Rule(
-    code="sync-over-little-work", find=_sync_over_little_work, needs=(LAUNCHES,), thresholds=(WORK, WAIT_US)
+RULES = (
+    Rule(
+        code="sync-over-little-work",
+        title="Waiting for little",
+        find=_sync_over_little_work,
+        needs=(LAUNCHES,),
+        thresholds=(WORK, WAIT_US),
+        remedy="leave the synchronization out, or do it once at the end; queue the work before waiting for it",
+        explains=(*HOST_PACE, "max_syncs"),
+    ),
+    Rule(
+        code="implicit-sync",
+        title="Hidden synchronization",
+        find=_implicit_sync,
+        needs=(OPERATORS,),
+        remedy="keep the value on the GPU or read it once after the loop; masks by torch.where instead of indexing; "
+        "copies with non_blocking=True from pinned memory",
+        explains=(*HOST_PACE, "max_memcpys", "max_syncs"),
+    ),
+    Rule(
+        code="exposed-communication",
+        title="Exposed communication",
+        find=_exposed_communication,
+        thresholds=(EXPOSED,),
+        remedy="overlap it with computation (DDP buckets, prefetch in FSDP, async_op=True); a collective that only "
+        "waits shows that another rank is late: compare the ranks",
+        explains=SLOW_KERNELS,
+    ),
 )
-IMPLICIT_SYNC = Rule(code="implicit-sync", find=_implicit_sync, needs=(OPERATORS,))
-EXPOSED_COMMUNICATION = Rule(code="exposed-communication", find=_exposed_communication, thresholds=(EXPOSED,))

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
-from pytest_torchprof.limits.bearing import bearing_on
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict, WorkRow
 from pytest_torchprof.text import units
 from pytest_torchprof.text.escape import printable, printable_line
@@ -16,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.findings import Finding
 
 LONGEST_REASON = 600
+MOST_REASONS = 3
+"""Of one limit: several missed limits still fit on a screen."""
 COLUMN = 32
 """At which what was seen starts, where the limit leaves room for it."""
 INDENT = 6
@@ -115,27 +115,27 @@ def height(lines: Sequence[str], screen: Screen) -> int:
 def failure(
     verdicts: Iterable[Verdict],
     analysis: Analysis,
-    findings: Callable[[], Iterable[Finding]],
+    why: Callable[[str], Sequence[str]],
     *,
     also: Iterable[str] = (),
     screen: Screen = DEFAULT,
 ) -> LimitsMissed | NotMeasured | None:
     """Return the error for verdicts that do not hold and lines of other failures, None where there are none.
 
-    ``findings`` returns those that may explain a miss. What was not measured wins, since an expected failure may not
-    hide it.
+    ``why`` returns lines that may explain why the limit of a name was missed. What was not measured wins, since an
+    expected failure may not hide it.
     """
     failed, others = [verdict for verdict in verdicts if verdict.status != HOLDS], tuple(also)
     if not failed and not others:
         return None
     kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed
-    return kind(_failure_text(tuple(failed), analysis, findings, others, screen))
+    return kind(_failure_text(tuple(failed), analysis, why, others, screen))
 
 
 def _failure_text(
     verdicts: tuple[Verdict, ...],
     analysis: Analysis,
-    findings: Callable[[], Iterable[Finding]],
+    why: Callable[[str], Sequence[str]],
     others: tuple[str, ...],
     screen: Screen,
 ) -> str:
@@ -145,8 +145,7 @@ def _failure_text(
     more = [*map(printable, others[:most]), *_left(len(others) - most, "line", 2)]
     if not verdicts:
         return "\n".join(more)
-    found = tuple(findings())
-    told = [_Told(verdict, _why(verdict, found), screen) for verdict in _without_repetition(verdicts)]
+    told = [_Told(verdict, _why(verdict, why), screen) for verdict in _without_repetition(verdicts)]
     head = [_headline(verdicts, analysis), ""]
     tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)]
     tail += ["", *more] if more else []
@@ -234,10 +233,10 @@ def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
     return found
 
 
-def _why(verdict: Verdict, findings: Iterable[Finding]) -> tuple[str, ...]:
+def _why(verdict: Verdict, why: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
     if verdict.status != MISSED:
         return ()
-    return tuple(printable_line(line, LONGEST_REASON) for line in bearing_on(verdict.limit, findings))
+    return tuple(printable_line(line, LONGEST_REASON) for line in why(verdict.limit)[:MOST_REASONS])
 
 
 def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import find
-from pytest_torchprof.limits.bearing import said
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, Verdict, as_list
 
 if TYPE_CHECKING:
@@ -47,5 +46,5 @@ def _verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdict:
         measured=", ".join(dict.fromkeys(finding.code for finding in found)),
         number=len(found),
         status=MISSED,
-        details=tuple(map(said, found)),
+        details=tuple(finding.in_one_line for finding in found),
     )

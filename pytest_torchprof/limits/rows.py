@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.places import Places
-    from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.analysis.steps import Places, StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
 
 

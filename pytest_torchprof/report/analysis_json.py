@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.analysis import breakdown, numbers, operator_table
+from pytest_torchprof.analysis import numbers, tables
 from pytest_torchprof.analysis.analysis import numbers_within
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, Finding, find, ranked
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.breakdown import KernelRow, RangeRow
     from pytest_torchprof.analysis.numbers import Numbers
-    from pytest_torchprof.analysis.operator_table import OpRow
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.analysis.tables import KernelRow, OpRow, RangeRow
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.trace import Trace
 
@@ -51,7 +50,7 @@ def as_dict(  # noqa: PLR0913 - the options of the command
     trace, steps = analysis.trace, chosen_steps(analysis, step)
     chosen = [one.part for one in steps]
     median, worst = analysis.median_of(steps), analysis.worst_of(steps)
-    rows = breakdown.by_kernel(trace, analysis.launching, chosen)
+    rows = tables.by_kernel(trace, analysis.launching, chosen)
     found: dict[str, Any] = {
         "schema": SCHEMA,
         "trace": {
@@ -165,13 +164,13 @@ def _more(
     """Return the rows that ``--by`` adds to the kernels."""
     trace, launching = analysis.trace, analysis.launching
     if by == "op":
-        return {"ops": [_rounded(row) for row in operator_table.by_op(trace, launching, chosen)[:top]]}
+        return {"ops": [_rounded(row) for row in tables.by_op(trace, launching, chosen)[:top]]}
     if by == "range":
-        return {"ranges": [_annotation(trace, chosen, row) for row in breakdown.by_annotation(trace, chosen)[:top]]}
+        return {"ranges": [_annotation(trace, chosen, row) for row in tables.by_annotation(trace, chosen)[:top]]}
     if by == "module":
-        return {"modules": [_rounded(row) for row in breakdown.by_module(trace, chosen)[:top]]}
+        return {"modules": [_rounded(row) for row in tables.by_module(trace, chosen)[:top]]}
     if by == "family":
-        families = breakdown.by_family(rows)[:top]
+        families = tables.by_family(rows)[:top]
         return {
             "families": [
                 {"family": row.family, "library": row.library, "count": row.count, "time_us": row.time_us}
@@ -191,6 +190,6 @@ def _rounded(row: RangeRow | OpRow) -> dict[str, Any]:
 
 def _annotation(trace: Trace, chosen: Sequence[Part], row: RangeRow) -> dict[str, Any]:
     """Return the row with the numbers of ``Profile.range``; of the steps' own row they are the summary."""
-    if row.name == breakdown.EACH_STEP:
+    if row.name == tables.EACH_STEP:
         return _rounded(row)
     return {**_rounded(row), "worst": _plain(numbers_within(trace, chosen, row.name), numbers.OF_STEP)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_torchprof.analysis import breakdown, operator_table
+from pytest_torchprof.analysis import tables
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.text import units
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.breakdown import FamilyRow, KernelRow, RangeRow
-    from pytest_torchprof.analysis.operator_table import OpRow
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.analysis.tables import FamilyRow, KernelRow, OpRow, RangeRow
 
 Sorted = TypeVar("Sorted", "RangeRow", "OpRow")
 
@@ -78,17 +77,17 @@ def rows_of(analysis: Analysis, steps: Sequence[StepProfile], *, by: str, sort_b
     trace, launching, parts = analysis.trace, analysis.launching, [step.part for step in steps]
     over = f"over {len(steps)} steps" if len(steps) > 1 else "in the step"
     if by in ("kernel", "family"):
-        kernels = breakdown.by_kernel(trace, launching, parts)
+        kernels = tables.by_kernel(trace, launching, parts)
         return _kernels(kernels, sort_by, top, over) if by == "kernel" else _families(kernels, top, over)
     if by == "op":
-        rows = _sorted(operator_table.by_op(trace, launching, parts), sort_by)
+        rows = _sorted(tables.by_op(trace, launching, parts), sort_by)
         if rows:
             return _operators(rows[:top], f"operators {over}", len(rows) - top, gpu=len(trace.gpu) > 0)
         return f"no operators {over}"
     if by == "range":
-        found, what = breakdown.by_annotation(trace, parts), "user annotations"
+        found, what = tables.by_annotation(trace, parts), "user annotations"
     else:
-        found, what = breakdown.by_module(trace, parts), "modules"
+        found, what = tables.by_module(trace, parts), "modules"
     if not found:
         missing = "; they are not recorded: record them with profile(with_stack=True), here with record=['modules']"
         return "\n".join(wrapped(f"no {what} {over}{missing if by == 'module' else ''}", ""))
@@ -165,7 +164,7 @@ def _kernel_name(row: KernelRow) -> str:
 
 
 def _families(rows: Sequence[KernelRow], top: int, over: str) -> str:
-    found: Sequence[FamilyRow] = breakdown.by_family(rows)
+    found: Sequence[FamilyRow] = tables.by_family(rows)
     if not found:
         return f"no kernels {over}"
     total = sum(row.time_us for row in found)

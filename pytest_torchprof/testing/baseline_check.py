@@ -135,7 +135,7 @@ class BaselineCheck:
         old, new, allowed = judgement.old, judgement.new, self.options.tolerance.allowed
         if old is None or "time" not in allowed:
             return new
-        return replace(new, time=baseline.settled(old.time, new.time, allowed["time"]))
+        return replace(new, time=baseline.settle_times(old.time, new.time, allowed["time"]))
 
     def unmeasured_times(self, profile: Profile) -> Iterator[Verdict]:
         """Yield a verdict where times were to be compared and cannot be; how they compare is for `compare` to say."""
@@ -157,11 +157,11 @@ class BaselineCheck:
         return "the recording has no samples of times: record it again with this tolerance"
 
     def nothing_to_compare(
-        self, label: str | None, limits: tuple[Asked, ...], profile: Profile, *, alone: bool, stands_in: bool
+        self, label: str | None, limits: tuple[Asked, ...], profile: Profile, *, only_baseline: bool, stands_in: bool
     ) -> Iterator[Verdict]:
         """Yield a verdict where a baseline is to be compared with or written, and no kernel ran or is seen.
 
-        ``alone``: the baseline is all that the test asks for. ``stands_in``: the CPU was measured for want of a GPU.
+        ``only_baseline``: it is all that the test asks for. ``stands_in``: the CPU was measured for want of a GPU.
         """
         if not self.wanted or profile.why_not is not None:
             return
@@ -171,7 +171,7 @@ class BaselineCheck:
         if reason is None:
             return
         file, key = self.place(label, profile)
-        wanted = self.run.baseline.writes or alone
+        wanted = self.run.baseline.writes or only_baseline
         if (wanted and hidden is None and not stands_in) or key in self.files.entries(file):
             yield self._not_measured(reason)
 
@@ -182,8 +182,8 @@ class BaselineCheck:
         old, new = judgement.old, judgement.new
         held = old.numbers if old and self.run.baseline is not BaselineMode.UPDATE else {}
         lost = [name for name in sorted(compare.GATED) if name in held and name not in new.numbers]
-        asked = (self.options.marker or {}).get("tolerance")
-        if isinstance(asked, Mapping) and "memory" in asked and "peak_memory_bytes" not in new.varying:
+        tolerance = (self.options.marker or {}).get("tolerance")
+        if isinstance(tolerance, Mapping) and "memory" in tolerance and "peak_memory_bytes" not in new.varying:
             lost.append("peak memory")
         if lost:
             yield self._not_measured(

@@ -52,7 +52,7 @@ class Judgement:
     def failure(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
         """Return the error that says what does not hold, None where all does."""
         if (profile := self.profile) is not None:
-            return failure(self.verdicts, profile, lambda: profile.findings, also=self.baseline_failure, screen=screen)
+            return failure(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
         reason = str(self.measurement.why_not or "the measured code was not run to its end")
         text = f"not measured: {printable_line(reason.removeprefix('not measured: '), LONGEST_REASON)}"
         advised = self.measurement.ask_the_doctor and not screen.one_line
@@ -78,7 +78,7 @@ def judge(
     stands_in = test.stands_in(profile)
     only_baseline = measurement.of_body and not measurement.limits
     nothing = tuple(
-        check.nothing_to_compare(label, measurement.limits, profile, alone=only_baseline, stands_in=stands_in)
+        check.nothing_to_compare(label, measurement.limits, profile, only_baseline=only_baseline, stands_in=stands_in)
     )
     limits = [one for one in measurement.limits if one.limit.needs == COMPILE or not stands_in]
     verdicts = [*judge_limits(profile, limits), *(() if stands_in else check.unmeasured_times(profile)), *nothing]

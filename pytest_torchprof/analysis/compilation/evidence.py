@@ -86,16 +86,6 @@ def read(trace: Trace) -> Compile:
     )
 
 
-def graph_break_count(compiled: Compile) -> int | None:
-    """Return the number of graph breaks, at least as many if more are possible; None where none can be excluded."""
-    return None if compiled.graph_breaks is None else len(compiled.graph_breaks)
-
-
-def recompile_count(compiled: Compile) -> int | None:
-    """Return the number of recompiles; None where they cannot be known."""
-    return None if compiled.recompiles is None else len(compiled.recompiles)
-
-
 def unprofiled(trace: Trace) -> str | None:
     """Return why kernels on the CPU cannot be counted: code ran that leaves no event; None if none did."""
     if trace.device_kind.has_launches:

@@ -24,9 +24,8 @@ from pytest_torchprof.kernels.names import (
     operators,
     tensile,
 )
-from pytest_torchprof.kernels.names.expression import Expression, contains
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import parse
+from pytest_torchprof.kernels.names.text import Expression, contains, parse
 
 __all__ = ["KernelName", "decode", "normal_name", "without_index"]
 

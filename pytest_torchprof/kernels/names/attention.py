@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.expression import Expression, contains, looked_up
 from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.text import Expression, contains, looked_up
 from pytest_torchprof.kernels.names.words import first_element
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.expression import Expression, contains, looked_up
 from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.text import Expression, contains, looked_up
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.expression import Expression, contains, looked_up
-from pytest_torchprof.kernels.names.gemmtypes import ARCHITECTURES, numbers, xmma_dtype
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.words import agreed, dtype_of, first_dtype, leading_types
+from pytest_torchprof.kernels.names.text import Expression, contains, looked_up
+from pytest_torchprof.kernels.names.words import (
+    ARCHITECTURES,
+    agreed,
+    dtype_of,
+    first_dtype,
+    leading_types,
+    numbers,
+    xmma_dtype,
+)
 
 if TYPE_CHECKING:
     import re

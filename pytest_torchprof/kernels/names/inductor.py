@@ -4,12 +4,56 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.expression import Expression
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.torchops import GEMM_OPS, KNOWN_OPS, REDUCING_OPS
+from pytest_torchprof.kernels.names.text import Expression
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
+
+# Operators that hold an underscore: without them "_"-joined tokens are ambiguous.
+KNOWN_OPS: Final = """
+_to_copy _unsafe_view _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data _unsafe_index
+_unsafe_index_put _scaled_mm _native_batch_norm_legit _native_batch_norm_legit_functional
+_native_batch_norm_legit_no_training _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
+_scaled_dot_product_cudnn_attention _scaled_dot_product_flash_attention_for_cpu _adaptive_avg_pool2d
+_adaptive_avg_pool2d_backward _embedding_bag _fused_rms_norm _fused_rms_norm_backward _foreach_add _foreach_mul
+_assert_async _weight_norm_interface _cdist_forward _grouped_mm native_layer_norm native_layer_norm_backward
+native_dropout native_dropout_backward native_group_norm native_group_norm_backward native_batch_norm
+native_batch_norm_backward gelu_backward silu_backward tanh_backward sigmoid_backward threshold_backward
+hardtanh_backward hardswish_backward hardsigmoid_backward leaky_relu leaky_relu_backward elu_backward
+softplus_backward mish_backward embedding_dense_backward embedding_backward nll_loss_forward nll_loss_backward
+nll_loss2d_forward nll_loss2d_backward mse_loss mse_loss_backward l1_loss smooth_l1_loss huber_loss
+binary_cross_entropy binary_cross_entropy_with_logits select_backward slice_backward select_scatter slice_scatter
+diagonal_scatter index_select index_put index_add index_copy index_fill index_reduce masked_fill masked_scatter
+masked_select scatter_add scatter_reduce constant_pad_nd reflection_pad1d reflection_pad2d replication_pad2d
+max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward avg_pool3d adaptive_max_pool2d
+upsample_nearest2d upsample_bilinear2d upsample_bicubic2d upsample_nearest2d_backward new_zeros new_ones new_empty
+new_full zeros_like ones_like full_like empty_like rand_like randn_like bernoulli_p scalar_tensor bitwise_and
+bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift logical_and logical_or logical_not
+logical_xor floor_divide true_divide clamp_min clamp_max convolution_backward log_sigmoid log_sigmoid_forward
+log_sigmoid_backward log_softmax std_mean var_mean split_with_sizes as_strided as_strided_scatter flash_attention
+scaled_dot_product_attention pixel_shuffle pixel_unshuffle grid_sampler_2d roi_align repeat_interleave count_nonzero
+lift_fresh_copy prepare_softmax_online rms_norm layer_norm group_norm batch_norm cross_entropy_loss linear_backward
+inductor_random inductor_seeds inductor_lookup_seed inductor_randint sym_size moe_forward all_reduce
+all_gather_into_tensor reduce_scatter_tensor wait_tensor dequantize_per_tensor quantize_per_tensor
+dequantize_per_channel quantize_per_channel convert_element_type fused_rms_norm rotary_embedding flex_attention
+flex_attention_backward flex_decoding auto_functionalized auto_functionalized_v2 unfold_backward _int_mm mm_plus_mm
+scaled_mm grouped_mm scaled_grouped_mm special_erf special_i0 special_entr special_expit special_log1p special_logit
+special_ndtr linalg_vector_norm
+"""
+
+# Operators that reduce: a C++ kernel has no category in its name that would say so.
+REDUCING_OPS: Final = """
+sum mean max min amax amin prod argmax argmin any all var var_mean std std_mean logsumexp native_layer_norm
+native_layer_norm_backward native_group_norm native_batch_norm_backward _softmax _log_softmax _softmax_backward_data
+_log_softmax_backward_data norm linalg_vector_norm nll_loss_forward mse_loss cumsum
+"""
+
+# Operators that are one matrix product.
+GEMM_OPS: Final = """
+mm addmm bmm baddbmm mm_plus_mm _int_mm _scaled_mm scaled_mm _grouped_mm grouped_mm scaled_grouped_mm
+"""
+
 
 # triton_<category>_fused_<ops>_<n>, while autotuning triton_mm_<n>; AOTInductor puts the model's name in front and
 # Triton 2 a signature (_0d1d2de) behind.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.expression import Expression
-from pytest_torchprof.kernels.names.gemmtypes import numbers
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.words import agreed
+from pytest_torchprof.kernels.names.text import Expression
+from pytest_torchprof.kernels.names.words import agreed, numbers
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.kernels.patterns.fused import fused_match, is_nameless, unfused_lines
 from pytest_torchprof.kernels.patterns.hints import hint
 from pytest_torchprof.kernels.patterns.parse import parse_value
 from pytest_torchprof.kernels.patterns.selectors import (
@@ -16,9 +15,12 @@ from pytest_torchprof.kernels.patterns.selectors import (
     communication,
     conv,
     family,
+    fused_match,
     gemm,
+    is_nameless,
     library,
     triton,
+    unfused_lines,
 )
 from pytest_torchprof.kernels.patterns.strings import NamePattern, Operator, compile_op_pattern
 
