@@ -1,0 +1,119 @@
+"""docs/contributing.md: each of its patches does what it says, and touches no more files than it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builder import TraceBuilder
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/contributing.md").read_text()
+EXAMPLES = {
+    name: (patch, code)
+    for name, patch, code in re.findall(
+        r"<!-- example: ([\w ]+) -->\n```diff\n(.*?)```\n\n```python\n(.*?)```", PAGE, re.DOTALL
+    )
+}
+# How many files each touches that are there already, and by how many lines in all; besides it one new file, or none.
+COSTS = {
+    "limit": (1, 1, 0),
+    "number": (2, 4, 0),
+    "kernel library": (1, 1, 1),
+    "finding": (1, 1, 1),
+    "report format": (1, 1, 1),
+    "device": (1, 1, 1),
+    "command": (1, 1, 1),
+}
+HELP = """
+import contextlib, io, subprocess, sys
+from pathlib import Path
+from pytest_torchprof import LimitsMissed, NotMeasured, load
+from pytest_torchprof.cli import main
+
+recording = sys.argv[1]
+
+def expect(path, **limits):
+    try:
+        load(path).expect(**limits)
+    except LimitsMissed:
+        return "missed"
+    return "holds"
+
+def torchprof(*words):
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        assert main(list(words)) == 0
+    return text.getvalue()
+
+def pytest(*options, test):
+    Path("test_it.py").write_text("import pytest, torch\\nx = torch.ones(3)\\n" + test + "\\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+    subprocess.run(command, check=True, capture_output=True)
+"""
+
+
+def applied(patch, folder):
+    """Apply a patch whose hunks are found by their context; return the files changed and made, and the lines added."""
+    changed, made, added = set(), set(), 0
+    for part in re.split(r"^(?=--- )", patch, flags=re.MULTILINE)[1:]:
+        head, *hunks = re.split(r"^@@ .*? @@\n", part, flags=re.MULTILINE)
+        path = folder / re.search(r"^\+\+\+ b/(.*)$", head, re.MULTILINE)[1]
+        if head.startswith("--- /dev/null"):
+            path.write_text("".join(line[1:] + "\n" for line in hunks[0].splitlines()))
+            made.add(path)
+            continue
+        text = path.read_text()
+        for hunk in hunks:
+            lines = hunk.splitlines()
+            before = "".join(line[1:] + "\n" for line in lines if line[0] == " ")
+            assert text.count(before) == 1, f"{path}: the context\n{before}is there {text.count(before)} times"
+            text = text.replace(before, "".join(line[1:] + "\n" for line in lines))
+            added += sum(line[0] == "+" for line in lines)
+        path.write_text(text)
+        changed.add(path)
+    return changed, made, added
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """A recording of our own: two kernels, a copy and a fill in a step."""
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 900)
+    builder.launched("copied", 10)
+    builder.launched("squared", 40)
+    builder.memcpy("DtoD", 100, 5, builder.call("cudaMemcpyAsync", 90), size=64)
+    builder.memset(150, 5, builder.call("cudaMemsetAsync", 140))
+    builder.sync(1100, 50)
+    return builder.write(tmp_path / "recording.json")
+
+
+def test_every_example_is_carried_out_below():
+    assert set(EXAMPLES) == set(COSTS)
+    assert PAGE.count("```diff") == len(COSTS)
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_an_example_does_what_it_says(name, tmp_path, recording):
+    patch, code = EXAMPLES[name]
+    shutil.copytree(
+        ROOT / "pytest_torchprof", tmp_path / "pytest_torchprof", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    changed, made, added = applied(patch, tmp_path)
+    assert (len(changed), added, len(made)) == COSTS[name]
+    (tmp_path / "example.py").write_text(HELP + code)
+    # The folder of a script comes before everything that is installed.
+    done = subprocess.run(
+        [sys.executable, "example.py", str(recording)],
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
