@@ -70,7 +70,8 @@ def test_counts_are_the_worst_step_s_and_times_the_median(tmp_path):
 
 
 def test_only_what_decides_which_kernels_run_is_kept_of_the_environment(tmp_path):
-    entry = entry_of(recording(tmp_path, (GEMM,)), source_hash="s")
+    found = recording(tmp_path, (GEMM,))
+    entry = entry_of(found, source_hash="s")
     assert entry.environment == {
         "gpu": "NVIDIA H200",
         "compute_capability": "9.0",
@@ -80,7 +81,7 @@ def test_only_what_decides_which_kernels_run_is_kept_of_the_environment(tmp_path
         "tf32_matmul": False,
         "matmul_precision": "highest",
     }
-    assert device_slug(entry.environment) == "nvidia-h200-sm90"
+    assert device_slug(found.trace.environment) == "nvidia-h200-sm90"
 
 
 def test_on_the_cpu_the_gpu_s_software_is_not_kept(tmp_path):

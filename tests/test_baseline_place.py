@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_torchprof.baseline import device_slug, place
+from pytest_torchprof.recording.metadata import Environment
 
 ROOT = Path("/repo")
 
@@ -87,16 +88,16 @@ def test_no_name_or_slug_leaves_the_folder(name):
     ],
 )
 def test_a_device_is_its_product_name_with_the_full_compute_capability(environment, slug):
-    assert device_slug(environment) == slug
+    assert device_slug(Environment(**environment)) == slug
 
 
 def test_a_recording_that_does_not_tell_its_machine_is_taken_for_this_one():
-    assert device_slug({}).startswith("cpu-")
+    assert device_slug(Environment()).startswith("cpu-")
 
 
 def test_device_names_are_no_paths_and_short():
-    slug = device_slug({"gpu": "../../" + "x" * 300, "compute_capability": "9.0"})
+    slug = device_slug(Environment(gpu="../../" + "x" * 300, compute_capability="9.0"))
     assert "/" not in slug
     assert "." not in slug
     assert len(slug) < 100
-    assert slug != device_slug({"gpu": "../../" + "x" * 301, "compute_capability": "9.0"})
+    assert slug != device_slug(Environment(gpu="../../" + "x" * 301, compute_capability="9.0"))

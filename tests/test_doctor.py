@@ -19,7 +19,7 @@ from builder import TraceBuilder
 import pytest_torchprof
 from pytest_torchprof import doctor
 from pytest_torchprof.cli import main
-from pytest_torchprof.doctor import child, cupti, lock
+from pytest_torchprof.doctor import child, profiler, software
 from pytest_torchprof.doctor.answer import public
 from pytest_torchprof.doctor.machine import Machine
 
@@ -153,15 +153,15 @@ def test_another_cupti_in_place_of_torchs_own_is_told_from_it(tmp_path, monkeypa
     own.parent.mkdir(parents=True)
     own.touch()
     monkeypatch.setattr(torch, "__file__", str(tmp_path / "site-packages" / "torch" / "__init__.py"))
-    assert cupti.shadowed("/opt/cuda/lib64/libcupti.so.13") == "site-packages/nvidia/cu13/lib/libcupti.so.13"
-    assert cupti.shadowed(str(own)) is None
+    assert profiler.shadowed("/opt/cuda/lib64/libcupti.so.13") == "site-packages/nvidia/cu13/lib/libcupti.so.13"
+    assert profiler.shadowed(str(own)) is None
     own.unlink()
-    assert cupti.shadowed("/opt/cuda/lib64/libcupti.so.13") is None
+    assert profiler.shadowed("/opt/cuda/lib64/libcupti.so.13") is None
 
 
 def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(lock, "_WAIT_S", 0.1)
+    monkeypatch.setattr(software, "_WAIT_S", 0.1)
     machine = Machine()
     machine.gpu = {"uuid": "GPU-x"}
     hold = "import sys, filelock\nwith filelock.FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
@@ -170,13 +170,13 @@ def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
         [sys.executable, "-c", hold, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout.readline() == "held\n"
-        (answer,) = lock.of_lock(machine)
+        (answer,) = software.of_lock(machine)
         holder.stdin.close()
     assert (answer.status, answer.check) == ("wrong", "GPU lock")
     assert f"held by process {holder.pid} (" in answer.text
     # Nothing else could be measured either, and would wait for an hour.
     assert machine.profiler_fails == "the GPU's lock is not to be had"
-    (answer,) = lock.of_lock(machine)
+    (answer,) = software.of_lock(machine)
     assert answer.status == "ok"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pytest_torchprof.recording.metadata import Environment
 
 FOLDER: Final = "__torchprof__"
 SUFFIX: Final = ".json"
@@ -82,16 +82,15 @@ def test_file_of(path: Path, baseline_dir: Path, rootdir: Path) -> Path | None:
     )
 
 
-def device_slug(environment: Mapping[str, object]) -> str:
+def device_slug(environment: Environment) -> str:
     """Return the device's part of a file name: product name and full compute capability, ``cpu-<arch>`` without GPU."""
-    gpu = environment.get("gpu")
-    if not gpu:
-        return _slug(f"cpu-{_arch(environment)}")
-    gfx = str(environment.get("gcn_arch") or "").partition(":")[0]
-    capability = str(environment.get("compute_capability") or "")
-    if not gfx and capability:
-        gfx = ("gfx" if environment.get("rocm") else "sm") + capability.removeprefix("gfx").replace(".", "")
-    return _slug(f"{gpu}-{gfx}")
+    if not environment.gpu:
+        return _slug(f"cpu-{_arch(environment.platform or '')}")
+    architecture = environment.architecture
+    if not architecture and environment.compute_capability:
+        # ROCm's is the beginning of the architecture's name.
+        architecture = f"gfx{environment.compute_capability}"
+    return _slug(f"{environment.gpu}-{re.sub('[_.]', '', architecture)}")
 
 
 def _slug(text: str) -> str:
@@ -99,10 +98,9 @@ def _slug(text: str) -> str:
     return slug if len(slug) <= _LONGEST_SLUG else f"{slug[:_LONGEST_SLUG]}-{_digest(text)}"
 
 
-def _arch(environment: Mapping[str, object]) -> str:
+def _arch(recorded: str) -> str:
     # The recording's own machine counts: it may be replayed on another.
-    told = f"{environment.get('machine') or ''} {environment.get('platform') or ''}".lower()
-    arch = next((arch for arch in _ARCHES if arch in told), None) or platform.machine().lower()
+    arch = next((arch for arch in _ARCHES if arch in recorded.lower()), None) or platform.machine().lower()
     return _SAME_ARCH.get(arch, arch)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,8 +47,7 @@ class OperatorWork(Enum):
     """A C++ kernel that Inductor wrote."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceKind:
+class DeviceKind(Struct, frozen=True, kw_only=True):
     """One kind of device, by torch's name for it; a new kind is a file like ``cuda.py`` and its place in ``KINDS``."""
 
     name: str

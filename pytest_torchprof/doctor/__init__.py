@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_torchprof.doctor import clock, cpu, cupti, gpu, launches, lock, nvml, probe, sessions, torchbuild, variables
+from pytest_torchprof.doctor import cpu, gpu, launches, profiler, software
 from pytest_torchprof.doctor.answer import OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, first_line
 from pytest_torchprof.doctor.child import ChildFailed
 from pytest_torchprof.doctor.machine import Machine
@@ -31,19 +31,19 @@ class Check:
 
 
 CHECKS = (
-    Check("torch", torchbuild.of_torch, NOTHING),
+    Check("torch", software.of_torch, NOTHING),
     Check("GPU", gpu.of_gpu, TORCH),
-    Check("kineto", torchbuild.of_kineto, TORCH),
-    Check("CUPTI", cupti.of_cupti, TORCH),
-    Check("NVML", nvml.of_nvml, GPU),
-    Check("environment", variables.of_variables, NOTHING),
-    Check("GPU lock", lock.of_lock, GPU),
-    Check("probe", probe.of_probe, PROFILER),
-    Check("sessions", sessions.of_sessions, PROFILER),
+    Check("kineto", software.of_kineto, TORCH),
+    Check("CUPTI", profiler.of_cupti, TORCH),
+    Check("NVML", gpu.of_nvml, GPU),
+    Check("environment", software.of_variables, NOTHING),
+    Check("GPU lock", software.of_lock, GPU),
+    Check("probe", profiler.of_probe, PROFILER),
+    Check("sessions", profiler.of_sessions, PROFILER),
     Check("CUDA graph", launches.of_graph, PROFILER),
     Check("Triton kernel", launches.of_triton, PROFILER),
     Check("cooperative", launches.of_cooperative, PROFILER),
-    Check("clock", clock.of_clock, PROFILER),
+    Check("clock", launches.of_clock, PROFILER),
     Check("CPU as device", cpu.of_cpu, TORCH),
     Check("torch.compile", cpu.of_compiler, TORCH),
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer, first_line
 from pytest_torchprof.doctor.child import ChildFailed, ask
-from pytest_torchprof.doctor.measuring import measure
+from pytest_torchprof.doctor.launches import measure
 from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:

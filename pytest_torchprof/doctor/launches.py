@@ -1,19 +1,62 @@
-"""Kinds of launches that a profiler may see otherwise than plain ones: CUDA graphs, Triton, cooperative kernels."""
+"""Launches as tests make them: CUDA graphs, Triton, cooperative kernels, and how long one takes."""
 
 from __future__ import annotations
 
 import ctypes
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.doctor.answer import OK, UNKNOWN, WRONG, Answer
 from pytest_torchprof.doctor.child import ask
-from pytest_torchprof.doctor.measuring import measure
+from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.profile import Profile
+from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text.plural import counted, plural
+from pytest_torchprof.text.units import show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pytest_torchprof.doctor.machine import Machine
+
+
+STEPS = 3
+
+
+def measure(body: Callable[[], object], device: str) -> dict[str, Any]:
+    """Return why the measurement is not to be believed (None: it is), and its numbers where there is a recording."""
+    plan = Plan(
+        device=device, asked=device, warmup=2, steps=STEPS, record=frozenset(), nodeid="torchprof doctor", label=None
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "doctor.json")
+        why: str | None = None
+        try:
+            with closing(iterations(plan, path, lambda one: Profile.from_trace(read(one)).why_not)) as calls:
+                for _ in calls:
+                    body()
+        except NotMeasured as problem:
+            why = str(problem)
+        return {"why": why, **(_numbers(Profile.from_trace(read(path))) if path.is_file() else {})}
+
+
+def _numbers(profile: Profile) -> dict[str, Any]:
+    trace, steps = profile.trace, profile.steps
+    return {
+        "launches": [int(step.launches or 0) for step in steps],
+        "kernels": [len(step.kernels) for step in steps],
+        "names": list(dict.fromkeys(kernel.name for step in steps for kernel in step.kernels)),
+        "orphans": trace.orphans,
+        "lost": trace.lost_kernels,
+        "unrecorded": trace.unrecorded_launches,
+        "attempts": trace.metadata and trace.metadata.attempts,
+        "busy_us": profile.median.gpu_busy_us,
+    }
+
 
 _GRAPH_KERNELS = 3
 # The driver translates it for whatever GPU there is, so that no compiler is needed.
@@ -42,7 +85,7 @@ def triton(device: str) -> dict[str, Any]:
     """Launch a Triton kernel."""
     import torch
 
-    from pytest_torchprof.doctor.tritonkernel import double
+    from pytest_torchprof.doctor.triton_kernel import double
 
     spare = torch.zeros(8, device=device)
     return measure(lambda: double[(1,)](spare), device)
@@ -127,3 +170,59 @@ def _per_step(numbers: list[int], noun: str) -> str:
     if len(set(numbers)) == 1:
         return counted(numbers[0], noun)
     return f"{' '.join(map(str, numbers))} {plural(noun)}"
+
+
+_LEAST_MS = 1.0
+_LARGEST = 16384
+# Clocks change between launches, and events take the launch itself with them; a wrong clock is off by factors.
+_BAND = 0.25
+
+
+def time_kernel(device: str) -> dict[str, Any]:
+    """Time a product that takes a millisecond or a few by events, under the profiler."""
+    import torch
+
+    size, times = 512, []
+    while True:
+        square = torch.zeros(size, size, device=device)
+        out = torch.empty_like(square)
+        _timed(square, out)
+        if _timed(square, out) >= _LEAST_MS or size >= _LARGEST:
+            break
+        size = int(size * 1.5) // 64 * 64
+
+    def body() -> None:
+        times.append(_timed(square, out))
+
+    return {**measure(body, device), "events_us": median(times[-STEPS:]) * 1000 if times else None}
+
+
+def _timed(square: Any, out: Any) -> float:
+    import torch
+
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    start.record()
+    torch.mm(square, square, out=out)
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end))
+
+
+def of_clock(machine: Machine) -> Iterator[Answer]:
+    """Say how the two times compare."""
+    told = ask(time_kernel, machine.gpu["device"]).facts
+    if told["why"] is not None:
+        yield Answer("clock", UNKNOWN, f"not measured: {told['why']}", "see probe and sessions")
+        return
+    events, profiler = told["events_us"], told["busy_us"]
+    text = f"a product takes {show_us(events)} by CUDA events, {show_us(profiler)} by the profiler"
+    if not events or not profiler:
+        yield Answer("clock", WRONG, text, "times are not to be measured here: a clock of the GPU stands still")
+        return
+    ratio = profiler / events
+    text += f" (ratio {ratio:.2f})"
+    if abs(ratio - 1) <= _BAND:
+        yield Answer("clock", OK, text)
+    else:
+        do = "compare no times here; see NVML for other processes and slow-downs, and update the driver"
+        yield Answer("clock", WRONG, text, do)

@@ -47,6 +47,13 @@ class Environment(Struct, frozen=True, kw_only=True):
     launches_wait: str | None = None
     """The setting that makes the CPU wait for every kernel, as "CUDA_LAUNCH_BLOCKING=1": times then mean nothing."""
 
+    @property
+    def architecture(self) -> str:
+        """What compilers call the GPU, such as "sm_90" or "gfx942"; empty where that is not known."""
+        if self.gcn_arch or self.rocm:
+            return (self.gcn_arch or "").partition(":")[0]
+        return f"sm_{self.compute_capability.replace('.', '')}" if self.compute_capability else ""
+
 
 class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A place where compiled code ends; file, line and function are None where only the trace shows it."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert
+
+from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.text import units
 from pytest_torchprof.text.escape import printable
 
@@ -46,21 +49,12 @@ def kernel_rows(result: Result) -> list[tuple[str, ...]]:
 
 def where(environment: Mapping[str, Any]) -> str:
     """Return the device and the versions in one line."""
-    gpu, architecture = environment.get("gpu"), _architecture(environment)
-    device = f"{gpu} ({architecture})" if gpu and architecture else gpu or environment.get("cpu") or "cpu"
-    versions = (("torch", "torch"), ("CUDA", "cuda"), ("ROCm", "rocm"))
-    known = [f"{shown} {environment[key]}" for shown, key in versions if environment.get(key)]
-    setting = environment.get("launches_wait")
-    note = [f"{setting}: times are not judged"] if setting else []
-    return printable(", ".join([str(device), *known, *note]))
-
-
-def _architecture(environment: Mapping[str, Any]) -> str:
-    """Return what compilers call the GPU: ``sm_90``, ``gfx942``."""
-    capability = str(environment.get("compute_capability") or "").replace(".", "")
-    if environment.get("rocm"):
-        return str(environment.get("gcn_arch") or "").partition(":")[0]
-    return f"sm_{capability}" if capability else ""
+    known = convert(environment, Environment)
+    gpu, architecture = known.gpu, known.architecture
+    device = f"{gpu} ({architecture})" if gpu and architecture else gpu or known.cpu or "cpu"
+    versions = (("torch", known.torch), ("CUDA", known.cuda), ("ROCm", known.rocm))
+    note = [f"{known.launches_wait}: times are not judged"] if known.launches_wait else []
+    return printable(", ".join([device, *(f"{name} {version}" for name, version in versions if version), *note]))
 
 
 def _count(numbers: Mapping[str, Any], name: str) -> str:

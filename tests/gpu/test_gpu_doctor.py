@@ -14,7 +14,7 @@ import torch
 from simulated import gpu_is_simulated
 
 from pytest_torchprof import doctor
-from pytest_torchprof.doctor import cupti, sessions
+from pytest_torchprof.doctor import profiler
 
 pytestmark = [
     pytest.mark.gpu,
@@ -34,7 +34,7 @@ def ask(tmp_path, monkeypatch):
     """
     # Locks of other tests are not this one's, and what needs idle time says so.
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(sessions, "_IDLE_S", 0.0)
+    monkeypatch.setattr(profiler, "_IDLE_S", 0.0)
 
     def ask(*names, **fault):
         for name, value in fault.items():
@@ -170,7 +170,7 @@ def test_variables_that_disturb_measurements_are_wrong(ask):
 
 @simulated
 def test_another_cupti_beside_torchs_own_is_named(ask, tmp_path):
-    loaded = next(path for path in map(Path, cupti.loaded_paths()) if path.is_file())
+    loaded = next(path for path in map(Path, profiler.loaded_paths()) if path.is_file())
     other = Path(shutil.copy(loaded, tmp_path / loaded.name))
     # A torch of pip's finds its own whatever is in LD_LIBRARY_PATH.
     answer = told(ask("CUPTI", LD_LIBRARY_PATH=f"{tmp_path}:{os.environ['LD_LIBRARY_PATH']}"), "CUPTI")

@@ -1,0 +1,240 @@
+"""The profiler: the CUPTI that is loaded, the first session of a process, and ten sessions with idle time between."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.capture import arm, reasons
+from pytest_torchprof.capture.first_session import FreshProcess, fresh_process
+from pytest_torchprof.capture.session import Session
+from pytest_torchprof.doctor.answer import OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, first_line, public
+from pytest_torchprof.doctor.child import LIMIT_S, ask
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.recording.reader import read
+from pytest_torchprof.text.plural import counted
+from pytest_torchprof.trace import SENTINEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.doctor.machine import Machine
+    from pytest_torchprof.trace import Trace
+
+
+# cuptiGetVersion's numbers before CUDA 13, as cupti_version.h lists them; from there on 130100 is 13.1.
+_CUDA = {
+    18: "11.8",
+    19: "12.0",
+    20: "12.2",
+    21: "12.3",
+    22: "12.4",
+    23: "12.5",
+    24: "12.6",
+    26: "12.8",
+    27: "12.9",
+    28: "12.9.1",
+}
+# From CUDA 12.6 Update 2 on, until NVIDIA mended it in 13.1 (pytorch#192021). 24 is every 12.6.
+_LOSING = range(24, 130100)
+LOSING = "known to lose the first kernels of a session after idle time (CUDA 12.6.2 to 13.0, pytorch#192021)"
+
+
+def ask_cupti() -> dict[str, Any]:
+    """Ask the CUPTI that torch loads for its version. Called in a process of its own: without a driver it crashes."""
+    import_module("torch")
+    paths = loaded_paths()
+    return {"paths": paths, "version": _version(paths[0]) if paths else None}
+
+
+def of_cupti(machine: Machine) -> Iterator[Answer]:
+    """Say which CUPTI is loaded, from where, and whether it is known for losing kernels."""
+    torch = import_module("torch")
+    if torch.version.cuda:
+        yield _loaded(machine)
+    elif torch.version.hip:
+        yield Answer("CUPTI", OK, "not needed: on ROCm roctracer or rocprofiler records")
+
+
+def _loaded(machine: Machine) -> Answer:
+    if not machine.gpu_works:
+        shown = " and ".join(map(public, loaded_paths()))
+        why = "there is no GPU" if machine.has_none else "torch cannot use the GPU"
+        return Answer("CUPTI", OK, f"{shown or 'none loaded'}: not asked for its version, {why}")
+    found = ask(ask_cupti).facts
+    paths, number = found["paths"], found["version"]
+    if not paths:
+        return Answer("CUPTI", UNKNOWN, "none is loaded as a library of its own; some builds of torch hold it inside")
+    if len(paths) > 1:
+        return Answer("CUPTI", WRONG, f"{len(paths)} are loaded at once: {', '.join(map(public, paths))}", _ONE)
+    text = f"{_cuda_of(number)}, {public(paths[0])}"
+    if installed := shadowed(paths[0]):
+        return Answer("CUPTI", WRONG, f"{text}: not the one that was installed with torch, {installed}", _ONE)
+    return Answer("CUPTI", OK, f"{text}; {LOSING}: see sessions below" if number in _LOSING else text)
+
+
+_ONE = "let torch find its own: take the folder of the other one out of LD_LIBRARY_PATH, or out of LD_PRELOAD"
+
+
+def loaded_paths() -> list[str]:
+    """Return the files of CUPTI that this process has mapped."""
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    paths = (line.split(maxsplit=5)[5] for line in lines if "/libcupti" in line)
+    return list(dict.fromkeys(paths))
+
+
+def _version(path: str) -> int | None:
+    number = ctypes.c_uint32()
+    # As torch's own calls find it: what is put before all libraries is called in the library's place.
+    function = getattr(ctypes.CDLL(None), "cuptiGetVersion", None) or ctypes.CDLL(path).cuptiGetVersion
+    return None if function(ctypes.byref(number)) else number.value
+
+
+def _cuda_of(number: int | None) -> str:
+    if number is None:
+        return "of a version that it does not tell"
+    release = f"{number // 10000}.{number // 100 % 100}" if number >= 130000 else _CUDA.get(number)
+    return f"of CUDA {release} (API {number})" if release else f"API {number}"
+
+
+def shadowed(loaded: str) -> str | None:
+    """Return the CUPTI that was installed with torch, where the loaded one is another one."""
+    torch = import_module("torch")
+    packages = Path(str(torch.__file__)).parents[1]
+    patterns = ("nvidia/*/lib/libcupti.so*", "torch/lib/libcupti*.so*")
+    installed = [path.resolve() for pattern in patterns for path in packages.glob(pattern)]
+    if not installed or Path(loaded).resolve() in installed:
+        return None
+    return public(str(installed[0]))
+
+
+_OTHERWISE = "take other profiling tools away (nsys, ncu, DCGM), and look for another CUDA's CUPTI in LD_LIBRARY_PATH"
+_DISARMED = "look for what starts a profiler, or another tool, whenever Python starts (sitecustomize, .pth files)"
+
+
+def of_probe(machine: Machine) -> Iterator[Answer]:
+    """Probe in a fresh process, quoting kineto's log, and then in this one."""
+    device = machine.gpu["device"]
+    fresh = fresh_process(device, limit_s=LIMIT_S)
+    yield _of_fresh_process(fresh)
+    if fresh.failure:
+        machine.profiler_fails = "the probe failed"
+        return
+    yield _of_this_process(device, sees=bool(fresh.kernels))
+    if not fresh.kernels:
+        machine.profiler_fails = "the probe saw no kernel"
+
+
+def _of_fresh_process(fresh: FreshProcess) -> Answer:
+    advice = [text for one in fresh.refusals if (text := reasons.of_cupti(one.error))]
+    refused = f"; CUPTI says {'; '.join(map(str, fresh.refusals))}" if fresh.refusals else ""
+    if fresh.failure:
+        text = f"a fresh process fails under the profiler: {first_line(fresh.failure)}{refused}"
+        return Answer("probe", WRONG, text, "; ".join(advice) or (SEE_THE_GPU if fresh.device_failed else _OTHERWISE))
+    versions = f" ({fresh.versions})" if fresh.versions else ""
+    seen = f"a fresh process sees {fresh.kernels} of its {fresh.launched} kernels{versions}"
+    if refused:
+        return Answer("probe", WRONG, f"{seen}{refused}", "; ".join(advice) or _OTHERWISE)
+    if not fresh.kernels:
+        return Answer("probe", WRONG, f"{seen}; CUPTI says nothing", _OTHERWISE)
+    if fresh.kernels < fresh.launched:
+        return Answer("probe", WRONG, f"{seen}; CUPTI says nothing", "see sessions")
+    return Answer("probe", OK, f"{seen}; CUPTI complains of nothing")
+
+
+def _of_this_process(device: str, *, sees: bool) -> Answer:
+    why = _why_not_here(device)
+    if not sees:
+        text = "sees no kernel of its own either" if why else "sees its own kernels, which a fresh one does not"
+        return Answer("this process", WRONG, text, "see probe")
+    if why:
+        text = f"a fresh process sees its kernels, this one does not: {why}"
+        return Answer("this process", WRONG, text, _DISARMED)
+    return Answer("this process", OK, "sees its own kernels too")
+
+
+def _why_not_here(device: str) -> str | None:
+    try:
+        arm(device)
+    except TorchprofError as problem:
+        return first_line(problem)
+    return None
+
+
+_SESSIONS = 10
+_KERNELS = 50
+# The losses of pytorch#192021 grow with the time for which the GPU did nothing.
+_IDLE_S = 2.0
+_LIMIT_S = 150.0
+
+
+def open_sessions(device: str, idle_s: float) -> dict[str, Any]:
+    """Open the sessions one after the other; kernels launched and seen, the sentinel's and those after it."""
+    import torch
+
+    arm(device)
+    spare = torch.zeros(1, device=device)
+    found = []
+    for number in range(_SESSIONS):
+        time.sleep(idle_s if number else 0)
+        with TemporaryDirectory() as folder, Session(device) as session:
+            with session.step(0):
+                for _ in range(_KERNELS):
+                    spare.add_(1)
+            session.finish()
+            path = Path(folder, "session.json")
+            session.export(path)
+            found.append(_seen(read(path)))
+    return {"sessions": found}
+
+
+def _seen(trace: Trace) -> dict[str, int]:
+    # What tests launch begins where the sentinel's range, which is there to be lost, is over.
+    head = max((span.end_ns for span in trace.spans(SENTINEL)), default=0)
+    calls, links = trace.calls, trace.links
+    launched = sum(calls.start[i] >= head for i in links.launches)
+    lost = sum(calls.start[i] >= head for i in links.lost)
+    return {
+        "seen": launched - lost,
+        "sentinel": len(links.launches) - launched,
+        "sentinel_lost": len(links.lost) - lost,
+        "orphans": trace.orphans,
+    }
+
+
+def of_sessions(machine: Machine) -> Iterator[Answer]:
+    """Say how many kernels each session launched and saw."""
+    sessions = ask(open_sessions, machine.gpu["device"], _IDLE_S, limit_s=_LIMIT_S).facts["sessions"]
+    seen = [one["seen"] for one in sessions]
+    head = [one["sentinel_lost"] for one in sessions]
+    orphans = sum(one["orphans"] for one in sessions)
+    found = "all were seen" if min(seen) == _KERNELS else f"{_numbers(seen)} were seen"
+    text = f"{_SESSIONS} sessions, {_IDLE_S:g} s apart, launched {_KERNELS} kernels each: {found}"
+    if any(head):
+        text += f"; of the extra ones at the head of each, which nobody counts, {_numbers(head)} were lost"
+    if orphans:
+        text += f"; {counted(orphans, 'kernel')} without a launch"
+    if min(seen) < _KERNELS or orphans or any(one["sentinel_lost"] >= one["sentinel"] for one in sessions):
+        yield Answer("sessions", WRONG, f"the profiler loses kernels: {text}", _to_do(heads=any(head)))
+    else:
+        yield Answer("sessions", OK, text)
+
+
+def _to_do(*, heads: bool) -> str:
+    if heads:
+        return f"install a torch with CUDA 13.1 or newer (torch 2.15 has one) if CUPTI, see above, is {LOSING}"
+    return "end other profiling tools (nsys, ncu, DCGM); if none runs, measure shorter steps"
+
+
+def _numbers(numbers: list[int]) -> str:
+    """Return what each session had: "5 each", "none", "0 1 2 3"."""
+    if len(set(numbers)) > 1:
+        return " ".join(map(str, numbers))
+    return f"{numbers[0]} each" if numbers[0] else "none"
