@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline.entry import STRUCTURAL
-from pytest_torchprof.devices.cuda import CUDA
+from pytest_torchprof.devices.cuda import KIND as CUDA
 from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.text.escape import printable
 from pytest_torchprof.text.plural import numbered

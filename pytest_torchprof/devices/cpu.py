@@ -92,7 +92,7 @@ def operator_work(name: str) -> OperatorWork:
     return _ATEN.get(plain, OperatorWork.COMPUTES)
 
 
-CPU = DeviceKind(
+KIND = DeviceKind(
     name="cpu",
     title="the CPU as device",
     operator_work=operator_work,

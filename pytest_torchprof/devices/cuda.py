@@ -27,7 +27,7 @@ _CALLS = (
     (CallKind.CAPTURE_END, r"(?:cuda|cu|hip)StreamEndCapture\w*"),
 )
 
-CUDA = DeviceKind(
+KIND = DeviceKind(
     name="cuda",
     calls=_CALLS,
     environment=(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 
 from pytest_torchprof.devices.base import CallKind, DeviceKind
-from pytest_torchprof.devices.cpu import CPU
-from pytest_torchprof.devices.cuda import CUDA
 
-KINDS = (CUDA, CPU)
-"""The first one's are recordings that do not say."""
+# The first one's are recordings that do not say.
+_FILES = (
+    "cuda",
+    "cpu",
+)
+KINDS: tuple[DeviceKind, ...] = tuple(import_module(f"pytest_torchprof.devices.{file}").KIND for file in _FILES)
 
 _PATTERNS = [(call, pattern) for kind in KINDS for call, pattern in kind.calls]
 _CALLS = re.compile("|".join(f"(?P<_{i}>{pattern})" for i, (_, pattern) in enumerate(_PATTERNS)))

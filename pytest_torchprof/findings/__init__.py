@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_torchprof.findings import bound, compiling, filling, frequent, fusible, missing, products, uneven, waiting
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked, with_thresholds
 
 if TYPE_CHECKING:
@@ -16,8 +16,19 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "Finding", "Rule", "Threshold", "explaining", "find", "ranked", "with_thresholds"]
 
-_MODULES = (missing, bound, waiting, frequent, uneven, products, fusible, filling, compiling)
-RULES: tuple[Rule, ...] = tuple(rule for module in _MODULES for rule in module.RULES)
+# In the order in which findings of equal weight are told.
+_SUBJECTS = (
+    "missing",
+    "bound",
+    "waiting",
+    "frequent",
+    "uneven",
+    "products",
+    "fusible",
+    "filling",
+    "compiling",
+)
+RULES: tuple[Rule, ...] = tuple(rule for subject in _SUBJECTS for rule in import_module(f"{__name__}.{subject}").RULES)
 
 
 def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:

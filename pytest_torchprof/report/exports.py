@@ -9,6 +9,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report.results import Outcome
 
 if TYPE_CHECKING:
@@ -16,16 +17,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.report.results import Result, RunResults
 
-# All of them are better the smaller they are. "worst": counts of the worst step, as they are gated; else medians.
-_WORST: Final = {
-    "kernels": "kernels",
-    "launches": "launches",
-    "memcpys": "copies",
-    "syncs": "syncs",
-    "graph_breaks": "graph breaks",
-    "peak_memory_bytes": "bytes",
-}
-_MEDIAN: Final = {"gpu_busy_us": "us"}
+# All of them are better the smaller they are. Times are medians; the others are the worst step's, as they are gated.
+_SHOWN: Final = tuple(number for number in TABLE if number.headline)
 _LONGEST_NAME: Final = 1024
 
 
@@ -67,10 +60,10 @@ def _measured(run: RunResults) -> Iterator[Result]:
 
 
 def _numbers(result: Result) -> Iterator[tuple[str, str, float]]:
-    for units, numbers in ((_WORST, result.summary["worst"]), (_MEDIAN, result.summary)):
-        for name, unit in units.items():
-            if numbers.get(name) is not None:
-                yield name, unit, numbers[name]
+    for number in _SHOWN:
+        value = (result.summary if number.unit == "us" else result.summary["worst"]).get(number.name)
+        if value is not None:
+            yield number.name, number.title if number.unit == "count" else number.unit, value
 
 
 def _quartiles(result: Result) -> tuple[float, float]:

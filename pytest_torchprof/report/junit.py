@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.text.escape import printable
 
 if TYPE_CHECKING:
     from pytest_torchprof.report.results import Result
 
 PREFIX = "torchprof"
-_NUMBERS = ("kernels", "launches", "memcpys", "syncs", "graph_breaks", "gpu_busy_us", "peak_memory_bytes")
 
 
 def properties(result: Result) -> list[tuple[str, str]]:
@@ -19,7 +19,7 @@ def properties(result: Result) -> list[tuple[str, str]]:
     values = {
         "outcome": result.outcome,
         "baseline": result.baseline,
-        **{name: result.summary.get(name) for name in _NUMBERS},
+        **{number.name: result.summary.get(number.name) for number in TABLE if number.headline},
         "time_us": result.time.get("median_us"),
         "recording": result.recording,
     }

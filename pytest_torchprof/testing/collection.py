@@ -15,7 +15,7 @@ from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.limits import catalogue
-from pytest_torchprof.report import exports, json_report, markdown
+from pytest_torchprof.report import reporters
 from pytest_torchprof.report.junit import PREFIX
 from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.display import progress_of, screen_of
@@ -29,14 +29,10 @@ from pytest_torchprof.testing.test_run import TestRun
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_torchprof.report import Reporter
 
 OPTIONS = pytest.StashKey[TestOptions]()
 REFUSED = pytest.StashKey[str]()
 """Why a test cannot run as it asks to."""
-
-
-_FORMATS = {**json_report.FORMATS, **markdown.FORMATS, **exports.FORMATS}
 
 
 def state_of(config: pytest.Config) -> RunState:
@@ -53,22 +49,22 @@ def _new_state(config: pytest.Config) -> RunState:
         rules = with_thresholds(rules, config.getini("torchprof_thresholds"))
     except UnknownLimit as problem:
         raise pytest.UsageError(f"torchprof_thresholds: {problem}") from None
-    reporters: dict[str, Reporter] = dict(_FORMATS)
+    known = reporters()
     for more in _answers(config.hook.pytest_torchprof_reporters()):
-        reporters.update(more)
+        known.update(more)
     options = run_options(config)
     state = RunState(
         options=options,
         limits=catalogue(rules, itertools.chain(*_answers(config.hook.pytest_torchprof_limits()))),
         rules=rules,
-        reporters=reporters,
+        reporters=known,
         recordings=Recordings(options),
     )
     for path in options.reports:
         if state.reporter_of(path) is None:
             raise pytest.UsageError(
                 f"--torchprof-report={path}: no report has the suffix {path.suffix!r}; "
-                f"known are: {', '.join(sorted(reporters))}"
+                f"known are: {', '.join(sorted(known))}"
             )
     return state
 

@@ -2,56 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 from typing import Final
 
-from pytest_torchprof.kernels.names import (
-    aten,
-    attention,
-    ck,
-    communication,
-    cub,
-    cublas,
-    cudnn,
-    cutlass,
-    engines,
-    foreach,
-    gemms,
-    handwritten,
-    inductor,
-    miopen,
-    oneapi,
-    operators,
-    tensile,
-)
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, parse
+from pytest_torchprof.kernels.names.text import Expression, Text, contains, parse
 
 __all__ = ["KernelName", "decode", "normal_name", "without_index"]
+
+Decoder = Callable[[Text], KernelName | None]
 
 # The first module that knows a name decides. ATen's own kernels and what Inductor generates are told by how they start,
 # and are most of any recording. Communication, attention and convolutions come before GEMMs: they are built from
 # GEMM parts and say so in their names. Tables of words (gemms, engines, handwritten) come last: a word proves less than
 # a grammar.
-DECODERS: Final = (
-    inductor.decode,
-    operators.decode,
-    foreach.decode,
-    oneapi.decode,
-    aten.decode,
-    communication.decode,
-    tensile.decode,
-    miopen.decode,
-    attention.decode,
-    cudnn.decode,
-    cublas.decode,
-    cutlass.decode,
-    ck.decode,
-    cub.decode,
-    gemms.decode,
-    engines.decode,
-    handwritten.decode,
+LIBRARIES: Final = (
+    "inductor",
+    "operators",
+    "foreach",
+    "oneapi",
+    "aten",
+    "communication",
+    "tensile",
+    "miopen",
+    "attention",
+    "cudnn",
+    "cublas",
+    "cutlass",
+    "ck",
+    "cub",
+    "gemms",
+    "engines",
+    "handwritten",
 )
+DECODERS: Final[tuple[Decoder, ...]] = tuple(import_module(f"{__name__}.{library}").decode for library in LIBRARIES)
 
 _INDEX: Final = Expression(r"(?:\w{0,80}_)?(?:triton|cpp)_\w*?(?P<index>_\d+)$")
 _GRAPH: Final = Expression(r"graph_\d+_(?=cpp_)")
