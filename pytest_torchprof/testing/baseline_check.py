@@ -78,7 +78,7 @@ class BaselineCheck:
     @property
     def wanted(self) -> bool:
         """Whether there is a comparison at all."""
-        return self.run.baseline is not BaselineMode.OFF and self.options.compared
+        return self.run.baseline is not BaselineMode.OFF and self.options.uses_baseline
 
     @property
     def of_times(self) -> bool:

@@ -177,25 +177,25 @@ def _message(judgement: Judgement, text: str, recording: str, screen: Screen) ->
 
 def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writable: bool) -> Result:
     """Return the result with what becomes of the baseline, and note what there is to write."""
-    compared, check = judgement.baseline, run.test.baseline
-    if compared is None:
+    on_baseline, check = judgement.baseline, run.test.baseline
+    if on_baseline is None:
         return result
-    run.test.state.compared.setdefault(compared.file, set()).add(compared.key)
-    summary = compared.comparison.summary
-    if writable and check.writes(compared.old):
+    run.test.state.compared_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
+    summary = on_baseline.comparison.summary
+    if writable and check.writes(on_baseline.old):
         if not this_rank().writes:
             state = BaselineState.LEFT_TO_RANK_0
         else:
             state = BaselineState.WRITTEN
-            run.baseline_entries.append((compared.file, compared.key, check.entry_to_write(compared)))
-        is_first = compared.old is None and state is BaselineState.WRITTEN
+            run.baseline_entries.append((on_baseline.file, on_baseline.key, check.entry_to_write(on_baseline)))
+        is_first = on_baseline.old is None and state is BaselineState.WRITTEN
         return replace(result, baseline=str(state) if is_first else f"{state} ({summary})", baseline_state=state)
-    state = BaselineState(compared.comparison.verdict)
+    state = BaselineState(on_baseline.comparison.verdict)
     if state is BaselineState.AMBIGUOUS and not judgement.baseline_failure:
         # Where warnings are errors this one is none: only strict fails what the samples do not tell.
         with suppress(TorchprofWarning):
             warnings.warn(f"{result.nodeid}: {summary} against the baseline", TorchprofWarning, stacklevel=2)
-    changes = () if judgement.baseline_failure else compared.comparison.lines
+    changes = () if judgement.baseline_failure else on_baseline.comparison.lines
     return replace(result, baseline=summary, baseline_state=state, changes=changes)
 
 

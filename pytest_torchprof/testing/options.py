@@ -233,7 +233,7 @@ class TestOptions:
     record: frozenset[str]
     limits: tuple[Asked, ...]
     names: Literal["normal", "exact"]
-    compared: bool
+    uses_baseline: bool
     tolerance: Tolerance
     marker: Mapping[str, object] | None
     """The markers as they were merged, None without one."""
@@ -282,7 +282,7 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Iterable[Limit]
         record=options.get("record", frozenset()),
         limits=read_limits(limits, known=catalogue),
         names=options.get("names", "normal"),
-        compared=options.get("baseline", True),
+        uses_baseline=options.get("baseline", True),
         tolerance=options.get("tolerance") or run.tolerance or Tolerance(),
         marker=marker,
         written_limits=limits,

@@ -108,7 +108,7 @@ def _unused_entries(state: RunState) -> list[UnusedEntries]:
         collected = state.collected.get(test_file)
         known = None if collected is None else {_test_key(nodeid) for nodeid in collected}
         try:
-            keys = sorted(state.baselines.entries(file).keys() - state.compared.get(file, set()))
+            keys = sorted(state.baselines.entries(file).keys() - state.compared_keys.get(file, set()))
         except TorchprofError:  # its tests have said so
             continue
         tests = {key: baseline.split_key(key)[0] for key in keys}
@@ -125,7 +125,7 @@ def _unused_entries(state: RunState) -> list[UnusedEntries]:
 def _of_no_test_file(state: RunState) -> Iterator[UnusedEntries]:
     """Yield the baseline files beside those of this run whose test file was removed or has another name now."""
     options, slugs = state.options, _devices(state)
-    for folder in sorted({file.parent for file in state.compared}):
+    for folder in sorted({file.parent for file in state.compared_keys}):
         for file in sorted(folder.glob("*.json")):
             name = baseline.split_name(file)
             if name is None or name[1] not in slugs:
@@ -147,7 +147,7 @@ def _baseline_files(state: RunState) -> Iterator[tuple[Path, Path]]:
 
 def _devices(state: RunState) -> set[str]:
     """Return the devices that this run measured on, as baseline files name them."""
-    return {name[1] for file in state.compared if (name := baseline.split_name(file))}
+    return {name[1] for file in state.compared_keys if (name := baseline.split_name(file))}
 
 
 def _test_key(nodeid: str) -> str:

@@ -38,7 +38,7 @@ class RunState:
     """Test file -> its test ids, of files that were collected as a whole."""
     passed: dict[str, Path] = field(default_factory=dict)
     """Test id -> its test file, of tests that passed altogether, measured or not."""
-    compared: dict[Path, set[str]] = field(default_factory=dict)
+    compared_keys: dict[Path, set[str]] = field(default_factory=dict)
     """Baseline file -> the keys of what was measured and compared with it."""
     unused: list[UnusedEntries] = field(default_factory=list)
     replayed: set[str] = field(default_factory=set)
@@ -126,7 +126,7 @@ class RunState:
                 "lacks_gpu": self.lacks_gpu,
                 "collected": {str(path): ids for path, ids in self.collected.items() if self._has_baseline(path)},
                 "passed": {nodeid: str(path) for nodeid, path in self.passed.items() if self._has_baseline(path)},
-                "compared": {str(file): sorted(keys) for file, keys in self.compared.items()},
+                "compared": {str(file): sorted(keys) for file, keys in self.compared_keys.items()},
             }
         )
 
@@ -144,4 +144,4 @@ class RunState:
         self.collected.update({Path(path): ids for path, ids in other["collected"].items()})
         self.passed.update({nodeid: Path(path) for nodeid, path in other["passed"].items()})
         for file, keys in other["compared"].items():
-            self.compared.setdefault(Path(file), set()).update(keys)
+            self.compared_keys.setdefault(Path(file), set()).update(keys)
