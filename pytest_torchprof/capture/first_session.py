@@ -63,32 +63,32 @@ def arm(device: str) -> None:
     """
     if not kind_of(device).has_launches:
         return
-    refuse_second_profiler()  # pragma: needs gpu
+    refuse_second_profiler()
     # A graph that is captured from here on has its kernels counted.
-    watched()  # pragma: needs gpu
-    try:  # pragma: needs gpu
+    watched()
+    try:
         reason = why_unusable() or _probed_alone(device)
     except NotMeasured:
         raise
     except Exception as error:  # noqa: BLE001 - a test that does not measure must not suffer from the device
         raise NotMeasured(reasons.of_device(device, error)) from None
-    if reason:  # pragma: needs gpu
+    if reason:
         raise NotMeasured(reason)
 
 
-def _probed_alone(device: str) -> str | None:  # pragma: needs gpu
+def _probed_alone(device: str) -> str | None:
     with only_measurement(device):
         return _probe(device)
 
 
 @cache
-def _probe(device: str) -> str | None:  # pragma: needs gpu
+def _probe(device: str) -> str | None:
     if any(_sees_the_sentinel(device) for _ in range(_ATTEMPTS)):
         return None
     return why_no_kernels(device, fresh_process(device))
 
 
-def _sees_the_sentinel(device: str) -> bool:  # pragma: needs gpu
+def _sees_the_sentinel(device: str) -> bool:
     with TemporaryDirectory() as folder, Session(device) as session:
         session.finish()
         if not session.exportable:
@@ -98,7 +98,7 @@ def _sees_the_sentinel(device: str) -> bool:  # pragma: needs gpu
         return look_for_losses(recording)
 
 
-def look_for_losses(recording: Path) -> bool:  # pragma: needs gpu
+def look_for_losses(recording: Path) -> bool:
     """Return whether a recording has anything of the GPU; where a kernel is missing, the next sentinel is longer."""
     trace = read(recording)
     if trace.links.lost or not len(trace.gpu):
@@ -106,7 +106,7 @@ def look_for_losses(recording: Path) -> bool:  # pragma: needs gpu
     return bool(trace.devices)
 
 
-def why_no_kernels(device: str, fresh: FreshProcess) -> str:  # pragma: needs gpu
+def why_no_kernels(device: str, fresh: FreshProcess) -> str:
     """Return why torch.profiler records no kernels in this process, from what a fresh one saw."""
     seen = f"torch.profiler records no kernels on {device} in this process, though some were launched"
     if fresh.kernels:
@@ -123,7 +123,7 @@ def why_no_kernels(device: str, fresh: FreshProcess) -> str:  # pragma: needs gp
     return f"{seen}, nor does a fresh process, and CUPTI says nothing. Usual causes: {'; '.join(_usual_causes())}"
 
 
-def _usual_causes() -> list[str]:  # pragma: needs gpu
+def _usual_causes() -> list[str]:
     tools = [name for name in ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH") if os.environ.get(name)]
     attached = [f"another profiling tool is attached ({', '.join(tools)} is set); run without it"] if tools else []
     return [*attached, "torch was built or installed without CUPTI (libcupti), or loads another CUDA's"]

@@ -50,15 +50,15 @@ def watched() -> Graphs | None:
     """Begin to watch, once; None where torch (before 2.14) or ROCm has nothing to watch with."""
     if not has_gpu():
         return None
-    import torch  # pragma: needs gpu
-    from torch.cuda import graphs  # pragma: needs gpu
+    import torch
+    from torch.cuda import graphs
 
-    register = getattr(graphs, "register_graph_instantiate_hook", None)  # pragma: needs gpu
-    if register is None or torch.version.hip:  # pragma: needs gpu
+    register = getattr(graphs, "register_graph_instantiate_hook", None)
+    if register is None or torch.version.hip:
         return None
-    found = Graphs()  # pragma: needs gpu
-    register(found.note)  # pragma: needs gpu
-    return found  # pragma: needs gpu
+    found = Graphs()
+    register(found.note)
+    return found
 
 
 @contextmanager
@@ -68,21 +68,21 @@ def replays() -> Iterator[Replays]:
     if graphs is None:
         yield found
         return
-    from torch.cuda import graphs as hooks  # pragma: needs gpu
+    from torch.cuda import graphs as hooks
 
-    def note(graph: Any) -> None:  # pragma: needs gpu
+    def note(graph: Any) -> None:
         found.kernels.append(graphs.kernels.get(graph))
         found.threads.add(threading.get_ident())
 
-    registering: Any = hooks  # pragma: needs gpu
-    handle = registering.register_graph_replay_start_hook(note)  # pragma: needs gpu
-    try:  # pragma: needs gpu
+    registering: Any = hooks
+    handle = registering.register_graph_replay_start_hook(note)
+    try:
         yield found
-    finally:  # pragma: needs gpu
+    finally:
         handle.remove()
 
 
-def _kernels(graph: int | None) -> int | None:  # pragma: needs gpu
+def _kernels(graph: int | None) -> int | None:
     """Return the number of kernel nodes, those of child graphs too, which run in each replay; None: not known."""
     driver, count = _driver(), ctypes.c_size_t(0)
     if driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)):
@@ -104,5 +104,5 @@ def _kernels(graph: int | None) -> int | None:  # pragma: needs gpu
 
 
 @cache
-def _driver() -> ctypes.CDLL:  # pragma: needs gpu
+def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")

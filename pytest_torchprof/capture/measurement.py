@@ -195,7 +195,7 @@ class _Measurement:
 
     def prepare_another(self) -> None:
         """Look at what the recording that cannot be believed has lost, so that the next one loses less."""
-        if self.written and kind_of(self.plan.device).has_launches:  # pragma: needs gpu
+        if self.written and kind_of(self.plan.device).has_launches:
             look_for_losses(self.path)
 
     def sample(

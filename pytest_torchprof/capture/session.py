@@ -155,7 +155,7 @@ class Session:
             self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED}
         early = has_gpu() and torch_profiler.stopped_early()
         self._end()
-        if early and not self.problem:  # pragma: needs gpu
+        if early and not self.problem:
             self.problem = "the profiler stopped collecting from the GPU early: its buffers were full"
 
     def export(self, path: Path) -> None:

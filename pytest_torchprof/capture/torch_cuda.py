@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 
-def has_context(index: int) -> bool:  # pragma: needs gpu
+def has_context(index: int) -> bool:
     """Whether this process holds a context on that GPU; True where torch does not tell."""
     import torch
 
@@ -17,7 +17,7 @@ def has_context(index: int) -> bool:  # pragma: needs gpu
     return bool(tell(index)) if tell else True
 
 
-def spin(device: str, cycles: int) -> bool:  # pragma: needs gpu
+def spin(device: str, cycles: int) -> bool:
     """Keep a GPU's current stream busy for so many cycles of its clock, without use of memory; False if torch cannot.
 
     Run with torch 2.15 (CUDA); undocumented, and in torch since long before 2.6.

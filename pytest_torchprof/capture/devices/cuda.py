@@ -45,31 +45,31 @@ class Cuda(LiveDevice):
                 f"device {asked!r} was asked for, but torch {torch.__version__} sees no CUDA or ROCm device: "
                 f"{reasons.no_gpu().reason}. Use 'auto' or 'cpu', or run where there is a GPU."
             )
-        count = torch.cuda.device_count()  # pragma: needs gpu
+        count = torch.cuda.device_count()
         # To ask for the current device would begin CUDA, which no fork of this process survives.
-        begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # pragma: needs gpu
+        begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         try:
-            index = int(number) if number else torch.cuda.current_device() if begun else 0  # pragma: needs gpu
-        except RuntimeError as error:  # pragma: needs gpu - the device was lost since
+            index = int(number) if number else torch.cuda.current_device() if begun else 0
+        except RuntimeError as error:  # the device was lost since
             raise NotMeasured(reasons.of_device("the GPU", error)) from None
-        if index >= count:  # pragma: needs gpu
+        if index >= count:
             seen = counted(count, "device")
             raise TorchprofError(f"device {asked!r} was asked for, but torch sees {seen}, from 'cuda:0'.")
-        return f"cuda:{index}"  # pragma: needs gpu
+        return f"cuda:{index}"
 
     def why_unusable(self) -> str | None:
         return why_unusable()
 
-    def lock_names(self, *, with_others: bool) -> list[str]:  # pragma: needs gpu
+    def lock_names(self, *, with_others: bool) -> list[str]:
         return gpu_uuids() if with_others else [gpu_uuid(self.name)]
 
-    def mark_boundary(self) -> None:  # pragma: needs gpu
+    def mark_boundary(self) -> None:
         import torch
 
         # The cheapest call that kineto records: it asks for nothing but the state of a stream.
         torch.cuda.is_current_stream_capturing()
 
-    def counts_memory(self) -> bool | None:  # pragma: needs gpu
+    def counts_memory(self) -> bool | None:
         import torch
 
         try:
@@ -77,12 +77,12 @@ class Cuda(LiveDevice):
         except Exception:  # noqa: BLE001 - a pluggable allocator raises what it likes
             return False
 
-    def last_cache_bytes(self) -> int:  # pragma: needs gpu
+    def last_cache_bytes(self) -> int:
         import torch
 
         return max(getattr(torch.cuda.get_device_properties(self.name), "L2_cache_size", 0), _CACHE_BYTES)
 
-    def describe(self) -> dict[str, Any]:  # pragma: needs gpu
+    def describe(self) -> dict[str, Any]:
         import torch
 
         properties = torch.cuda.get_device_properties(self.name)
@@ -95,10 +95,10 @@ class Cuda(LiveDevice):
             "clocks_mhz": nvml.clocks_mhz(gpu_uuid(self.name)),
         }
 
-    def clock(self) -> WallClock:  # pragma: needs gpu
+    def clock(self) -> WallClock:
         return EventClock(self.name)
 
-    def disturbances(self) -> AbstractContextManager[Callable[[], list[str]]]:  # pragma: needs gpu
+    def disturbances(self) -> AbstractContextManager[Callable[[], list[str]]]:
         return nvml.watched(gpu_uuid(self.name))
 
 
@@ -120,15 +120,15 @@ class EventClock(WallClock):
         self._calls_that_waited = 0
 
     @property
-    def waited(self) -> bool:  # pragma: needs gpu
+    def waited(self) -> bool:
         """Whether the device had to wait for the launches of most calls, in spite of the head start."""
         return 2 * self._calls_that_waited > len(self._events)
 
-    def wait(self) -> None:  # pragma: needs gpu
+    def wait(self) -> None:
         """Wait for what the code has put in order so far: what is on the current stream, or is waited for there."""
         self._recorded().synchronize()
 
-    def head_start(self, launching_s: float) -> float:  # pragma: needs gpu
+    def head_start(self, launching_s: float) -> float:
         """Get ready to keep the device busy while a call is launched; return for how long, in seconds."""
         # The first launch of a kernel loads it, and the device waits for that.
         seconds = [self._spun_s(_PROBED_CYCLES) for _ in range(2)][-1]
@@ -136,38 +136,38 @@ class EventClock(WallClock):
         self._cycles = round(wanted / max(seconds, 1e-9) * _PROBED_CYCLES) if seconds else 0
         return wanted if seconds else 0.0
 
-    def _spun_s(self, cycles: int) -> float:  # pragma: needs gpu
+    def _spun_s(self, cycles: int) -> float:
         start = self._recorded()
         spun = torch_cuda.spin(self._device, cycles)
         end = self._recorded()
         end.synchronize()
         return float(start.elapsed_time(end)) / 1e3 if spun else 0.0
 
-    def begin(self) -> None:  # pragma: needs gpu
+    def begin(self) -> None:
         """Keep the device busy from now on; without use of memory, so that the caches stay as they are."""
         if self._cycles:
             torch_cuda.spin(self._device, self._cycles)
 
-    def ready(self) -> None:  # pragma: needs gpu
+    def ready(self) -> None:
         """Let the next sample be a call's own time: without a head start, wait for what came before it."""
         if not self._cycles:
             synchronize(devices_in_use(self._device))
 
     @contextmanager
-    def sample(self) -> Iterator[None]:  # pragma: needs gpu
+    def sample(self) -> Iterator[None]:
         """Time one call."""
         start = self._recorded()
         yield
         self._events.append((start, self._recorded()))
         self._calls_that_waited += start.query()  # type: ignore[no-untyped-call]
 
-    def times_us(self) -> array[float]:  # pragma: needs gpu
+    def times_us(self) -> array[float]:
         """Wait for the device, and return the times since the last time it was asked."""
         synchronize(devices_in_use(self._device))
         events, self._events, self._calls_that_waited = self._events, [], 0
         return array("d", (start.elapsed_time(end) * 1000 for start, end in events))
 
-    def _recorded(self) -> torch.cuda.Event:  # pragma: needs gpu
+    def _recorded(self) -> torch.cuda.Event:
         import torch
 
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -206,20 +206,20 @@ def why_unusable() -> str | None:
 def _lasting_error() -> str | None:
     if not has_gpu():
         return None
-    import torch  # pragma: needs gpu
+    import torch
 
-    begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # pragma: needs gpu
+    begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     # An error that somebody left behind who did not look is told once; a broken GPU says it again.
-    with suppress(Exception):  # pragma: needs gpu
+    with suppress(Exception):
         _wait_for_all()
-    try:  # pragma: needs gpu
+    try:
         _wait_for_all()
     except Exception as error:  # noqa: BLE001 - torch's errors of the GPU are of several kinds
         return reasons.of_earlier_error(error) if begun else reasons.of_device("the GPU", error)
-    return None  # pragma: needs gpu
+    return None
 
 
-def _wait_for_all() -> None:  # pragma: needs gpu
+def _wait_for_all() -> None:
     """Wait for the current GPU too, in use or not: the profiler will when it stops."""
     import torch
 
@@ -239,7 +239,7 @@ def activities() -> list[ProfilerActivity]:
     return [ProfilerActivity.CPU, ProfilerActivity.CUDA] if gpu else [ProfilerActivity.CPU]
 
 
-def gpu_uuid(device: str) -> str:  # pragma: needs gpu
+def gpu_uuid(device: str) -> str:
     """Return the name that this GPU has in every process: "GPU-..." as NVML has it, else its place on the bus."""
     import torch
 
@@ -249,7 +249,7 @@ def gpu_uuid(device: str) -> str:  # pragma: needs gpu
     return f"GPU-{uuid}" if uuid else "PCI-{:04x}-{:02x}-{:02x}".format(*place)
 
 
-def gpu_uuids() -> list[str]:  # pragma: needs gpu
+def gpu_uuids() -> list[str]:
     """Return the names, in every process, of all GPUs that this one sees."""
     import torch
 
@@ -263,17 +263,17 @@ def devices_in_use(device: str) -> tuple[int, ...]:
     """
     if not has_gpu() or this_process().unusable is not None:
         return ()
-    import torch  # pragma: needs gpu
+    import torch
 
-    measured = {torch.device(device).index} - {None}  # pragma: needs gpu
-    return tuple(  # pragma: needs gpu
+    measured = {torch.device(device).index} - {None}
+    return tuple(
         index for index in range(torch.cuda.device_count()) if index in measured or torch_cuda.has_context(index)
     )
 
 
 def synchronize(devices: tuple[int, ...]) -> None:
     """Wait for all work queued on these GPUs; the profiler itself waits for the current one only."""
-    if devices:  # pragma: needs gpu
+    if devices:
         import torch
 
         for index in devices:
@@ -302,7 +302,7 @@ def wait_for_measured_work(devices: tuple[int, ...]) -> None:
 
 def start_peak_memory(devices: tuple[int, ...]) -> None:
     """Begin a new allocator peak on these GPUs; a peak that the test had running begins anew with it."""
-    if devices:  # pragma: needs gpu
+    if devices:
         import torch
 
         for index in devices:
@@ -313,6 +313,6 @@ def peak_memory_bytes(devices: tuple[int, ...]) -> int | None:
     """Return the largest allocator peak of these GPUs since `start_peak_memory`, in bytes; None without a GPU."""
     if not devices:
         return None
-    import torch  # pragma: needs gpu
+    import torch
 
-    return max(torch.cuda.max_memory_allocated(index) for index in devices)  # pragma: needs gpu
+    return max(torch.cuda.max_memory_allocated(index) for index in devices)
