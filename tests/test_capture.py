@@ -304,11 +304,11 @@ def test_leaving_after_a_refused_recording_leaves_nothing(path):
     assert not path.exists()
 
 
-def test_a_check_that_fails_leaves_nothing(path):
+def test_an_error_that_nobody_foresaw_is_not_measured_says_where_it_was_and_leaves_nothing(path):
     def check(_):
-        raise ZeroDivisionError
+        raise ZeroDivisionError("of all things")
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(NotMeasured, match=r"ZeroDivisionError at test_capture\.py:\d+: of all things\): please report"):
         measure(path, add, check=check)
     assert not path.exists()
 
