@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.analysis import Analysis
 from pytest_torchprof.analysis.steps import StepProfile
@@ -36,8 +38,7 @@ class Explainer(Protocol):
         """Return the profile with what a repeat tells of it; the first call repeats the measurement if it can be."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
+class _View(Struct, frozen=True, kw_only=True, eq=False):
     """In what profiles of one recording differ."""
 
     beside: tuple[Analysis, ...] = ()
@@ -169,7 +170,7 @@ class Profile(Analysis):
         screen = explainer.screen if explainer else of_tests.Screen()
         # Whoever catches it may look for something in its text, which must not depend on -q.
         whole, brief = (
-            of_tests.failure(verdicts, profile, profile.why_missed, screen=replace(screen, verbosity=verbosity))
+            of_tests.failure(verdicts, profile, profile.why_missed, screen=screen.with_verbosity(verbosity))
             for verbosity in (max(screen.verbosity, 0), -1)
         )
         if whole is not None:

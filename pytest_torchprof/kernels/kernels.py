@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, overload
 
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.kernel import Kernel
-from pytest_torchprof.kernels.patterns import compile_pattern
 from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ class Kernels(Sequence[Kernel]):
 
         UnknownLimit for what is no pattern. Where others may match too, their number and their time are NotMeasured.
         """
+        from pytest_torchprof.kernels.patterns import compile_pattern  # noqa: PLC0415 - who reads a file needs none
+
         compiled = compile_pattern(pattern)
         verdicts = [compiled.verdict(kernel) for kernel in self._kernels]
         found = [kernel for kernel, verdict in zip(self._kernels, verdicts, strict=True) if verdict]

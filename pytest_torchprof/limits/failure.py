@@ -41,6 +41,10 @@ class Screen:
         """Whether nothing is to be left out (``-vv``)."""
         return self.verbosity >= 2
 
+    def with_verbosity(self, verbosity: int) -> Screen:
+        """Return the same screen for another verbosity."""
+        return replace(self, verbosity=verbosity)
+
     @property
     def one_line(self) -> bool:
         """Whether one line is enough (``-q``)."""
