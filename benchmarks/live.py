@@ -19,7 +19,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import pytest_torchprof
-from pytest_torchprof.capture.export import write_recording
+from pytest_torchprof.capture.recording_file import write_recording
 from pytest_torchprof.capture.session import Session
 from pytest_torchprof.trace import SENTINEL
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.devices.launch_blocking import launches_wait
+from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
 from pytest_torchprof.testing.stash_keys import PASSED, RUN, STATE, WORKER_KEY, is_ours, is_worker
@@ -166,7 +166,7 @@ def finalizers_are_quiet(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(trylast=True, specname="pytest_runtest_teardown")
 def dynamo_is_read(item: pytest.Item) -> None:
     if item.config.stash.get(STATE, None) is not None and "torch._dynamo" in sys.modules:
-        from pytest_torchprof.capture.compile_watch import compile_history
+        from pytest_torchprof.capture.compile_history import compile_history
 
         # Dynamo keeps its last 64 compilations: a test that compiles more would push out what a later one needs.
         compile_history().catch_up()

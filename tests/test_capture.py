@@ -20,9 +20,9 @@ from torch.autograd import profiler as autograd_profiler
 import pytest_torchprof
 from pytest_torchprof import capture
 from pytest_torchprof.capture import nvml
-from pytest_torchprof.capture.export import make_anonymous
-from pytest_torchprof.capture.lines import MOST_LINES
-from pytest_torchprof.capture.profiler_state import without_profiler_lines
+from pytest_torchprof.capture.observers import MOST_LINES
+from pytest_torchprof.capture.recording_file import make_anonymous
+from pytest_torchprof.capture.torch_profiler import without_profiler_lines
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 
 

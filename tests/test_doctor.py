@@ -19,9 +19,9 @@ from builder import TraceBuilder
 import pytest_torchprof
 from pytest_torchprof import doctor
 from pytest_torchprof.cli import main
-from pytest_torchprof.doctor import child, profiler, software
-from pytest_torchprof.doctor.answer import public
-from pytest_torchprof.doctor.machine import Machine
+from pytest_torchprof.doctor import inquiry, profiler
+from pytest_torchprof.doctor.inquiry import public
+from pytest_torchprof.doctor.machine import Machine, of_lock
 
 COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; main()", "doctor"]
 DOCTOR = "do: run `torchprof doctor` to see what is wrong with the profiler or the device"
@@ -105,7 +105,7 @@ def test_a_check_that_raises_is_an_answer():
         yield
 
     def crash(_):
-        child.ask(os.abort)
+        inquiry.ask(os.abort)
         yield
 
     answers = list(doctor.answers([doctor.Check("one", look, "nothing"), doctor.Check("two", crash, "nothing")]))
@@ -116,20 +116,20 @@ def test_a_check_that_raises_is_an_answer():
 
 def test_a_check_that_hangs_is_ended():
     began = time.monotonic()
-    with pytest.raises(child.ChildFailed, match="it did not end within 3 s and was ended"):
-        child.ask(time.sleep, 300, limit_s=3)
+    with pytest.raises(inquiry.ChildFailed, match="it did not end within 3 s and was ended"):
+        inquiry.ask(time.sleep, 300, limit_s=3)
     assert time.monotonic() - began < 250
 
 
 def test_what_a_fresh_process_raises_is_told_in_its_first_line():
-    with pytest.raises(child.ChildFailed, match=r"^JSONDecodeError: Expecting"):
-        child.ask(json.loads, "{")
+    with pytest.raises(inquiry.ChildFailed, match=r"^JSONDecodeError: Expecting"):
+        inquiry.ask(json.loads, "{")
 
 
 def test_no_module_of_the_current_folder_is_imported_in_place_of_an_installed_one(tmp_path, monkeypatch):
     (tmp_path / "msgspec.py").write_text("raise SystemExit('not this one')")
     monkeypatch.chdir(tmp_path)
-    assert child.ask(json.loads, '{"a": 1}').facts == {"a": 1}
+    assert inquiry.ask(json.loads, '{"a": 1}').facts == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_another_cupti_in_place_of_torchs_own_is_told_from_it(tmp_path, monkeypa
 
 def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(software, "_WAIT_S", 0.1)
+    monkeypatch.setattr("pytest_torchprof.doctor.machine._WAIT_S", 0.1)
     machine = Machine()
     machine.gpu = {"uuid": "GPU-x"}
     hold = "import sys, filelock\nwith filelock.FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
@@ -170,13 +170,13 @@ def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
         [sys.executable, "-c", hold, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout.readline() == "held\n"
-        (answer,) = software.of_lock(machine)
+        (answer,) = of_lock(machine)
         holder.stdin.close()
     assert (answer.status, answer.check) == ("wrong", "GPU lock")
     assert f"held by process {holder.pid} (" in answer.text
     # Nothing else could be measured either, and would wait for an hour.
     assert machine.profiler_fails == "the GPU's lock is not to be had"
-    (answer,) = software.of_lock(machine)
+    (answer,) = of_lock(machine)
     assert answer.status == "ok"
 
 

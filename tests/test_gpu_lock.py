@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 import pytest_torchprof
-from pytest_torchprof.capture.gpulock import holding, only_measurement
+from pytest_torchprof.capture.processes import holding, only_measurement
 
 REPOSITORY = Path(__file__).parents[1]
 UUID = "GPU-00000000-1111"
 HOLDS = """
 import sys, time
-from pytest_torchprof.capture.gpulock import holding
+from pytest_torchprof.capture.processes import holding
 with holding(sys.argv[1]):
     print("holding", flush=True)
     time.sleep(float(sys.argv[2]))

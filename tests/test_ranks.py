@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_torchprof.capture.ranks import Rank, rank_in, this_rank
+from pytest_torchprof.capture.processes import Rank, rank_in, this_rank
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -342,9 +342,7 @@ def test_a_rank_in_the_recording_that_is_no_number_is_refused(as_rank, pytester)
 
 
 def test_the_module_is_imported_where_torch_is_not():
-    code = (
-        "import sys; from pytest_torchprof.capture.ranks import this_rank; this_rank(); print('torch' in sys.modules)"
-    )
+    code = "import sys; from pytest_torchprof.capture.processes import this_rank; this_rank(); print('torch' in sys.modules)"
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
     )

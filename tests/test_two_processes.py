@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from pytest_torchprof import UnreadableRecording, load
-from pytest_torchprof.recording import halves, reader, text, two_processes
+from pytest_torchprof.recording import reader, text, two_processes
 from pytest_torchprof.report import analysis_json
 
 TRACES = Path(__file__).parents[1] / "../shared/traces"
@@ -164,7 +164,7 @@ def test_efficiency_comes_from_the_other_process_while_this_one_looks_for_findin
 @needs_two_cpus
 def test_the_command_prints_what_one_process_finds(tmp_path):
     path = training(20_000).write(tmp_path / "t.json")
-    assert halves.size(str(path)) > halves._LARGE
+    assert two_processes.size(str(path)) > two_processes._LARGE
     code = "import sys; from pytest_torchprof.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "analyze", path, "--json"], check=True, capture_output=True)
     assert done.stdout.decode() == analysis_json.encoded(analysis_json.as_dict(load(path)))
@@ -195,11 +195,11 @@ def test_a_process_with_threads_is_never_forked(tmp_path):
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        assert halves.border(str(path)) is None
+        assert two_processes.border(str(path)) is None
     finally:
         done.set()
         thread.join()
 
 
 def test_a_missing_file_is_not_shared(tmp_path):
-    assert halves.border(str(tmp_path / "none.json")) is None
+    assert two_processes.border(str(tmp_path / "none.json")) is None

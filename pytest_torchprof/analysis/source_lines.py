@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.backward import forward_operator
 from pytest_torchprof.trace.columns import ABSENT
-from pytest_torchprof.trace.nesting import Nesting
+from pytest_torchprof.trace.links import Nesting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.backward import forward_operator, waiting
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, Ranges
-from pytest_torchprof.trace.nesting import Nesting
+from pytest_torchprof.trace.links import Nesting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

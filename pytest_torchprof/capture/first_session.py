@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.devices.cuda import why_unusable
-from pytest_torchprof.capture.gpulock import only_measurement
-from pytest_torchprof.capture.graphs import watched
-from pytest_torchprof.capture.profiler_state import this_process
+from pytest_torchprof.capture.observers import watched
+from pytest_torchprof.capture.processes import only_measurement
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
+from pytest_torchprof.capture.torch_profiler import this_process
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)

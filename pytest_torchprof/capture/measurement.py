@@ -18,12 +18,10 @@ from pytest_torchprof.capture.devices.cuda import (
     synchronize,
     wait_for_measured_work,
 )
-from pytest_torchprof.capture.environment import environment
-from pytest_torchprof.capture.export import replace_metadata, write_recording
 from pytest_torchprof.capture.first_session import arm, look_for_losses
-from pytest_torchprof.capture.flops import LEAST_WARMUP, FlopCount
-from pytest_torchprof.capture.gpulock import only_measurement
-from pytest_torchprof.capture.ranks import this_rank
+from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
+from pytest_torchprof.capture.processes import only_measurement, this_rank
+from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
 from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
 from pytest_torchprof.capture.session import Session, another_profiler_runs, refuse_second_profiler
 from pytest_torchprof.devices.kinds import kind_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.capture.devices import live_device
 from pytest_torchprof.capture.devices.cuda import devices_in_use, synchronize
-from pytest_torchprof.capture.ranks import this_rank
+from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.recording.metadata import Batch, Timing
 

@@ -18,10 +18,8 @@ from pytest_torchprof.capture.devices.cuda import (
     synchronize,
     wait_for_measured_work,
 )
-from pytest_torchprof.capture.graphs import Replays, replays
-from pytest_torchprof.capture.lines import Lines
-from pytest_torchprof.capture.profiler_state import this_process, without_profiler_lines
-from pytest_torchprof.capture.thread_work import handed_to_threads
+from pytest_torchprof.capture.observers import Lines, Replays, handed_to_threads, replays
+from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.trace import SENTINEL

@@ -1,1 +1,16 @@
 """What differs between kinds of devices, as far as a recording is read; ``capture.devices`` has what is measured."""
+
+from __future__ import annotations
+
+import os
+
+_LAUNCHES_WAIT = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
+
+
+def launches_wait() -> str | None:
+    """Return the setting of this process that makes the CPU wait for every kernel, as "CUDA_LAUNCH_BLOCKING=1".
+
+    Counts hold under it, times and ratios mean nothing.
+    """
+    found = ((name, os.environ.get(name, "")) for name in _LAUNCHES_WAIT)
+    return next((f"{name}={value}" for name, value in found if value not in ("", "0")), None)

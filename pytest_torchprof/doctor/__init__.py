@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_torchprof.doctor import cpu, gpu, launches, profiler, software
-from pytest_torchprof.doctor.answer import OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, first_line
-from pytest_torchprof.doctor.child import ChildFailed
+from pytest_torchprof.doctor import devices, launches, machine, profiler
+from pytest_torchprof.doctor.inquiry import OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ChildFailed, first_line
 from pytest_torchprof.doctor.machine import Machine
 
 if TYPE_CHECKING:
@@ -31,21 +30,21 @@ class Check:
 
 
 CHECKS = (
-    Check("torch", software.of_torch, NOTHING),
-    Check("GPU", gpu.of_gpu, TORCH),
-    Check("kineto", software.of_kineto, TORCH),
+    Check("torch", machine.of_torch, NOTHING),
+    Check("GPU", devices.of_gpu, TORCH),
+    Check("kineto", machine.of_kineto, TORCH),
     Check("CUPTI", profiler.of_cupti, TORCH),
-    Check("NVML", gpu.of_nvml, GPU),
-    Check("environment", software.of_variables, NOTHING),
-    Check("GPU lock", software.of_lock, GPU),
+    Check("NVML", devices.of_nvml, GPU),
+    Check("environment", machine.of_variables, NOTHING),
+    Check("GPU lock", machine.of_lock, GPU),
     Check("probe", profiler.of_probe, PROFILER),
     Check("sessions", profiler.of_sessions, PROFILER),
     Check("CUDA graph", launches.of_graph, PROFILER),
     Check("Triton kernel", launches.of_triton, PROFILER),
     Check("cooperative", launches.of_cooperative, PROFILER),
     Check("clock", launches.of_clock, PROFILER),
-    Check("CPU as device", cpu.of_cpu, TORCH),
-    Check("torch.compile", cpu.of_compiler, TORCH),
+    Check("CPU as device", devices.of_cpu, TORCH),
+    Check("torch.compile", devices.of_compiler, TORCH),
 )
 
 

@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import Plan, iterations
-from pytest_torchprof.doctor.answer import OK, UNKNOWN, WRONG, Answer
-from pytest_torchprof.doctor.child import ask
+from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ask
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.profile import Profile
 from pytest_torchprof.recording.reader import read

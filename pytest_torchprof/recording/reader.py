@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pytest_torchprof.errors import UnreadableRecording
-from pytest_torchprof.recording import perfetto, text
+from pytest_torchprof.recording import text
 from pytest_torchprof.recording.columns import Columns, TooFineError
 from pytest_torchprof.recording.events import EXACT, STAMPS, WHOLE, kinds
-from pytest_torchprof.recording.halves import border
 from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, encode, parse
-from pytest_torchprof.recording.text import UncuttableError, inflated
-from pytest_torchprof.recording.two_processes import Other
+from pytest_torchprof.recording.text import PERFETTO_REFUSAL, UncuttableError, inflated, is_perfetto
+from pytest_torchprof.recording.two_processes import Other, border
 from pytest_torchprof.trace import Trace
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        from pytest_torchprof.recording.repair import repairs  # noqa: PLC0415 - only what is broken needs it
+        from pytest_torchprof.recording.oddities import repairs  # noqa: PLC0415 - only what is broken needs it
 
         for repaired in repairs(bytes(text)):
             try:
@@ -147,7 +146,7 @@ def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
             break
         columns.stamps = stamps
         return
-    from pytest_torchprof.recording.careful import events_of  # noqa: PLC0415 - only what is odd needs it
+    from pytest_torchprof.recording.oddities import events_of  # noqa: PLC0415 - only what is odd needs it
 
     columns.fold(events_of(text, types, columns.events), types, EXACT)
 
@@ -168,12 +167,12 @@ def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
 
 
 def _whole(path: str, text: bytes) -> Trace:
-    from pytest_torchprof.recording.repair import repairs  # noqa: PLC0415 - only what is odd needs it
+    from pytest_torchprof.recording.oddities import repairs  # noqa: PLC0415 - only what is odd needs it
 
     if not text.strip():
         raise _NoTraceError(f"it is empty. {_AGAIN}")
-    if perfetto.is_native(text):
-        raise _NoTraceError(perfetto.REFUSAL)
+    if is_perfetto(text):
+        raise _NoTraceError(PERFETTO_REFUSAL)
     try:
         return _decoded(path, text)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""A trace file as text: unpacked a slice at a time, and cut between two events."""
+"""A trace file as text: unpacked a slice at a time, cut between two events, or of another form that is refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 PIECE = 256 * 1024
 """How much text is decoded at once, in bytes; more costs memory, less costs time."""
@@ -102,3 +103,23 @@ def border(part: bytes, mark: bytes) -> tuple[int, int] | None:
         if before:
             return before.start() + 1, at
     return None
+
+
+PERFETTO_REFUSAL = (
+    "it is in Perfetto's own format (.pftrace), not JSON. Write it again under a name in which .pftrace does not "
+    'occur: profiler.export_chrome_trace("trace.json.gz").'
+)
+
+_PACKET = re.compile(rb"\n([\x80-\xff]{0,9}[\x00-\x7f])")
+"""The first field of the file's one message, a packet, and its length."""
+_NOT_IN_JSON = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def is_perfetto(text: bytes) -> bool:
+    """Whether it is in the format of its own that torch writes since 2.14: packets to the end, or as far as written."""
+    first = _PACKET.match(text)
+    if first is None or not _NOT_IN_JSON.search(text, 0, 4096):
+        return False
+    length = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(first[1]))
+    behind = first.end() + length
+    return behind >= len(text) or _PACKET.match(text, behind) is not None

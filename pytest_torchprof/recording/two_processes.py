@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Self
 
+from pytest_torchprof.recording.text import size
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -59,3 +61,18 @@ class Other:
         _, status = os.waitpid(self._process, 0)
         self._over = True
         return None if status else found
+
+
+# Below this one process is done before the other has passed on what it found.
+_LARGE = 16 * 1024**2
+# The other process has to unpack all of it, and to pass on what it found.
+_FIRST = 0.54
+
+
+def border(path: str) -> int | None:
+    """Return at which byte of its text the file is best shared by two processes; None if one should read it all."""
+    try:
+        whole = size(path)
+    except OSError:
+        return None
+    return int(_FIRST * whole) if whole >= _LARGE and possible() else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from pytest_torchprof import baseline
-from pytest_torchprof.capture.ranks import this_rank
+from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.limits import NOT_MEASURED
 from pytest_torchprof.report.junit import properties

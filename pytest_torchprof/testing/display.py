@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture.ranks import this_rank
+from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.report import github, terminal
 

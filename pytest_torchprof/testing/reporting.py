@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_torchprof import baseline
-from pytest_torchprof.capture.ranks import this_rank
+from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.report import github
 from pytest_torchprof.report.results import Disuse, UnusedEntries

@@ -17,8 +17,7 @@ from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.devices.kinds import call_kind, kind_of
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
-from pytest_torchprof.trace.links import Intervals, Links, link
-from pytest_torchprof.trace.nesting import Nesting
+from pytest_torchprof.trace.links import Intervals, Links, Nesting, link
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

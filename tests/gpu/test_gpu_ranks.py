@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pytest_torchprof.capture.devices.cuda import gpu_uuid
-from pytest_torchprof.capture.gpulock import only_measurement
+from pytest_torchprof.capture.processes import only_measurement
 
 pytestmark = [
     pytest.mark.gpu,
@@ -40,7 +40,7 @@ def test_it():
 """
 TRY = """
 import sys
-from pytest_torchprof.capture.gpulock import holding
+from pytest_torchprof.capture.processes import holding
 from pytest_torchprof.errors import NotMeasured
 try:
     with holding(sys.argv[1], wait_s=0):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import nvml, reasons, torch_cuda
 from pytest_torchprof.capture.devices.base import LiveDevice, WallClock
-from pytest_torchprof.capture.profiler_state import this_process
+from pytest_torchprof.capture.torch_profiler import this_process
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import counted

@@ -1,15 +1,25 @@
-"""Several processes that run the same tests together, as torchrun, mpirun and srun start them, and which one this is.
-
-Where the measured code has collectives, a rank that made one call more than the others would wait for them for ever. So
-nothing that a rank finds out by itself may decide how often the code is called.
-"""
+"""The other processes of this machine: ranks of the same job, and those that measure on the same GPU."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+import tempfile
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import filelock
+
+from pytest_torchprof.capture.devices import live_device
+from pytest_torchprof.errors import NotMeasured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 # Rank and number of ranks, as launchers tell them: torchrun, Open MPI, srun. Slurm's own SLURM_NTASKS is that of the
 # allocation, in which a script may well start pytest once; the number of the step's tasks is known in the step only.
@@ -78,3 +88,56 @@ def rank_in(name: str) -> Rank:
     """Return whose recording a file of this name is; of a process alone where it does not tell."""
     found = _IN_NAME.search(name)
     return Rank(int(found[1]), int(found[2])) if found else Rank()
+
+
+# Long enough for many workers' turns, each with its compilation.
+_WAIT_S = 3600.0
+
+
+@contextmanager
+def only_measurement(device: str) -> Iterator[None]:
+    """Hold the lock of the GPU that `device` is, if it is one; NotMeasured where it cannot be had.
+
+    The operating system frees it when its holder ends, however that ends. Ranks of one job measure together, and wait
+    for each other in what they measure: the first one holds the locks, those of all GPUs that it sees, for all of them.
+    If each held its own, two jobs could wait for each other for ever.
+    """
+    rank = this_rank()
+    names = live_device(device).lock_names(with_others=not rank.alone) if rank.writes else []
+    with ExitStack() as locks:
+        # In one order, so that no two processes wait for each other.
+        for name in sorted(names):
+            locks.enter_context(holding(name))
+        yield
+
+
+@contextmanager
+def holding(uuid: str, *, wait_s: float = _WAIT_S) -> Iterator[None]:
+    """Hold the lock of the GPU with this UUID; a second time in the same thread at once."""
+    lock = _lock(lock_file(uuid))
+    try:
+        lock.acquire(timeout=wait_s)
+    except filelock.Timeout:
+        raise NotMeasured(
+            f"another process has measured on this GPU for {wait_s:.0f} s and holds {lock.lock_file}: "
+            "end it, then try again"
+        ) from None
+    except OSError as error:
+        raise NotMeasured(
+            f"the lock of this GPU, {lock.lock_file}, cannot be opened: {error.strerror or error}"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def lock_file(uuid: str) -> Path:
+    """Return the file at which all processes that measure on the GPU with this UUID meet."""
+    return Path(tempfile.gettempdir(), f"torchprof-{uuid}.lock")
+
+
+@cache
+def _lock(path: Path) -> filelock.FileLock:
+    # Every user of the machine meets at it, so every user must be able to open it.
+    return filelock.FileLock(path, mode=0o666)

@@ -1,7 +1,11 @@
-"""What this process has compiled and given up so far; as long-lived as Dynamo's own state, and dropped with it."""
+"""What this process has compiled, broken off, given up and compiled again; as long-lived as Dynamo's own state."""
 
 from __future__ import annotations
 
+import ast
+import gc
+import linecache
+import re
 import weakref
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -9,14 +13,89 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import torch_dynamo
-from pytest_torchprof.capture.compile_watch import graph_breaks
+from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import CodeType
 
-    from pytest_torchprof.capture.torch_dynamo import Attempt, Reason
-    from pytest_torchprof.recording.metadata import GraphBreak
+    from pytest_torchprof.capture.torch_dynamo import Attempt, CodeLine, Reason
+
+
+def break_of_reason(reason: Reason, caller: Iterable[CodeLine] = ()) -> GraphBreak:
+    """Return a graph break; one with no code of the user's around it is placed on the last line of `caller` that is."""
+    text = reason.text
+    if text.startswith("generic_jump"):
+        text = f"Data-dependent branching: {text}"
+    innermost = reason.stack[-1] if reason.stack else None
+    place = _user_place(reason.stack)
+    inferred = None if place else _user_place(caller)
+    return _break(text, place or inferred or innermost, innermost, inferred=inferred is not None)
+
+
+def break_of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
+    """Return the frame that an attempt gave up, placed where the attempt failed."""
+    frame = attempt.frame
+    if frame is None and code is not None:
+        frame = torch_dynamo.CodeLine(code.co_filename, code.co_firstlineno, code.co_name)
+    place = frame
+    if attempt.failed_at:
+        file, line = attempt.failed_at
+        place = torch_dynamo.CodeLine(file, line, _function_at(file, line) or (frame.function if frame else "?"))
+    # The failure may lie in torch's code that was traced from the user's frame.
+    user = _user_place(one for one in (frame, place) if one)
+    return _break(attempt.failure or "", user or place, place, inferred=False)
+
+
+def break_of_code(reason: str, code: CodeType) -> GraphBreak:
+    """Return a break of a code object as a whole."""
+    place = torch_dynamo.CodeLine(code.co_filename, code.co_firstlineno, code.co_name)
+    return _break(reason, place, place, inferred=False)
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a reason, and the second where the first only announces it."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    if not lines:
+        return "no reason given"
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+
+
+def _explanation(text: str) -> str | None:
+    """Return what Dynamo says behind its reason, which alone often does not name the culprit."""
+    match = re.search(r"\bExplanation: (.*?)(?:\n\s*(?:Hint|Developer debug context):|\n\s*\n|\Z)", text, re.DOTALL)
+    return " ".join(match[1].split()) if match else None
+
+
+def _break(text: str, place: CodeLine | None, at: CodeLine | None, *, inferred: bool) -> GraphBreak:
+    return GraphBreak(
+        reason=first_line(text),
+        explanation=_explanation(text),
+        file=place.file if place else None,
+        line=place.line if place else None,
+        function=torch_dynamo.name_in_source(place.function) if place else None,
+        at=f"{at.file}:{at.line}" if at else first_line(text),
+        inferred=inferred,
+    )
+
+
+def _user_place(stack: Iterable[CodeLine]) -> CodeLine | None:
+    own = [place for place in stack if not torch_dynamo.is_library_file(place.file)]
+    return own[-1] if own else None
+
+
+def _function_at(file: str, line: int) -> str | None:
+    """Return the innermost function around a line; the metrics of a failure name the line only."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return None
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno).name if around else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +171,11 @@ class History:
         caller = torch_dynamo.user_stack() if new else ()
         lines = torch_dynamo.lines_of_breaks(code, generated)
         # Those of a frame that was given up in between are no breaks of this one.
-        own = [graph_breaks.of_reason(one, caller) for one in _of_code(new, code, lines) or new]
+        own = [break_of_reason(one, caller) for one in _of_code(new, code, lines) or new]
         self._compiled[id(generated)] = Compiled(
             generated=weakref.ref(generated), code=weakref.ref(code), breaks=tuple(own) if lines else ()
         )
-        return [graph_breaks.of_reason(one, caller) for one in new]
+        return [break_of_reason(one, caller) for one in new]
 
     def new_breaks(self, *, keep: bool = False) -> list[GraphBreak]:
         """Return the graph breaks found since the last compilation; keep them for the next one to claim, or not."""
@@ -104,7 +183,7 @@ class History:
         new = self._new_reasons()
         if keep:
             self._reasons_read, self._last_reason = before
-        return [graph_breaks.of_reason(one) for one in new]
+        return [break_of_reason(one) for one in new]
 
     def compilations(self) -> dict[str, Compiled]:
         """Return what is in Dynamo's cache now, by compile id; breaks of unwatched code come from its own records."""
@@ -148,13 +227,13 @@ class History:
 
     def break_of(self, attempt: Attempt) -> GraphBreak:
         """Return why and where an attempt was given up."""
-        return graph_breaks.of_failure(attempt, _code_of(attempt, torch_dynamo.considered_codes() or ()))
+        return break_of_failure(attempt, _code_of(attempt, torch_dynamo.considered_codes() or ()))
 
 
 def _frame_given_up(attempt: Attempt, codes: Iterable[CodeType]) -> GivenUp:
     code = _code_of(attempt, codes)
     ids = frozenset(identity for identity, _ in torch_dynamo.compiled_codes(code)) if code else frozenset()
-    return GivenUp(code=weakref.ref(code) if code else None, compiled=ids, why=graph_breaks.of_failure(attempt, code))
+    return GivenUp(code=weakref.ref(code) if code else None, compiled=ids, why=break_of_failure(attempt, code))
 
 
 def _unwatched(code: CodeType, generated: CodeType) -> Compiled:
@@ -163,10 +242,8 @@ def _unwatched(code: CodeType, generated: CodeType) -> Compiled:
     lines = torch_dynamo.lines_of_breaks(code, generated)
     if lines:
         reasons = [torch_dynamo.read_reason(one) for one in torch_dynamo.break_reasons() or ()]
-        found = [graph_breaks.of_reason(one) for one in _of_code(reasons, code, lines)]
-        breaks = tuple(dict.fromkeys(found)) or (
-            graph_breaks.of_code("graph break whose reason torch no longer has", code),
-        )
+        found = [break_of_reason(one) for one in _of_code(reasons, code, lines)]
+        breaks = tuple(dict.fromkeys(found)) or (break_of_code("graph break whose reason torch no longer has", code),)
     return Compiled(generated=weakref.ref(generated), code=weakref.ref(code), breaks=breaks)
 
 
@@ -203,3 +280,68 @@ def _code_of(attempt: Attempt, codes: Iterable[CodeType]) -> CodeType | None:
 def compile_history() -> History:
     """Return the one history of the process: Dynamo's own state, which it follows, is the process's too."""
     return History()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """One forward compilation during the measurement."""
+
+    frame: int
+    """Equal for compilations of the same code object."""
+    place: CodeLine | None
+    module: weakref.ref[Any] | None
+    """Whose forward it is, or which module torch's wrapper is around; one module has one and the same reference."""
+    call: int
+    """During which call of the measured code, from 1."""
+    known_before: bool
+    """The code object had been compiled before the measurement."""
+    guard: str | None
+    """What failed in the compilations there were; None for a first one."""
+
+    def because(self, guard: str | None) -> Compilation:
+        return replace(self, guard=guard)
+
+
+def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
+    """Return those that came because a guard failed, of a frame that was compiled before in this measurement.
+
+    Two modules of one class, and all modules under torch's wrapper, share a code object: the first compilation for a
+    module is none, unless it comes in a later call and takes the place of a module that is gone, as with a model that
+    is built anew for each call.
+    """
+    earlier: dict[int, list[Compilation]] = {}
+    found = []
+    for one in compilations:
+        before = earlier.setdefault(one.frame, [])
+        if one.guard is not None and _again(one, before):
+            found.append(_recompiled(one))
+        before.append(one)
+    return found
+
+
+def _again(one: Compilation, before: list[Compilation]) -> bool:
+    if one.module is not None and before:
+        return any(other.module is one.module for other in before) or _replaces(one, before)
+    if before:
+        return not torch_dynamo.is_module_wrapper(one.place)
+    # Compiled by an earlier test, it ran from the cache in the first call.
+    return one.known_before and one.call > 1 and not torch_dynamo.is_module_wrapper(one.place)
+
+
+def _replaces(one: Compilation, before: list[Compilation]) -> bool:
+    others = [other.module for other in before if other.module is not None and other.call < one.call]
+    if others and all(module() is not None for module in others):
+        # Compiled modules are part of cycles: the ones that nobody has any more may still be there.
+        gc.collect()
+    return any(module() is None for module in others)
+
+
+def _recompiled(one: Compilation) -> Recompile:
+    reason = re.sub(r"^\d+/\d+: ", "", first_line(one.guard or ""))
+    place = one.place
+    return Recompile(
+        reason=reason,
+        function=torch_dynamo.name_in_source(place.function) if place else None,
+        file=place.file if place else None,
+        line=place.line if place else None,
+    )

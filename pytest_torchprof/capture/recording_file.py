@@ -1,4 +1,4 @@
-"""From a finished session to the one recording file: exported, made anonymous, completed, moved into place.
+"""The one recording file of a session: exported, made anonymous, completed with where it was made, moved into place.
 
 Recordings are committed and passed around, so the machine's name and the folder are taken out of them.
 """
@@ -6,19 +6,25 @@ Recordings are committed and passed around, so the machine's name and the folder
 from __future__ import annotations
 
 import os
+import platform
 import re
+from functools import cache
+from importlib import metadata
 from mmap import mmap
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, MARK
-from pytest_torchprof.recording.metadata import KEY
+from pytest_torchprof.capture import torch_cuda
+from pytest_torchprof.capture.devices import live_device
+from pytest_torchprof.devices import launches_wait
+from pytest_torchprof.recording.metadata import KEY, Environment
 from pytest_torchprof.recording.reader import write_metadata
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_torchprof.capture.session import Session
     from pytest_torchprof.recording.metadata import Metadata
+
 
 # A mark as torch exports it; what takes its place is as long, so that nothing has to move.
 _EXPORTED = re.compile(rb'"cat": "cpu_op",(\s*)"name": "%s' % EXPORTED_MARK.encode())
@@ -92,3 +98,42 @@ def _overwrite(file: IO[bytes], at: int, text: bytes, length: int) -> None:
 
 def _quoted(name: str) -> bytes:
     return re.sub(r'[^ -~]|["\\]', "_", name).encode()
+
+
+def environment(device: str) -> Environment:
+    """Return where a recording on `device` ("cpu" or "cuda:0") is made; unknown is None."""
+    import torch
+
+    return Environment(
+        **live_device(device).describe(),
+        cuda=torch.version.cuda,
+        rocm=torch.version.hip,
+        torch=str(torch.__version__),
+        triton=_triton_version(),
+        python=platform.python_version(),
+        cpu=_cpu_model(),
+        platform=f"{platform.system()}-{platform.machine()}",
+        **torch_cuda.precision_flags(),
+        cuda_launch_blocking=os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
+        launches_wait=launches_wait(),
+    )
+
+
+@cache
+def _triton_version() -> str | None:
+    for distribution in ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-windows"):
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+@cache
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Model")))
+    return next(names, "") or platform.processor() or platform.machine()

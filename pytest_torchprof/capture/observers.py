@@ -1,0 +1,297 @@
+"""What is observed of measured calls beside the profiler: threads, lines, CUDA graphs, floating-point operations."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
+
+from pytest_torchprof.analysis.source_lines import EXPORTED_MARK
+from pytest_torchprof.capture import torch_dynamo, torch_profiler
+from pytest_torchprof.capture.devices.cuda import has_gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType, TracebackType
+
+
+# Threads that run no operators of a model: progress bars, the ends of queues and pools of processes, and of torch
+# compilation, loading of data and the like. What a pool's own threads run is seen when it is handed to the pool.
+_SERVICES = (
+    *("tqdm.", "asyncio.base_events.BaseEventLoop._do_shutdown", "concurrent.futures.", "pytest_torchprof."),
+    *("multiprocessing.queues.", "multiprocessing.pool.Pool.", "logging."),
+    *("torch._inductor.", "torch._vendor.", "torch._lazy.", "torch.utils.data.", "torch.profiler."),
+    *("torch.distributed.", "torch.multiprocessing."),
+)
+
+
+@contextmanager
+def handed_to_threads(seen: list[str]) -> Iterator[None]:
+    """Add to ``seen`` the name of what is started as a thread, or handed to a pool of them, meanwhile."""
+    with (
+        _told(threading.Thread, "start", lambda thread: getattr(thread, "_target", None) or thread, seen),
+        _told(ThreadPoolExecutor, "submit", lambda _, function, *__, **___: function, seen),
+    ):
+        yield
+
+
+@contextmanager
+def _told(owner: type, method: str, work_of: Callable[..., Any], seen: list[str]) -> Iterator[None]:
+    original = getattr(owner, method)
+
+    @wraps(original)
+    def telling(*args: Any, **named: Any) -> Any:
+        name = _name(work_of(*args, **named))
+        if not name.startswith(_SERVICES):
+            seen.append(name)
+        return original(*args, **named)
+
+    setattr(owner, method, telling)
+    try:
+        yield
+    finally:
+        # Whoever put something else there meanwhile keeps it.
+        if getattr(owner, method) is telling:
+            setattr(owner, method, original)
+
+
+def _name(work: Any) -> str:
+    function = work
+    while isinstance(function, partial):
+        # asyncio.to_thread hands over partial(context.run, what is meant, ...).
+        carried = getattr(function.func, "__qualname__", "") == "Context.run" and function.args
+        function = function.args[0] if carried else function.func
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{getattr(function, '__module__', None) or '?'}.{name}"
+
+
+MOST_LINES = 100_000
+"""Marks in a recording: some 20 MB of it. A loop that goes on after so many is no place that anybody would look for."""
+
+_HERE = str(Path(__file__).parents[1])
+_RUNNERS = frozenset({"_pytest", "pytest", "pluggy", "xdist", "unittest"})
+
+
+class Lines:
+    """While it is open, each line of the user's code that this thread reaches leaves a mark.
+
+    Whoever traced the thread before (a debugger, coverage) does so again afterwards.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: Any = None
+        self._around: list[tuple[FrameType, Any]] = []
+        self._users: dict[CodeType, bool] = {}
+        self._names: dict[tuple[CodeType, int], str] = {}
+        self._shown = cache(_shown)
+        self._mark: Callable[[str], None] = torch_profiler.mark_in_recording()
+
+    @property
+    def complete(self) -> bool:
+        """Whether no line is missing; where some are, the marks there are would tell a wrong line."""
+        return self.count <= MOST_LINES
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the frames that are running
+        while frame is not None:
+            if self._is_users(frame.f_code):
+                self._around.append((frame, frame.f_trace))
+                frame.f_trace = self._reached
+            frame = frame.f_back
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        sys.settrace(self._before)
+        for frame, before in self._around:
+            frame.f_trace = before
+        self._around.clear()
+
+    def _called(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        return self._reached if self._is_users(frame.f_code) else None
+
+    def _reached(self, frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "line":
+            self.count += 1
+            if not self.complete:
+                sys.settrace(None)
+                return None
+            self._mark(self._name(frame.f_code, frame.f_lineno))
+        return self._reached
+
+    def _name(self, code: CodeType, line: int) -> str:
+        name = self._names.get((code, line))
+        if name is None:
+            function = torch_dynamo.name_in_source(code.co_name)
+            name = self._names[code, line] = f"{EXPORTED_MARK}{self._shown(code.co_filename)}({line}): {function}"
+        return name
+
+    def _is_users(self, code: CodeType) -> bool:
+        known = self._users.get(code)
+        if known is None:
+            known = self._users[code] = is_users_file(code.co_filename)
+        return known
+
+
+def is_users_file(file: str) -> bool:
+    """Whether a file is neither torch's, nor Python's, nor generated, nor of the machinery that runs the test."""
+    if torch_dynamo.is_library_file(file) or file.startswith(_HERE) or "/torchinductor_" in file:
+        return False
+    return not _RUNNERS.intersection(Path(file).parts)
+
+
+def _shown(file: str) -> str:
+    """Return a file as a person would name it: from here, else, as torch does, from where it is imported."""
+    folders = [Path.cwd(), *sorted(map(Path, filter(None, sys.path)), key=lambda folder: -len(folder.parts))]
+    path = Path(file)
+    return next((str(path.relative_to(folder)) for folder in folders if path.is_relative_to(folder)), file)
+
+
+# As the driver numbers the types of nodes.
+_KERNEL, _CHILD = 0, 4
+
+
+@dataclass(slots=True)
+class Graphs:
+    """The graphs that were instantiated since the process began to watch, and what was replayed meanwhile."""
+
+    kernels: WeakKeyDictionary[Any, int | None] = field(default_factory=WeakKeyDictionary)
+
+    def note(self, graph: Any) -> None:
+        """Count a graph's kernels while its template is there; torch keeps what this raises to itself."""
+        self.kernels[graph] = None
+        self.kernels[graph] = _kernels(graph.raw_cuda_graph())
+
+
+@dataclass(slots=True)
+class Replays:
+    """The replays of a recording, in order: for each the number of its graph's kernels, None where it is not known."""
+
+    kernels: list[int | None] = field(default_factory=list)
+    threads: set[int] = field(default_factory=set)
+
+    @property
+    def in_order(self) -> tuple[int | None, ...] | None:
+        """The replays; None where several threads made them, in whatever order, or none did."""
+        return tuple(self.kernels) if len(self.threads) == 1 else None
+
+
+@cache
+def watched() -> Graphs | None:
+    """Begin to watch, once; None where torch (before 2.14) or ROCm has nothing to watch with."""
+    if not has_gpu():
+        return None
+    import torch
+    from torch.cuda import graphs
+
+    register = getattr(graphs, "register_graph_instantiate_hook", None)
+    if register is None or torch.version.hip:
+        return None
+    found = Graphs()
+    register(found.note)
+    return found
+
+
+@contextmanager
+def replays() -> Iterator[Replays]:
+    """Note the replays that the code inside makes."""
+    graphs, found = watched(), Replays()
+    if graphs is None:
+        yield found
+        return
+    from torch.cuda import graphs as hooks
+
+    def note(graph: Any) -> None:
+        found.kernels.append(graphs.kernels.get(graph))
+        found.threads.add(threading.get_ident())
+
+    registering: Any = hooks
+    handle = registering.register_graph_replay_start_hook(note)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+def _kernels(graph: int | None) -> int | None:
+    """Return the number of kernel nodes, those of child graphs too, which run in each replay; None: not known."""
+    driver, count = _driver(), ctypes.c_size_t(0)
+    if driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)):
+        return None
+    nodes = (ctypes.c_void_p * count.value)()
+    if count.value and driver.cuGraphGetNodes(ctypes.c_void_p(graph), nodes, ctypes.byref(count)):
+        return None
+    found = 0
+    for node in nodes:
+        kind, child = ctypes.c_int(-1), ctypes.c_void_p()
+        if driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)):
+            return None
+        found += kind.value == _KERNEL
+        if kind.value == _CHILD and not driver.cuGraphChildGraphNodeGetGraph(
+            ctypes.c_void_p(node), ctypes.byref(child)
+        ):
+            found += _kernels(child.value) or 0
+    return found
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+
+
+LEAST_WARMUP = 2
+"""The counted call warms up nothing that is compiled: another one has to."""
+
+
+class FlopCount:
+    """What one call did; ``flops`` is None until one was counted."""
+
+    def __init__(self) -> None:
+        self.flops: int | None = None
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count what runs inside, as written: compiled functions run eagerly here, and nothing is compiled.
+
+        A dispatch mode alone would do harm: Dynamo skips a frame that it first meets under one, for good.
+        """
+        import torch
+        from torch.utils.flop_counter import FlopCounterMode
+
+        if not hasattr(torch.compiler, "set_stance"):  # pragma: no cover - torch before 2.6
+            yield
+            return
+        counter = FlopCounterMode(display=False)
+        # Its own tracker hooks into every module, of which torch.compile warns; sums by module are not asked for.
+        setattr(counter, "mod_tracker", _Nowhere())  # noqa: B010 - it is no ModuleTracker, and need not be one
+        with torch.compiler.set_stance("force_eager"), counter:
+            yield
+        self.flops = counter.get_total_flops()
+
+
+class _Nowhere:
+    """Stands where the counter asks in which modules it is."""
+
+    parents = frozenset({"Global"})
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        pass
