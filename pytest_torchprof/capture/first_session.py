@@ -67,18 +67,16 @@ def arm(device: str) -> None:
     # A graph that is captured from here on has its kernels counted.
     watched()
     try:
-        reason = why_unusable() or _probed_alone(device)
+        reason = why_unusable()
+        if reason is None:
+            with only_measurement(device):
+                reason = _probe(device)
     except NotMeasured:
         raise
     except Exception as error:  # noqa: BLE001 - a test that does not measure must not suffer from the device
         raise NotMeasured(reasons.of_device(device, error)) from None
     if reason:
         raise NotMeasured(reason)
-
-
-def _probed_alone(device: str) -> str | None:
-    with only_measurement(device):
-        return _probe(device)
 
 
 @cache
@@ -186,7 +184,7 @@ def fresh_process(device: str, *, limit_s: float = _LIMIT_S) -> FreshProcess:
         kernels=int(counted[1]) if counted else None,
         refusals=_refusals(done.stderr),
         versions=versions[1].strip() if versions else None,
-        failure=None if counted else _last_line(done.stderr) or _ended(done.returncode),
+        failure=None if counted else _last_line(done.stderr) or f"it {how_it_ended(done.returncode)}",
     )
 
 
@@ -197,12 +195,13 @@ def _refusals(log: str) -> tuple[Refusal, ...]:
     return tuple(found.values())
 
 
-def _ended(status: int) -> str:
+def how_it_ended(status: int) -> str:
+    """Return how a process with this exit status ended, in words that follow on it."""
     if status >= 0:
-        return f"it ended with exit status {status}"
+        return f"ended with exit status {status}"
     with suppress(ValueError):
-        return f"it was ended by {signal.Signals(-status).name}"
-    return f"it was ended by signal {-status}"
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"was ended by signal {-status}"
 
 
 def _last_line(log: str) -> str | None:

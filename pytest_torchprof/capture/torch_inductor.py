@@ -40,17 +40,11 @@ def cpu_kernels_profiled() -> Iterator[None]:
         yield
     finally:
         if not loaded:
-            _set_variable(_CPU_KERNEL_PROFILING, variable)
+            os.environ.pop(_CPU_KERNEL_PROFILING, None)
+            os.environ.update({} if variable is None else {_CPU_KERNEL_PROFILING: variable})
         config = sys.modules.get("torch._inductor.config")
         if config:
             config.cpp.enable_kernel_profile = variable == "1" if before is None else before
-
-
-def _set_variable(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
 
 
 def inductor_graphs(*, cpu: bool) -> tuple[InductorGraph, ...]:

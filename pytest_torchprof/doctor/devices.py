@@ -91,7 +91,7 @@ def of_nvml(machine: Machine) -> Iterator[Answer]:
     for name, one in told.items():
         check = f"NVML {name}"
         if "value" in one:
-            yield Answer(check, *_READ.get(name, _as_it_is)(one["value"]))
+            yield Answer(check, *(_READ[name](one["value"]) if name in _READ else (OK, str(one["value"]))))
         elif one["code"] in _BROKEN:
             yield Answer(check, WRONG, one["why"], _BROKEN[one["code"]])
         else:
@@ -103,10 +103,6 @@ _WITHOUT = dict.fromkeys(
     "put NVML where it is found, or measure without: counts need none of it, and a time beyond its limit cannot be "
     "told from one that others disturbed",
 )
-
-
-def _as_it_is(value: Any) -> tuple[Any, str, str]:
-    return OK, str(value), ""
 
 
 def _read_clocks(mhz: Mapping[str, int]) -> tuple[Any, str, str]:
@@ -144,22 +140,15 @@ def _read_compute_mode(mode: int) -> tuple[Any, str, str]:
     return OK, f"{text}: one process at a time, so workers of pytest-xdist fail on it (nvidia-smi -c DEFAULT)", ""
 
 
-def _read_persistence(mode: int) -> tuple[Any, str, str]:
-    return OK, "on" if mode else "off (the first use of the GPU by any process takes longer: nvidia-smi -pm 1)", ""
-
-
-def _read_mig(is_slice: bool) -> tuple[Any, str, str]:
-    return OK, "a slice of a GPU" if is_slice else "a whole GPU", ""
-
-
+_NOT_LOADED = "the first use of the GPU by any process takes longer: nvidia-smi -pm 1"
 _READ: dict[str, Callable[[Any], tuple[Any, str, str]]] = {
     "clocks": _read_clocks,
     "slow-downs": _read_slowed,
     "limits": _read_limits,
     "processes": _read_processes,
     "compute mode": _read_compute_mode,
-    "persistence": _read_persistence,
-    "MIG": _read_mig,
+    "persistence": lambda on: (OK, "on" if on else f"off ({_NOT_LOADED})", ""),
+    "MIG": lambda is_slice: (OK, "a slice of a GPU" if is_slice else "a whole GPU", ""),
 }
 
 

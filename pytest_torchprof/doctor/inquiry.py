@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_torchprof.capture.first_session import without_filters
+from pytest_torchprof.capture.first_session import how_it_ended, without_filters
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -124,11 +124,7 @@ def _how_it_ended(status: int | None, limit_s: float, stderr: str) -> str:
         return f"it did not end within {limit_s:.0f} s and was ended"
     last = first_line("\n".join(reversed(stderr.splitlines())))
     said = f"; the last it said: {last}" if last else ""
-    if status >= 0:
-        return f"its process ended with exit status {status}{said}"
-    with suppress(ValueError):
-        return f"its process was ended by {signal.Signals(-status).name}{said}"
-    return f"its process was ended by signal {-status}{said}"
+    return f"its process {how_it_ended(status)}{said}"
 
 
 def main(where: str, given: str, path: str) -> None:

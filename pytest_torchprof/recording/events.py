@@ -1,12 +1,22 @@
-"""One event of a trace file as msgspec decodes it, without what nobody asks for."""
+"""The events of a trace file: as msgspec decodes each, without what nobody asks for, and collected into columns."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cache
-from typing import Any, NamedTuple, Union
+from itertools import count
+from operator import add, gt
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import msgspec
 from msgspec import Raw, Struct, defstruct
+from msgspec.structs import asdict
+
+from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Allocations, Arrows, Calls, GpuOps, Ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
 
 WHOLE, FRACTIONAL, EXACT = "whole", "fractional", "exact"
 """Time stamps are whole microseconds; have fractions that a double holds; have more digits than it holds."""
@@ -68,9 +78,9 @@ class Kinds(NamedTuple):
     one: msgspec.json.Decoder[Any]
 
 
-RANGE, NOTE, FRAME, CALL, OWN, NOTHING = "range", "note", "frame", "call", "own", "nothing"
-KERNEL, MEMCPY, MEMSET = "kernel", "memcpy", "memset"
-GPU = (KERNEL, MEMCPY, MEMSET)
+RANGE, NOTE, FRAME, CALL, OWN = "range", "note", "frame", "call", "own"
+GPU = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
+"""What of the GPU's work is what kind of operation."""
 FORWARD_BACKWARD, MEMORY = "fwdbwd", "[memory]"
 """The category of arrows from an operator to its backward, and the name of allocations."""
 ROLES = {
@@ -83,11 +93,11 @@ ROLES = {
     "runtime": CALL,
     "xpu_runtime": CALL,
     "xpu_driver": CALL,
-    "kernel": KERNEL,
-    "gpu_memcpy": MEMCPY,
-    "memcpy": MEMCPY,
-    "gpu_memset": MEMSET,
-    "memset": MEMSET,
+    "kernel": "kernel",
+    "gpu_memcpy": "memcpy",
+    "memcpy": "memcpy",
+    "gpu_memset": "memset",
+    "memset": "memset",
     "overhead": OWN,
 }
 """What complete events of a category are; the oldest files begin some of the names with a capital."""
@@ -130,3 +140,221 @@ def kinds(stamps: str = WHOLE) -> Kinds:
     union: Any = Union[event, *others.values()]
     decoders = msgspec.json.Decoder(list[union]), msgspec.json.Decoder(union)
     return Kinds(event, others["M"], others["s"], others["f"], others["i"], *decoders)
+
+
+_KEPT = {FORWARD_BACKWARD, MEMORY}
+_NO_INPUTS = b"\0\0"
+# From here on a double does not hold every nanosecond.
+_EXACT_NS = 2**53
+
+
+class TooFineError(Exception):
+    """Time stamps with more digits than a double holds."""
+
+
+class _Numbering(defaultdict[Any, int]):
+    """Numbers values in the order they come."""
+
+    def __init__(self) -> None:
+        super().__init__(count().__next__)
+
+
+class _Threads(defaultdict[Any, int]):
+    """Numbers thread and stream ids, which the oldest files write as text here and as a number there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels: list[int | str] = []
+
+    def __missing__(self, key: int | str) -> int:
+        label = int(key) if isinstance(key, str) and key.strip().lstrip("-").isdecimal() else key
+        number = self[label] if label is not key and label in self else None
+        if number is None:
+            number = len(self.labels)
+            self.labels.append(label)
+            self[label] = number
+        self[key] = number
+        return number
+
+
+class _Roles(dict[str, Any]):
+    """Takes an event by its category, ``roles[category](event)``, and keeps it under what it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: dict[str, list[Any]] = {role: [] for role in ROLES.values()}
+
+    def __missing__(self, category: str) -> Callable[[Any], None]:
+        role = ROLES.get(category.lower())
+        put: Callable[[Any], None] = _nowhere if role is None else self.events[role].append
+        self[category] = put
+        return put
+
+
+def _nowhere(_: Any) -> None:
+    """Take an event that nobody asks for."""
+
+
+class Columns:
+    """Collects events, one call of :meth:`fold` per piece of the file."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.stamps = WHOLE
+        self.names = _Numbering()
+        self.threads = _Threads()
+        self.streams = _Threads()
+        self.processes = _Threads()
+        self.inputs = _Numbering()
+        self.inputs[_NO_INPUTS]
+        self.ops, self.annotations, self.frames, self.overheads = Ranges(), Ranges(), Ranges(), Ranges()
+        self.calls, self.gpu = Calls(), GpuOps()
+        self.arrows, self.allocations = Arrows(), Allocations()
+        self.unended = 0
+        self._parts: dict[str, Ranges | Calls | GpuOps] = {
+            RANGE: self.ops,
+            NOTE: self.annotations,
+            FRAME: self.frames,
+            OWN: self.overheads,
+            CALL: self.calls,
+            **dict.fromkeys(GPU, self.gpu),
+        }
+        self.collectives: dict[int, tuple[str, str | None]] = {}
+
+    @property
+    def empty(self) -> bool:
+        """Whether no event so far has a place in a column."""
+        return not any(len(part) for part in self._parts.values())
+
+    def fold(self, events: list[Any], types: Kinds, stamps: str) -> None:
+        """Append the events' columns; TooFineError if their time stamps need the exact types."""
+        complete: Any = types.event
+        roles, others = _Roles(), []
+        for event in events:
+            if type(event) is complete:
+                roles[event.cat](event)
+            elif event.told in _KEPT:
+                others.append(event)
+        # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
+        times = {role: _times(found, stamps) for role, found in roles.events.items() if found}
+        self._fold_others(others, types, stamps)
+        self.events += len(events)
+        for role, (start, end) in times.items():
+            part = self._parts[role]
+            backward = isinstance(part, GpuOps) and sum(map(gt, start, end))
+            self.unended += backward
+            part.start.extend(start)
+            part.end.extend(map(max, start, end) if backward else end)
+            names, threads, found = self.names, self.threads, roles.events[role]
+            part.name.extend([names[event.name] for event in found])
+            if isinstance(part, GpuOps):
+                self._gpu(part, role, found)
+                continue
+            part.thread.extend([threads[event.tid] for event in found])
+            if part is self.ops:
+                self._inputs(found)
+            elif isinstance(part, Calls):
+                part.correlation.extend([event.args.correlation for event in found])
+
+    def _fold_others(self, events: list[Any], types: Kinds, stamps: str) -> None:
+        """Append arrows from forward to backward, and allocations."""
+        start: Any = types.start
+        finish: Any = types.finish
+        instant: Any = types.instant
+        # First all that can fail, as above.
+        kept = [(event, _instant(event.ts, stamps)) for event in events if type(event) in (start, finish, instant)]
+        arrows, allocations, threads = self.arrows, self.allocations, self.threads
+        for event, moment in kept:
+            if type(event) is instant:
+                allocations.moment.append(moment)
+                allocations.thread.append(threads[event.tid])
+                allocations.size.append(event.args.size)
+                allocations.device_type.append(event.args.device_type)
+            else:
+                ends = arrows.starts if type(event) is start else arrows.finishes
+                ends[event.id] = (threads[event.tid], moment)
+
+    def packed(self) -> dict[str, Any]:
+        """Return all of it as plain data, for :meth:`extend` in another process."""
+        return {
+            "events": self.events,
+            "unended": self.unended,
+            "numbered": {column: labels() for column, (_, labels) in self._numbered().items()},
+            "columns": [
+                {name: column if isinstance(column, list) else list(column) for name, column in asdict(part).items()}
+                for part in self._all_columns()
+            ],
+            "collectives": self.collectives,
+            "arrows": asdict(self.arrows),
+        }
+
+    def extend(self, packed: Mapping[str, Any]) -> None:
+        """Append what another has folded of the events that come next."""
+        before = len(self.gpu)
+        renumbered: dict[str, Callable[[int], int]] = {}
+        for column, (numbers, _) in self._numbered().items():
+            renumbered[column] = [numbers[label] for label in packed["numbered"][column]].__getitem__
+        for mine, theirs in zip(self._all_columns(), packed["columns"], strict=True):
+            for name, column in theirs.items():
+                getattr(mine, name).extend(map(renumbered[name], column) if name in renumbered else column)
+        self.events += packed["events"]
+        self.unended += packed["unended"]
+        self.collectives |= {before + i: (name, dtype) for i, (name, dtype) in packed["collectives"].items()}
+        thread = renumbered["thread"]
+        for name, ends in packed["arrows"].items():
+            getattr(self.arrows, name).update({key: (thread(one), moment) for key, (one, moment) in ends.items()})
+
+    def _numbered(self) -> dict[str, tuple[Mapping[Any, int], Callable[[], list[Any]]]]:
+        """Return what numbers the values of a column, and those values in turn, by the column's name."""
+        return {
+            "name": (self.names, lambda: list(self.names)),
+            "inputs": (self.inputs, lambda: list(self.inputs)),
+            "thread": (self.threads, lambda: self.threads.labels),
+            "stream": (self.streams, lambda: self.streams.labels),
+            "process": (self.processes, lambda: self.processes.labels),
+        }
+
+    def _all_columns(self) -> tuple[Struct, ...]:
+        return self.ops, self.annotations, self.frames, self.overheads, self.calls, self.gpu, self.allocations
+
+    def _inputs(self, events: list[Any]) -> None:
+        inputs, joined = self.inputs, b"\0".join
+        args = [event.args for event in events]
+        self.ops.inputs.extend([inputs[joined((arg.dims, arg.types, arg.strides))] for arg in args])
+
+    def _gpu(self, gpu: GpuOps, role: str, events: list[Any]) -> None:
+        streams, processes, first = self.streams, self.processes, len(gpu.kind)
+        args = [event.args for event in events]
+        gpu.kind.extend([GPU[role]] * len(events))
+        gpu.process.extend([processes[event.pid] for event in events])
+        gpu.stream.extend(
+            [streams[event.tid if arg.stream is None else arg.stream] for event, arg in zip(events, args, strict=True)]
+        )
+        gpu.correlation.extend([arg.correlation for arg in args])
+        gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])
+        gpu.occupancy.fromlist([arg.occupancy for arg in args])
+        gpu.size.extend([arg.size for arg in args])
+        gpu.graph.extend([arg.graph for arg in args])
+        gpu.node.extend([arg.node for arg in args])
+        for i, arg in enumerate(args, first):
+            if arg.collective is not None:
+                self.collectives[i] = (arg.collective, arg.collective_dtype)
+
+
+def _instant(stamp: Any, stamps: str) -> int:
+    """Return a moment in ns; TooFineError where it needs the exact types."""
+    moment: int = round(stamp * 1000)
+    if stamps == FRACTIONAL and moment >= _EXACT_NS:
+        raise TooFineError
+    return moment
+
+
+def _times(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
+    """Return starts and ends in ns."""
+    if stamps == WHOLE:
+        return [event.ts * 1000 for event in events], [(event.ts + event.dur) * 1000 for event in events]
+    start = [round(event.ts * 1000) for event in events]
+    spent = [round(event.dur * 1000) for event in events]
+    if stamps == FRACTIONAL and max(start) >= _EXACT_NS:
+        raise TooFineError
+    return start, list(map(add, start, spent))

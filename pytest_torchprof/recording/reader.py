@@ -11,8 +11,7 @@ import msgspec
 
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.recording import text
-from pytest_torchprof.recording.columns import Columns, TooFineError
-from pytest_torchprof.recording.events import EXACT, STAMPS, WHOLE, kinds
+from pytest_torchprof.recording.events import EXACT, STAMPS, WHOLE, Columns, TooFineError, kinds
 from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, encode, parse
 from pytest_torchprof.recording.text import PERFETTO_REFUSAL, UncuttableError, inflated, is_perfetto
 from pytest_torchprof.recording.two_processes import Other, border

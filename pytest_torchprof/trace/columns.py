@@ -44,46 +44,40 @@ def _real() -> array[float]:
     return array("d")
 
 
-class Ranges(Struct, frozen=True, kw_only=True, eq=False):
-    """Ranges on the CPU side: operators, user annotations or Python frames. Times in ns."""
-
+class _Columns(Struct, frozen=True, kw_only=True, eq=False):
     __repr__ = object.__repr__
 
+
+class _Timed(_Columns, frozen=True, kw_only=True, eq=False):
     name: list[int] = field(default_factory=list)
     start: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+class _OfThreads(_Timed, frozen=True, kw_only=True, eq=False):
     thread: list[int] = field(default_factory=list)
+
+
+class Ranges(_OfThreads, frozen=True, kw_only=True, eq=False):
+    """Ranges on the CPU side: operators, user annotations or Python frames. Times in ns."""
+
     inputs: list[int] = field(default_factory=list)
     """Index into ``Trace.inputs`` (dims, types, strides of the operands)."""
 
-    def __len__(self) -> int:
-        return len(self.start)
 
-
-class Calls(Struct, frozen=True, kw_only=True, eq=False):
+class Calls(_OfThreads, frozen=True, kw_only=True, eq=False):
     """Calls of the runtime or the driver. Times in ns."""
 
-    __repr__ = object.__repr__
-
-    name: list[int] = field(default_factory=list)
-    start: list[int] = field(default_factory=list)
-    end: list[int] = field(default_factory=list)
-    thread: list[int] = field(default_factory=list)
     correlation: list[int] = field(default_factory=list)
 
-    def __len__(self) -> int:
-        return len(self.start)
 
-
-class GpuOps(Struct, frozen=True, kw_only=True, eq=False):
+class GpuOps(_Timed, frozen=True, kw_only=True, eq=False):
     """Kernels, copies and fills as the GPU ran them. Times in ns."""
 
-    __repr__ = object.__repr__
-
     kind: list[int] = field(default_factory=list)
-    name: list[int] = field(default_factory=list)
-    start: list[int] = field(default_factory=list)
-    end: list[int] = field(default_factory=list)
     process: list[int] = field(default_factory=list)
     """Index into ``Trace.processes``; ``Trace.device_of`` makes the device's index of it."""
     stream: list[int] = field(default_factory=list)
@@ -98,23 +92,16 @@ class GpuOps(Struct, frozen=True, kw_only=True, eq=False):
     node: list[int] = field(default_factory=list)
     """The node of that graph, likewise; the same in each replay."""
 
-    def __len__(self) -> int:
-        return len(self.start)
 
-
-class Arrows(Struct, frozen=True, kw_only=True, eq=False):
+class Arrows(_Columns, frozen=True, kw_only=True, eq=False):
     """Where the arrows from operators to their backward start and finish, as (thread, ns) by the arrow's id."""
-
-    __repr__ = object.__repr__
 
     starts: dict[int | str, tuple[int, int]] = field(default_factory=dict)
     finishes: dict[int | str, tuple[int, int]] = field(default_factory=dict)
 
 
-class Allocations(Struct, frozen=True, kw_only=True, eq=False):
+class Allocations(_Columns, frozen=True, kw_only=True, eq=False):
     """What allocators gave and took back, by thread. Times in ns, sizes in bytes, below zero for what is freed."""
-
-    __repr__ = object.__repr__
 
     moment: list[int] = field(default_factory=list)
     thread: list[int] = field(default_factory=list)

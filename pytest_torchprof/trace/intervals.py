@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Spans = list[tuple[int, int]]
+_FOREVER = 2**64
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Spans:
@@ -30,24 +31,6 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Spans:
     return found
 
 
-def without(these: Spans, those: Spans) -> Spans:
-    """Return what of these ranges those do not cover."""
-    found: Spans = []
-    at = 0
-    for start, end in these:
-        while at < len(those) and those[at][1] <= start:
-            at += 1
-        place, since = at, start
-        while place < len(those) and those[place][0] < end:
-            if those[place][0] > since:
-                found.append((since, those[place][0]))
-            since = max(since, those[place][1])
-            place += 1
-        if since < end:
-            found.append((since, end))
-    return found
-
-
 def within(these: Spans, those: Spans) -> Spans:
     """Return what both cover."""
     found: Spans = []
@@ -60,6 +43,13 @@ def within(these: Spans, those: Spans) -> Spans:
             found.append((max(start, those[place][0]), min(end, those[place][1])))
             place += 1
     return found
+
+
+def without(these: Spans, those: Spans) -> Spans:
+    """Return what of these ranges those do not cover."""
+    starts, ends = [start for start, _ in those], [end for _, end in those]
+    gaps = list(zip([-_FOREVER, *ends], [*starts, _FOREVER], strict=True))
+    return [(start, end) for start, end in within(these, gaps) if start < end]
 
 
 def length(these: Spans) -> int:

@@ -61,7 +61,10 @@ class Cuda(LiveDevice):
         return why_unusable()
 
     def lock_names(self, *, with_others: bool) -> list[str]:
-        return gpu_uuids() if with_others else [gpu_uuid(self.name)]
+        import torch
+
+        seen = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+        return [gpu_uuid(name) for name in (seen if with_others else [self.name])]
 
     def mark_boundary(self) -> None:
         import torch
@@ -247,13 +250,6 @@ def gpu_uuid(device: str) -> str:
     uuid = getattr(properties, "uuid", None)
     place = (getattr(properties, f"pci_{part}_id", 0) for part in ("domain", "bus", "device"))
     return f"GPU-{uuid}" if uuid else "PCI-{:04x}-{:02x}-{:02x}".format(*place)
-
-
-def gpu_uuids() -> list[str]:
-    """Return the names, in every process, of all GPUs that this one sees."""
-    import torch
-
-    return [gpu_uuid(f"cuda:{index}") for index in range(torch.cuda.device_count())]
 
 
 def devices_in_use(device: str) -> tuple[int, ...]:
