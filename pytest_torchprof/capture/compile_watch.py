@@ -24,7 +24,7 @@ from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips,
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import CodeType, FrameType, TracebackType
+    from types import CodeType, FrameType
 
     from pytest_torchprof.capture.torch_dynamo import Attempt
     from pytest_torchprof.recording.metadata import GraphBreak
@@ -73,9 +73,7 @@ class CompileWatch:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._eager.close()
         self._restore.close()
 

@@ -6,7 +6,7 @@ import ctypes
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, partial, wraps
 from pathlib import Path
@@ -19,7 +19,7 @@ from pytest_torchprof.capture.devices.cuda import has_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import CodeType, FrameType, TracebackType
+    from types import CodeType, FrameType
 
 
 # Threads that run no operators of a model: progress bars, the ends of queues and pools of processes, and of torch
@@ -110,9 +110,7 @@ class Lines:
         sys.settrace(self._called)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         sys.settrace(self._before)
         for frame, before in self._around:
             frame.f_trace = before
@@ -280,18 +278,7 @@ class FlopCount:
         self.flops = counter.get_total_flops()
 
 
-class _Nowhere:
+class _Nowhere(nullcontext[None]):
     """Stands where the counter asks in which modules it is."""
 
     parents = frozenset({"Global"})
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        pass

@@ -27,7 +27,6 @@ from pytest_torchprof.trace import SENTINEL
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
     import torch
     from torch.profiler.profiler import _KinetoProfile
@@ -75,9 +74,7 @@ class Session:
                 "this build of torch has no kineto, so its profiler writes no recording: use another build"
             )
         profiler = torch_profiler.profiler(
-            activities(),
-            with_stack=self._lines is not None,
-            profile_memory="memory" in self._record,
+            activities(), with_stack=self._lines is not None, profile_memory="memory" in self._record
         )
         # Before the profiler starts: its own kernel or fill would stand outside the sentinel's range.
         spare = self._something_on_the_device()
@@ -163,9 +160,7 @@ class Session:
             raise NotMeasured(self.problem or "the profiler holds no recording")
         profiler.export_chrome_trace(str(path))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
         self._profiler = None
 

@@ -32,10 +32,7 @@ class ProfilerStart:
 
 
 def profiler(
-    activities: Sequence[ProfilerActivity],
-    *,
-    with_stack: bool = False,
-    profile_memory: bool = False,
+    activities: Sequence[ProfilerActivity], *, with_stack: bool = False, profile_memory: bool = False
 ) -> _KinetoProfile:
     """Return torch's low-level profiler: it knows no schedule and leaves no step counter behind.
 

@@ -149,7 +149,11 @@ def _of_fresh_process(fresh: FreshProcess) -> Answer:
 
 
 def _of_this_process(device: str, *, sees: bool) -> Answer:
-    why = _why_not_here(device)
+    why: str | None = None
+    try:
+        arm(device)
+    except TorchprofError as problem:
+        why = first_line(problem)
     if not sees:
         text = "sees no kernel of its own either" if why else "sees its own kernels, which a fresh one does not"
         return Answer("this process", WRONG, text, "see probe")
@@ -157,14 +161,6 @@ def _of_this_process(device: str, *, sees: bool) -> Answer:
         text = f"a fresh process sees its kernels, this one does not: {why}"
         return Answer("this process", WRONG, text, _DISARMED)
     return Answer("this process", OK, "sees its own kernels too")
-
-
-def _why_not_here(device: str) -> str | None:
-    try:
-        arm(device)
-    except TorchprofError as problem:
-        return first_line(problem)
-    return None
 
 
 _SESSIONS = 10

@@ -259,7 +259,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def _whole(self) -> StepRange:
         parts = [part for part in (self.ops, self.annotations, self.calls) if len(part)]
         if not parts:
-            return self._whole_gpu()
+            gpu = self.gpu
+            return StepRange(None, min(gpu.start, default=0), max(gpu.end, default=0), None)
         starts = [min(part.start) for part in parts]
         start, flush = min(starts), self.flush
         first = parts[starts.index(start)]
@@ -268,11 +269,6 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         called = self.calls.end if flush is None else [*self.calls.end[:flush], *self.calls.end[flush + 1 :]]
         ends.append(max(called, default=start))
         return StepRange(None, start, max(ends), self.threads[thread])
-
-    def _whole_gpu(self) -> StepRange:
-        if not len(self.gpu):
-            return StepRange(None, 0, 0, None)
-        return StepRange(None, min(self.gpu.start), max(self.gpu.end), None)
 
     def step_at(self, instant: int) -> int:
         """Return the index of the step whose CPU range holds the instant, ABSENT without one."""

@@ -269,11 +269,10 @@ def devices_in_use(device: str) -> tuple[int, ...]:
 
 def synchronize(devices: tuple[int, ...]) -> None:
     """Wait for all work queued on these GPUs; the profiler itself waits for the current one only."""
-    if devices:
-        import torch
+    import torch
 
-        for index in devices:
-            torch.cuda.synchronize(index)
+    for index in devices:
+        torch.cuda.synchronize(index)
 
 
 class MeasuredCodeFailed(Exception):
@@ -298,17 +297,14 @@ def wait_for_measured_work(devices: tuple[int, ...]) -> None:
 
 def start_peak_memory(devices: tuple[int, ...]) -> None:
     """Begin a new allocator peak on these GPUs; a peak that the test had running begins anew with it."""
-    if devices:
-        import torch
+    import torch
 
-        for index in devices:
-            torch.cuda.reset_peak_memory_stats(index)
+    for index in devices:
+        torch.cuda.reset_peak_memory_stats(index)
 
 
 def peak_memory_bytes(devices: tuple[int, ...]) -> int | None:
     """Return the largest allocator peak of these GPUs since `start_peak_memory`, in bytes; None without a GPU."""
-    if not devices:
-        return None
     import torch
 
-    return max(torch.cuda.max_memory_allocated(index) for index in devices)
+    return max((torch.cuda.max_memory_allocated(index) for index in devices), default=None)
