@@ -7,17 +7,24 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.compare.changes import AMBIGUOUS, BETTER, WORSE, Change, kernel_changes
-from pytest_torchprof.compare.numbers import number_changes
-from pytest_torchprof.compare.times import time_changes
-from pytest_torchprof.compare.words import THIS_RUN, other_device, other_software
+from pytest_torchprof.compare.changes import (
+    AMBIGUOUS,
+    BETTER,
+    THIS_RUN,
+    WORSE,
+    Change,
+    kernel_changes,
+    other_device,
+    other_software,
+)
+from pytest_torchprof.compare.numbers import number_changes, time_changes
 from pytest_torchprof.text.plural import counted, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.compare.words import Sides
+    from pytest_torchprof.compare.changes import Sides
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new"]
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, records
+from pytest_torchprof.compare.changes import amount, explain_rename, kind_of, noun, number_of
 from pytest_torchprof.compare.difference import RULES, difference
-from pytest_torchprof.compare.words import amount, explain_rename, kind_of, noun, number_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.names import decode, without_index
 from pytest_torchprof.text.escape import printable_line

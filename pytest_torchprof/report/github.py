@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
-from pytest_torchprof.report.results import BaselineState
-from pytest_torchprof.report.table import where
+from pytest_torchprof.report.results import BaselineState, where
 from pytest_torchprof.report.terminal import closing
 from pytest_torchprof.text.escape import printable
 from pytest_torchprof.text.plural import counted
