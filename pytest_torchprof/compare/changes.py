@@ -12,8 +12,7 @@ from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
 from pytest_torchprof.devices.cuda import KIND as CUDA
 from pytest_torchprof.kernels.names import decode, normal_name
-from pytest_torchprof.text.escape import printable
-from pytest_torchprof.text.plural import counted, numbered
+from pytest_torchprof.text import counted, numbered, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

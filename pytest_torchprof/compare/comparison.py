@@ -18,7 +18,7 @@ from pytest_torchprof.compare.changes import (
     other_software,
 )
 from pytest_torchprof.compare.numbers import number_changes, time_changes
-from pytest_torchprof.text.plural import counted, numbered
+from pytest_torchprof.text import counted, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

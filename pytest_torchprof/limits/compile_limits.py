@@ -24,7 +24,7 @@ from pytest_torchprof.limits.limit import (
     whole_number,
 )
 from pytest_torchprof.limits.rows import kernel_rows
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -29,7 +29,7 @@ from pytest_torchprof.limits.limit import (
     step_name,
 )
 from pytest_torchprof.limits.rows import kernel_rows, operator_rows
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.text import units
+from pytest_torchprof.text import show_us
 
 if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
@@ -47,7 +47,7 @@ class WorkRow:
 
     def __str__(self) -> str:
         """Return all of it in one line."""
-        spent = units.show_us(self.time_us) if self.time_us is not None else ""
+        spent = show_us(self.time_us) if self.time_us is not None else ""
         facts = [spent, self.note, ", ".join(self.launched_by(self.name))]
         facts += [f"{count} x {place}" if len(self.places) > 1 else place for count, place in self.places]
         return "  ".join([f"{self.count:>4} x {self.name}", *filter(None, facts)])

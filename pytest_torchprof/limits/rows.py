@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.devices.base import BLOCKING
 from pytest_torchprof.limits.limit import WorkRow
-from pytest_torchprof.text import units
-from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text import printable, show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -57,7 +56,7 @@ def moved_rows(analysis: Analysis, step: StepProfile, kind: int) -> tuple[WorkRo
         ops = [launching.op_name(launching.op_of[i]) for i in members]
         size = sum(max(gpu.size[i], 0) for i in members)
         spent = sum(gpu.end[i] - gpu.start[i] for i in members) / 1000
-        rows.append(_other_row(step.places, name, ops, spent, units.show_bytes(size) if size else ""))
+        rows.append(_other_row(step.places, name, ops, spent, show_bytes(size) if size else ""))
     return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
 
 

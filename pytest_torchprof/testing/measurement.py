@@ -13,7 +13,7 @@ from pytest_torchprof.limits import COMPILE, GPU, HOLDS, failure, missed_somewhe
 from pytest_torchprof.limits import judge as judge_limits
 from pytest_torchprof.limits.failure import LONGEST_REASON
 from pytest_torchprof.profile import load_file
-from pytest_torchprof.text.escape import printable_line
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable

@@ -18,7 +18,7 @@ from pytest_torchprof.analysis.compilation.fx_graphs import (
     fx_graphs,
 )
 from pytest_torchprof.recording.metadata import GraphBreak, Recompile
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.kernels.names.kernelname import LAYOUTS, shortened
 from pytest_torchprof.kernels.patterns.selectors import Selector, build
 from pytest_torchprof.kernels.patterns.strings import NamePattern
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
