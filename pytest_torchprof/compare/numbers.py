@@ -77,15 +77,10 @@ def verdict(old: Times, new: Times, share: float) -> Verdict:
     """Return which way the times went, by median, best calls and rank; slower only where measured again."""
     floor = FLOOR_US.get(str(new.conditions.get("clock")), 0.0)
     # Slower code is slower in its best moments too; a busy machine moves the others.
-    slower = [
-        _beyond(before, after, share, floor) for before, after in zip(_shown_by(old), _shown_by(new), strict=True)
-    ]
+    slower, faster = _beyond(old, new, share, floor), _beyond(new, old, share, floor)
     if any(slower):
         distinct = all(slower) and chance(old.quantiles_us, new.quantiles_us) < PROBABILITY
         return "worse" if distinct and new.confirmed else "ambiguous"
-    faster = [
-        _beyond(after, before, share, floor) for before, after in zip(_shown_by(old), _shown_by(new), strict=True)
-    ]
     return "better" if all(faster) and chance(new.quantiles_us, old.quantiles_us) < PROBABILITY else "same"
 
 
@@ -93,8 +88,10 @@ def _shown_by(times: Times) -> tuple[float, float]:
     return times.median_us, times.quantiles_us[min(_BEST, len(times.quantiles_us) - 1)]
 
 
-def _beyond(less: float, more: float, share: float, floor: float) -> bool:
-    return more - less > max(less * share, floor)
+def _beyond(fewer: Times, more: Times, share: float, floor: float) -> list[bool]:
+    """Return whether the median, and the best calls, took longer by more than the tolerance."""
+    pairs = zip(_shown_by(fewer), _shown_by(more), strict=True)
+    return [longer - shorter > max(shorter * share, floor) for shorter, longer in pairs]
 
 
 def unsure(old: Times | None, new: Times | None, share: float) -> bool:

@@ -167,13 +167,8 @@ def row(result: Result) -> tuple[str, ...]:
 def kernel_rows(result: Result) -> list[tuple[str, ...]]:
     """Return the kernels of a failed measurement, most time first."""
     return [
-        (
-            printable(entry["name"]),
-            str(entry["count"]),
-            show_us(entry["time_us"]),
-            printable(", ".join(entry["ops"])),
-        )
-        for entry in result.kernels
+        (printable(one["name"]), str(one["count"]), show_us(one["time_us"]), printable(", ".join(one["ops"])))
+        for one in result.kernels
     ]
 
 

@@ -78,7 +78,7 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
     if verbosity < 0 and not options.enabled:
         # Without the header nothing else would say so.
         terminalreporter.write_line("torchprof: off: nothing was measured, no limit was judged")
-    unjudged = state.unjudged_recordings()
+    unjudged = state.recordings.unjudged(state.replayed)
     if not (run.results or state.problems or unjudged):
         return
     rank = this_rank()
