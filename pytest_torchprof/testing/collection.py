@@ -16,7 +16,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.limits import catalogue
 from pytest_torchprof.report import reporters
-from pytest_torchprof.report.junit import PREFIX
+from pytest_torchprof.report.ci import PREFIX
 from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.measurement import MeasuredTest
 from pytest_torchprof.testing.options import TestOptions, merged_marker, read_test_options, run_options

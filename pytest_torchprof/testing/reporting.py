@@ -17,7 +17,7 @@ from pytest_torchprof import baseline
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
-from pytest_torchprof.report import github, terminal
+from pytest_torchprof.report import ci, terminal
 from pytest_torchprof.report.results import Disuse, UnusedEntries
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
@@ -97,7 +97,7 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
     for problem in state.problems:
         terminalreporter.write_line(f"torchprof: {problem}", red=True)
     if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
-        for command in github.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
+        for command in ci.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
             terminalreporter.write_line(command)
 
 
@@ -163,7 +163,7 @@ def _write_step_summary(state: RunState) -> list[str]:
         return []
     try:
         with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(github.step_summary(state.run_results) + "\n")
+            file.write(ci.step_summary(state.run_results) + "\n")
     except OSError as error:
         return [f"the step summary {path} cannot be written: {error.strerror or error}"]
     return []
