@@ -298,9 +298,6 @@ class Compilation:
     guard: str | None
     """What failed in the compilations there were; None for a first one."""
 
-    def because(self, guard: str | None) -> Compilation:
-        return replace(self, guard=guard)
-
 
 def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
     """Return those that came because a guard failed, of a frame that was compiled before in this measurement.
@@ -314,7 +311,14 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
     for one in compilations:
         before = earlier.setdefault(one.frame, [])
         if one.guard is not None and _again(one, before):
-            found.append(_recompiled(one))
+            found.append(
+                Recompile(
+                    reason=re.sub(r"^\d+/\d+: ", "", first_line(one.guard)),
+                    function=torch_dynamo.name_in_source(one.place.function) if one.place else None,
+                    file=one.place.file if one.place else None,
+                    line=one.place.line if one.place else None,
+                )
+            )
         before.append(one)
     return found
 
@@ -334,14 +338,3 @@ def _replaces(one: Compilation, before: list[Compilation]) -> bool:
         # Compiled modules are part of cycles: the ones that nobody has any more may still be there.
         gc.collect()
     return any(module() is None for module in others)
-
-
-def _recompiled(one: Compilation) -> Recompile:
-    reason = re.sub(r"^\d+/\d+: ", "", first_line(one.guard or ""))
-    place = one.place
-    return Recompile(
-        reason=reason,
-        function=torch_dynamo.name_in_source(place.function) if place else None,
-        file=place.file if place else None,
-        line=place.line if place else None,
-    )

@@ -6,7 +6,7 @@ import sys
 import weakref
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import CO_GENERATOR
 from typing import TYPE_CHECKING, Any, Self
 
@@ -123,7 +123,14 @@ class CompileWatch:
         history = self._history.catch_up()
         if first:
             self._history.new_breaks()
-            self._before = self._what_was_before()
+            self._before = _Before(
+                considered=frozenset(id(code) for code in torch_dynamo.considered_codes() or ()),
+                compiled=frozenset(id(known.code()) for known in self._history.compilations().values()),
+                frames=torch_dynamo.counted("frames"),
+                inductor=torch_dynamo.counted("inductor"),
+                given_up=tuple(self._history.given_up()),
+                suspects=tuple(self._history.suspects()),
+            )
             self._eager = EagerCode(
                 [code for code in map(GivenUp.living_code, self._before.given_up) if code] + [*self._before.suspects]
             )
@@ -135,16 +142,6 @@ class CompileWatch:
             self._restore.callback(remove)
         self._restore.enter_context(
             torch_dynamo.stances_noted(lambda name: self._settings.add(torch_dynamo.stance_in_force(name)))
-        )
-
-    def _what_was_before(self) -> _Before:
-        return _Before(
-            considered=frozenset(id(code) for code in torch_dynamo.considered_codes() or ()),
-            compiled=frozenset(id(known.code()) for known in self._history.compilations().values()),
-            frames=torch_dynamo.counted("frames"),
-            inductor=torch_dynamo.counted("inductor"),
-            given_up=tuple(self._history.given_up()),
-            suspects=tuple(self._history.suspects()),
         )
 
     def _compiled(self, code: CodeType, generated: CodeType, identity: str | None, module: object) -> None:
@@ -175,7 +172,7 @@ class CompileWatch:
     def _compilation(self, attempt: Attempt) -> Compilation:
         hooked = self._hooked.pop(attempt.compile_id, None)
         if hooked is not None:
-            return hooked.because(attempt.guard)
+            return replace(hooked, guard=attempt.guard)
         return Compilation(
             frame=hash(attempt.frame),
             place=attempt.frame,
