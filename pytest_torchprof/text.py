@@ -1,4 +1,4 @@
-"""Words, numbers and tables as people read them."""
+"""Words, numbers and tables as people read them; text out of traces and test ids is data, made safe to print."""
 
 from __future__ import annotations
 

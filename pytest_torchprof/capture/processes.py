@@ -1,4 +1,8 @@
-"""The other processes of this machine: ranks of the same job, and those that measure on the same GPU."""
+"""The other processes of this machine: ranks of the same job, and those that measure on the same GPU.
+
+Where the measured code has collectives, a rank that made one call more than the others would wait for them for ever. So
+nothing that a rank finds out by itself may decide how often the code is called.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+# Here and not with the kinds, since the header of every pytest run asks.
 _LAUNCHES_WAIT = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
 
 

@@ -1,4 +1,7 @@
-"""How a check asks, in a process of its own, and what it answers, in words for a person and for a bug report."""
+"""How a check asks, and what it answers in words for a person and for a bug report.
+
+What may crash or hang is run in a fresh process with a time limit: how that ends is an answer, not the end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A second process for a command that has its own to itself and a large recording to look at."""
+"""A second process for a command that has its own to itself and a large recording to look at.
+
+Decoding and folding take two thirds of a command's time. Two processes unpack the file each for itself, but decode a
+part each; what is folded is passed on as columns, at a tenth of what folding it costs. On two free cores a trace of
+75 MB is read in 0.20 s instead of 0.28; where others work on them it takes a little longer than in one process.
+"""
 
 from __future__ import annotations
 
