@@ -16,8 +16,7 @@ if TYPE_CHECKING:
         UnreadableBaseline,
         UnreadableRecording,
     )
-    from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.kernels.kernels import Kernels
+    from pytest_torchprof.kernels.kernels import Kernel, Kernels
     from pytest_torchprof.kernels.patterns import attention, communication, conv, family, gemm, library, triton
     from pytest_torchprof.profile import Profile, StepProfile, load
     from pytest_torchprof.trace import Trace

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pytest_torchprof.analysis import parts
-from pytest_torchprof.analysis.backward import forward_operator
 from pytest_torchprof.analysis.compilation import unprofiled
+from pytest_torchprof.analysis.parts import forward_operator
 from pytest_torchprof.analysis.source_lines import Origins
 from pytest_torchprof.devices.base import CallKind
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.errors import not_measured
-from pytest_torchprof.kernels.kernel import Kernel
-from pytest_torchprof.kernels.kernels import Kernels
+from pytest_torchprof.kernels.kernels import Kernel, Kernels
 from pytest_torchprof.kernels.operands import Launch, complete
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 

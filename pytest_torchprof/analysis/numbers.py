@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.step_work import StepWork, Window
+from pytest_torchprof.analysis.parts import StepWork, Window
 from pytest_torchprof.devices.base import BLOCKING, CallKind
 from pytest_torchprof.text import units
 from pytest_torchprof.text.plural import counted, plural

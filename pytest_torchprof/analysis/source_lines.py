@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.backward import forward_operator
+from pytest_torchprof.analysis.parts import forward_operator
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.nesting import Nesting
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.kernels import Kernel
 
 STRUCTURAL: Final = frozenset({"gemm", "conv", "attention"})
 """Families whose kernels are told apart by dtype and layout: their names change with tile, library and GPU."""

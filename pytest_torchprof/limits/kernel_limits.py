@@ -26,9 +26,10 @@ from pytest_torchprof.limits.limit import (
     WorkRow,
     as_counts,
     as_list,
+    kernel_rows,
+    operator_rows,
     step_name,
 )
-from pytest_torchprof.limits.rows import kernel_rows, operator_rows
 from pytest_torchprof.text.plural import counted
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
-    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.kernels import Kernel
 
 
 @dataclass(frozen=True, slots=True)

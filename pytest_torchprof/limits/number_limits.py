@@ -13,12 +13,14 @@ from pytest_torchprof.limits.limit import (
     Limit,
     Verdict,
     WorkRow,
+    kernel_rows,
+    moved_rows,
     positive_number,
     share,
     step_name,
+    waiting_rows,
     whole_number,
 )
-from pytest_torchprof.limits.rows import kernel_rows, moved_rows, waiting_rows
 from pytest_torchprof.text import units
 from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 

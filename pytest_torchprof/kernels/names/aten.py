@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains
-from pytest_torchprof.kernels.names.words import agreed, dtype_of, first_dtype, mangled_dtype
+from pytest_torchprof.kernels.names.text import Expression, agreed, contains, dtype_of, first_dtype, mangled_dtype
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

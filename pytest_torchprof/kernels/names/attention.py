@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, looked_up
-from pytest_torchprof.kernels.names.words import first_element
+from pytest_torchprof.kernels.names.text import Expression, contains, first_element, looked_up
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, looked_up
-from pytest_torchprof.kernels.names.words import mangled_dtype
+from pytest_torchprof.kernels.names.text import Expression, looked_up, mangled_dtype
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains
-from pytest_torchprof.kernels.names.words import (
+from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
+    Expression,
     agreed,
+    contains,
     dtype_of,
     first_dtype,
     leading_types,

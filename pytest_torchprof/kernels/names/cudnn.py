@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, looked_up
-from pytest_torchprof.kernels.names.words import (
+from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
+    Expression,
     agreed,
+    contains,
     dtype_of,
     first_dtype,
     leading_types,
+    looked_up,
     numbers,
     xmma_dtype,
 )

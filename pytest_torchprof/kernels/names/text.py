@@ -1,4 +1,4 @@
-"""A raw kernel name cut into the parts the decoders look at, in bounded time; expressions compiled when first used."""
+"""A raw kernel name cut into its parts, in bounded time; words in it that several libraries share."""
 
 from __future__ import annotations
 
@@ -126,3 +126,179 @@ def _parse_mangled(raw: str, head: str) -> Text:
             parts.append(part)
     base = "::".join(parts)[:_BASE] or head[:_BASE]
     return Text(raw, head, base, parts[-1] if parts else base, head[at:].removeprefix("I"), mangled=True)
+
+
+ARCHITECTURES: Final = {
+    "maxwell": "sm50",
+    "pascal": "sm60",
+    "volta": "sm70",
+    "turing": "sm75",
+    "ampere": "sm80",
+    "ada": "sm89",
+    "hopper": "sm90",
+    "blackwell": "sm100",
+}
+
+# xmma and cutlass 3 write the types of A and B together: bf16bf16, f32f32, e4m3e5m2.
+_XMMA: Final = (
+    ("tf32", "tf32"),
+    ("bf16", "bf16"),
+    ("e4m3", "fp8"),
+    ("e5m2", "fp8"),
+    ("e2m1", "fp4"),
+    ("f16", "fp16"),
+    ("f32", "fp32"),
+    ("f64", "fp64"),
+    ("cf32", "complex64"),
+    ("i8", "int8"),
+    ("s8", "int8"),
+)
+
+
+def xmma_pair(code: str) -> str | None:
+    """Return the dtype of a pair such as ``bf16bf16``; None where the two differ or are unknown."""
+    for first, dtype in _XMMA:
+        if code.startswith(first):
+            rest = code[len(first) :]
+            same = [word for word, other in _XMMA if other == dtype and rest == word]
+            return dtype if same or not rest else None
+    return None
+
+
+def xmma_dtype(operands: str, math: str) -> str | None:
+    """Return the operand dtype from ``<A><B>`` and ``<math><accumulate>``: fp32 in tf32 math is tf32."""
+    if "tf32" in operands or math.startswith("tf32"):
+        return "tf32"
+    return xmma_pair(operands)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the sizes in ``128x64x32``."""
+    return tuple(int(part[:9]) for part in text.split("x"))
+
+
+# Types that operands of a kernel have; integer and index types tell nothing about it and stay None.
+_DTYPE_OF: Final = {
+    "float": "fp32",
+    "double": "fp64",
+    "bf16": "bf16",
+    "bf16_t": "bf16",
+    "bfloat16": "bf16",
+    "bfloat16_t": "bf16",
+    "nv_bfloat16": "bf16",
+    "__nv_bfloat16": "bf16",
+    "__hip_bfloat16": "bf16",
+    "hip_bfloat16": "bf16",
+    "BFloat16": "bf16",
+    "bhalf_t": "bf16",
+    "half": "fp16",
+    "half_t": "fp16",
+    "fp16_t": "fp16",
+    "Half": "fp16",
+    "__half": "fp16",
+    "_Float16": "fp16",
+    "tfloat32_t": "tf32",
+    "__nv_fp8_e4m3": "fp8",
+    "__nv_fp8_e5m2": "fp8",
+    "__hip_fp8_e4m3": "fp8",
+    "__hip_fp8_e4m3_fnuz": "fp8",
+    "__hip_fp8_e5m2": "fp8",
+    "Float8_e4m3fn": "fp8",
+    "Float8_e4m3fnuz": "fp8",
+    "Float8_e5m2": "fp8",
+    "Float8_e5m2fnuz": "fp8",
+    "float_e4m3_t": "fp8",
+    "float_e5m2_t": "fp8",
+    "f8_t": "fp8",
+    "bf8_t": "fp8",
+    "fp8_t": "fp8",
+    "float_e2m1_t": "fp4",
+    "__nv_fp4_e2m1": "fp4",
+    "f4x2_pk_t": "fp4",
+    "int8_t": "int8",
+    "signed char": "int8",
+    "complex<float>": "complex64",
+    "cuComplex": "complex64",
+    "float2": "complex64",
+}
+
+# The same in Itanium manglings, as they stand in a template argument list (longest first).
+_MANGLED: Final = (
+    ("DF16b", "bf16"),
+    ("DF16_", "fp16"),
+    ("13__nv_bfloat16", "bf16"),
+    ("14__hip_bfloat16", "bf16"),
+    ("N3c108BFloat16E", "bf16"),
+    ("N3c104HalfE", "fp16"),
+    ("6__half", "fp16"),
+    ("13__nv_fp8_e4m3", "fp8"),
+    ("13__nv_fp8_e5m2", "fp8"),
+    ("f", "fp32"),
+    ("d", "fp64"),
+)
+
+_WORD: Final = Expression(r"(?:[A-Za-z_][\w]*::)*([A-Za-z_]\w*(?:<float>)?)")
+
+
+def dtype_of(word: str) -> str | None:
+    """Return the dtype that a C++ type stands for, namespaces and ``const`` ignored; None if it is none of ours."""
+    word = word.strip().removesuffix("const").removesuffix("*").strip().removesuffix("const").strip()
+    return _DTYPE_OF.get(word[word.rfind("::") + 2 :] if "::" in word else word)
+
+
+def leading_types(args: str, count: int) -> list[str]:
+    """Return the first ``count`` arguments of a template list that starts with ``<``, up to the first that nests."""
+    found: list[str] = []
+    for piece in args[1:400].split(",", count)[:count]:
+        word, nested, _ = piece.partition("<")
+        word, closed, _ = word.partition(">")
+        found.append(word.strip())
+        if nested or closed:
+            break
+    return found
+
+
+def first_dtype(args: str, count: int = 3) -> str | None:
+    """Return the dtype of the first template argument that is a dtype, among the first ``count``."""
+    for word in leading_types(args, count):
+        dtype = dtype_of(word)
+        if dtype:
+            return dtype
+    return None
+
+
+def mangled_dtype(args: str) -> str | None:
+    """Return the dtype of the first mangled template argument (``args`` starts behind the ``I``)."""
+    for code, dtype in _MANGLED:
+        if args.startswith(code):
+            return dtype
+    return None
+
+
+def agreed(dtypes: Iterable[str | None]) -> str | None:
+    """Return the one dtype that all of ``dtypes`` are, None where they differ or one is unknown."""
+    distinct = set(dtypes)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+# As they stand in template arguments of CUTLASS, CUDA, HIP, torch and in manglings: the first one in a text.
+_ELEMENTS: Final = (
+    ("bfloat16", "bf16"),
+    ("BFloat16", "bf16"),
+    ("bf16_t", "bf16"),
+    ("half_t", "fp16"),
+    ("__half", "fp16"),
+    ("::Half", "fp16"),
+    ("_Float16", "fp16"),
+    ("e4m3", "fp8"),
+    ("e5m2", "fp8"),
+    ("tfloat32", "tf32"),
+    ("DF16b", "bf16"),
+    ("DF16_", "fp16"),
+)
+
+
+def first_element(text: str) -> str | None:
+    """Return the dtype of the first reduced-precision type that ``text`` names; plain float is none."""
+    found = [(at, dtype) for word, dtype in _ELEMENTS if (at := text.find(word)) >= 0]
+    return min(found)[1] if found else None

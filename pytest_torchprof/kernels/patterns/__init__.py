@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.patterns.hints import hint
-from pytest_torchprof.kernels.patterns.parse import parse_value
 from pytest_torchprof.kernels.patterns.selectors import (
     SIGNATURES,
     Selector,
@@ -19,13 +18,14 @@ from pytest_torchprof.kernels.patterns.selectors import (
     gemm,
     is_nameless,
     library,
+    parse_value,
     triton,
     unfused_lines,
 )
 from pytest_torchprof.kernels.patterns.strings import NamePattern, Operator, compile_op_pattern
 
 if TYPE_CHECKING:
-    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.kernels import Kernel
 
 __all__ = [
     "Operator",

@@ -14,7 +14,7 @@ from pytest_torchprof.text.plural import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.kernels import Kernel
 
 # What people look for in raw names -> the field and value they mean.
 _DTYPES: Final = {
