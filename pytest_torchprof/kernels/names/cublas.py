@@ -15,6 +15,7 @@ from pytest_torchprof.kernels.names.text import (
     leading_types,
     mangled_dtype,
     numbers,
+    word_list,
     xmma_dtype,
 )
 
@@ -62,23 +63,11 @@ _WORD_TYPES: Final = {
     "fp64": "fp64",
 }
 
-_GEMV: Final = (
-    "gemv2T_kernel_val",
-    "gemv2T_kernel",
-    "gemv2N_kernel",
-    "gemvNSP_kernel",
-    "gemvNSP_kernel_val",
-    "gemv1_kernel",
-    "gemvx::kernel",
-    "gemv_",
-    "dot_kernel",
-    "gemmSN_",
-    "gemmk1_kernel",
-    "gemm_kernel1x1_core",
-    "sgemm_largek",
-    "dgemm_largek",
-    "hgemm_largek",
-    "cgemm_largek",
+_GEMV: Final = word_list(
+    """
+    gemv2T_kernel_val gemv2T_kernel gemv2N_kernel gemvNSP_kernel gemvNSP_kernel_val gemv1_kernel gemvx::kernel gemv_
+    dot_kernel gemmSN_ gemmk1_kernel gemm_kernel1x1_core sgemm_largek dgemm_largek hgemm_largek cgemm_largek
+    """
 )
 _SMALL_LAYOUT: Final = Expression(r"gemmSN_(?P<lay>[NT]{2})_kernel")
 _TENSOR: Final = Expression(r"cublasGemvTensor\w*<(?P<type>[\w:]+)(?: const)?>")

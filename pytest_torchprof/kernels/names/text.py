@@ -61,6 +61,17 @@ def looked_up(text: str, table: Iterable[tuple[str, str]]) -> str | None:
     return None
 
 
+def word_list(text: str) -> tuple[str, ...]:
+    """Return the words of a list that is written as a text."""
+    return tuple(text.split())
+
+
+def word_table(text: str) -> tuple[tuple[str, str], ...]:
+    """Return (word, meaning) for each word of a text whose lines are ``meaning: word word``; order is kept."""
+    lines = [line.strip().partition(": ") for line in text.strip().splitlines()]
+    return tuple((word, meaning) for meaning, _, words in lines for word in words.split())
+
+
 # What a kernel is stands in front: names reach 5,000 characters of template arguments, and no decoder needs more.
 _HEAD: Final = 1600
 _BASE: Final = 160
@@ -179,47 +190,23 @@ def numbers(text: str) -> tuple[int, ...]:
 
 # Types that operands of a kernel have; integer and index types tell nothing about it and stay None.
 _DTYPE_OF: Final = {
-    "float": "fp32",
-    "double": "fp64",
-    "bf16": "bf16",
-    "bf16_t": "bf16",
-    "bfloat16": "bf16",
-    "bfloat16_t": "bf16",
-    "nv_bfloat16": "bf16",
-    "__nv_bfloat16": "bf16",
-    "__hip_bfloat16": "bf16",
-    "hip_bfloat16": "bf16",
-    "BFloat16": "bf16",
-    "bhalf_t": "bf16",
-    "half": "fp16",
-    "half_t": "fp16",
-    "fp16_t": "fp16",
-    "Half": "fp16",
-    "__half": "fp16",
-    "_Float16": "fp16",
-    "tfloat32_t": "tf32",
-    "__nv_fp8_e4m3": "fp8",
-    "__nv_fp8_e5m2": "fp8",
-    "__hip_fp8_e4m3": "fp8",
-    "__hip_fp8_e4m3_fnuz": "fp8",
-    "__hip_fp8_e5m2": "fp8",
-    "Float8_e4m3fn": "fp8",
-    "Float8_e4m3fnuz": "fp8",
-    "Float8_e5m2": "fp8",
-    "Float8_e5m2fnuz": "fp8",
-    "float_e4m3_t": "fp8",
-    "float_e5m2_t": "fp8",
-    "f8_t": "fp8",
-    "bf8_t": "fp8",
-    "fp8_t": "fp8",
-    "float_e2m1_t": "fp4",
-    "__nv_fp4_e2m1": "fp4",
-    "f4x2_pk_t": "fp4",
-    "int8_t": "int8",
     "signed char": "int8",
-    "complex<float>": "complex64",
-    "cuComplex": "complex64",
-    "float2": "complex64",
+    **dict(
+        word_table(
+            """
+            fp32: float
+            fp64: double
+            bf16: bf16 bf16_t bfloat16 bfloat16_t nv_bfloat16 __nv_bfloat16 __hip_bfloat16 hip_bfloat16 BFloat16 bhalf_t
+            fp16: half half_t fp16_t Half __half _Float16
+            tf32: tfloat32_t
+            fp8: __nv_fp8_e4m3 __nv_fp8_e5m2 __hip_fp8_e4m3 __hip_fp8_e4m3_fnuz __hip_fp8_e5m2 Float8_e4m3fn
+            fp8: Float8_e4m3fnuz Float8_e5m2 Float8_e5m2fnuz float_e4m3_t float_e5m2_t f8_t bf8_t fp8_t
+            fp4: float_e2m1_t __nv_fp4_e2m1 f4x2_pk_t
+            int8: int8_t
+            complex64: complex<float> cuComplex float2
+            """
+        )
+    ),
 }
 
 # The same in Itanium manglings, as they stand in a template argument list (longest first).
@@ -282,19 +269,15 @@ def agreed(dtypes: Iterable[str | None]) -> str | None:
 
 
 # As they stand in template arguments of CUTLASS, CUDA, HIP, torch and in manglings: the first one in a text.
-_ELEMENTS: Final = (
-    ("bfloat16", "bf16"),
-    ("BFloat16", "bf16"),
-    ("bf16_t", "bf16"),
-    ("half_t", "fp16"),
-    ("__half", "fp16"),
-    ("::Half", "fp16"),
-    ("_Float16", "fp16"),
-    ("e4m3", "fp8"),
-    ("e5m2", "fp8"),
-    ("tfloat32", "tf32"),
-    ("DF16b", "bf16"),
-    ("DF16_", "fp16"),
+_ELEMENTS: Final = word_table(
+    """
+    bf16: bfloat16 BFloat16 bf16_t
+    fp16: half_t __half ::Half _Float16
+    fp8: e4m3 e5m2
+    tf32: tfloat32
+    bf16: DF16b
+    fp16: DF16_
+    """
 )
 
 
