@@ -60,8 +60,7 @@ _HOMES = {
     ),
     **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.patterns"),
     **dict.fromkeys(["Profile", "StepProfile", "load"], "profile"),
-    "Kernel": "kernels.kernel",
-    "Kernels": "kernels.kernels",
+    **dict.fromkeys(["Kernel", "Kernels"], "kernels.kernels"),
     "Numbers": "analysis.numbers",
     "Trace": "trace",
 }

@@ -17,8 +17,7 @@ from pytest_torchprof.text.plural import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.baseline import KernelRecord
 
 # What one line, and what a page, has room for; the data has all of it.

@@ -29,9 +29,8 @@ from pytest_torchprof.text.plural import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.compilation import Compile
-    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernels import Kernel
     from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 

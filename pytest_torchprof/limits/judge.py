@@ -17,8 +17,7 @@ from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.findings import Finding, Rule
 
 

@@ -35,8 +35,7 @@ from pytest_torchprof.text.plural import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.kernels.kernels import Kernel
 
 

@@ -16,8 +16,8 @@ from pytest_torchprof.text.escape import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.steps import Places, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.source_lines import Places
     from pytest_torchprof.kernels.kernels import Kernel
 
 

@@ -27,9 +27,8 @@ from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.numbers import Number
-    from pytest_torchprof.analysis.steps import StepProfile
 
     Rows = Callable[[Analysis, StepProfile], tuple[WorkRow, ...]]
 
