@@ -16,7 +16,8 @@ if TYPE_CHECKING:
         UnreadableBaseline,
         UnreadableRecording,
     )
-    from pytest_torchprof.kernels.kernels import Kernel, Kernels
+    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.kernels import Kernels
     from pytest_torchprof.kernels.patterns import attention, communication, conv, family, gemm, library, triton
     from pytest_torchprof.profile import Profile, StepProfile, load
     from pytest_torchprof.trace import Trace
@@ -60,7 +61,8 @@ _HOMES = {
     ),
     **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.patterns"),
     **dict.fromkeys(["Profile", "StepProfile", "load"], "profile"),
-    **dict.fromkeys(["Kernel", "Kernels"], "kernels.kernels"),
+    "Kernel": "kernels.kernel",
+    "Kernels": "kernels.kernels",
     "Numbers": "analysis.numbers",
     "Trace": "trace",
 }

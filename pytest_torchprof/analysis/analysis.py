@@ -12,7 +12,7 @@ from pytest_torchprof.analysis.numbers import AllAttributes, Numbers, StepAttrib
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text.escape import printable_line
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis import compiled_code
 from pytest_torchprof.analysis.compiled_code import CudaGraphs, Fallback, FxGraph, cuda_graphs, fallbacks, fx_graphs
 from pytest_torchprof.recording.metadata import GraphBreak, Recompile
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,7 +15,8 @@ from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
 from pytest_torchprof.devices.base import BLOCKING, CallKind
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.errors import not_measured
-from pytest_torchprof.kernels.kernels import Kernel, Kernels
+from pytest_torchprof.kernels.kernel import Kernel
+from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.operands import Launch, complete
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.kernels import names
-from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.kernels.kernels import Kernel
+    from pytest_torchprof.kernels.kernel import Kernel
 
 STRUCTURAL: Final = frozenset({"gemm", "conv", "attention"})
 """Families whose kernels are told apart by dtype and layout: their names change with tile, library and GPU."""

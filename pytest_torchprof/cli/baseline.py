@@ -12,8 +12,7 @@ from pytest_torchprof.baseline import read
 from pytest_torchprof.baseline.path import FOLDER, split_name
 from pytest_torchprof.cli.arguments import UsageError, parse
 from pytest_torchprof.cli.diff import differences
-from pytest_torchprof.text.escape import printable
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline import key_of, split_key, test_file_of, update
 from pytest_torchprof.baseline.path import FOLDER
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

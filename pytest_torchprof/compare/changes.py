@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
 from pytest_torchprof.compare.words import explain_rename
-from pytest_torchprof.text.escape import printable
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from pytest_torchprof.compare.changes import AMBIGUOUS, BETTER, WORSE, Change, k
 from pytest_torchprof.compare.numbers import number_changes
 from pytest_torchprof.compare.times import time_changes
 from pytest_torchprof.compare.words import THIS_RUN, other_device, other_software
-from pytest_torchprof.text.plural import counted, numbered
+from pytest_torchprof.text import counted, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

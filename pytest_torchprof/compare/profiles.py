@@ -11,8 +11,7 @@ from pytest_torchprof.compare.difference import RULES, difference
 from pytest_torchprof.compare.words import amount, explain_rename, kind_of, noun, number_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.names import decode, without_index
-from pytest_torchprof.text.escape import printable_line
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.compare.changes import AMBIGUOUS, BETTER, NEUTRAL, WORSE, WORTH_A_LINE, Change
-from pytest_torchprof.text import units
+from pytest_torchprof.text import show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,10 +91,10 @@ def time_changes(old: Times | None, new: Times | None, share: float | None) -> I
     other = differs(old, new) if old is not None else "it has none; --torchprof-baseline=update keeps them"
     if old is None or other:
         if share is not None:
-            yield _change(old, new, AMBIGUOUS, f"time {units.show_us(new.median_us)}, not compared: {other}")
+            yield _change(old, new, AMBIGUOUS, f"time {show_us(new.median_us)}, not compared: {other}")
         return
     moved = new.median_us / old.median_us - 1 if old.median_us else 0.0
-    words = f"time {units.show_us(old.median_us)} -> {units.show_us(new.median_us)} ({moved:+.1%})"
+    words = f"time {show_us(old.median_us)} -> {show_us(new.median_us)} ({moved:+.1%})"
     found = verdict(old, new, WORTH_A_LINE if share is None else share)
     if found == "ambiguous" and share is not None:
         why = "measured once, not confirmed" if not new.confirmed else "the samples do not tell"

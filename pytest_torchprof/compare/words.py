@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.baseline.entry import STRUCTURAL
 from pytest_torchprof.devices.cuda import KIND as CUDA
 from pytest_torchprof.kernels.names import decode, normal_name
-from pytest_torchprof.text.escape import printable
-from pytest_torchprof.text.plural import numbered
+from pytest_torchprof.text import numbered, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,8 +18,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.text import units
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
@@ -75,7 +74,7 @@ def _compile_in_window(analysis: Analysis) -> Iterator[Finding]:
         return
     spent, share = intervals.length(intervals.merged(inside)) / 1000, work.share_during(inside)
     yield Finding(
-        message=f"{units.show_us(spent)} ({share:.0%} of the time) went into compiling inside the steps",
+        message=f"{show_us(spent)} ({share:.0%} of the time) went into compiling inside the steps",
         evidence={"time_us": spent, "share": share, "count": len(inside)},
         saves_us=spent,
     )
@@ -123,7 +122,7 @@ def _backward_not_compiled(analysis: Analysis) -> Iterator[Finding]:
     names = list(dict.fromkeys(span.name.rpartition(": ")[2] for span in own))
     yield Finding(
         message=f"the forward is compiled, the backward ran as {counted(len(own), 'autograd node')} "
-        f"({', '.join(names[:3])}), {units.show_us(spent)} on the CPU",
+        f"({', '.join(names[:3])}), {show_us(spent)} on the CPU",
         evidence={"time_us": spent, "share": share, "nodes": names[:10], "count": len(own)},
         saves_us=0.0,
     )
@@ -168,7 +167,7 @@ def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         return
     calls = sum(span.name.startswith(_GUARDING[0]) for span in found) or len(found)
     yield Finding(
-        message=f"{units.show_us(spent / calls)} per call of compiled code go into look-ups and prologues, "
+        message=f"{show_us(spent / calls)} per call of compiled code go into look-ups and prologues, "
         f"{min(spent / cpu_us, 1):.0%} of the CPU's time",
         evidence={
             "time_us": spent,
@@ -206,7 +205,7 @@ def _cudagraph_input_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> 
         return
     size = sum(max(gpu.size[i], 0) for i in found)
     yield Finding(
-        message=f"{counted(len(found), 'copy')} ({units.show_us(spent)}) filled the static inputs of CUDA graphs "
+        message=f"{counted(len(found), 'copy')} ({show_us(spent)}) filled the static inputs of CUDA graphs "
         "before they were launched",
         evidence={"time_us": spent, "share": work.share_of(found), "count": len(found), "bytes": size},
         saves_us=spent,
@@ -229,8 +228,8 @@ def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
         if more > max(gained, 0.0):
             cpu_us = sum(step.cpu_time_us or 0.0 for step in analysis.steps)
             yield Finding(
-                message=f"a compiled step takes the CPU {units.show_us(compiled.cpu_time_us)}, the same uncompiled "
-                f"{units.show_us(eager.cpu_time_us)}; on the GPU it gains {units.show_us(max(gained, 0.0))}",
+                message=f"a compiled step takes the CPU {show_us(compiled.cpu_time_us)}, the same uncompiled "
+                f"{show_us(eager.cpu_time_us)}; on the GPU it gains {show_us(max(gained, 0.0))}",
                 evidence={
                     "time_us": more * len(analysis.steps),
                     "share": analysis.gpu_work.share(more / compiled.cpu_time_us * cpu_us),

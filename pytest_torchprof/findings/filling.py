@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.finding import BLOCKS_PER_SM, OCCUPANCY, SLOW_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.text import units
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +40,7 @@ def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     names = _longest_names(analysis, small)
     yield Finding(
         message=f"{counted(len(small), 'kernel')} with fewer blocks than the GPU has multiprocessors took "
-        f"{units.show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
+        f"{show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
         evidence={
             "time_us": spent,
             "share": work.share_of(small),
@@ -72,7 +71,7 @@ def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
     names = _longest_names(analysis, low)
     yield Finding(
         message=f"{counted(len(low), 'kernel')} ran with {mean:.0f}% of the warps that fit, "
-        f"{units.show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
+        f"{show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
         evidence={
             "time_us": spent,
             "share": work.share_of(low),

@@ -20,8 +20,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.text import units
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.trace.columns import KERNEL
 from pytest_torchprof.trace.links import Intervals
 
@@ -72,7 +71,7 @@ def _unfused_pointwise(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     yield Finding(
         message=f"{counted(len(chains), 'chain')} of pointwise kernels on the same sizes took "
-        f"{units.show_us(spent)}, of which fusing could save {units.show_us(saved / 1000)}; the costliest is {shown}",
+        f"{show_us(spent)}, of which fusing could save {show_us(saved / 1000)}; the costliest is {shown}",
         evidence={
             "time_us": spent,
             "share": work.share_of(i for chain in chains for i in chain),
@@ -143,7 +142,7 @@ def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
     how = f" ({_SDPA_MATH}: no fused kernel takes these operands)" if math else ""
     yield Finding(
         message=f"attention runs {counted(len(found), 'time')} as product, softmax and product{how}: "
-        f"{units.show_us(spent)}, {units.show_us(between)} of it between the products",
+        f"{show_us(spent)}, {show_us(between)} of it between the products",
         evidence={
             "time_us": spent,
             "share": work.share_of(i for members in found for i in members),
@@ -220,7 +219,7 @@ def _layout_conversion(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         return
     count = sum(len(group.members) for group in found)
     yield Finding(
-        message=f"{counted(count, 'kernel')} that only change a layout took {units.show_us(spent)} "
+        message=f"{counted(count, 'kernel')} that only change a layout took {show_us(spent)} "
         f"({spent / work.kernel_time_us:.0%} of the kernel time)",
         evidence={
             "time_us": spent,
@@ -251,7 +250,7 @@ def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) 
     name = ranges[0].name.removeprefix(_STEP).removesuffix(".step")
     yield Finding(
         message=f"{name} launches {counted(len(single) // steps, 'pointwise kernel')} per step "
-        f"({units.show_us(spent / steps)} on the GPU, {units.show_us(host / steps)} on the CPU)",
+        f"({show_us(spent / steps)} on the GPU, {show_us(host / steps)} on the CPU)",
         evidence={
             "time_us": spent,
             "share": work.share_of(single),

@@ -1,88 +1,17 @@
-"""Kernels of a step, in launch order, with what launched them."""
+"""The kernels of a step, in launch order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, overload
 
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.kernels.kernel import Kernel
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from pytest_torchprof.kernels.names import KernelName
-
-
-class Kernel(Struct, frozen=True, kw_only=True):
-    """One kernel as it ran. Times in ns, of the recording's clock; None for what the recording does not say."""
-
-    name: str
-    decoded: KernelName
-    """What the name says, completed by what the launching operator was given."""
-    op: str | None
-    """The innermost operator around the launch; None for an orphan, and directly inside a compiled region."""
-    op_chain: tuple[str, ...]
-    """The names of all ranges around the launch, outermost first: regions, autograd nodes, operators."""
-    forward_op: str | None = None
-    """Of a backward pass, the operator whose backward launched it; None elsewhere, and where no arrow tells."""
-    op_dtypes: tuple[str, ...] | None
-    """The operator's operand types in torch's words, such as ``c10::BFloat16``."""
-    op_shapes: tuple[Any, ...] | None
-    op_strides: tuple[Any, ...] | None
-    start_ns: int
-    dur_ns: int
-    device: int | None = None
-    stream: int | str | None = None
-    launch: str | None = None
-    """The call that launched it."""
-    launch_start_ns: int | None
-    in_graph: bool = False
-    """Whether a graph launch ran it."""
-    collective: str | None = None
-
-    @property
-    def duration_us(self) -> float:
-        """How long it ran, in microseconds."""
-        return self.dur_ns / 1000
-
-    @property
-    def family(self) -> str:
-        """What it computes: ``gemm``, ``pointwise`` and so on."""
-        return self.decoded.family
-
-    @property
-    def library(self) -> str:
-        """Who wrote it: ``cublas``, ``triton`` and so on."""
-        return self.decoded.library
-
-    @property
-    def dtype(self) -> str | None:
-        """The operands' type."""
-        return self.decoded.dtype
-
-    @property
-    def layout(self) -> str | None:
-        """Of a GEMM, two letters in BLAS order."""
-        return self.decoded.layout
-
-    @property
-    def tensor_core(self) -> bool | None:
-        """Whether it runs on tensor cores."""
-        return self.decoded.tensor_core
-
-    @property
-    def triton(self) -> str | None:
-        """Inductor's category of a Triton kernel."""
-        return self.decoded.triton
-
-    @property
-    def short(self) -> str:
-        """The name, cut to what a table has room for."""
-        return self.decoded.short
 
 
 class Kernels(Sequence[Kernel]):

@@ -24,14 +24,14 @@ from pytest_torchprof.limits.limit import (
     step_name,
     whole_number,
 )
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.compilation import Compile
-    from pytest_torchprof.kernels.kernels import Kernel
+    from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 
 _USUAL_CAUSES = (

@@ -30,13 +30,13 @@ from pytest_torchprof.limits.limit import (
     operator_rows,
     step_name,
 )
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
-    from pytest_torchprof.kernels.kernels import Kernel
+    from pytest_torchprof.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.devices.base import BLOCKING
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.text import units
-from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text import printable, show_bytes, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.source_lines import Places
-    from pytest_torchprof.kernels.kernels import Kernel
+    from pytest_torchprof.kernels.kernel import Kernel
 
 
 GPU = "gpu"
@@ -54,7 +53,7 @@ class WorkRow:
 
     def __str__(self) -> str:
         """Return all of it in one line."""
-        spent = units.show_us(self.time_us) if self.time_us is not None else ""
+        spent = show_us(self.time_us) if self.time_us is not None else ""
         facts = [spent, self.note, ", ".join(self.launched_by(self.name))]
         facts += [f"{count} x {place}" if len(self.places) > 1 else place for count, place in self.places]
         return "  ".join([f"{self.count:>4} x {self.name}", *filter(None, facts)])
@@ -193,7 +192,7 @@ def moved_rows(analysis: Analysis, step: StepProfile, kind: int) -> tuple[WorkRo
         ops = [launching.op_name(launching.op_of[i]) for i in members]
         size = sum(max(gpu.size[i], 0) for i in members)
         spent = sum(gpu.end[i] - gpu.start[i] for i in members) / 1000
-        rows.append(_other_row(step.places, name, ops, spent, units.show_bytes(size) if size else ""))
+        rows.append(_other_row(step.places, name, ops, spent, show_bytes(size) if size else ""))
     return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
 
 

@@ -9,8 +9,7 @@ from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
 from pytest_torchprof.report.results import BaselineState
 from pytest_torchprof.report.table import where
 from pytest_torchprof.report.terminal import closing
-from pytest_torchprof.text.escape import printable
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

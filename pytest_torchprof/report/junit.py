@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
     from pytest_torchprof.report.results import Result

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import convert
 
 from pytest_torchprof.recording.metadata import Environment
-from pytest_torchprof.text import units
-from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text import printable, show_ratio, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +25,8 @@ def row(result: Result) -> tuple[str, ...]:
         printable(result.name),
         _count(numbers, "kernels"),
         _count(numbers, "launches"),
-        units.show_us(numbers.get("gpu_busy_us")),
-        units.show_ratio(numbers.get("cpu_gpu_ratio")),
+        show_us(numbers.get("gpu_busy_us")),
+        show_ratio(numbers.get("cpu_gpu_ratio")),
         _count(numbers, "graph_breaks"),
         result.baseline or "-",
         result.outcome,
@@ -40,7 +39,7 @@ def kernel_rows(result: Result) -> list[tuple[str, ...]]:
         (
             printable(entry["name"]),
             str(entry["count"]),
-            units.show_us(entry["time_us"]),
+            show_us(entry["time_us"]),
             printable(", ".join(entry["ops"])),
         )
         for entry in result.kernels

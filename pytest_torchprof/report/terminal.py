@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.report.results import BaselineState, Outcome
 from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, row, where
-from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
     from pytest_torchprof.report.results import RunResults

@@ -18,7 +18,7 @@ from pytest_torchprof.report.results import BaselineState, Outcome, Result
 from pytest_torchprof.testing.baseline_check import environment_of
 from pytest_torchprof.testing.judgement import judge
 from pytest_torchprof.testing.recordings import stacks_name
-from pytest_torchprof.text.escape import printable_line
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured
 from pytest_torchprof.limits import COMPILE, HOLDS, failure, missed_somewhere
 from pytest_torchprof.limits import judge as judge_limits
 from pytest_torchprof.limits.failure import LONGEST_REASON
-from pytest_torchprof.text.escape import printable_line
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from pytest_torchprof.errors import LimitsMissed

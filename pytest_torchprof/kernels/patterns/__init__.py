@@ -25,7 +25,7 @@ from pytest_torchprof.kernels.patterns.selectors import (
 from pytest_torchprof.kernels.patterns.strings import NamePattern, Operator, compile_op_pattern
 
 if TYPE_CHECKING:
-    from pytest_torchprof.kernels.kernels import Kernel
+    from pytest_torchprof.kernels.kernel import Kernel
 
 __all__ = [
     "Operator",

@@ -10,12 +10,12 @@ from pytest_torchprof.kernels.names.kernelname import LAYOUTS, shortened
 from pytest_torchprof.kernels.names.text import word_table
 from pytest_torchprof.kernels.patterns.selectors import Selector, build
 from pytest_torchprof.kernels.patterns.strings import NamePattern
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_torchprof.kernels.kernels import Kernel
+    from pytest_torchprof.kernels.kernel import Kernel
 
 # What people look for in raw names -> the field and value they mean.
 _DTYPES: Final = dict(

@@ -22,7 +22,7 @@ from pytest_torchprof.kernels.patterns.strings import compile_op_pattern
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_torchprof.kernels.kernels import Kernel
+    from pytest_torchprof.kernels.kernel import Kernel
 
 
 def carried_ops(kernel: Kernel) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:
-    from pytest_torchprof.kernels.kernels import Kernel
+    from pytest_torchprof.kernels.kernel import Kernel
 
 
 def _compiled(text: str) -> re.Pattern[str]:
