@@ -76,7 +76,7 @@ def is_compiled_code(name: str) -> bool:
 
 def read(trace: Trace) -> Regions:
     """Return the regions that ran in the steps."""
-    spans = [span for span in trace.spans(_REGION) if trace.step_at(span.start_ns) >= 0]
+    spans = trace.spans_in_steps(_REGION)
     nested: dict[int, list[tuple[Region, Region]]] = defaultdict(list)
     open_: dict[object, list[Span]] = defaultdict(list)
     for span in spans:
@@ -118,9 +118,8 @@ def _lookups_without_region(trace: Trace, regions: Sequence[Span]) -> int:
     """Count look-ups that neither a region nor a compilation follows before the next look-up of the thread."""
     count = 0
     events: dict[object, list[tuple[int, str]]] = defaultdict(list)
-    for span in trace.spans(_LOOKUP):
-        if trace.step_at(span.start_ns) >= 0:
-            events[span.tid].append((span.start_ns, _LOOKUP))
+    for span in trace.spans_in_steps(_LOOKUP):
+        events[span.tid].append((span.start_ns, _LOOKUP))
     if not events:
         return 0
     for span in (*regions, *trace.spans(suffix=" (dynamo_timed)")):
@@ -184,10 +183,9 @@ def _around(trace: Trace, call: int) -> Iterator[int]:
 
 def _graph_calls(trace: Trace) -> Iterator[tuple[str | None, Span]]:
     """Yield the key and the range of each call of a graph of Inductor's inside the steps."""
-    for span in trace.spans(FX_GRAPH):
-        if trace.step_at(span.start_ns) >= 0:
-            key = span.name.removeprefix(FX_GRAPH).strip(" #")
-            yield (None if key == "None" else key), span
+    for span in trace.spans_in_steps(FX_GRAPH):
+        key = span.name.removeprefix(FX_GRAPH).strip(" #")
+        yield (None if key == "None" else key), span
 
 
 def fx_graphs(trace: Trace, evidence: CompileEvidence | None) -> Iterator[FxGraph]:
