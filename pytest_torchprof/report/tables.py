@@ -13,8 +13,7 @@ from pytest_torchprof.text import WIDTH, counted, cut, drawn, printable, share, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.tables import FamilyRow, KernelRow, OpRow, RangeRow
 
 Sorted = TypeVar("Sorted", "RangeRow", "OpRow")
