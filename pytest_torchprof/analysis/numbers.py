@@ -90,21 +90,9 @@ _GRAPHS: Final = frozenset({CallKind.GRAPH_LAUNCH})
 
 TABLE: Final = (
     Number(
-        name="kernels",
-        noun="kernel",
-        of=lambda work: work.count(KERNEL),
-        gated=True,
-        headline=True,
-        needs="kernels",
+        name="kernels", noun="kernel", of=lambda work: work.count(KERNEL), gated=True, headline=True, needs="kernels"
     ),
-    Number(
-        name="launches",
-        noun="launch",
-        of=lambda work: work.launches,
-        gated=True,
-        follows="kernels",
-        headline=True,
-    ),
+    Number(name="launches", noun="launch", of=lambda work: work.launches, gated=True, follows="kernels", headline=True),
     # More graph launches are as often the aim as fewer.
     Number(name="graph_launches", noun="graph launch", of=lambda work: work.calls(_GRAPHS), better=None),
     Number(name="memcpys", noun="copy", of=lambda work: work.count(MEMCPY), gated=True, headline=True),
