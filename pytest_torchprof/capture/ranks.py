@@ -11,8 +11,9 @@ import re
 import sys
 from dataclasses import dataclass
 
-# Rank and number of ranks, as launchers tell them: torchrun, Open MPI, MPICH and Intel's, MVAPICH, srun. Slurm's own SLURM_NTASKS is that of the
-# allocation, in which a script may well start pytest once; the number of the step's tasks is known in the step only.
+# Rank and number of ranks, as launchers tell them: torchrun, Open MPI, MPICH and Intel MPI, MVAPICH, srun. Slurm's own
+# SLURM_NTASKS is that of the allocation, in which a script may well start pytest once; the number of the step's tasks
+# is known in the step only.
 _TOLD = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
