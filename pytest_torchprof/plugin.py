@@ -199,7 +199,7 @@ def pytest_runtest_makereport(
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     state = config.stash.get(STATE, None)
     if state is not None and not is_worker(config):
-        from pytest_torchprof.testing.display import write_section
+        from pytest_torchprof.testing.reporting import write_section
 
         write_section(state, terminalreporter)
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_torchprof.report.table import where
+from pytest_torchprof.report.results import where
 
 MIXED = """
 @pytest.mark.torchprof(device="cpu", max_kernels=1)

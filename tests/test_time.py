@@ -13,7 +13,7 @@ from pytest_torchprof.baseline import settle_times
 from pytest_torchprof.baseline.entry import QUANTILES, times
 from pytest_torchprof.capture import nvml, samples
 from pytest_torchprof.capture.devices import base
-from pytest_torchprof.compare.times import chance, unsure, verdict
+from pytest_torchprof.compare.numbers import chance, unsure, verdict
 
 CONDITIONS = {"clock": "perf_counter", "cache": "hot", "machine": "a machine", "threads": 2}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.compare.changes import _NOUNS as OF_DIFFERENCES
 from pytest_torchprof.compare.comparison import _NOUNS as OF_BASELINES
-from pytest_torchprof.compare.words import _NOUNS as OF_DIFFERENCES
 from pytest_torchprof.kernels.patterns.hints import _NOUNS as OF_HINTS
-from pytest_torchprof.text.plural import counted, numbered, plural
+from pytest_torchprof.text import counted, numbered, plural
 
 PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.step_work import StepWork, Window
+from pytest_torchprof.analysis.parts import StepWork, Window
 from pytest_torchprof.devices.base import BLOCKING, CallKind
-from pytest_torchprof.text import units
-from pytest_torchprof.text.plural import counted, plural
+from pytest_torchprof.text import counted, plural, show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET
 
 if TYPE_CHECKING:
@@ -82,10 +81,10 @@ def _show_count(value: float) -> str:
 
 _SHOW: Final[dict[str, Callable[[Any], str]]] = {
     "count": _show_count,
-    "us": units.show_us,
-    "bytes": lambda value: units.show_bytes(round(value)),
-    "share": units.show_ratio,
-    "ratio": units.show_ratio,
+    "us": show_us,
+    "bytes": lambda value: show_bytes(round(value)),
+    "share": show_ratio,
+    "ratio": show_ratio,
 }
 _GRAPHS: Final = frozenset({CallKind.GRAPH_LAUNCH})
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.kernels import names
-from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,7 +9,7 @@ import sys
 
 from pytest_torchprof.cli.arguments import UsageError
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text import printable
 
 # Each is a module with USAGE and run(words) -> exit status. Looking for modules at run time would import them all.
 COMMANDS = {

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
+import tempfile
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.baseline import read
+from pytest_torchprof.baseline import key_of, read, split_key, test_file_of, update
 from pytest_torchprof.baseline.path import FOLDER, split_name
 from pytest_torchprof.cli.arguments import UsageError, parse
 from pytest_torchprof.cli.diff import differences
-from pytest_torchprof.text.escape import printable
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.baseline import BaselineFile, Entry
+
 
 USAGE: Final = """usage: torchprof baseline list [PATH...]
        torchprof baseline show [PATH...]
@@ -34,6 +38,31 @@ collected as a whole, nothing of it is touched. --rootdir is pytest's, for the p
 exit status: 0 done (diff: the kernels are the same), 1 diff: they differ, 2 cannot read, or bad usage
 """
 SAME, DIFFER, UNUSABLE = 0, 1, 2
+
+# Collects one file and writes down its tests: all of them, before -m, -k or a plugin deselects any, and whether
+# collecting went through as a whole (a module that skips itself has tests that cannot be seen here).
+_COLLECT: Final = """
+import json, sys
+import pytest
+
+class Collected:
+    def __init__(self):
+        self.tests, self.whole = [], True
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items):
+        self.tests += [item.nodeid for item in items]
+        return (yield)
+
+    def pytest_collectreport(self, report):
+        self.whole = self.whole and report.passed
+
+collected = Collected()
+status = pytest.main(["--collect-only", "-q", sys.argv[1]], plugins=[collected])
+whole = collected.whole and status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+with open(sys.argv[2], "w") as file:
+    json.dump({"whole": whole, "tests": collected.tests}, file)
+"""
 
 
 def run(words: list[str]) -> int:
@@ -90,12 +119,63 @@ def _entries(path: Path) -> dict[tuple[str, str], Entry]:
 
 
 def _prune(words: list[str]) -> int:
-    from pytest_torchprof.cli.prune import prune  # noqa: PLC0415  (starts pytest in another process: only here)
-
+    """List the entries of tests that no longer exist, and remove them with ``--yes``."""
     arguments = parse(words, flags=("--yes",), options={"--rootdir": "a folder"})
-    root = Path(arguments.last("--rootdir") or Path.cwd())
+    root, really = Path(arguments.last("--rootdir") or Path.cwd()), bool(arguments.flags)
     files = [(base, file) for base in _folders(arguments.files) for file in _files([base])]
-    return prune(files, rootdir=root, really=bool(arguments.flags), say=_say)
+    collected: dict[Path, frozenset[str] | None] = {}
+    count, status = 0, SAME
+    for base, file in files:
+        gone = _gone(base, file, root, collected)
+        if gone.unknown:
+            _say(f"{file.path}: left as it is: {gone.unknown}")
+            status = UNUSABLE
+        if gone.keys:
+            _say("\n    ".join([f"{file.path}: {gone.why}", *gone.keys]))
+            count += len(gone.keys)
+            if really:
+                update(file.path, dict.fromkeys(gone.keys))
+    entries = f"{counted(count, 'entry')} of tests that no longer exist"
+    _say(f"{entries}{' removed' if really and count else '; --yes removes them' if count else ''}")
+    return status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gone:
+    """Keys of one baseline file whose tests are gone, or why that cannot be told."""
+
+    keys: tuple[str, ...] = ()
+    why: str = ""
+    unknown: str = ""
+
+
+def _gone(base: Path, file: BaselineFile, rootdir: Path, collected: dict[Path, frozenset[str] | None]) -> _Gone:
+    test_file = test_file_of(
+        file.path.absolute(), (base if base.is_dir() else base.parent).absolute(), rootdir.absolute()
+    )
+    if test_file is None and file.path.absolute().parent.name == FOLDER:
+        return _Gone(keys=tuple(sorted(file.entries)), why="its test file does not exist")
+    if test_file is None:
+        return _Gone(unknown=f"no test file for it below {rootdir}: name pytest's rootdir with --rootdir")
+    if test_file not in collected:
+        collected[test_file] = _collect(test_file)
+    tests = collected[test_file]
+    if tests is None:
+        return _Gone(unknown=f"collecting {test_file} failed or skipped tests: see pytest --collect-only {test_file}")
+    keys = tuple(key for key in sorted(file.entries) if split_key(key)[0] not in tests)
+    return _Gone(keys=keys, why=f"{test_file.name} does not have")
+
+
+def _collect(test_file: Path) -> frozenset[str] | None:
+    """Return the test ids of a file, without the file part; None where collecting did not go through."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "collected.json")
+        command = [sys.executable, "-c", _COLLECT, str(test_file), str(answer)]
+        subprocess.run(command, check=False, capture_output=True)  # noqa: S603  (our own script, no shell)
+        if not answer.exists():
+            return None
+        found = json.loads(answer.read_text())
+    return frozenset(split_key(key_of(test, None))[0] for test in found["tests"]) if found["whole"] else None
 
 
 def _folders(files: list[str]) -> list[Path]:

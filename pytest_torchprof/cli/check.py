@@ -107,7 +107,7 @@ def _check(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
     from pytest_torchprof.limits import catalogue, judge, read_limits  # noqa: PLC0415
     from pytest_torchprof.limits.failure import one_line  # noqa: PLC0415
     from pytest_torchprof.profile import load  # noqa: PLC0415
-    from pytest_torchprof.text.escape import printable_line  # noqa: PLC0415
+    from pytest_torchprof.text import printable_line  # noqa: PLC0415
 
     asked = read_limits(limits, known=catalogue(with_thresholds(RULES, thresholds)))
     profile = load(trace)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_torchprof.cli.arguments import UsageError, parse
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
-from pytest_torchprof.text.escape import printable
+from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,7 +110,7 @@ def _of_recordings(first: Path, second: Path) -> tuple[bool, dict[str, Any], lis
 
 def _on_screen(lines: list[str]) -> list[str]:
     """Return the lines as they fit, each with its own indentation."""
-    from pytest_torchprof.text.layout import wrapped  # noqa: PLC0415 - likewise
+    from pytest_torchprof.text import wrapped  # noqa: PLC0415 - likewise
 
     return [
         part

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pytest_torchprof.compare.changes import Change
 from pytest_torchprof.compare.comparison import Comparison, compare, contrast
-from pytest_torchprof.compare.numbers import GATED
+from pytest_torchprof.compare.numbers import GATED, unsure
 from pytest_torchprof.compare.profiles import ProfileDiff, diff
-from pytest_torchprof.compare.times import unsure
 
 __all__ = ["GATED", "Change", "Comparison", "ProfileDiff", "compare", "contrast", "diff", "unsure"]

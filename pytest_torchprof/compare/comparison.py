@@ -7,17 +7,24 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.compare.changes import AMBIGUOUS, BETTER, WORSE, Change, kernel_changes
-from pytest_torchprof.compare.numbers import number_changes
-from pytest_torchprof.compare.times import time_changes
-from pytest_torchprof.compare.words import THIS_RUN, other_device, other_software
-from pytest_torchprof.text.plural import counted, numbered
+from pytest_torchprof.compare.changes import (
+    AMBIGUOUS,
+    BETTER,
+    THIS_RUN,
+    WORSE,
+    Change,
+    kernel_changes,
+    other_device,
+    other_software,
+)
+from pytest_torchprof.compare.numbers import number_changes, time_changes
+from pytest_torchprof.text import counted, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.compare.words import Sides
+    from pytest_torchprof.compare.changes import Sides
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new"]
 
@@ -64,7 +71,7 @@ class Comparison:
         first = [self.environment] if self.environment else []
         if self.stale:
             first.append("the test was edited after its baseline was recorded (stale)")
-        kernels = [f"  {_mark(change)} {change.words}{_each(change)}" for change in self.changes if not _number(change)]
+        kernels = [_kernel_line(change) for change in self.changes if not _number(change)]
         numbers = [
             f"    {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
             for change in self.changes
@@ -101,20 +108,15 @@ def contrast(
     sides: Sides = THIS_RUN,
 ) -> Comparison:
     """Compare two entries as `compare` does, also where their devices differ: then structure alone counts."""
-    environment = other_device(old.environment, new.environment, sides) or other_software(
-        old.environment, new.environment, sides
-    )
+    environments = old.environment, new.environment
+    environment = other_device(*environments, sides) or other_software(*environments, sides)
     changes = (
         *kernel_changes(old, new, "structure" if environment else names, allowed=tolerance.get("kernels", 0)),
         *number_changes(old, new, tolerance),
         *time_changes(old.time, new.time, tolerance.get("time")),
     )
-    return Comparison(
-        verdict=_verdict(changes),
-        changes=changes,
-        stale=old.source != new.source,
-        environment=environment,
-    )
+    stale = old.source != new.source
+    return Comparison(verdict=_verdict(changes), changes=changes, stale=stale, environment=environment)
 
 
 def _verdict(changes: tuple[Change, ...]) -> Verdict:
@@ -131,12 +133,10 @@ def _number(change: Change) -> bool:
     return change.kind == "number"
 
 
-def _mark(change: Change) -> str:
-    return _MARKS.get(change.direction, " ") if change.kind != "changed" else "~"
-
-
-def _each(change: Change) -> str:
-    return f" ({change.times} per step)" if change.kind == "changed" and change.times > 1 else ""
+def _kernel_line(change: Change) -> str:
+    if change.kind != "changed":
+        return f"  {_MARKS.get(change.direction, ' ')} {change.words}"
+    return f"  ~ {change.words}{f' ({change.times} per step)' if change.times > 1 else ''}"
 
 
 def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:

@@ -7,35 +7,24 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, records
+from pytest_torchprof.compare.changes import amount, explain_rename, kind_of, noun, number_of
 from pytest_torchprof.compare.difference import RULES, difference
-from pytest_torchprof.compare.words import amount, explain_rename, kind_of, noun, number_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.names import decode, without_index
-from pytest_torchprof.text.escape import printable_line
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.baseline import KernelRecord
 
 # What one line, and what a page, has room for; the data has all of it.
 _SHOWN: Final = 4
 _LINES: Final = 20
 # What says how the work differs; the other numbers go with these.
-_NUMBERS: Final = (
-    "kernels",
-    "launches",
-    "graph_launches",
-    "memcpys",
-    "memsets",
-    "syncs",
-    "kernel_time_us",
-    "gpu_busy_us",
-    "cpu_time_us",
-)
+_COUNTS: Final = ("kernels", "launches", "graph_launches", "memcpys", "memsets", "syncs")
+_TIMES: Final = ("kernel_time_us", "gpu_busy_us", "cpu_time_us")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +151,7 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
     for profile in (before, after):
         if reason := profile.why_not or profile.kernels_unknown:
             raise NotMeasured(f"{profile.trace.path or 'a recording'} is not measured: {reason}")
-    numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in _NUMBERS}
+    numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in (*_COUNTS, *_TIMES)}
     first, second = _compared_steps(before.steps, after.steps)
     delta = difference(records(first.kernels), records(second.kernels), RULES["normal"])
     differ = _names(first) != _names(second)

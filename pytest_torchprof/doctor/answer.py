@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pytest_torchprof.text.escape import printable_line
+from pytest_torchprof.text import printable_line
 
 OK: Literal["ok"] = "ok"
 WRONG: Literal["wrong"] = "wrong"

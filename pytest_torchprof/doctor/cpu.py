@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer, first_line
 from pytest_torchprof.doctor.child import ChildFailed, ask
 from pytest_torchprof.doctor.launches import measure
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

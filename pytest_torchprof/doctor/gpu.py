@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.capture import nvml
 from pytest_torchprof.doctor.answer import OK, UNKNOWN, WRONG, Answer
 from pytest_torchprof.doctor.child import ask
-from pytest_torchprof.text.plural import counted
-from pytest_torchprof.text.units import show_bytes, show_us
+from pytest_torchprof.text import counted, show_bytes, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

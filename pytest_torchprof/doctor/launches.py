@@ -15,8 +15,7 @@ from pytest_torchprof.doctor.child import ask
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.profile import Profile
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.text.plural import counted, plural
-from pytest_torchprof.text.units import show_us
+from pytest_torchprof.text import counted, plural, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

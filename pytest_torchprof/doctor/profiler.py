@@ -16,7 +16,7 @@ from pytest_torchprof.doctor.answer import OK, SEE_THE_GPU, UNKNOWN, WRONG, Answ
 from pytest_torchprof.doctor.child import LIMIT_S, ask
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pytest_torchprof.capture.devices.cuda import has_gpu
 from pytest_torchprof.capture.gpulock import holding, lock_file
 from pytest_torchprof.doctor.answer import OK, WRONG, Answer, first_line, public
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.text.escape import printable_line
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, Finding, Rule, Threshold
 from pytest_torchprof.kernels.names import decode
-from pytest_torchprof.text import units
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, show_ratio, show_us
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
@@ -64,7 +63,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         return
     waited = work.idle.host_us / len(work.by_device)
     yield Finding(
-        message=f"the CPU takes {units.show_ratio(ratio)} times as long to launch the work as the GPU to do it; "
+        message=f"the CPU takes {show_ratio(ratio)} times as long to launch the work as the GPU to do it; "
         f"{late:.0%} of the GPU operations came late, the GPU was busy {busy_share:.0%} of the time",
         evidence={
             "time_us": waited,
@@ -126,11 +125,11 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     }
     remedy = "launch earlier: fewer and larger launches, no synchronization in between, CUDA graphs"
     if work.share(loading) >= at[LOADING]:
-        remedy = f"load data meanwhile (num_workers, pin_memory), which takes {units.show_us(loading)}; {remedy}"
+        remedy = f"load data meanwhile (num_workers, pin_memory), which takes {show_us(loading)}; {remedy}"
     yield Finding(
-        message=f"{units.show_us(waited_us)} ({work.share(waited_us):.0%} of the time) the GPU idled because "
+        message=f"{show_us(waited_us)} ({work.share(waited_us):.0%} of the time) the GPU idled because "
         f"the next operation was not launched yet, in {counted(len(late), 'gap')}, the longest "
-        f"{units.show_us(longest_ns / 1000)} before {awaited}",
+        f"{show_us(longest_ns / 1000)} before {awaited}",
         evidence=evidence,
         remedy=remedy,
         saves_us=waited_us,
@@ -139,7 +138,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
 
 def _loading_us(analysis: Analysis) -> float:
     trace = analysis.trace
-    found = [span for prefix in _LOADING for span in trace.spans(prefix) if trace.step_at(span.start_ns) >= 0]
+    found = [span for prefix in _LOADING for span in trace.spans_in_steps(prefix)]
     return intervals.length(intervals.merged((span.start_ns, span.end_ns) for span in found)) / 1000
 
 
@@ -158,7 +157,7 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     if not slow_start and not (middle >= at[MEDIAN_US] and _late(work) >= at[LATE]):
         return
     yield Finding(
-        message=f"the first kernel ran {units.show_us(first)} after its launch, the median is {units.show_us(middle)}",
+        message=f"the first kernel ran {show_us(first)} after its launch, the median is {show_us(middle)}",
         evidence={"first_us": first, "median_us": middle, "time_us": first - middle},
         severity="information",
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.finding import BLOCKS_PER_SM, OCCUPANCY, SLOW_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.text import units
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,14 +33,14 @@ def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     work, gpu = analysis.gpu_work, analysis.trace.gpu
     blocks, talking = gpu.blocks_per_sm, work.communication
     small = [i for i in work.kernels if 0 <= blocks[i] < 1 and i not in talking]
-    spent = sum(gpu.end[i] - gpu.start[i] for i in small) / 1000
+    spent = work.time_us(small)
     if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
         return
     unused = sum((gpu.end[i] - gpu.start[i]) * (1 - gpu.blocks_per_sm[i]) for i in small) / 1000
     names = _longest_names(analysis, small)
     yield Finding(
         message=f"{counted(len(small), 'kernel')} with fewer blocks than the GPU has multiprocessors took "
-        f"{units.show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
+        f"{show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
         evidence={
             "time_us": spent,
             "share": work.share_of(small),
@@ -65,14 +64,14 @@ def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
         and gpu.blocks_per_sm[i] >= enough
         and work.named[gpu.name[i]].family not in _FEW_WARPS
     ]
-    spent = sum(gpu.end[i] - gpu.start[i] for i in low) / 1000
+    spent = work.time_us(low)
     if not spent or spent < at[LOW_SHARE] * work.kernel_time_us:
         return
     mean = sum(gpu.occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
     names = _longest_names(analysis, low)
     yield Finding(
         message=f"{counted(len(low), 'kernel')} ran with {mean:.0f}% of the warps that fit, "
-        f"{units.show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
+        f"{show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
         evidence={
             "time_us": spent,
             "share": work.share_of(low),

@@ -15,8 +15,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.text import units
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,7 +66,7 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
     kernels = [i for group in members for i in group.members]
     yield Finding(
         message=f"{what} takes {spent_us / total:.0%} of the kernel time "
-        f"({units.show_us(spent_us)}, {counted(len(kernels), 'kernel')})",
+        f"({show_us(spent_us)}, {counted(len(kernels), 'kernel')})",
         evidence={
             "time_us": spent_us,
             "share": work.share_of(kernels),
@@ -110,8 +109,7 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     members = (i for group in work.groups if group.op in busy for i in group.members)
     launches = {call for i in members if (call := trace.links.call_of[i]) >= 0}
     shown = ", ".join(
-        f"{trace.names[op]} launches {counted(calls // steps, 'kernel')} "
-        f"of {units.show_us(spent[op] / calls / 1000)} each"
+        f"{trace.names[op]} launches {counted(calls // steps, 'kernel')} of {show_us(spent[op] / calls / 1000)} each"
         for op, calls in list(busy.items())[:3]
     )
     yield Finding(
@@ -161,8 +159,8 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
         return
     costliest = max(inside, key=lambda one: inside[one])
     yield Finding(
-        message=f"{names[name]} takes {units.show_us(spent[name] / 1000)} of CPU time, {share:.0%} of it in what it "
-        f"calls, most in {names[costliest]} ({units.show_us(inside[costliest] / 1000)})",
+        message=f"{names[name]} takes {show_us(spent[name] / 1000)} of CPU time, {share:.0%} of it in what it "
+        f"calls, most in {names[costliest]} ({show_us(inside[costliest] / 1000)})",
         evidence={
             "time_us": spent[name] / 1000,
             "share": work.share_during((start[i], end[i]) for i in members),

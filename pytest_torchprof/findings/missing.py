@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.validity import at_stake
 from pytest_torchprof.findings.finding import Finding, Rule
-from pytest_torchprof.text import units
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
@@ -51,9 +50,9 @@ def _lost_kernels(analysis: Analysis) -> Iterator[Finding]:
 def _in_flight_kernels(analysis: Analysis) -> Iterator[Finding]:
     trace = analysis.trace
     if trace.orphans:
-        spent = sum(trace.gpu.end[i] - trace.gpu.start[i] for i in trace.links.orphans) / 1000
+        spent = analysis.gpu_work.time_us(trace.links.orphans)
         yield Finding(
-            message=f"{counted(trace.orphans, 'GPU operation')} ({units.show_us(spent)}) launched before the "
+            message=f"{counted(trace.orphans, 'GPU operation')} ({show_us(spent)}) launched before the "
             "recording began; they belong to no step",
             evidence={"orphans": trace.orphans, "time_us": spent},
             severity="information",
@@ -70,7 +69,7 @@ def _profiler_gap(analysis: Analysis) -> Iterator[Finding]:
     lost = max(map(intervals.length, idle), default=0) / 1000
     if lost > 0:
         yield Finding(
-            message=f"for {units.show_us(lost)} the GPU idled while the profiler handled its own buffers; this is "
+            message=f"for {show_us(lost)} the GPU idled while the profiler handled its own buffers; this is "
             "taken out of idle times, and not there without the profiler",
             evidence={"time_us": lost, "share": work.share(lost)},
             severity="information",

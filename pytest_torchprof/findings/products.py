@@ -15,8 +15,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.text import units
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, show_bytes, show_us
 from pytest_torchprof.trace.columns import MEMCPY
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def _slow_products(
         if any(work.named[group.name].family == family for group in found)
     )
     yield Finding(
-        message=f"{kinds} in {dtype} took {units.show_us(spent)}, {spent / work.kernel_time_us:.0%} of the kernel time",
+        message=f"{kinds} in {dtype} took {show_us(spent)}, {spent / work.kernel_time_us:.0%} of the kernel time",
         evidence={
             "time_us": spent,
             "share": work.share_of(i for group in found for i in group.members),
@@ -110,7 +109,7 @@ def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     shown = ", ".join(dict.fromkeys(f"{work.op_name(group)} with {sizes}" for group, sizes in odd[:3]))
     yield Finding(
         message=f"{shown}: rows that do not start at multiples of 16 bytes make slower kernels, "
-        f"{units.show_us(spent)} ({spent / whole:.0%} of the time of products)",
+        f"{show_us(spent)} ({spent / whole:.0%} of the time of products)",
         evidence={
             "time_us": spent,
             "share": work.share_of(i for group, _ in odd for i in group.members),
@@ -164,15 +163,15 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         copies += (
             [i for i in group.members if launching.decoded(i).helper == "bias copy"] if _adding(work, group) else []
         )
-    spent = sum(trace.gpu.end[i] - trace.gpu.start[i] for i in copies) / 1000
+    spent = work.time_us(copies)
     if not spent or spent < at[COPYING] * work.kernel_time_us:
         return
     size = sum(max(trace.gpu.size[i], 0) for i in copies if trace.gpu.kind[i] == MEMCPY)
     ops = list(dict.fromkeys(name for i in copies if (name := _product_around(analysis, i))))
-    moved = f", {units.show_bytes(size)}" if size else ""
+    moved = f", {show_bytes(size)}" if size else ""
     yield Finding(
         message=f"{counted(len(copies), 'copy')} on the device put the bias into the result of {', '.join(ops)} "
-        f"before the product ({units.show_us(spent)}{moved}): the addition is not fused into the product",
+        f"before the product ({show_us(spent)}{moved}): the addition is not fused into the product",
         evidence={
             "time_us": spent,
             "share": work.share_of(copies),

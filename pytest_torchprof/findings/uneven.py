@@ -6,16 +6,14 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.text import units
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.gpu_work import GpuWork
-    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.trace import Trace
 
 STEPS = Threshold("steps", 3, "of two steps nobody knows which one is the odd one")
@@ -84,7 +82,7 @@ def _long_first_step(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
         yield _Reason(
             "first_step_us",
             lengths[0] - usual,
-            f"the first step takes {units.show_us(lengths[0])}, the others {units.show_us(usual)}",
+            f"the first step takes {show_us(lengths[0])}, the others {show_us(usual)}",
         )
 
 
@@ -94,7 +92,7 @@ def _setup(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[_Reaso
         return
     order = sorted(work.setup, key=lambda name: -intervals.length(work.setup[name]))
     shown = ", ".join(f"{name} x{len(work.setup[name])}" for name in order[:3])
-    yield _Reason("setup_us", work.setup_us, f"{shown} inside the recording took {units.show_us(work.setup_us)}")
+    yield _Reason("setup_us", work.setup_us, f"{shown} inside the recording took {show_us(work.setup_us)}")
 
 
 def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
@@ -118,8 +116,8 @@ def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
             yield _Reason(
                 "first_call_us",
                 (found[0] - usual) / 1000,
-                f"{units.show_us(found[0] / 1000)} pass from entering {name} to its first operator, later "
-                f"{units.show_us(usual / 1000)}",
+                f"{show_us(found[0] / 1000)} pass from entering {name} to its first operator, later "
+                f"{show_us(usual / 1000)}",
             )
             return
 
@@ -153,9 +151,9 @@ def _kernel_time_varies(analysis: Analysis, at: Mapping[Threshold, float]) -> It
         else f"in {sum(spent > 0 for spent in by_step.values())} of {counted(len(analysis.steps), 'step')}"
     )
     yield Finding(
-        message=f"{counted(len(slow), 'kernel')} took {units.show_us(excess)} longer than the same kernels did "
-        f"elsewhere, {kind}; {name} took {units.show_us(worst.took / 1000)} "
-        f"instead of {units.show_us(worst.usual / 1000)}",
+        message=f"{counted(len(slow), 'kernel')} took {show_us(excess)} longer than the same kernels did "
+        f"elsewhere, {kind}; {name} took {show_us(worst.took / 1000)} "
+        f"instead of {show_us(worst.usual / 1000)}",
         evidence={
             "time_us": excess,
             "share": work.share_of(one.gpu_op for one in slow) * excess / (sum(one.took for one in slow) / 1000),

@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, SLOW_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.text import units
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
@@ -52,7 +51,7 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
     wasted, longest = sum(idle_ns.values()) / 1000, max(idle_ns, key=idle_ns.__getitem__)
     names = Counter(trace.names[calls.name[i]] for i in idle_ns)
     yield Finding(
-        message=f"{counted(len(idle_ns), 'blocking call')} ({', '.join(names)}) took {units.show_us(wasted)} "
+        message=f"{counted(len(idle_ns), 'blocking call')} ({', '.join(names)}) took {show_us(wasted)} "
         "in which the GPU was nearly idle: what is waited for was launched late, waits itself, or is not on this GPU",
         evidence={
             "time_us": wasted,
@@ -95,7 +94,7 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     idle_us = max((work.window_us - intervals.length(busy) / 1000 for busy in work.busy.values()), default=0.0)
     longest = max(found[order[0]], key=lambda i: calls.end[i] - calls.start[i])
     yield Finding(
-        message=f"{shown} made the CPU wait for the GPU: {counted(count, 'time')}, {units.show_us(total)} in all",
+        message=f"{shown} made the CPU wait for the GPU: {counted(count, 'time')}, {show_us(total)} in all",
         evidence={
             "time_us": total,
             "share": work.share_during((calls.start[i], calls.end[i]) for i in waited),
@@ -149,7 +148,7 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
         spent[analysis.launching.decoded(i).collective or "other"] += gpu.end[i] - gpu.start[i]
     ordered = [name for name, _ in spent.most_common()]
     yield Finding(
-        message=f"{units.show_us(lost)} ({work.share(lost):.0%} of the time) the GPU only communicates "
+        message=f"{show_us(lost)} ({work.share(lost):.0%} of the time) the GPU only communicates "
         f"({', '.join(ordered[:3])}), with nothing to compute meanwhile",
         evidence={
             "time_us": lost,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, overload
 
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.kernel import Kernel
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

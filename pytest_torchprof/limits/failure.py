@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict, WorkRow
-from pytest_torchprof.text import units
-from pytest_torchprof.text.escape import printable, printable_line
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, printable, printable_line, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -82,7 +80,7 @@ class Layout:
         """Return a row: one line, and one more for each place that has no room beside it."""
         name = _name(row, self.screen)
         name = name if len(name) <= self.name else f"{name[: self.name - 3]}..."
-        spent = units.show_us(row.time_us) if row.time_us is not None else ""
+        spent = show_us(row.time_us) if row.time_us is not None else ""
         note = f"{row.note:>{self.note}}" if self.note else ""
         said = (
             f"{' ' * INDENT}{row.count:>4} x {name:<{self.name}} {spent:>9}{note}  {_ops(row, self.screen):<{self.ops}}"

@@ -13,21 +13,22 @@ from pytest_torchprof.limits.limit import (
     Limit,
     Verdict,
     WorkRow,
+    kernel_rows,
+    moved_rows,
     positive_number,
     share,
     step_name,
+    waiting_rows,
     whole_number,
 )
-from pytest_torchprof.limits.rows import kernel_rows, moved_rows, waiting_rows
-from pytest_torchprof.text import units
+from pytest_torchprof.text import duration_us, show_ratio, show_us, size_bytes
 from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.numbers import Number
-    from pytest_torchprof.analysis.steps import StepProfile
 
     Rows = Callable[[Analysis, StepProfile], tuple[WorkRow, ...]]
 
@@ -96,7 +97,7 @@ def _fills(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
 
 
 def _cpu_and_gpu(step: StepProfile) -> str:
-    return f"{units.show_us(step.cpu_time_us)} CPU / {units.show_us(step.gpu_busy_us)} GPU busy"
+    return f"{show_us(step.cpu_time_us)} CPU / {show_us(step.gpu_busy_us)} GPU busy"
 
 
 BOUNDS = (
@@ -115,8 +116,8 @@ BOUNDS = (
 
 _READERS: dict[str, Callable[[object], Any]] = {
     "count": whole_number,
-    "us": units.duration_us,
-    "bytes": units.size_bytes,
+    "us": duration_us,
+    "bytes": size_bytes,
     "share": share,
     "ratio": positive_number,
 }
@@ -129,7 +130,7 @@ def _mfu(analysis: Analysis, bound: float) -> Verdict:
         return Verdict(measured=reason, status=NOT_MEASURED)
     return Verdict(
         number=found.mfu,
-        measured=f"{units.show_ratio(found.mfu)} of {found.peak_tflops:.4g} TFLOP/s ({found.dtype})",
+        measured=f"{show_ratio(found.mfu)} of {found.peak_tflops:.4g} TFLOP/s ({found.dtype})",
         status=HOLDS if found.mfu >= bound else MISSED,
     )
 

@@ -17,10 +17,9 @@ from pytest_torchprof.recording.two_processes import Other
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.numbers import Numbers
     from pytest_torchprof.analysis.parts import Part
-    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.analysis.tables import KernelRow, OpRow, RangeRow
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.trace import Trace
@@ -101,17 +100,8 @@ def _looked_at(analysis: Analysis, rules: Sequence[Rule], *, by_two: bool) -> di
 
 
 def _plainly(found: Sequence[Finding]) -> list[dict[str, Any]]:
-    return [
-        {
-            "code": one.code,
-            "title": one.title,
-            "message": one.message,
-            "evidence": dict(one.evidence),
-            "remedy": one.remedy,
-            "severity": one.severity,
-        }
-        for one in found
-    ]
+    names = ("code", "title", "message", "evidence", "remedy", "severity")
+    return [{name: getattr(one, name) for name in names} for one in found]
 
 
 def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:
@@ -141,20 +131,12 @@ def _plain(found: Numbers, names: Iterable[str] = tuple(numbers.BY_NAME)) -> dic
 
 
 def _kernel(row: KernelRow) -> dict[str, Any]:
-    decoded = row.decoded
+    decoded = ("family", "library", "dtype", "layout", "tensor_core", "triton")
+    launched = ("op", "op_chain", "forward_op", "count", "time_us")
     return {
         "name": row.name,
-        "family": decoded.family,
-        "library": decoded.library,
-        "dtype": decoded.dtype,
-        "layout": decoded.layout,
-        "tensor_core": decoded.tensor_core,
-        "triton": decoded.triton,
-        "op": row.op,
-        "op_chain": list(row.op_chain),
-        "forward_op": row.forward_op,
-        "count": row.count,
-        "time_us": row.time_us,
+        **{name: getattr(row.decoded, name) for name in decoded},
+        **{name: getattr(row, name) for name in launched},
     }
 
 
@@ -170,22 +152,14 @@ def _more(
     if by == "module":
         return {"modules": [_rounded(row) for row in tables.by_module(trace, chosen)[:top]]}
     if by == "family":
-        families = tables.by_family(rows)[:top]
-        return {
-            "families": [
-                {"family": row.family, "library": row.library, "count": row.count, "time_us": row.time_us}
-                for row in families
-            ]
-        }
+        return {"families": [msgspec.structs.asdict(row) for row in tables.by_family(rows)[:top]]}
     return {}
 
 
 def _rounded(row: RangeRow | OpRow) -> dict[str, Any]:
     """Return the row's columns; sums of nanoseconds need no more digits."""
-    return {
-        name: round(value, 3) if isinstance(value, float) else value
-        for name, value in msgspec.structs.asdict(row).items()
-    }
+    values = msgspec.structs.asdict(row).items()
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in values}
 
 
 def _annotation(trace: Trace, chosen: Sequence[Part], row: RangeRow) -> dict[str, Any]:

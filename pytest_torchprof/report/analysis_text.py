@@ -13,18 +13,14 @@ from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.report.analysis_json import chosen_steps
 from pytest_torchprof.report.tables import rows_of
-from pytest_torchprof.text import units
-from pytest_torchprof.text.escape import printable
-from pytest_torchprof.text.layout import WIDTH, cut, drawn, share, wrapped
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import WIDTH, counted, cut, drawn, printable, share, show_us, wrapped
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.numbers import Number
-    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.findings import Finding, Rule
 
 _MOST_STEPS = 10
@@ -119,7 +115,7 @@ def _each_step(steps: Sequence[StepProfile]) -> str:
     rows = [
         (
             printable(step.name or "-"),
-            units.show_us(sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000),
+            show_us(sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000),
             *(BY_NAME[name].show(getattr(step.numbers, name)) for name in _OF_EACH_STEP),
         )
         for step in steps[:_MOST_STEPS]
@@ -160,7 +156,7 @@ def _efficiency(analysis: Analysis) -> str:
     lines = []
     if spent:
         shares = ", ".join(f"{name} {share(us / total)}" for name, us in spent)
-        lines.append(f"time of a step, to its last GPU operation, {units.show_us(total)}: {shares}")
+        lines.append(f"time of a step, to its last GPU operation, {show_us(total)}: {shares}")
     if found.tensor_core_share is not None:
         lines.append(f"on tensor cores: {share(found.tensor_core_share)} of the time of products and convolutions")
     if found.throughput.mfu is not None:

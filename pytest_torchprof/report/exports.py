@@ -30,11 +30,9 @@ def benchmark(run: RunResults) -> str:
             {"name": f"{result.name}: {name}", "unit": unit, "value": value} for name, unit, value in _numbers(result)
         ]
         if result.time:
-            low, high = _quartiles(result)
-            spread = f"± {max(high - result.time['median_us'], result.time['median_us'] - low):.4g}"
-            rows.append(
-                {"name": f"{result.name}: time", "unit": "us", "value": result.time["median_us"], "range": spread}
-            )
+            low, middle, high = _quartiles(result)
+            spread = f"± {max(high - middle, middle - low):.4g}"
+            rows.append({"name": f"{result.name}: time", "unit": "us", "value": middle, "range": spread})
     return json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -44,12 +42,8 @@ def bmf(run: RunResults) -> str:
     for result in _measured(run):
         measures = {name.replace("_", "-"): {"value": value} for name, _, value in _numbers(result)}
         if result.time:
-            low, high = _quartiles(result)
-            measures["latency"] = {
-                "value": result.time["median_us"] * 1000,
-                "lower_value": low * 1000,
-                "upper_value": high * 1000,
-            }
+            low, middle, high = (time_us * 1000 for time_us in _quartiles(result))
+            measures["latency"] = {"value": middle, "lower_value": low, "upper_value": high}
         benchmarks[_short(result.name)] = measures
     return json.dumps(benchmarks, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -66,9 +60,9 @@ def _numbers(result: Result) -> Iterator[tuple[str, str, float]]:
             yield number.name, number.title if number.unit == "count" else number.unit, value
 
 
-def _quartiles(result: Result) -> tuple[float, float]:
+def _quartiles(result: Result) -> tuple[float, float, float]:
     quantiles = result.time["quantiles_us"]
-    return quantiles[len(quantiles) // 4], quantiles[-1 - len(quantiles) // 4]
+    return quantiles[len(quantiles) // 4], result.time["median_us"], quantiles[-1 - len(quantiles) // 4]
 
 
 def _short(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, row, where
+from pytest_torchprof.report.results import HEADERS, KERNEL_HEADERS, kernel_rows, row, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_torchprof.analysis import tables
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.text import units
-from pytest_torchprof.text.escape import printable
-from pytest_torchprof.text.layout import WIDTH, cut, drawn, share, wrapped
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import WIDTH, counted, cut, drawn, printable, share, show_bytes, show_us, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.tables import FamilyRow, KernelRow, OpRow, RangeRow
 
 Sorted = TypeVar("Sorted", "RangeRow", "OpRow")
@@ -30,20 +26,20 @@ _RANGE_COLUMNS = ("calls", "self CPU", "CPU total", "kernels", "self GPU", "GPU 
 _Column = tuple[str, str, "Callable[[Any], str]"]
 _CPU: tuple[_Column, ...] = (
     ("# of\nCalls", "calls", "{:,}".format),
-    ("Self\nCPU", "self_cpu_us", units.show_us),
-    ("CPU\ntotal", "cpu_us", units.show_us),
+    ("Self\nCPU", "self_cpu_us", show_us),
+    ("CPU\ntotal", "cpu_us", show_us),
 )
 _CUDA: tuple[_Column, ...] = (
-    ("Self\nCUDA", "self_gpu_us", units.show_us),
-    ("CUDA\ntotal", "gpu_us", units.show_us),
+    ("Self\nCUDA", "self_gpu_us", show_us),
+    ("CUDA\ntotal", "gpu_us", show_us),
 )
 _CPU_MEMORY: tuple[_Column, ...] = (
-    ("CPU\nMem", "cpu_memory_bytes", units.show_bytes),
-    ("Self\nCPU Mem", "self_cpu_memory_bytes", units.show_bytes),
+    ("CPU\nMem", "cpu_memory_bytes", show_bytes),
+    ("Self\nCPU Mem", "self_cpu_memory_bytes", show_bytes),
 )
 _CUDA_MEMORY: tuple[_Column, ...] = (
-    ("CUDA\nMem", "gpu_memory_bytes", units.show_bytes),
-    ("Self\nCUDA Mem", "self_gpu_memory_bytes", units.show_bytes),
+    ("CUDA\nMem", "gpu_memory_bytes", show_bytes),
+    ("Self\nCUDA Mem", "self_gpu_memory_bytes", show_bytes),
 )
 # As key_averages().table() calls them, in torch before and after 2.3.
 _DEVICES = ("cuda", "device", "xpu")
@@ -123,14 +119,14 @@ def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str
         (
             label,
             row.count,
-            units.show_us(row.time_us),
+            show_us(row.time_us),
             share(row.time_us / (total or 1.0)),
             _launched_by(row, launched),
         )
         for label, row in zip(labels, rows, strict=False)
     ]
     names = counted(len(rows), "kernel name")
-    return drawn(lines, _KERNEL_COLUMNS, f"{names} {over}, {units.show_us(total)}", len(rows) - len(lines))
+    return drawn(lines, _KERNEL_COLUMNS, f"{names} {over}, {show_us(total)}", len(rows) - len(lines))
 
 
 def _told_apart(labels: Sequence[str]) -> list[str]:
@@ -169,10 +165,10 @@ def _families(rows: Sequence[KernelRow], top: int, over: str) -> str:
         return f"no kernels {over}"
     total = sum(row.time_us for row in found)
     lines = [
-        (row.family, row.library, row.count, units.show_us(row.time_us), share(row.time_us / (total or 1.0)))
+        (row.family, row.library, row.count, show_us(row.time_us), share(row.time_us / (total or 1.0)))
         for row in found[:top]
     ]
-    return drawn(lines, _FAMILY_COLUMNS, f"families {over}, {units.show_us(total)}", len(found) - len(lines))
+    return drawn(lines, _FAMILY_COLUMNS, f"families {over}, {show_us(total)}", len(found) - len(lines))
 
 
 def _ranges(rows: Sequence[RangeRow], top: int, title: str) -> str:
@@ -180,9 +176,9 @@ def _ranges(rows: Sequence[RangeRow], top: int, title: str) -> str:
         (
             printable(row.name.removeprefix(MODULE)),
             row.calls,
-            *(units.show_us(time) for time in (row.self_cpu_us, row.cpu_us)),
+            *(show_us(time) for time in (row.self_cpu_us, row.cpu_us)),
             row.kernels,
-            *(units.show_us(time) for time in (row.self_gpu_us, row.gpu_us)),
+            *(show_us(time) for time in (row.self_gpu_us, row.gpu_us)),
         )
         for row in rows[:top]
     ]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.results import BaselineState, Outcome
-from pytest_torchprof.report.table import HEADERS, KERNEL_HEADERS, kernel_rows, row, where
-from pytest_torchprof.text.escape import printable
+from pytest_torchprof.report.results import HEADERS, KERNEL_HEADERS, BaselineState, Outcome, kernel_rows, row, where
+from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
     from pytest_torchprof.report.results import RunResults

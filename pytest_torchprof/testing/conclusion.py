@@ -13,12 +13,12 @@ from pytest_torchprof import baseline
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.limits import NOT_MEASURED
-from pytest_torchprof.report.junit import properties
+from pytest_torchprof.report.ci import properties
 from pytest_torchprof.report.results import BaselineState, Outcome, Result
 from pytest_torchprof.testing.baseline_check import environment_of
-from pytest_torchprof.testing.judgement import judge
+from pytest_torchprof.testing.measurement import judge
 from pytest_torchprof.testing.recordings import stacks_name
-from pytest_torchprof.text.escape import printable_line
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.testing.judgement import Judgement
-    from pytest_torchprof.testing.measurement import Measurement
+    from pytest_torchprof.testing.measurement import Judgement, Measurement
     from pytest_torchprof.testing.test_run import TestRun
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping

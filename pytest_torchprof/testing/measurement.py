@@ -1,26 +1,99 @@
-"""One test that measures, and what one measurement of it leaves: a recording with its profile, or why there is none."""
+"""One measurement of a test: its recording and profile, what explains a missed limit, and how it is judged."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import capture
-from pytest_torchprof.errors import not_measured
-from pytest_torchprof.limits import GPU
+from pytest_torchprof.analysis.analysis import Repeat
+from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, TorchprofError, not_measured
+from pytest_torchprof.limits import COMPILE, GPU, HOLDS, failure, missed_somewhere
+from pytest_torchprof.limits import judge as judge_limits
+from pytest_torchprof.limits.failure import LONGEST_REASON
+from pytest_torchprof.profile import load_file
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable
     from pathlib import Path
     from typing import Self
 
-    from pytest_torchprof.errors import NotMeasured
-    from pytest_torchprof.limits import Asked, Screen
+    from pytest_torchprof.capture import Plan
+    from pytest_torchprof.errors import LimitsMissed
+    from pytest_torchprof.limits import Asked, Screen, Verdict
     from pytest_torchprof.profile import Profile
-    from pytest_torchprof.testing.baseline_check import BaselineCheck
-    from pytest_torchprof.testing.explanation import Explanation
+    from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.options import TestOptions
     from pytest_torchprof.testing.run_state import RunState
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Explanation:
+    """What is known of where one measurement's work comes from, and how to find it out; see ``profile.Explainer``."""
+
+    screen: Screen
+    repeat: Repeat | None = None
+    """What the repeat found, or why there is none; None before one was asked for."""
+    recording: Path | None = None
+    """The repeat's, beside the one that is judged."""
+    again: Callable[[], None] | None = None
+    """Calls the measured code once more; None where that cannot be done."""
+    plan: Plan | None = None
+    """How the measurement was made; None if its code was not run here and now."""
+    running: bool = False
+    """Whether the call that is under way is the repeat's."""
+
+    def explained(self, profile: Profile) -> Profile:
+        """Return the profile with what the repeat found; the first call makes it, if it can be made."""
+        if self.repeat is None and not profile.launching.origins.recorded:
+            if self.again is not None:
+                self.again()
+            elif self.plan is not None:
+                self.fail("the code cannot be called again, its block is over")
+        return profile if self.repeat is None else profile.with_repeat(self.repeat)
+
+    def calls(self, plan: Plan, path: Path) -> Generator[None, None, None]:
+        """Yield for the one call of the repeat; whatever goes wrong with it is a reason, and no failure."""
+        self.running = True
+        try:
+            with closing(capture.once_more(plan, path)) as calls:
+                for _ in calls:
+                    yield
+            self.read(path)
+        except GeneratorExit:
+            self.fail("the code could not be called again, its loop was over")
+            raise
+        except Exception as problem:  # noqa: BLE001 - the verdict stands, whatever happens here
+            self.fail(f"the repeat with stacks failed: {problem}")
+        finally:
+            self.running = False
+
+    def read(self, path: Path) -> None:
+        """Take the places from a recording with stacks, unless it is known already that there are none."""
+        if self.repeat is not None:
+            return
+        try:
+            profile = load_file(path)
+        except TorchprofError as problem:
+            self.fail(str(problem))
+            return
+        self.recording = path
+        if reason := profile.why_not or profile.kernels_unknown:
+            self.fail(f"the repeat with stacks was not measured: {reason}")
+        else:
+            self.repeat = Repeat(profile)
+
+    def call_raised(self, problem: BaseException) -> None:
+        """Keep that the measured code raised when it was called once more."""
+        text = str(problem).partition("\n")[0]
+        self.fail(f"the repeat with stacks raised {type(problem).__name__}{f': {text}' if text else ''}")
+
+    def fail(self, reason: str) -> None:
+        """Keep why there are no places; the first reason counts."""
+        if self.repeat is None:
+            self.repeat = Repeat(None, reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,3 +161,81 @@ class Measurement:
     def error(self) -> NotMeasured:
         """What says why there is no believable profile."""
         return not_measured(str(self.why_not), ask_the_doctor=self.ask_the_doctor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What one measurement comes to."""
+
+    measurement: Measurement
+    profile: Profile | None = None
+    """As reports look at it: without a gate, with what explains it; None where nothing was measured."""
+    verdicts: tuple[Verdict, ...] = ()
+    baseline: BaselineJudgement | None = None
+    """None where it is not compared."""
+    baseline_failure: tuple[str, ...] = ()
+    """Why the baseline fails the test, a line each."""
+    stands_in: bool = False
+    """The CPU was measured only because there was no GPU."""
+    only_elsewhere: bool = False
+    """And its baselines are all of other devices."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether all limits hold; of what was not measured, none does."""
+        return self.profile is not None and all(verdict.status == HOLDS for verdict in self.verdicts)
+
+    @property
+    def lacks_lines(self) -> bool:
+        """Whether it fails by work of which a repeat with stacks would tell the lines."""
+        if self.profile is None or self.profile.launching.origins.recorded:
+            return False
+        worse = self.baseline is not None and bool(self.baseline_failure) and self.baseline.has_worse_kernels
+        return (worse and not self.stands_in) or missed_somewhere(self.verdicts, self.measurement.limits)
+
+    def failure(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
+        """Return the error that says what does not hold, None where all does."""
+        if (profile := self.profile) is not None:
+            return failure(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
+        reason = str(self.measurement.why_not or "the measured code was not run to its end")
+        text = f"not measured: {printable_line(reason.removeprefix('not measured: '), LONGEST_REASON)}"
+        advised = self.measurement.ask_the_doctor and not screen.one_line
+        return NotMeasured(f"{text}\n  do: {ASK_THE_DOCTOR}" if advised else text)
+
+
+def judge(
+    test: MeasuredTest,
+    measurement: Measurement,
+    *,
+    siblings: tuple[Profile, ...] = (),
+    alone: Judgement | None = None,
+) -> Judgement:
+    """Judge a measurement; ``siblings`` are the profiles of the test's other ones, for findings that compare.
+
+    ``alone`` is what it came to without them, with which nothing needs to be compared anew.
+    """
+    if measurement.profile is None or measurement.why_not is not None:
+        return Judgement(measurement=measurement)
+    check, label, repeat = test.baseline, measurement.label, measurement.explanation.repeat
+    profile = measurement.profile.with_context(rules=test.state.rules, gate=None).with_others(siblings)
+    profile = profile if repeat is None else profile.with_repeat(repeat)
+    stands_in = test.stands_in(profile)
+    only_baseline = measurement.of_body and not measurement.limits
+    nothing = tuple(
+        check.nothing_to_compare(label, measurement.limits, profile, only_baseline=only_baseline, stands_in=stands_in)
+    )
+    limits = [one for one in measurement.limits if one.limit.needs == COMPILE or not stands_in]
+    verdicts = [*judge_limits(profile, limits), *(() if stands_in else check.unmeasured_times(profile)), *nothing]
+    baseline = None
+    if not nothing:
+        baseline = alone.baseline if alone is not None else check.compare(label, profile)
+        verdicts += [] if stands_in else check.lost_numbers(baseline)
+    return Judgement(
+        measurement=measurement,
+        profile=profile,
+        verdicts=tuple(verdicts),
+        baseline=baseline,
+        baseline_failure=tuple(check.failure_lines(baseline, profile)) if baseline is not None else (),
+        stands_in=stands_in,
+        only_elsewhere=stands_in and check.only_elsewhere(label, profile),
+    )

@@ -28,15 +28,19 @@ LEAST_LINES = 12
 _MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "asyncio", "contextlib.py", "torch"})
 
 
-def around_call(run: TestRun, item: pytest.Item) -> AbstractContextManager[None]:
-    """Return what is to be around the call of a test: its body is measured, and judged when it has passed.
+@contextmanager
+def around_call(run: TestRun, item: pytest.Item) -> Iterator[None]:
+    """Around the call of a test: its body is measured, and judged when it has passed.
 
     unittest decides inside of its own call whether a failure was expected, so a method of it is judged there.
     """
     calls_coroutine_again = run.body_is_step and inspect.iscoroutinefunction(getattr(item, "obj", None))
     if _is_unittests(item) and not calls_coroutine_again:
-        return _measured_body(run, item, partial(_judged_in_unittest, run, item))
-    return _judged_outside(run, item)
+        with _measured_body(run, item, partial(_judged_in_unittest, run, item)):
+            yield
+    else:
+        with _judged(run), _measured_body(run, item):
+            yield
 
 
 @contextmanager
@@ -74,12 +78,6 @@ def without_trace_records() -> Iterator[None]:
 
 
 @contextmanager
-def _judged_outside(run: TestRun, item: pytest.Item) -> Iterator[None]:
-    with _judged(run), _measured_body(run, item):
-        yield
-
-
-@contextmanager
 def _judged_in_unittest(run: TestRun, item: pytest.Item) -> Iterator[None]:
     try:
         with _judged(run):
@@ -87,7 +85,8 @@ def _judged_in_unittest(run: TestRun, item: pytest.Item) -> Iterator[None]:
     except pytest.skip.Exception as skipped:
         # It knows no other skip: this one would be the failure that was expected.
         raise unittest.SkipTest(str(skipped)) from None
-    if (reason := _unjudged(run)) and _expects_failure(item):
+    marked: tuple[Any, ...] = (item.obj, item.cls)  # type: ignore[attr-defined]
+    if (reason := _unjudged(run)) and any(getattr(one, "__unittest_expecting_failure__", False) for one in marked):
         raise unittest.SkipTest(reason)
 
 
@@ -195,8 +194,8 @@ def _judge(run: TestRun) -> None:
 
 def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: TestRun, item: pytest.Item) -> None:
     """Make the report of a phase say what the plugin knows of it: expected failures, our errors without our frames."""
-    _mend_expectation(report, call.excinfo.value if call.excinfo else None, run, item)
     excinfo = call.excinfo
+    _mend_expectation(report, excinfo.value if excinfo else None, run, item)
     if excinfo is not None and report.outcome == "failed" and _is_ours_alone(excinfo):
         report.longrepr = excinfo.getrepr(style="value")
     if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
@@ -234,10 +233,6 @@ def _is_ours_alone(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
 def _is_unittests(item: pytest.Item) -> bool:
     kind = getattr(item, "cls", None)
     return isinstance(kind, type) and issubclass(kind, unittest.TestCase)
-
-
-def _expects_failure(item: pytest.Item) -> bool:
-    return any(getattr(one, "__unittest_expecting_failure__", False) for one in (item.obj, item.cls))  # type: ignore[attr-defined]
 
 
 def _unjudged(run: TestRun) -> str | None:

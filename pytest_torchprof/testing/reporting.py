@@ -1,29 +1,105 @@
-"""After the tests ran: writes baselines and reports, or hands a worker's results to the controller, which does."""
+"""What a run tells: progress and a section on the terminal, then files; a worker hands its results over instead."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
+import time
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.ranks import this_rank
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.report import github
+from pytest_torchprof.limits import Screen
+from pytest_torchprof.report import ci, terminal
 from pytest_torchprof.report.results import Disuse, UnusedEntries
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
 from pytest_torchprof.testing.stash_keys import WORKER_KEY, is_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_torchprof.testing.run_state import RunState
+
+
+NARROWEST, WIDEST = 60, 100
+PATIENCE_S = 1.0
+"""A measurement shorter than this says nothing; a longer one is heard of at most this often."""
+
+
+def screen_of(config: pytest.Config) -> Screen:
+    """Return how much a failure may say: as wide as the terminal is, and as much as ``-q`` and ``-vv`` ask for."""
+    columns = shutil.get_terminal_size(fallback=(80, 24)).columns
+    return Screen(width=min(max(columns, NARROWEST), WIDEST), verbosity=config.get_verbosity())
+
+
+def progress_of(config: pytest.Config) -> Callable[[str, int, int], None]:
+    """Return a function (test, calls done, calls in all) that shows where a measurement is, on a terminal only.
+
+    With all calls done it takes the line away again.
+    """
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    if reporter is None or capture is None or not reporter.isatty or config.get_verbosity() < 0:
+        return _silent
+    last = time.monotonic()
+    shown = False
+
+    def show(name: str, done: int, total: int) -> None:
+        nonlocal last, shown
+        now = time.monotonic()
+        if not (shown if done == total else now - last >= PATIENCE_S):
+            return
+        last, shown = now, done < total
+        text = f"  [{name}: call {done + 1} of {total}]" if shown else ""
+        with capture.global_and_fixture_disabled():
+            # Behind the cursor, clipped at the edge, and the cursor goes back: pytest's own line goes on undisturbed.
+            sys.stdout.write(f"\0337\033[?7l{text}\033[K\033[?7h\0338")
+            sys.stdout.flush()
+
+    return show
+
+
+def _silent(_name: str, _done: int, _total: int) -> None:
+    pass
+
+
+def write_section(state: RunState, terminalreporter: Any) -> None:
+    """Write the section at the end of the run, in the reporter's own style."""
+    run, options = state.run_results, state.options
+    verbosity = terminalreporter.config.get_verbosity()
+    if verbosity < 0 and not options.enabled:
+        # Without the header nothing else would say so.
+        terminalreporter.write_line("torchprof: off: nothing was measured, no limit was judged")
+    unjudged = state.recordings.unjudged(state.replayed)
+    if not (run.results or state.problems or unjudged):
+        return
+    rank = this_rank()
+    who = "" if rank.alone else f"{rank}: "
+    if not rank.writes and (options.reports or options.baseline.writes):
+        terminalreporter.write_line(f"torchprof: {who}rank 0 writes the baselines and reports")
+    if verbosity < 0 and not state.problems:
+        terminalreporter.write_line(f"torchprof: {who}{terminal.closing(run)}")
+        return
+    terminalreporter.write_sep("-", terminal.title(run) + ("" if rank.alone else f", {rank}"))
+    if run.results:
+        width = terminalreporter.config.get_terminal_writer().fullwidth
+        terminalreporter.write_line(terminal.render(run, width=width, verbosity=verbosity))
+    if unjudged:
+        terminalreporter.write_line(f"recordings that no test judged: {', '.join(unjudged)}")
+    for problem in state.problems:
+        terminalreporter.write_line(f"torchprof: {problem}", red=True)
+    if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
+        for command in ci.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
+            terminalreporter.write_line(command)
+
 
 RECORDINGS = "torchprof-recordings"
 """The folder next to a report; not hidden, since uploads of artifacts leave hidden ones out."""
@@ -87,7 +163,7 @@ def _write_step_summary(state: RunState) -> list[str]:
         return []
     try:
         with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(github.step_summary(state.run_results) + "\n")
+            file.write(ci.step_summary(state.run_results) + "\n")
     except OSError as error:
         return [f"the step summary {path} cannot be written: {error.strerror or error}"]
     return []

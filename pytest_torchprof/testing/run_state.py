@@ -82,10 +82,6 @@ class RunState:
         kept = {Path(one.recording).name for key, one in self.results.items() if key[0] == nodeid and one.recording}
         self.recordings.drop_stale(nodeid, kept)
 
-    def unjudged_recordings(self) -> list[str]:
-        """Return the names of recordings in the replay folder that no test judged."""
-        return self.recordings.unjudged(self.replayed)
-
     def reporter_of(self, path: Path) -> Reporter | None:
         """Return what writes a report of this name: by its suffix, the longest that is known."""
         known = [suffix for suffix in self.reporters if path.name.endswith(suffix)]

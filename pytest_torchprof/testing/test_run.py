@@ -16,9 +16,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.limits import read_limits
 from pytest_torchprof.profile import Profile
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.testing.explanation import Explanation
-from pytest_torchprof.testing.judgement import judge
-from pytest_torchprof.testing.measurement import Measurement
+from pytest_torchprof.testing.measurement import Explanation, Measurement, judge
 from pytest_torchprof.testing.recordings import stacks_name
 
 if TYPE_CHECKING:
@@ -29,8 +27,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.limits import Asked
-    from pytest_torchprof.testing.judgement import Judgement
-    from pytest_torchprof.testing.measurement import MeasuredTest
+    from pytest_torchprof.testing.measurement import Judgement, MeasuredTest
 
 READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
 MARKER_ONLY = ("warmup", "steps", "device", "record", "names", "baseline")

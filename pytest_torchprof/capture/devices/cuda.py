@@ -13,7 +13,7 @@ from pytest_torchprof.capture.devices.base import LiveDevice, WallClock
 from pytest_torchprof.capture.profiler_state import this_process
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

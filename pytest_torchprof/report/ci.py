@@ -1,16 +1,15 @@
-"""What GitHub Actions shows of a run: annotations at the tests' lines, and a short step summary."""
+"""What CI shows of a run: GitHub's annotations and step summary, and the properties of a test in JUnit XML."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
-from pytest_torchprof.report.results import BaselineState
-from pytest_torchprof.report.table import where
+from pytest_torchprof.report.results import BaselineState, where
 from pytest_torchprof.report.terminal import closing
-from pytest_torchprof.text.escape import printable
-from pytest_torchprof.text.plural import counted
+from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,10 +17,13 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.report.results import Result, RunResults
 
+
 # An annotation shows so much before it is folded, and a summary is for reading: the report has the rest.
 _LONGEST_MESSAGE = 4000
 _MOST_FAILURES = 20
 _MOST_LINES = 40
+PREFIX = "torchprof"
+"""With which the names of a test's properties begin."""
 
 
 def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[str]:
@@ -84,3 +86,20 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def properties(result: Result) -> list[tuple[str, str]]:
+    """Return names and values: ``torchprof.kernels``, or ``torchprof[label].kernels`` where there is a label."""
+    where = f"{PREFIX}[{printable(result.label)}]" if result.label else PREFIX
+    values = {
+        "outcome": result.outcome,
+        "baseline": result.baseline,
+        **{number.name: result.summary.get(number.name) for number in TABLE if number.headline},
+        "time_us": result.time.get("median_us"),
+        "recording": result.recording,
+    }
+    return [
+        (f"{where}.{name}", f"{value:g}" if isinstance(value, float) else str(value))
+        for name, value in values.items()
+        if value is not None
+    ]

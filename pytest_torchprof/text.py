@@ -1,0 +1,159 @@
+"""Words, numbers and tables as people read them."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.errors import UnknownLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+LONGEST = 200
+"""Characters of one line; names of 5,000 are real."""
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with everything escaped that a terminal would act on or hide."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+
+
+def printable_line(text: str, longest: int = LONGEST) -> str:
+    """Return ``text`` as one printable line of at most ``longest`` characters."""
+    line = printable(text)
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+_ALIKE = frozenset({"pointwise"})
+"""Nouns that have one form."""
+_HISSING = ("s", "x", "ch", "sh")
+
+
+def counted(count: int, noun: str) -> str:
+    """Return ``1 copy``, ``3 copies``, ``2,500 kernels``."""
+    return f"{count:,} {numbered(count, noun)}"
+
+
+def numbered(count: float, noun: str) -> str:
+    """Return the noun as it stands behind this count, which is said otherwise."""
+    return noun if count == 1 else plural(noun)
+
+
+def plural(noun: str) -> str:
+    """Return the noun for several; its last word is the one that changes."""
+    if noun in _ALIKE:
+        return noun
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(_HISSING) else f"{noun}s"
+
+
+_NUMBER = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
+_US_PER = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
+_BYTES_PER: dict[str, int] = {
+    "b": 1,
+    **{f"{prefix}b": 1000**n for n, prefix in enumerate("kmgt", 1)},
+    **{f"{prefix}ib": 1024**n for n, prefix in enumerate("kmgt", 1)},
+}
+_DURATION = re.compile(_NUMBER + r"(ns|us|µs|μs|ms|s)\s*")
+_SIZE = re.compile(_NUMBER + r"([kmgt]?i?b)\s*", re.IGNORECASE)
+
+
+def duration_us(value: object) -> float:
+    """Return a duration in microseconds from ``"1.5ms"``, ``"800us"`` or seconds as a number; else UnknownLimit."""
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+        return float(match[1]) * _US_PER[match[2]]
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
+        return value * 1e6
+    raise UnknownLimit(f'expected a duration such as "1.5ms", "800us" or seconds as a number, got {value!r}')
+
+
+def size_bytes(value: object) -> int:
+    """Return a size in bytes from ``"1.5GiB"``, ``"300MB"`` or a number of bytes; else UnknownLimit."""
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+        return round(float(match[1]) * _BYTES_PER[match[2].lower()])
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise UnknownLimit(f'expected a size such as "1.5GiB", "300MB" or a number of bytes, got {value!r}')
+
+
+def show_us(us: float | None) -> str:
+    """Return a duration with three significant digits and its unit, "-" for None."""
+    if us is None:
+        return "-"
+    for limit, divisor, unit in ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (math.inf, 1e6, "s")):
+        # 999.96 us would print as "1000 us": it belongs to the next unit.
+        if abs(us) < limit * 0.9995:
+            return f"{_three_digits(us / divisor)} {unit}"
+    raise AssertionError(us)
+
+
+def show_bytes(size: int | None) -> str:
+    """Return a size in binary units with three significant digits, "-" for None."""
+    if size is None:
+        return "-"
+    if abs(size) < 1024:
+        return f"{size} B"
+    for exponent, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), 1):
+        scaled = size / 1024**exponent
+        if abs(scaled) < 1023.5 or unit == "TiB":
+            return f"{_three_digits(scaled)} {unit}"
+    raise AssertionError(size)
+
+
+def show_ratio(ratio: float | None) -> str:
+    """Return a ratio with two decimals below ten, "-" for None; a positive ratio never prints as zero."""
+    if ratio is None:
+        return "-"
+    if 0 < ratio < 0.005:
+        return "<0.01"
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.3g}" if ratio < 1000 else f"{ratio:.0f}"
+
+
+def _three_digits(number: float) -> str:
+    if number == 0:
+        return "0"
+    magnitude = abs(number)
+    return f"{number:.2f}" if magnitude < 9.995 else f"{number:.1f}" if magnitude < 99.95 else f"{number:.0f}"
+
+
+WIDTH = 100
+_LEFT = {"step", "kernel", "family", "library", "name", "launched by"}
+
+
+def drawn(rows: Sequence[tuple[Any, ...]], headers: tuple[str, ...], title: str, more: int) -> str:
+    """Return a table under its title, the first column cut to the room that the others leave; ``more`` are left out."""
+    from tabulate import tabulate  # noqa: PLC0415 - only tables need it
+
+    taken = sum(_width(column) + 2 for column in list(zip(headers, *rows, strict=True))[1:])
+    rows = [(cut(row[0], WIDTH - taken), *row[1:]) for row in rows]
+    align = tuple("left" if header in _LEFT else "right" for header in headers)
+    table = tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
+    return f"{title}\n{table}" + (f"\n... and {more} more (--top {more + len(rows)})" if more > 0 else "")
+
+
+def _width(column: tuple[Any, ...]) -> int:
+    """Return a column's width; tabulate leaves two spaces beside a header."""
+    header, *cells = column
+    return max(max(map(len, header.split("\n"))) + 2, *(len(str(cell)) for cell in cells), 0)
+
+
+def wrapped(words: str, indent: str, *, first: str = "") -> list[str]:
+    """Return the words as lines."""
+    return textwrap.wrap(words, WIDTH, initial_indent=first, subsequent_indent=indent)
+
+
+def cut(words: str, width: int) -> str:
+    """Return the words, cut where they are longer."""
+    return words if len(words) <= width else words[: width - 3] + "..."
+
+
+def share(value: float) -> str:
+    """Return a share as percent."""
+    return f"{100 * value:.1f}%"

@@ -1,1 +1,0 @@
-"""Words, numbers and tables as people read them."""
