@@ -52,6 +52,7 @@ _FEW: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eig
 THIS_RUN: Final = ("baseline", "this run")
 """What the two sides are called."""
 _DEVICE: Final = ("gpu", "compute_capability")
+_SWITCHES: Final[dict[object, str]] = {None: "unknown", True: "on", False: "off"}
 _SPOKEN: Final = {"cuda": "CUDA", "rocm": "ROCm", "cudnn": "cuDNN", "triton": "Triton"}
 _WORDS: Final = {"tensor_core": "tensor core", "split_k": "split-K", "triton": "Triton category", "alignment": "align"}
 
@@ -151,17 +152,12 @@ def other_software(old: Environment, new: Environment, sides: Sides = THIS_RUN) 
 
 
 def _words(environment: Environment, keys: list[str]) -> str:
-    return " / ".join(_word(key, environment.get(key)) for key in keys)
-
-
-def _word(key: str, value: str | bool | None) -> str:
-    shown = {None: "unknown", True: "on", False: "off"}.get(value, value)  # type: ignore[arg-type]
-    return printable(f"{_SPOKEN.get(key, key)} {shown}")
+    values = ((_SPOKEN.get(key, key), environment.get(key)) for key in keys)
+    return printable(" / ".join(f"{name} {_SWITCHES.get(value, value)}" for name, value in values))
 
 
 def _device(environment: Environment) -> str:
-    gpu = environment.get("gpu")
-    capability = environment.get("compute_capability")
+    gpu, capability = environment.get("gpu"), environment.get("compute_capability")
     return printable(f"{gpu} ({capability})" if capability else str(gpu or "the CPU"))
 
 
