@@ -15,18 +15,14 @@ from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.text import counted, numbered, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from pytest_torchprof.baseline import KernelRecord
+    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.compare.difference import Difference, Names, Step
     from pytest_torchprof.kernels.names import KernelName
 
     Environment = Mapping[str, str | bool]
     Sides = tuple[str, str]
-    from collections.abc import Iterator
-
-    from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.compare.difference import Difference, Names, Step
-
 
 # In the order people ask for them: what it computes, on what, then how.
 _FACTS: Final = ("family", "layout", "dtype", "tensor_core", "library", "triton", "collective", "helper")
