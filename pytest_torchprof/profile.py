@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.analysis import Analysis
-from pytest_torchprof.analysis.steps import StepProfile
+from pytest_torchprof.analysis.analysis import Analysis, StepProfile
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import copy, read

@@ -75,6 +75,11 @@ class GpuWork:
         """Return the share of the window that ranges cover together, whichever their threads."""
         return self.share(intervals.length(intervals.within(intervals.merged(ranges), [self.window])) / 1000)
 
+    def time_us(self, gpu_ops: Iterable[int]) -> float:
+        """Return the sum of their durations."""
+        start, end = self.trace.gpu.start, self.trace.gpu.end
+        return sum([end[i] - start[i] for i in gpu_ops]) / 1000
+
     @cached_property
     def gpu_ops(self) -> list[int]:
         """GPU operations that belong to a step, step after step."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pytest_torchprof.analysis import parts
-from pytest_torchprof.analysis.backward import forward_operator
 from pytest_torchprof.analysis.compilation import unprofiled
-from pytest_torchprof.analysis.source_lines import Origins
-from pytest_torchprof.devices.base import CallKind
+from pytest_torchprof.analysis.parts import forward_operator
+from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
+from pytest_torchprof.devices.base import BLOCKING, CallKind
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.errors import not_measured
 from pytest_torchprof.kernels.kernel import Kernel
@@ -20,7 +21,7 @@ from pytest_torchprof.kernels.operands import Launch, complete
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
@@ -195,12 +196,7 @@ class Launching:
             op_strides=strides,
             start_ns=trace.ops.start[op],
             dur_ns=trace.ops.end[op] - trace.ops.start[op],
-            device=None,
-            stream=None,
-            launch=None,
             launch_start_ns=trace.ops.start[op],
-            in_graph=False,
-            collective=None,
         )
 
     def ops(self, part: Part, *, copies: bool = False) -> dict[str, int]:
@@ -209,7 +205,7 @@ class Launching:
         One that calls itself again at once, as autocast makes operators do, is one call.
         """
         named = self._trace.ops.name
-        return _counted(self._trace.names[named[op]] for op in self.holders(part, copies=copies))
+        return dict(Counter(self._trace.names[named[op]] for op in self.holders(part, copies=copies)))
 
     def holders(self, part: Part, *, copies: bool = False) -> list[int]:
         """Return the operators that launched a kernel of the part or enclose one that did, likewise, in start order."""
@@ -226,12 +222,32 @@ class Launching:
         calls = (op for op in seen if parent[op] < 0 or named[parent[op]] != named[op])
         return sorted(sorted(calls), key=trace.ops.start.__getitem__)
 
+    def places(self, part: Part) -> Places:
+        """Return the origins of a part's work; nothing is found, and nothing computed, without recorded stacks."""
+        if not self.origins.recorded:
+            return Places()
+        work: dict[Work, Counter[Origin]] = defaultdict(Counter)
+        for one, origin in self._origins_of(part):
+            if origin is not None:
+                work[one][origin] += 1
+        operators: dict[str, Counter[Origin]] = defaultdict(Counter)
+        for op in self.holders(part):
+            if (origin := self.origins.of_operator(op)) is not None:
+                operators[self._trace.names[self._trace.ops.name[op]]][origin] += 1
+        return Places(work=work, operators=operators)
 
-def _counted(names: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name in names:
-        found[name] = found.get(name, 0) + 1
-    return found
+    def _origins_of(self, part: Part) -> Iterator[tuple[Work, Origin | None]]:
+        trace, names, origins = self._trace, self._trace.names, self.origins
+        for op in part.operators:
+            name = names[trace.ops.name[op]]
+            yield (name, name), origins.of_operator(op)
+        for i in part.gpu_ops:
+            op = self.op_of[i]
+            yield (names[trace.gpu.name[i]], self.op_name(op)), origins.of_call(trace.links.call_of[i], op)
+        blocking = trace.call_names(BLOCKING)
+        waits = [call for call in part.calls if trace.calls.name[call] in blocking]
+        for call, op in trace.nesting.around_each(trace.calls, waits).items():
+            yield (names[trace.calls.name[call]], self.op_name(op)), origins.of_call(call, op)
 
 
 def _listed(text: bytes) -> tuple[Any, ...] | None:

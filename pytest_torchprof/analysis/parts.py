@@ -1,21 +1,109 @@
-"""Parts of a recording that numbers are asked for: a step, a user's range; which events belong to them."""
+"""Parts of a recording that numbers are asked for: a step, a user's range; which events belong to them, their work."""
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import cached_property
+from operator import sub
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pytest_torchprof.analysis.backward import waiting
-from pytest_torchprof.analysis.operator_kernels import operator_kernels
+from pytest_torchprof.analysis import gpu_time
+from pytest_torchprof.devices.base import LAUNCHES, OperatorWork
 from pytest_torchprof.trace import StepRange
-from pytest_torchprof.trace.columns import ABSENT
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY
 from pytest_torchprof.trace.links import Intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
+    from pytest_torchprof.analysis.compilation import Compile
+    from pytest_torchprof.devices.base import CallKind
     from pytest_torchprof.trace import Trace
+
+
+_NODE = "autograd::engine::evaluate_function: "
+
+
+def waiting(trace: Trace, calls: Iterable[int]) -> Mapping[int, frozenset[int]]:
+    """Return for calls inside a node of the backward pass the other threads that may wait for it.
+
+    That is the forward operator's thread where an arrow tells which operator that was, else any thread with user
+    annotations. Of nodes inside nodes, as checkpointing makes them, the outermost tells.
+    """
+    nodes = {name for name, text in enumerate(trace.names) if text.startswith(_NODE)}
+    if not nodes:
+        return {}
+    named, forward_of, thread = trace.ops.name, trace.forward_of, trace.ops.thread
+    anybody = frozenset(trace.annotations.thread)
+    of_op: dict[int, frozenset[int]] = {}
+    found = {}
+    for call, op in trace.nesting.around_each(trace.calls, calls).items():
+        if op < 0:
+            continue
+        if op not in of_op:
+            chain = list(trace.nesting.chain(op))
+            linked = [forward_of[one] for one in chain if one in forward_of]
+            inside = any(named[one] in nodes for one in chain)
+            others = frozenset({thread[linked[-1]]} if linked else anybody) - {thread[op]}
+            of_op[op] = others if inside else frozenset()
+        if of_op[op]:
+            found[call] = of_op[op]
+    return found
+
+
+def forward_operator(trace: Trace, op: int) -> int:
+    """Return the operator whose backward holds this one, ABSENT where no arrow tells."""
+    forward_of = trace.forward_of
+    return (
+        next((forward_of[one] for one in trace.nesting.chain(op) if one in forward_of), ABSENT)
+        if forward_of
+        else ABSENT
+    )
+
+
+def operator_kernels(trace: Trace, work: Callable[[str], OperatorWork]) -> list[int]:
+    """Return the operators that count as kernels where they do ``work``, in start order.
+
+    One that computes alone, with all that is inside; another that computes and holds none that computes; one that moves
+    data, with no computing one around it and none that moves data inside; a C++ kernel of Inductor's. What a
+    compilation ran is left out.
+    """
+    ops, parent = trace.ops, trace.nesting.parent
+    does = {name: work(trace.names[name]) for name in set(ops.name)}
+    computing = {
+        name for name, kind in does.items() if kind in (OperatorWork.COMPUTES, OperatorWork.ALONE, OperatorWork.FUSED)
+    }
+    alone = {name for name, kind in does.items() if kind is OperatorWork.ALONE}
+    moving = {name for name, kind in does.items() if kind is OperatorWork.MOVES}
+    # What computes counts outside of what computes alone, what moves data outside of all that computes.
+    apart = {**dict.fromkeys(computing, alone), **dict.fromkeys(moving, computing)}
+    kernels = [
+        i
+        for i, name in enumerate(ops.name)
+        if name in apart and not (apart[name] and _is_inside(apart[name], ops.name, parent, i))
+    ]
+    holders: set[int] = set()
+    for i in kernels:
+        around = parent[i]
+        while around >= 0 and around not in holders:
+            holders.add(around)
+            around = parent[around]
+    compiling = trace.compiling
+    found = [i for i in kernels if i not in holders]
+    if compiling:
+        found = [i for i in found if not compiling.cover(ops.thread[i], ops.start[i])]
+    return sorted(found, key=ops.start.__getitem__)
+
+
+def _is_inside(barred: Container[int], names: Sequence[int], parent: Sequence[int], member: int) -> bool:
+    around = parent[member]
+    while around >= 0:
+        if names[around] in barred:
+            return True
+        around = parent[around]
+    return False
 
 
 class Part(Struct, frozen=True, kw_only=True, eq=False):
@@ -87,3 +175,120 @@ def within(trace: Trace, part: Part, name: str) -> Part:
         calls=[i for i in part.calls if launched(i)],
         operators=[i for i in part.operators if own.cover(ops.thread[i], ops.start[i])],
     )
+
+
+class StepWork:
+    """The work of a step or range as the numbers take it; on the CPU as device it is the computing operators."""
+
+    def __init__(self, trace: Trace, part: Part) -> None:
+        """Take the part's intervals."""
+        self._trace, self._part = trace, part
+        launched = trace.device_kind.has_launches
+        columns, self._members = (trace.gpu, part.gpu_ops) if launched else (trace.ops, part.operators)
+        self._start = [columns.start[i] for i in self._members]
+        self._end = [columns.end[i] for i in self._members]
+        kind = trace.gpu.kind
+        self._kinds = [kind[i] for i in self._members] if launched else [KERNEL] * len(self._members)
+
+    @cached_property
+    def _lasted(self) -> list[int]:
+        return list(map(sub, self._end, self._start))
+
+    def count(self, kind: int) -> int:
+        """Return how many operations are of this kind."""
+        return self._kinds.count(kind)
+
+    @cached_property
+    def _copies(self) -> list[int]:
+        return [i for i, kind in zip(self._members, self._kinds, strict=True) if kind == MEMCPY]
+
+    @cached_property
+    def _directions(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for name, count in Counter([self._trace.gpu.name[i] for i in self._copies]).items():
+            # A copy is called "Memcpy HtoD (Pageable -> Device)".
+            found[self._trace.names[name].removeprefix("Memcpy ")[:4]] += count
+        return found
+
+    def copies(self, direction: str) -> int:
+        """Return how many copies go this way, ``"HtoD"``."""
+        return self._directions[direction]
+
+    @property
+    def bytes_copied(self) -> int:
+        """The size of all copies."""
+        return sum([max(self._trace.gpu.size[i], 0) for i in self._copies])
+
+    @cached_property
+    def _calls(self) -> Counter[int]:
+        flush = self._trace.flush
+        return Counter(self._trace.calls.name[i] for i in self._part.calls if i != flush)
+
+    def calls(self, kinds: frozenset[CallKind]) -> int:
+        """Return how many calls of the runtime are of these kinds, the profiler's own flush aside."""
+        return sum(self._calls[name] for name in self._trace.call_names(kinds))
+
+    @property
+    def launches(self) -> int:
+        """How many calls launched work, those too that are known by their work alone."""
+        unrecorded = self._trace.links.unrecorded
+        ids = {self._trace.gpu.correlation[i] for i in self._part.gpu_ops if i in unrecorded}
+        return self.calls(LAUNCHES) + len(ids)
+
+    @property
+    def kernel_us(self) -> float:
+        """The sum of the kernels' durations."""
+        return sum([took for took, kind in zip(self._lasted, self._kinds, strict=True) if kind == KERNEL]) / 1000
+
+    @property
+    def gpu_us(self) -> float:
+        """The sum of all durations."""
+        return sum(self._lasted) / 1000
+
+    @cached_property
+    def busy_us(self) -> float:
+        """The length of the union of all intervals, per device, summed over devices."""
+        if not self._trace.device_kind.has_launches:
+            return gpu_time.union_ns(zip(self._start, self._end, strict=True)) / 1000
+        return gpu_time.busy_ns(self._trace, self._members) / 1000
+
+    @property
+    def span_us(self) -> float:
+        """From the first start to the last end."""
+        return (max(self._end) - min(self._start)) / 1000 if self._members else 0.0
+
+    @cached_property
+    def cpu_us(self) -> float:
+        """The part's length on the CPU without what its own threads spent inside blocking calls and the flush."""
+        return sum(_cpu_time_ns(self._trace, place) for place in self._part.ranges) / 1000
+
+    @property
+    def cpu_gpu_ratio(self) -> float | None:
+        """CPU time by GPU busy time; None without GPU operations."""
+        return self.cpu_us / self.busy_us if self.busy_us else None
+
+
+class Window:
+    """The whole window as its numbers take it."""
+
+    def __init__(self, trace: Trace, compiled: Compile) -> None:
+        """Take the trace and what the compiler did."""
+        self.trace = trace
+        self.compile = compiled
+
+    @cached_property
+    def occupation(self) -> gpu_time.Occupation:
+        """How the kernels filled the GPUs."""
+        return gpu_time.Occupation(self.trace)
+
+    @property
+    def peak_memory(self) -> int | None:
+        """The allocator's peak during the steps."""
+        return None if self.trace.metadata is None else self.trace.metadata.peak_memory_bytes
+
+
+def _cpu_time_ns(trace: Trace, place: StepRange) -> int:
+    """Return the range's length without what its own thread spent inside blocking calls and the flush."""
+    threads = [i for i, label in enumerate(trace.threads) if label == place.tid]
+    waited = sum(trace.waiting.overlap(thread, place.start_ns, place.end_ns) for thread in threads)
+    return place.end_ns - place.start_ns - waited

@@ -9,19 +9,19 @@ from __future__ import annotations
 import re
 import sys
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.backward import forward_operator
+from pytest_torchprof.analysis.parts import forward_operator
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.trace import Trace
 
@@ -67,6 +67,34 @@ class Origin(Struct, frozen=True, kw_only=True):
         else:
             place = f"{self.function} ({self.where})"
         return "backward of " * self.backward + ", ".join(part for part in (place, self.module) if part)
+
+
+Work = tuple[str, str | None]
+"""The name of a kernel, copy or blocking call, and the operator that made it."""
+
+
+class Places(Struct, frozen=True, kw_only=True):
+    """The origins of one step's work, and why there are none where they were looked for."""
+
+    work: Mapping[Work, Counter[Origin]] = field(default_factory=dict)
+    operators: Mapping[str, Counter[Origin]] = field(default_factory=dict)
+    """Those of the operators that launched it or enclose one that did."""
+    why_not: str | None = None
+
+    def of(self, work: Iterable[Work]) -> list[tuple[int, Origin]]:
+        """Return how often this work was done from where, the most frequent place first."""
+        counted: Counter[Origin] = Counter()
+        for one in work:
+            counted.update(self.work.get(one, {}))
+        return _listed(counted)
+
+    def of_operator(self, name: str) -> list[tuple[int, Origin]]:
+        """Return how often an operator of this name was called from where, likewise."""
+        return _listed(self.operators.get(name, Counter()))
+
+
+def _listed(counted: Counter[Origin]) -> list[tuple[int, Origin]]:
+    return [(count, origin) for origin, count in counted.most_common()]
 
 
 class _Frame(NamedTuple):

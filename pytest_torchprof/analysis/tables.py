@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.backward import forward_operator, waiting
+from pytest_torchprof.analysis.parts import forward_operator, waiting
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, Ranges
 from pytest_torchprof.trace.nesting import Nesting

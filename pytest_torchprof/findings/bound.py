@@ -138,7 +138,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
 
 def _loading_us(analysis: Analysis) -> float:
     trace = analysis.trace
-    found = [span for prefix in _LOADING for span in trace.spans(prefix) if trace.step_at(span.start_ns) >= 0]
+    found = [span for prefix in _LOADING for span in trace.spans_in_steps(prefix)]
     return intervals.length(intervals.merged((span.start_ns, span.end_ns) for span in found)) / 1000
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.compilation import NOT_USED
-from pytest_torchprof.analysis.compilation.regions import FX_GRAPH
+from pytest_torchprof.analysis.compiled_code import FX_GRAPH
 from pytest_torchprof.devices.base import CallKind
 from pytest_torchprof.findings.finding import (
     HOST_PACE,
@@ -23,9 +23,10 @@ from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 
 GUARDS = Threshold("share", 0.1, "a tenth of the CPU's time on finding out which code to run is worth larger pieces")
 _GUARDING = ("TorchDynamo Cache Lookup", "AOTDispatcher Runtime Wrapper Prologue", "Pregraph bytecode")
@@ -36,34 +37,29 @@ GRAPH_COPIES = Threshold("share", 0.005, "of copies below a two-hundredth of the
 
 
 def _graph_break(analysis: Analysis) -> Iterator[Finding]:
-    found = analysis.compile.graph_breaks
-    if not found:
+    if not (found := analysis.compile.graph_breaks):
         return
     shown = [
         {"reason": one.reason, "file": one.file, "line": one.line, "function": one.function, "count": one.count}
         for one in found
     ]
-    first = found[0]
-    where = f"{first.file}:{first.line}" if first.file else None
-    yield Finding(
-        message=f"{counted(len(found), 'graph break')}, the first: {first.reason}" + (f" ({where})" if where else ""),
-        evidence={"breaks": shown, "source": where, "nested_regions": analysis.compile.nested_regions},
-    )
+    message, where = _first_of(found, "graph break")
+    evidence = {"breaks": shown, "source": where, "nested_regions": analysis.compile.nested_regions}
+    yield Finding(message=message, evidence=evidence)
 
 
 def _recompile(analysis: Analysis) -> Iterator[Finding]:
-    found = analysis.compile.recompiles
-    if not found:
-        return
+    if found := analysis.compile.recompiles:
+        message, where = _first_of(found, "recompile")
+        shown = [{"reason": one.reason, "function": one.function} for one in found]
+        yield Finding(message=message, evidence={"recompiles": shown, "source": where})
+
+
+def _first_of(found: Sequence[GraphBreak | Recompile], noun: str) -> tuple[str, str | None]:
+    """Return how many there are and what the first is, and its file and line."""
     first = found[0]
     where = f"{first.file}:{first.line}" if first.file else None
-    yield Finding(
-        message=f"{counted(len(found), 'recompile')}, the first: {first.reason}" + (f" ({where})" if where else ""),
-        evidence={
-            "recompiles": [{"reason": one.reason, "function": one.function} for one in found],
-            "source": where,
-        },
-    )
+    return f"{counted(len(found), noun)}, the first: {first.reason}" + (f" ({where})" if where else ""), where
 
 
 def _compile_in_window(analysis: Analysis) -> Iterator[Finding]:
@@ -92,10 +88,7 @@ def _not_compiled(analysis: Analysis) -> Iterator[Finding]:
         message = f"{counted(calls, 'call')} looked for compiled code, found none that fits, and ran as written"
     else:
         return
-    yield Finding(
-        message=message,
-        evidence={"lookups_without_region": calls, "seen": seen},
-    )
+    yield Finding(message=message, evidence={"lookups_without_region": calls, "seen": seen})
 
 
 def _cuda_graph_skipped(analysis: Analysis) -> Iterator[Finding]:
@@ -113,7 +106,7 @@ def _backward_not_compiled(analysis: Analysis) -> Iterator[Finding]:
     trace = analysis.trace
     if not analysis.compile.regions or any(trace.spans("CompiledFunctionBackward")):
         return
-    nodes = [span for span in trace.spans("autograd::engine::evaluate_function: ") if trace.step_at(span.start_ns) >= 0]
+    nodes = trace.spans_in_steps("autograd::engine::evaluate_function: ")
     own = [span for span in nodes if not span.name.endswith(("AccumulateGrad", "torch::autograd::GraphRoot"))]
     if not own:
         return
@@ -124,7 +117,6 @@ def _backward_not_compiled(analysis: Analysis) -> Iterator[Finding]:
         message=f"the forward is compiled, the backward ran as {counted(len(own), 'autograd node')} "
         f"({', '.join(names[:3])}), {show_us(spent)} on the CPU",
         evidence={"time_us": spent, "share": share, "nodes": names[:10], "count": len(own)},
-        saves_us=0.0,
     )
 
 
@@ -132,10 +124,8 @@ def _graph_hash_changes(analysis: Analysis) -> Iterator[Finding]:
     """Find steps that run another graph of Inductor's than the others do."""
     trace = analysis.trace
     by_step: dict[int, set[str]] = defaultdict(set)
-    for span in trace.spans(FX_GRAPH):
-        step = trace.step_at(span.start_ns)
-        if step >= 0:
-            by_step[step].add(span.name.removeprefix(FX_GRAPH).strip(" #"))
+    for span in trace.spans_in_steps(FX_GRAPH):
+        by_step[trace.step_at(span.start_ns)].add(span.name.removeprefix(FX_GRAPH).strip(" #"))
     kinds = list(dict.fromkeys(frozenset(keys) for _, keys in sorted(by_step.items())))
     if len(kinds) < 2:
         return
@@ -152,14 +142,13 @@ def _graph_hash_changes(analysis: Analysis) -> Iterator[Finding]:
 def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find the time that each call of compiled code spends before the code: guards, prologues."""
     trace, work = analysis.trace, analysis.gpu_work
+    thread_of = {label: index for index, label in enumerate(trace.threads)}
     found = [
         span
         for name in _GUARDING
-        for span in trace.spans(name)
-        if span.category == "cpu_op" and trace.step_at(span.start_ns) >= 0
+        for span in trace.spans_in_steps(name)
+        if span.category == "cpu_op" and not trace.compiling.cover(thread_of[span.tid], span.start_ns)
     ]
-    thread_of = {label: index for index, label in enumerate(trace.threads)}
-    found = [span for span in found if not trace.compiling.cover(thread_of[span.tid], span.start_ns)]
     cpu_us = sum(step.cpu_time_us or 0.0 for step in analysis.steps)
     ranges = [(span.start_ns, span.end_ns) for span in found]
     spent = intervals.length(intervals.merged(ranges)) / 1000
@@ -169,12 +158,7 @@ def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     yield Finding(
         message=f"{show_us(spent / calls)} per call of compiled code go into look-ups and prologues, "
         f"{min(spent / cpu_us, 1):.0%} of the CPU's time",
-        evidence={
-            "time_us": spent,
-            "share": work.share_during(ranges),
-            "per_call_us": spent / calls,
-            "calls": calls,
-        },
+        evidence={"time_us": spent, "share": work.share_during(ranges), "per_call_us": spent / calls, "calls": calls},
         # On a GPU that never waits it costs nothing.
         saves_us=spent * (1 - work.busy_share),
     )
@@ -183,8 +167,8 @@ def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
 def _cudagraph_input_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find copies that compiled code makes before it launches a graph: into the graph's own inputs."""
     trace, work = analysis.trace, analysis.gpu_work
-    calls, kinds, call_of, parent = trace.calls, trace.call_kinds, trace.links.call_of, trace.nesting.parent
-    graphs = {name for name, kind in enumerate(kinds) if kind is CallKind.GRAPH_LAUNCH}
+    calls, call_of, parent = trace.calls, trace.links.call_of, trace.nesting.parent
+    graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
     launches = [i for i in trace.links.launches if calls.name[i] in graphs and trace.step_of_call[i] >= 0]
     if not launches:
         return
@@ -199,11 +183,10 @@ def _cudagraph_input_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> 
         and calls.name[call_of[i]] not in graphs
         and calls.start[call_of[i]] < owners.get(parent[op_of[i]], -1)
     ]
-    gpu = trace.gpu
-    spent = sum(gpu.end[i] - gpu.start[i] for i in found) / 1000
+    spent = work.time_us(found)
     if not found or spent < at[GRAPH_COPIES] * work.kernel_time_us:
         return
-    size = sum(max(gpu.size[i], 0) for i in found)
+    size = sum(max(trace.gpu.size[i], 0) for i in found)
     yield Finding(
         message=f"{counted(len(found), 'copy')} ({show_us(spent)}) filled the static inputs of CUDA graphs "
         "before they were launched",

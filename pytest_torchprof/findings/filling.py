@@ -33,7 +33,7 @@ def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     work, gpu = analysis.gpu_work, analysis.trace.gpu
     blocks, talking = gpu.blocks_per_sm, work.communication
     small = [i for i in work.kernels if 0 <= blocks[i] < 1 and i not in talking]
-    spent = sum(gpu.end[i] - gpu.start[i] for i in small) / 1000
+    spent = work.time_us(small)
     if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
         return
     unused = sum((gpu.end[i] - gpu.start[i]) * (1 - gpu.blocks_per_sm[i]) for i in small) / 1000
@@ -64,7 +64,7 @@ def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
         and gpu.blocks_per_sm[i] >= enough
         and work.named[gpu.name[i]].family not in _FEW_WARPS
     ]
-    spent = sum(gpu.end[i] - gpu.start[i] for i in low) / 1000
+    spent = work.time_us(low)
     if not spent or spent < at[LOW_SHARE] * work.kernel_time_us:
         return
     mean = sum(gpu.occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent

@@ -65,9 +65,9 @@ def _unfused_pointwise(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     )
     if not chains or saved / 1000 < at[SAVED] * work.kernel_time_us:
         return
-    longest = max(chains, key=lambda chain: sum(gpu.end[i] - gpu.start[i] for i in chain))
+    longest = max(chains, key=work.time_us)
     names = [_stem(work, i) for i in longest]
-    spent = sum(gpu.end[i] - gpu.start[i] for chain in chains for i in chain) / 1000
+    spent = work.time_us(i for chain in chains for i in chain)
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     yield Finding(
         message=f"{counted(len(chains), 'chain')} of pointwise kernels on the same sizes took "
@@ -136,8 +136,8 @@ def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
     if not found:
         return
     # The two products remain in a fused kernel; what lies between them does not.
-    between = sum(gpu.end[i] - gpu.start[i] for members in found for i in members[1:-1]) / 1000
-    spent = sum(gpu.end[i] - gpu.start[i] for members in found for i in members) / 1000
+    between = work.time_us(i for members in found for i in members[1:-1])
+    spent = work.time_us(i for members in found for i in members)
     math = any(_SDPA_MATH in analysis.launching.chain(analysis.launching.op_of[members[0]]) for members in found)
     how = f" ({_SDPA_MATH}: no fused kernel takes these operands)" if math else ""
     yield Finding(
@@ -236,7 +236,7 @@ def _layout_conversion(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
 def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find an optimizer's step that launches pointwise kernels for one parameter after the other."""
     trace, work = analysis.trace, analysis.gpu_work
-    ranges = [span for span in trace.spans(_STEP) if trace.step_at(span.start_ns) >= 0]
+    ranges = trace.spans_in_steps(_STEP)
     if not ranges:
         return
     inside = _launched_inside(analysis, ranges)
@@ -244,8 +244,7 @@ def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) 
     steps = max(len({(span.tid, span.start_ns) for span in ranges}), 1)
     if not single or len(single) < at[KERNELS] * steps or len(single) < at[OF_OPTIMIZER] * len(inside):
         return
-    gpu = trace.gpu
-    spent = sum(gpu.end[i] - gpu.start[i] for i in single) / 1000
+    spent = work.time_us(single)
     host = sum(span.end_ns - span.start_ns for span in ranges) / 1000
     name = ranges[0].name.removeprefix(_STEP).removesuffix(".step")
     yield Finding(

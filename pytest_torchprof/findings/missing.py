@@ -50,7 +50,7 @@ def _lost_kernels(analysis: Analysis) -> Iterator[Finding]:
 def _in_flight_kernels(analysis: Analysis) -> Iterator[Finding]:
     trace = analysis.trace
     if trace.orphans:
-        spent = sum(trace.gpu.end[i] - trace.gpu.start[i] for i in trace.links.orphans) / 1000
+        spent = analysis.gpu_work.time_us(trace.links.orphans)
         yield Finding(
             message=f"{counted(trace.orphans, 'GPU operation')} ({show_us(spent)}) launched before the "
             "recording began; they belong to no step",

@@ -163,7 +163,7 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         copies += (
             [i for i in group.members if launching.decoded(i).helper == "bias copy"] if _adding(work, group) else []
         )
-    spent = sum(trace.gpu.end[i] - trace.gpu.start[i] for i in copies) / 1000
+    spent = work.time_us(copies)
     if not spent or spent < at[COPYING] * work.kernel_time_us:
         return
     size = sum(max(trace.gpu.size[i], 0) for i in copies if trace.gpu.kind[i] == MEMCPY)

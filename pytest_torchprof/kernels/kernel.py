@@ -28,14 +28,14 @@ class Kernel(Struct, frozen=True, kw_only=True):
     op_strides: tuple[Any, ...] | None
     start_ns: int
     dur_ns: int
-    device: int | None
-    stream: int | str | None
-    launch: str | None
+    device: int | None = None
+    stream: int | str | None = None
+    launch: str | None = None
     """The call that launched it."""
     launch_start_ns: int | None
-    in_graph: bool
+    in_graph: bool = False
     """Whether a graph launch ran it."""
-    collective: str | None
+    collective: str | None = None
 
     @property
     def duration_us(self) -> float:

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.communication import collective_of
+from pytest_torchprof.kernels.names.text import word_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,56 +33,58 @@ if TYPE_CHECKING:
 
 # Where mat1 and mat2 stand among the inputs of an operator that runs one matrix product.
 _PRODUCTS: Final = {
-    "aten::mm": (0, 1),
-    "aten::bmm": (0, 1),
-    "aten::addmm": (1, 2),
-    "aten::addmm_": (1, 2),
-    "aten::baddbmm": (1, 2),
-    "aten::baddbmm_": (1, 2),
-    "aten::addbmm": (1, 2),
-    "aten::_addmm_activation": (1, 2),
-    "aten::_scaled_mm": (0, 1),
-    "aten::_int_mm": (0, 1),
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), (0, 1)),
+    **dict.fromkeys(
+        word_list("aten::addmm aten::addmm_ aten::baddbmm aten::baddbmm_ aten::addbmm aten::_addmm_activation"),
+        (1, 2),
+    ),
 }
 # Products with a vector, and convolutions: the operands' types tell, their strides do not.
-_OPERANDS: Final = {
+_OPERANDS: Final[dict[str, tuple[int, ...]]] = {
     **_PRODUCTS,
-    "aten::mv": (0, 1),
-    "aten::addmv": (1, 2),
-    "aten::addmv_": (1, 2),
-    "aten::dot": (0, 1),
-    "aten::vdot": (0, 1),
-    "aten::convolution": (0, 1),
-    "aten::_convolution": (0, 1),
-    "aten::cudnn_convolution": (0, 1),
-    "aten::cudnn_convolution_relu": (0, 1),
-    "aten::cudnn_convolution_add_relu": (0, 1),
-    "aten::cudnn_convolution_transpose": (0, 1),
-    "aten::cudnn_convolution_backward_input": (0, 1),
-    "aten::cudnn_convolution_backward_weight": (0, 1),
-    "aten::miopen_convolution": (0, 1),
-    "aten::miopen_convolution_transpose": (0, 1),
-    "aten::miopen_depthwise_convolution": (0, 1),
-    "aten::_conv_depthwise2d": (0, 1),
-    "aten::conv_depthwise3d": (0, 1),
-    "aten::convolution_backward": (0, 1, 2),
-    "aten::convolution_overrideable": (0, 1),
-    "aten::_scaled_dot_product_flash_attention": (0, 1, 2),
-    "aten::_scaled_dot_product_efficient_attention": (0, 1, 2),
-    "aten::_scaled_dot_product_cudnn_attention": (0, 1, 2),
-    "aten::_scaled_dot_product_fused_attention_overrideable": (0, 1, 2),
-    "aten::_scaled_dot_product_attention_math": (0, 1, 2),
-    "aten::_scaled_dot_product_flash_attention_backward": (0, 1, 2, 3),
-    "aten::_scaled_dot_product_efficient_attention_backward": (0, 1, 2, 3),
-    "aten::_scaled_dot_product_cudnn_attention_backward": (0, 1, 2, 3),
-    "aten::_flash_attention_forward": (0, 1, 2),
-    "aten::_flash_attention_backward": (0, 1, 2, 3),
-    "aten::_efficient_attention_forward": (0, 1, 2),
-    "aten::_efficient_attention_backward": (0, 1, 2, 3),
-    "aten::_cudnn_attention_forward": (0, 1, 2),
-    "aten::_cudnn_attention_backward": (0, 1, 2, 3),
-    "flash_attn::_flash_attn_forward": (0, 1, 2),
-    "flash_attn::_flash_attn_backward": (0, 1, 2, 3),
+    **dict.fromkeys(
+        word_list(
+            """
+            aten::mv aten::dot aten::vdot aten::convolution aten::_convolution aten::cudnn_convolution
+            aten::cudnn_convolution_relu aten::cudnn_convolution_add_relu aten::cudnn_convolution_transpose
+            aten::cudnn_convolution_backward_input aten::cudnn_convolution_backward_weight aten::miopen_convolution
+            aten::miopen_convolution_transpose aten::miopen_depthwise_convolution aten::_conv_depthwise2d
+            aten::conv_depthwise3d aten::convolution_overrideable
+            """
+        ),
+        (0, 1),
+    ),
+    **dict.fromkeys(
+        word_list(
+            """
+            aten::addmv aten::addmv_
+            """
+        ),
+        (1, 2),
+    ),
+    **dict.fromkeys(
+        word_list(
+            """
+            aten::convolution_backward aten::_scaled_dot_product_flash_attention
+            aten::_scaled_dot_product_efficient_attention aten::_scaled_dot_product_cudnn_attention
+            aten::_scaled_dot_product_fused_attention_overrideable aten::_scaled_dot_product_attention_math
+            aten::_flash_attention_forward aten::_efficient_attention_forward aten::_cudnn_attention_forward
+            flash_attn::_flash_attn_forward
+            """
+        ),
+        (0, 1, 2),
+    ),
+    **dict.fromkeys(
+        word_list(
+            """
+            aten::_scaled_dot_product_flash_attention_backward
+            aten::_scaled_dot_product_efficient_attention_backward
+            aten::_scaled_dot_product_cudnn_attention_backward aten::_flash_attention_backward
+            aten::_efficient_attention_backward aten::_cudnn_attention_backward flash_attn::_flash_attn_backward
+            """
+        ),
+        (0, 1, 2, 3),
+    ),
 }
 _CONTRACTING: Final = ("gemm", "conv", "attention")
 # Of the rest, families whose kernels work on the operator's inputs themselves, so that one type of input is theirs.
@@ -117,23 +120,11 @@ _DRIVER_LAUNCHES: Final = frozenset(
     {"cuLaunchKernel", "cuLaunchKernelEx", "hipModuleLaunchKernel", "hipExtModuleLaunchKernel"}
 )
 # Compiled kernels that come through driver launches too, by the start of the name.
-_NOT_TRITON: Final = (
-    "_Z",
-    "nvjet",
-    "cudnn",
-    "cutlass",
-    "kernel_cutlass",
-    "flash",
-    "fmha",
-    "Cijk",
-    "Custom_Cijk",
-    "igemm_",
-    "miopen",
-    "gemm_",
-    "bmm_",
-    "batched_transpose",
-    "naive_conv",
-    "deep_gemm",
+_NOT_TRITON: Final = word_list(
+    """
+    _Z nvjet cudnn cutlass kernel_cutlass flash fmha Cijk Custom_Cijk igemm_ miopen gemm_ bmm_ batched_transpose
+    naive_conv deep_gemm
+    """
 )
 _ADDING: Final = (
     "aten::addmm",

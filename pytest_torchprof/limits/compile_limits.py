@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis.compilation.regions import is_compiled_code
+from pytest_torchprof.analysis.compiled_code import is_compiled_code
 from pytest_torchprof.devices.base import OperatorWork
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.errors import UnknownLimit
@@ -18,20 +18,19 @@ from pytest_torchprof.limits.limit import (
     Limit,
     Verdict,
     WorkRow,
+    kernel_rows,
     positive_number,
     share,
     step_name,
     whole_number,
 )
-from pytest_torchprof.limits.rows import kernel_rows
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.compilation import Compile
-    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 

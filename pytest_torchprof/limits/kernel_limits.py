@@ -26,16 +26,16 @@ from pytest_torchprof.limits.limit import (
     WorkRow,
     as_counts,
     as_list,
+    kernel_rows,
+    operator_rows,
     step_name,
 )
-from pytest_torchprof.limits.rows import kernel_rows, operator_rows
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
 
 

@@ -13,21 +13,22 @@ from pytest_torchprof.limits.limit import (
     Limit,
     Verdict,
     WorkRow,
+    kernel_rows,
+    moved_rows,
     positive_number,
     share,
     step_name,
+    waiting_rows,
     whole_number,
 )
-from pytest_torchprof.limits.rows import kernel_rows, moved_rows, waiting_rows
 from pytest_torchprof.text import duration_us, show_ratio, show_us, size_bytes
 from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.numbers import Number
-    from pytest_torchprof.analysis.steps import StepProfile
 
     Rows = Callable[[Analysis, StepProfile], tuple[WorkRow, ...]]
 

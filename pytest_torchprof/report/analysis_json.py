@@ -17,10 +17,9 @@ from pytest_torchprof.recording.two_processes import Other
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.numbers import Numbers
     from pytest_torchprof.analysis.parts import Part
-    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.analysis.tables import KernelRow, OpRow, RangeRow
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.trace import Trace

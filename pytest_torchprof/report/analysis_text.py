@@ -21,9 +21,8 @@ from pytest_torchprof.trace.columns import KERNEL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.numbers import Number
-    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.analysis.tables import FamilyRow, KernelRow, OpRow, RangeRow
     from pytest_torchprof.findings import Finding, Rule
 

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.limits import NOT_MEASURED, Verdict, idle_step, nothing_ran
-from pytest_torchprof.limits.rows import kernel_rows
+from pytest_torchprof.limits.limit import kernel_rows
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.text import printable_line
 

@@ -376,16 +376,16 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def spans(self, prefix: str = "", suffix: str = "") -> list[Span]:
         """Return the operators and user annotations whose name begins and ends so, in start order."""
         names = {i for i, name in enumerate(self.names) if name.startswith(prefix) and name.endswith(suffix)}
-        if not names:
-            return []
-        return sorted(self._named(names), key=lambda span: (span.start_ns, -span.end_ns))
+        return sorted(self._named(names), key=lambda span: (span.start_ns, -span.end_ns)) if names else []
+
+    def spans_in_steps(self, prefix: str) -> list[Span]:
+        """Return those that begin so and start in a step."""
+        return [span for span in self.spans(prefix) if self.step_at(span.start_ns) >= 0]
 
     def _named(self, names: set[int]) -> Iterator[Span]:
-        groups: tuple[tuple[Ranges, Literal["cpu_op", "user_annotation"]], ...] = (
-            (self.ops, "cpu_op"),
-            (self.annotations, "user_annotation"),
-        )
-        for part, category in groups:
+        category: Literal["cpu_op", "user_annotation"]
+        for part in (self.ops, self.annotations):
+            category = "cpu_op" if part is self.ops else "user_annotation"
             for i in where(part.name, names):
                 tid = self.threads[part.thread[i]]
                 yield Span(self.names[part.name[i]], part.start[i], part.end[i], tid, category)

@@ -5,179 +5,77 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains
-from pytest_torchprof.kernels.names.words import agreed, dtype_of, first_dtype, mangled_dtype
+from pytest_torchprof.kernels.names.text import (
+    Expression,
+    agreed,
+    contains,
+    dtype_of,
+    first_dtype,
+    mangled_dtype,
+    word_list,
+    word_table,
+)
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
 # Kernels whose template argument, a functor, says what they do.
 _ELEMENTWISE: Final = frozenset(
-    {
-        "vectorized_elementwise_kernel",
-        "vectorized_templated_elementwise_kernel",
-        "unrolled_elementwise_kernel",
-        "unrolled_elementwise_kernel_for_multi_outputs",
-        "elementwise_kernel",
-        "elementwise_kernel_manual_unroll",
-        "elementwise_kernel_with_index",
-        "legacy_elementwise_kernel",
-    }
+    word_list(
+        """
+    vectorized_elementwise_kernel vectorized_templated_elementwise_kernel unrolled_elementwise_kernel
+    unrolled_elementwise_kernel_for_multi_outputs elementwise_kernel elementwise_kernel_manual_unroll
+    elementwise_kernel_with_index legacy_elementwise_kernel
+    """
+    )
 )
 
 # A word in the function's name -> family; the first that occurs. Copy before index before reduction.
-_WORDS: Final = (
-    ("CatArrayBatchedCopy", "index"),
-    ("softmax_warp", "softmax"),
-    ("SoftMax", "softmax"),
-    ("softmax", "softmax"),
-    ("host_softmax", "softmax"),
-    ("layer_norm", "normalization"),
-    ("LayerNorm", "normalization"),
-    ("GammaBeta", "normalization"),
-    ("GroupNorm", "normalization"),
-    ("group_norm", "normalization"),
-    ("RowwiseMoments", "normalization"),
-    ("ComputeFusedParams", "normalization"),
-    ("ComputeInternalGradients", "normalization"),
-    ("ComputeBackwardFusedParams", "normalization"),
-    ("ComputeGradOutputCoefficient", "normalization"),
-    ("Compute1dBackwardFusedParams", "normalization"),
-    ("RMSNorm", "normalization"),
-    ("rms_norm", "normalization"),
-    ("batch_norm", "normalization"),
-    ("batchnorm", "normalization"),
-    ("renorm", "normalization"),
-    ("weight_norm", "normalization"),
-    ("distribution_elementwise", "rng"),
-    ("distribution_nullary", "rng"),
-    ("distribution_binary", "rng"),
-    ("fused_dropout", "rng"),
-    ("rrelu", "rng"),
-    ("philox", "rng"),
-    ("randperm", "rng"),
-    ("sampleMultinomial", "rng"),
-    ("binomial_cuda", "rng"),
-    ("poisson_cuda", "rng"),
-    ("gatherTopK", "sort"),
-    ("sbtopk", "sort"),
-    ("mbtopk", "sort"),
-    ("bitonicSort", "sort"),
-    ("radixSort", "sort"),
-    ("gatherKthValue", "sort"),
-    ("gatherMedian", "sort"),
-    ("radixFindKthValues", "sort"),
-    ("computeBlockwiseWithinKCounts", "sort"),
-    ("computeBlockwiseKthCounts", "sort"),
-    ("computeDigitCumSum", "sort"),
-    ("sort_postprocess", "sort"),
-    ("fill_reverse_indices", "sort"),
-    ("fill_index_and_segment", "sort"),
-    ("compute_mode", "sort"),
-    ("searchsorted", "sort"),
-    ("unique_", "sort"),
-    ("adjacent_difference", "sort"),
-    ("FlattenIndex", "index"),
-    ("flatten_index", "index"),
-    ("write_indices", "index"),
-    ("indexSelect", "index"),
-    ("indexFunc", "index"),
-    ("index_elementwise_kernel", "index"),
-    ("indexing_backward", "index"),
-    ("index_", "index"),
-    ("vectorized_gather", "index"),
-    ("scatter", "index"),
-    ("gather", "index"),
-    ("embedding", "index"),
-    ("Embedding", "index"),
-    ("EmbeddingBag", "index"),
-    ("krn_partial", "index"),
-    ("sum_and_scatter", "index"),
-    ("compute_grad_weight", "index"),
-    ("take_put", "index"),
-    ("put_kernel", "index"),
-    ("masked_scatter", "index"),
-    ("masked_select", "index"),
-    ("cub_adjacent", "index"),
-    ("roll_cuda", "copy"),
-    ("flip_kernel", "copy"),
-    ("triu_tril", "pointwise"),
-    ("tril_indices", "index"),
-    ("triu_indices", "index"),
-    ("reflection_pad", "copy"),
-    ("replication_pad", "copy"),
-    ("repeat_interleave", "index"),
-    ("compute_cuda_kernel", "index"),
-    ("reduce_kernel", "reduction"),
-    ("reduce_1d", "reduction"),
-    ("tensor_kernel_scan", "reduction"),
-    ("scan", "reduction"),
-    ("cumsum", "reduction"),
-    ("max_pool", "reduction"),
-    ("maxpool", "reduction"),
-    ("MaxPool", "reduction"),
-    ("avg_pool", "reduction"),
-    ("avgpool", "reduction"),
-    ("adaptive_average_pool", "reduction"),
-    ("adaptiveaveragepool", "reduction"),
-    ("adaptivemaxpool", "reduction"),
-    ("adaptiveaverage", "reduction"),
-    ("nll_loss", "reduction"),
-    ("ClassNLLCriterion", "reduction"),
-    ("ctc_loss", "reduction"),
-    ("MultiMargin", "reduction"),
-    ("MultiLabelMargin", "reduction"),
-    ("histogram", "reduction"),
-    ("bincount", "reduction"),
-    ("kernelHistogram", "reduction"),
-    ("upsample", "pointwise"),
-    ("grid_sampler", "pointwise"),
-    ("interpolat", "pointwise"),
-    ("gatedlinear", "pointwise"),
-    ("glu_", "pointwise"),
-    ("prelu", "pointwise"),
-    ("cdist", "reduction"),
-    ("lpnorm", "reduction"),
-    ("chunk_cat", "copy"),
-    ("tinygemm", "gemm"),
-    ("im2col", "conv"),
-    ("col2im", "conv"),
-    ("vol2col", "conv"),
-    ("col2vol", "conv"),
-    ("conv_depthwise", "conv"),
-    ("depthwise", "conv"),
-    ("slow_conv", "conv"),
-    ("transform_bias_rescale_qkv", "pointwise"),
-    ("transformer", "pointwise"),
-    ("padding", "copy"),
-    ("remove_padding", "copy"),
-    ("amp_update_scale", "pointwise"),
-    ("amp_non_finite", "pointwise"),
-    ("lstm_cell", "pointwise"),
-    ("gru_cell", "pointwise"),
-    ("fill_kernel", "pointwise"),
-    ("pointwise", "pointwise"),
-    ("segment_reduce", "reduction"),
-    ("copy", "copy"),
-    ("transpose", "copy"),
-    ("Copy", "copy"),
-    ("arange", "pointwise"),
-    ("linspace", "pointwise"),
-    ("channel_shuffle", "copy"),
-    ("pixel_shuffle", "copy"),
-    ("elementwise", "pointwise"),
-    ("bernoulli", "rng"),
-    ("reduc", "reduction"),
-    ("LookupTable", "index"),
-    ("sort", "sort"),
-    ("Sort", "sort"),
-    ("topk", "sort"),
-    ("dropout", "rng"),
-    ("random", "rng"),
-    ("loss", "reduction"),
-    ("pool", "reduction"),
-    ("norm", "normalization"),
-    ("Pointwise", "pointwise"),
+_WORDS: Final = word_table(
+    """
+    index: CatArrayBatchedCopy
+    softmax: softmax_warp SoftMax softmax host_softmax
+    normalization: layer_norm LayerNorm GammaBeta GroupNorm group_norm RowwiseMoments ComputeFusedParams
+    normalization: ComputeInternalGradients ComputeBackwardFusedParams ComputeGradOutputCoefficient
+    normalization: Compute1dBackwardFusedParams RMSNorm rms_norm batch_norm batchnorm renorm weight_norm
+    rng: distribution_elementwise distribution_nullary distribution_binary fused_dropout rrelu philox randperm
+    rng: sampleMultinomial binomial_cuda poisson_cuda
+    sort: gatherTopK sbtopk mbtopk bitonicSort radixSort gatherKthValue gatherMedian radixFindKthValues
+    sort: computeBlockwiseWithinKCounts computeBlockwiseKthCounts computeDigitCumSum sort_postprocess
+    sort: fill_reverse_indices fill_index_and_segment compute_mode searchsorted unique_ adjacent_difference
+    index: FlattenIndex flatten_index write_indices indexSelect indexFunc index_elementwise_kernel indexing_backward
+    index: index_ vectorized_gather scatter gather embedding Embedding EmbeddingBag krn_partial sum_and_scatter
+    index: compute_grad_weight take_put put_kernel masked_scatter masked_select cub_adjacent
+    copy: roll_cuda flip_kernel
+    pointwise: triu_tril
+    index: tril_indices triu_indices
+    copy: reflection_pad replication_pad
+    index: repeat_interleave compute_cuda_kernel
+    reduction: reduce_kernel reduce_1d tensor_kernel_scan scan cumsum max_pool maxpool MaxPool avg_pool avgpool
+    reduction: adaptive_average_pool adaptiveaveragepool adaptivemaxpool adaptiveaverage nll_loss ClassNLLCriterion
+    reduction: ctc_loss MultiMargin MultiLabelMargin histogram bincount kernelHistogram
+    pointwise: upsample grid_sampler interpolat gatedlinear glu_ prelu
+    reduction: cdist lpnorm
+    copy: chunk_cat
+    gemm: tinygemm
+    conv: im2col col2im vol2col col2vol conv_depthwise depthwise slow_conv
+    pointwise: transform_bias_rescale_qkv transformer
+    copy: padding remove_padding
+    pointwise: amp_update_scale amp_non_finite lstm_cell gru_cell fill_kernel pointwise
+    reduction: segment_reduce
+    copy: copy transpose Copy
+    pointwise: arange linspace
+    copy: channel_shuffle pixel_shuffle
+    pointwise: elementwise
+    rng: bernoulli
+    reduction: reduc
+    index: LookupTable
+    sort: sort Sort topk
+    rng: dropout random
+    reduction: loss pool
+    normalization: norm
+    pointwise: Pointwise
+    """
 )
 
 _FUNCTOR_COPY: Final = (
@@ -294,45 +192,20 @@ def decode(text: Text) -> KernelName | None:
 
 # ATen kernels outside of its namespaces (anonymous namespace at the top level, or old code).
 _BARE: Final = frozenset(
-    {
-        "indexing_backward_kernel",
-        "indexing_backward_kernel_small_stride",
-        "cunn_ClassNLLCriterion_updateOutput_kernel",
-        "cunn_ClassNLLCriterion_updateOutput_kernel_1d",
-        "cunn_ClassNLLCriterion_updateGradInput_kernel",
-        "softmax_warp_forward",
-        "softmax_warp_backward",
-        "reduce_kernel",
-        "CatArrayBatchedCopy",
-        "gatherTopK",
-        "bitonicSortKVInPlace",
-        "max_pool_forward_nchw",
-        "max_pool_backward_nchw",
-        "upsample_bilinear2d_out_frame",
-        "kernelPointwiseApply1",
-        "kernelPointwiseApply2",
-        "kernelPointwiseApply3",
-        "kernelHistogram1D",
-        "fused_dropout_kernel",
-        "fused_dropout_kernel_vec",
-        "masked_scale_kernel",
-        "krn_partials_per_segment",
-        "krn_partial_segment_offset",
-        "compute_grad_weight",
-        "compute_grad_weight_bags",
-        "sum_and_scatter",
-        "fill_reverse_indices_kernel",
-        "fill_index_and_segment_kernel",
-        "batch_norm_transform_input_kernel",
-    }
+    word_list(
+        """
+    indexing_backward_kernel indexing_backward_kernel_small_stride cunn_ClassNLLCriterion_updateOutput_kernel
+    cunn_ClassNLLCriterion_updateOutput_kernel_1d cunn_ClassNLLCriterion_updateGradInput_kernel softmax_warp_forward
+    softmax_warp_backward reduce_kernel CatArrayBatchedCopy gatherTopK bitonicSortKVInPlace max_pool_forward_nchw
+    max_pool_backward_nchw upsample_bilinear2d_out_frame kernelPointwiseApply1 kernelPointwiseApply2
+    kernelPointwiseApply3 kernelHistogram1D fused_dropout_kernel fused_dropout_kernel_vec masked_scale_kernel
+    krn_partials_per_segment krn_partial_segment_offset compute_grad_weight compute_grad_weight_bags sum_and_scatter
+    fill_reverse_indices_kernel fill_index_and_segment_kernel batch_norm_transform_input_kernel
+    """
+    )
 )
-_BARE_STARTS: Final = (
-    "cunn_",
-    "cuda_scatter_gather",
-    "CatArrayBatchedCopy",
-    "indexSelect",
-    "GammaBeta",
-    "LayerNorm",
-    "batch_norm_",
-    "vectorized_layer_norm",
+_BARE_STARTS: Final = word_list(
+    """
+    cunn_ cuda_scatter_gather CatArrayBatchedCopy indexSelect GammaBeta LayerNorm batch_norm_ vectorized_layer_norm
+    """
 )

@@ -5,132 +5,65 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, looked_up
-from pytest_torchprof.kernels.names.words import first_element
+from pytest_torchprof.kernels.names.text import Expression, contains, first_element, looked_up, word_list, word_table
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
 # A word in the function's name -> library; the first that occurs.
-_WORDS: Final = (
-    ("cudnn_generated_fort_native_sdpa", "cudnn"),
-    ("cudnn_generated_oss_sdpa", "cudnn"),
-    ("fmha_cutlass", "cutlass"),
-    ("flash_fwd", "flash"),
-    ("flash_bwd", "flash"),
-    ("flash_attn", "flash"),
-    ("flash_attention", "flash"),
-    ("FlashAttn", "flash"),
-    ("FlashAttention", "flash"),
-    ("flash::", "flash"),
-    ("fmhaSm", "other"),
-    ("fmha_v2", "other"),
-    ("fmha_mha", "other"),
-    ("fmha_fwd", "other"),
-    ("fmha_bwd", "other"),
-    ("fmha_", "other"),
-    ("Fmha", "other"),
-    ("attn_fwd", "triton"),
-    ("attn_bwd", "triton"),
-    ("bwd_kernel_dk_dv", "triton"),
-    ("bwd_kernel_dq", "triton"),
-    ("bwd_kernel_fuse", "triton"),
-    ("bwd_preprocess", "triton"),
-    ("_attn_fwd", "triton"),
-    ("aged_attention", "other"),
-    ("PagedAttention", "other"),
-    ("pa_fwd", "other"),
-    ("pa_bf16", "other"),
-    ("pa_fp16", "other"),
-    ("mla_", "other"),
-    ("MLAKernel", "other"),
-    ("_fwd_grouped_kernel_stage", "triton"),
-    ("_fwd_kernel_stage", "triton"),
-    ("_fwd_kernel_aligned", "triton"),
-    ("flash_decode", "triton"),
-    ("mqa_logits", "other"),
-    ("unified_attention", "triton"),
-    ("masked_multihead_attention", "other"),
-    ("mmha::", "other"),
-    ("multi_query_attention", "other"),
-    ("BatchPrefillWith", "other"),
-    ("BatchDecodeWith", "other"),
-    ("SinglePrefillWith", "other"),
-    ("SingleDecodeWith", "other"),
-    ("MergeState", "other"),
-    ("AttentionKernel", "cutlass"),
-    ("AttentionBackwardKernel", "cutlass"),
-    ("attention_kernel", "other"),
-    ("splash_attention", "other"),
-    ("sparse_attn", "other"),
-    ("natten", "other"),
+_WORDS: Final = word_table(
+    """
+    cudnn: cudnn_generated_fort_native_sdpa cudnn_generated_oss_sdpa
+    cutlass: fmha_cutlass
+    flash: flash_fwd flash_bwd flash_attn flash_attention FlashAttn FlashAttention flash::
+    other: fmhaSm fmha_v2 fmha_mha fmha_fwd fmha_bwd fmha_ Fmha
+    triton: attn_fwd attn_bwd bwd_kernel_dk_dv bwd_kernel_dq bwd_kernel_fuse bwd_preprocess _attn_fwd
+    other: aged_attention PagedAttention pa_fwd pa_bf16 pa_fp16 mla_ MLAKernel
+    triton: _fwd_grouped_kernel_stage _fwd_kernel_stage _fwd_kernel_aligned flash_decode
+    other: mqa_logits
+    triton: unified_attention
+    other: masked_multihead_attention mmha:: multi_query_attention BatchPrefillWith BatchDecodeWith SinglePrefillWith
+    other: SingleDecodeWith MergeState
+    cutlass: AttentionKernel AttentionBackwardKernel
+    other: attention_kernel splash_attention sparse_attn natten
+    """
 )
 # One of these is in every word above: most names are told with eight tests instead of fifty.
-_GATE: Final = (
-    "mha",
-    "lash",
-    "ttn",
-    "ttention",
-    "sdpa",
-    "bwd_",
-    "With",
-    "mla_",
-    "MLA",
-    "pa_",
-    "MergeState",
-    "query",
-    "_stage",
-    "_aligned",
-    "mqa_",
-    "natten",
+_GATE: Final = word_list(
+    """
+    mha lash ttn ttention sdpa bwd_ With mla_ MLA pa_ MergeState query _stage _aligned mqa_ natten
+    """
 )
 # Words that only look like attention.
-_NOT: Final = (
-    "softmax",
-    "layernorm",
-    "rope",
-    "rotary",
-    "and_cache",
-    "kv_cache",
-    "quant",
-    "metadata",
-    "indices",
-    "prepare",
-)
-_WRAPPED: Final = (
-    ("flash::", "flash"),
-    ("FlashAttn", "flash"),
-    ("Flash_", "flash"),
-    ("FmhaFwd", "ck"),
-    ("FmhaBwd", "ck"),
-    ("Fmha", "cutlass"),
-    ("fmha", "cutlass"),
-    ("AttentionKernel", "cutlass"),
-    ("BatchPrefill", "flash"),
+_NOT: Final = word_list("softmax layernorm rope rotary and_cache kv_cache quant metadata indices prepare")
+_WRAPPED: Final = word_table(
+    """
+    flash: flash:: FlashAttn Flash_
+    ck: FmhaFwd FmhaBwd
+    cutlass: Fmha fmha AttentionKernel
+    flash: BatchPrefill
+    """
 )
 _FMHA_CUTLASS: Final = Expression(r"fmha_cutlass[FB]_(?P<dt>bf16|f16|f32)_")
 _WORD_TYPE: Final = Expression(r"_(bf16|fp16|fp8|f16|f32)(?:_|$)|QkvE4m3|Qkv(Bfloat16|Fp16|E4m3)")
 _ARCH: Final = Expression(r"[sS]m(\d{2,3}a?)(?!\d)")
 _PART: Final = Expression(r"(?:flash::|Flash)\w+|\b\w{0,40}?(?:Fmha|fmha)\w+")
-_HELPERS: Final = (
-    ("_combine", "attention reduce"),
-    ("Combine", "attention reduce"),
-    ("_reduce_kernel", "attention reduce"),
-    ("dot_do_o", "attention backward part"),
-    ("convert_dq", "attention backward part"),
-    ("convert_dkv", "attention backward part"),
-    ("reprocess", "attention backward part"),
-    ("Postprocess", "attention backward part"),
+_HELPERS: Final = word_table(
+    """
+    attention reduce: _combine Combine _reduce_kernel
+    attention backward part: dot_do_o convert_dq convert_dkv reprocess Postprocess
+    """
 )
-_WORD_TYPES: Final = {
-    "bf16": "bf16",
-    "fp16": "fp16",
-    "f16": "fp16",
-    "fp8": "fp8",
-    "f32": "fp32",
-    "Bfloat16": "bf16",
-    "Fp16": "fp16",
-}
+_WORD_TYPES: Final = dict(
+    word_table(
+        """
+    bf16: bf16 Bfloat16
+    fp16: fp16 f16 Fp16
+    fp8: fp8
+    fp32: f32
+    """
+    )
+)
 
 
 def _dtype(text: Text, library: str) -> str | None:

@@ -5,51 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, looked_up
-from pytest_torchprof.kernels.names.words import mangled_dtype
+from pytest_torchprof.kernels.names.text import Expression, looked_up, mangled_dtype, word_table
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
 # What stands in a CK name -> family; the first that occurs. Convolutions go through GridwiseGemm, so they come first.
-_WORDS: Final = (
-    ("multi_head_attention", "attention"),
-    ("Conv", "conv"),
-    ("conv", "conv"),
-    ("Fmha", "attention"),
-    ("fmha", "attention"),
-    ("Attention", "attention"),
-    ("Rmsnorm", "normalization"),
-    ("rmsnorm", "normalization"),
-    ("rms_norm", "normalization"),
-    ("Layernorm", "normalization"),
-    ("LayerNorm", "normalization"),
-    ("layernorm", "normalization"),
-    ("Batchnorm", "normalization"),
-    ("Softmax", "softmax"),
-    ("softmax", "softmax"),
-    ("TopkSoftmax", "sort"),
-    ("MoeSorting", "sort"),
-    ("moe_sorting", "sort"),
-    ("MoeSmoothquant", "pointwise"),
-    ("Smoothquant", "pointwise"),
-    ("smooth_quant", "pointwise"),
-    ("quant", "pointwise"),
-    ("act_and_mul", "pointwise"),
-    ("Gemm", "gemm"),
-    ("gemm", "gemm"),
-    ("FusedMoe", "gemm"),
-    ("fmoe", "gemm"),
-    ("Reduc", "reduction"),
-    ("reduc", "reduction"),
-    ("topk", "sort"),
-    ("Permute", "copy"),
-    ("permute", "copy"),
-    ("Transpose", "copy"),
-    ("reshape_and_cache", "copy"),
-    ("rope", "pointwise"),
-    ("Elementwise", "pointwise"),
-    ("elementwise", "pointwise"),
+_WORDS: Final = word_table(
+    """
+    attention: multi_head_attention
+    conv: Conv conv
+    attention: Fmha fmha Attention
+    normalization: Rmsnorm rmsnorm rms_norm Layernorm LayerNorm layernorm Batchnorm
+    softmax: Softmax softmax
+    sort: TopkSoftmax MoeSorting moe_sorting
+    pointwise: MoeSmoothquant Smoothquant smooth_quant quant act_and_mul
+    gemm: Gemm gemm FusedMoe fmoe
+    reduction: Reduc reduc
+    sort: topk
+    copy: Permute permute Transpose reshape_and_cache
+    pointwise: rope Elementwise elementwise
+    """
 )
 _WORD: Final = Expression(r"_(bf16|fp16|fp8|f16)(?=_|$)")
 _PART: Final = Expression(r"[A-Z][a-z]{1,30}\w{0,60}?(?:Fwd|Bwd|Kernel|Gemm|Norm|Problem)\w*")

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, looked_up
+from pytest_torchprof.kernels.names.text import Expression, contains, looked_up, word_list, word_table
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -19,90 +19,49 @@ _NCCL: Final = Expression(
 )
 
 # Part of the function's name -> collective; the first that occurs.
-_WORDS: Final = (
-    ("AllReduce", "all_reduce"),
-    ("all_reduce", "all_reduce"),
-    ("allreduce", "all_reduce"),
-    ("cross_device_reduce", "all_reduce"),
-    ("AllGather", "all_gather"),
-    ("all_gather", "all_gather"),
-    ("allgather", "all_gather"),
-    ("ReduceScatter", "reduce_scatter"),
-    ("reduce_scatter", "reduce_scatter"),
-    ("reducescatter", "reduce_scatter"),
-    ("AllToAll", "all_to_all"),
-    ("all_to_all", "all_to_all"),
-    ("alltoall", "all_to_all"),
-    ("SendRecv", "send_recv"),
-    ("Broadcast", "broadcast"),
-    ("broadcast", "broadcast"),
-    ("barrier", "barrier"),
-    ("Reduce", "reduce"),
-    ("Scatter", "scatter"),
-    ("Gather", "gather"),
+_WORDS: Final = word_table(
+    """
+    all_reduce: AllReduce all_reduce allreduce cross_device_reduce
+    all_gather: AllGather all_gather allgather
+    reduce_scatter: ReduceScatter reduce_scatter reducescatter
+    all_to_all: AllToAll all_to_all alltoall
+    send_recv: SendRecv
+    broadcast: Broadcast broadcast
+    barrier: barrier
+    reduce: Reduce
+    scatter: Scatter
+    gather: Gather
+    """
 )
 
 # What makes a name outside NCCL communication.
-_OTHERS: Final = (
-    "multimem_",
-    "all_reduce",
-    "AllReduce",
-    "allreduce_",
-    "::comm::",
-    "one_shot_all_reduce",
-    "two_shot_all_reduce",
-    "one_shot_reduce_scatter",
-    "oneShotAllReduce",
-    "twoShotAllReduce",
-    "oneshotAllreduce",
-    "twoshotAllreduce",
-    "stream_write_value",
-    "cross_device_reduce_",
-    "nvshmem",
-    "symm_mem",
-    "symmetric_memory",
-    "allreduce_fusion",
-    "allreduce_fused",
-    "quick_all_reduce",
-    "quickreduce::",
-    "allreduce_prototype",
-    "allgather_",
-    "reduce_scatter_",
-    "userbuffers_",
-    "deep_ep::",
-    "mscclpp",
-    "all_to_all_vdev",
-    "rocshmem",
-    "intra_node_all_reduce",
-    "moe_all_to_all",
-    "moeAllToAll",
+_OTHERS: Final = word_list(
+    """
+    multimem_ all_reduce AllReduce allreduce_ ::comm:: one_shot_all_reduce two_shot_all_reduce
+    one_shot_reduce_scatter oneShotAllReduce twoShotAllReduce oneshotAllreduce twoshotAllreduce stream_write_value
+    cross_device_reduce_ nvshmem symm_mem symmetric_memory allreduce_fusion allreduce_fused quick_all_reduce
+    quickreduce:: allreduce_prototype allgather_ reduce_scatter_ userbuffers_ deep_ep:: mscclpp all_to_all_vdev
+    rocshmem intra_node_all_reduce moe_all_to_all moeAllToAll
+    """
 )
 
 # What torch writes in the args of a communication kernel, letters only.
-_COLLECTIVE_NAMES: Final = {
-    "allreduce": "all_reduce",
-    "allreducecoalesced": "all_reduce",
-    "allreducesparse": "all_reduce",
-    "allgather": "all_gather",
-    "allgatherbase": "all_gather",
-    "allgathercoalesced": "all_gather",
-    "allgatherintotensorcoalesced": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "reducescatterbase": "reduce_scatter",
-    "reducescattertensorcoalesced": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "alltoallbase": "all_to_all",
-    "alltoallv": "all_to_all",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "send": "send_recv",
-    "recv": "send_recv",
-    "sendrecv": "send_recv",
-    "coalesced": None,
-    "gather": "gather",
-    "scatter": "scatter",
-    "barrier": "barrier",
-}
+_COLLECTIVE_NAMES: Final = dict(
+    word_table(
+        """
+        all_reduce: allreduce allreducecoalesced allreducesparse
+        all_gather: allgather allgatherbase allgathercoalesced allgatherintotensorcoalesced
+        reduce_scatter: reducescatter reducescatterbase reducescattertensorcoalesced
+        all_to_all: alltoall alltoallbase alltoallv
+        broadcast: broadcast
+        reduce: reduce
+        send_recv: send recv sendrecv
+        gather: gather
+        scatter: scatter
+        barrier: barrier
+        """
+    )
+)
 
 
 def collective_of(name: str) -> str | None:

@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import contains
+from pytest_torchprof.kernels.names.text import contains, word_list
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
 _SPACES: Final = ("cub::", "at_cuda_detail::cub::", "at_cuda_detail::CUB_", "rocprim::", "hipcub::", "thrust::", "CUB_")
 # thrust runs for_each, fill and transform through cub's agents too: those are elementwise.
-_ELEMENTWISE: Final = (
-    "parallel_for",
-    "ParallelFor",
-    "for_each",
-    "static_kernel",
-    "fill_functor",
-    "uninitialized",
-    "transform_kernel",
+_ELEMENTWISE: Final = word_list(
+    """
+    parallel_for ParallelFor for_each static_kernel fill_functor uninitialized transform_kernel
+    """
 )
 
 

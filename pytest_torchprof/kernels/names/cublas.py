@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains
-from pytest_torchprof.kernels.names.words import (
+from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
+    Expression,
     agreed,
+    contains,
     dtype_of,
     first_dtype,
     leading_types,
     mangled_dtype,
     numbers,
+    word_list,
     xmma_dtype,
 )
 
@@ -61,23 +63,11 @@ _WORD_TYPES: Final = {
     "fp64": "fp64",
 }
 
-_GEMV: Final = (
-    "gemv2T_kernel_val",
-    "gemv2T_kernel",
-    "gemv2N_kernel",
-    "gemvNSP_kernel",
-    "gemvNSP_kernel_val",
-    "gemv1_kernel",
-    "gemvx::kernel",
-    "gemv_",
-    "dot_kernel",
-    "gemmSN_",
-    "gemmk1_kernel",
-    "gemm_kernel1x1_core",
-    "sgemm_largek",
-    "dgemm_largek",
-    "hgemm_largek",
-    "cgemm_largek",
+_GEMV: Final = word_list(
+    """
+    gemv2T_kernel_val gemv2T_kernel gemv2N_kernel gemvNSP_kernel gemvNSP_kernel_val gemv1_kernel gemvx::kernel gemv_
+    dot_kernel gemmSN_ gemmk1_kernel gemm_kernel1x1_core sgemm_largek dgemm_largek hgemm_largek cgemm_largek
+    """
 )
 _SMALL_LAYOUT: Final = Expression(r"gemmSN_(?P<lay>[NT]{2})_kernel")
 _TENSOR: Final = Expression(r"cublasGemvTensor\w*<(?P<type>[\w:]+)(?: const)?>")

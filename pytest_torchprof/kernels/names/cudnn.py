@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, looked_up
-from pytest_torchprof.kernels.names.words import (
+from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
+    Expression,
     agreed,
+    contains,
     dtype_of,
     first_dtype,
     leading_types,
+    looked_up,
     numbers,
+    word_table,
     xmma_dtype,
 )
 
@@ -48,70 +51,32 @@ _CUTLASS3: Final = Expression(
     r"_(?P<b>[a-z]+\d\w*?)_"
 )
 
-# The function's name -> family; the first word that occurs decides.
-_WORDS: Final = (
-    ("implicit_convolve", "conv"),
-    ("explicit_convolve", "conv"),
-    ("precomputed_convolve", "conv"),
-    ("convolve_common_engine", "conv"),
-    ("xmma_cudnn::", "conv"),
-    ("conv2d_c1", "conv"),
-    ("winograd", "conv"),
-    ("Winograd", "conv"),
-    ("fft2d_", "conv"),
-    ("fft1d_", "conv"),
-    ("flip_filter", "conv"),
-    ("wgrad_alg", "conv"),
-    ("wgrad2d_", "conv"),
-    ("dgrad2d_", "conv"),
-    ("dgrad_engine", "conv"),
-    ("dgrad_alg", "conv"),
-    ("wgrad_engine", "conv"),
-    ("conv2d_grouped_direct", "conv"),
-    ("dgrad2d_grouped_direct", "conv"),
-    ("depthwise_fprop", "conv"),
-    ("depthwise_bprop", "conv"),
-    ("cask_cudnn", "conv"),
-    ("nchwToNhwc", "conv"),
-    ("nhwcToNchw", "conv"),
-    ("nchwToFoldedNhwc", "conv"),
-    ("nhwcToFoldedNhwc", "conv"),
-    ("foldedNhwcToNhwc", "conv"),
-    ("foldedNhwcToNchw", "conv"),
-    ("ncdhwToNdhwc", "conv"),
-    ("ndhwcToNcdhw", "conv"),
-    ("kern_precompute_indices", "conv"),
-    # As cuDNN 7 and 8 call them, without a namespace.
-    ("op_generic_tensor", "pointwise"),
-    ("op_tensor_kernel", "pointwise"),
-    ("add_tensor_kernel", "pointwise"),
-    ("scalePackedTensor", "pointwise"),
-    ("convertTensor_kernel", "copy"),
-    ("pooling_fw_4d", "reduction"),
-    ("pooling_bw_", "reduction"),
-    ("elemWiseRNNcell", "pointwise"),
-    ("LSTM_elementWise", "pointwise"),
-    ("GRU_elementWise", "pointwise"),
+# Family: words in the function's name; the first that occurs decides. The last lines are as cuDNN 7 and 8 call them.
+_WORDS: Final = word_table(
+    """
+    conv: implicit_convolve explicit_convolve precomputed_convolve convolve_common_engine xmma_cudnn:: conv2d_c1
+    conv: winograd Winograd fft2d_ fft1d_ flip_filter wgrad_alg wgrad2d_ dgrad2d_ dgrad_engine dgrad_alg wgrad_engine
+    conv: conv2d_grouped_direct dgrad2d_grouped_direct depthwise_fprop depthwise_bprop cask_cudnn nchwToNhwc
+    conv: nhwcToNchw nchwToFoldedNhwc nhwcToFoldedNhwc foldedNhwcToNhwc foldedNhwcToNchw ncdhwToNdhwc ndhwcToNcdhw
+    conv: kern_precompute_indices
+    pointwise: op_generic_tensor op_tensor_kernel add_tensor_kernel scalePackedTensor
+    copy: convertTensor_kernel
+    reduction: pooling_fw_4d pooling_bw_
+    pointwise: elemWiseRNNcell LSTM_elementWise GRU_elementWise
+    """
 )
 _CONVERSIONS: Final = ("nchwTo", "nhwcTo", "foldedNhwc", "ncdhwTo", "ndhwcTo", "Nchw", "Nhwc")
-_OPS_WORDS: Final = (
-    ("scalePackedTensor", "pointwise"),
-    ("scaleTensor", "pointwise"),
-    ("convertTensor", "copy"),
-    ("transformTensor", "copy"),
-    ("copyTensor", "copy"),
-    ("setTensor", "pointwise"),
-    ("opTensor", "pointwise"),
-    ("op_tensor", "pointwise"),
-    ("add_tensor", "pointwise"),
-    ("addTensor", "pointwise"),
-    ("activation", "pointwise"),
-    ("softmax", "softmax"),
-    ("pooling", "reduction"),
-    ("dropout", "rng"),
-    ("reduceTensor", "reduction"),
-    ("reduced_", "reduction"),
-    ("lrn", "normalization"),
+_OPS_WORDS: Final = word_table(
+    """
+    pointwise: scalePackedTensor scaleTensor
+    copy: convertTensor transformTensor copyTensor
+    pointwise: setTensor opTensor op_tensor add_tensor addTensor activation
+    softmax: softmax
+    reduction: pooling
+    rng: dropout
+    reduction: reduceTensor reduced_
+    normalization: lrn
+    """
 )
 
 

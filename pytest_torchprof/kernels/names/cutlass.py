@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression
-from pytest_torchprof.kernels.names.words import agreed, dtype_of, numbers
+from pytest_torchprof.kernels.names.text import Expression, agreed, dtype_of, numbers
 
 if TYPE_CHECKING:
     import re

@@ -5,102 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.words import first_dtype, mangled_dtype
+from pytest_torchprof.kernels.names.text import first_dtype, mangled_dtype, word_table
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
 # A word in the function's qualified name, lower case -> family; the first that occurs. These libraries name their
 # kernels by what they do, so one table serves all of them; a name without such a word stays "other".
-_WORDS: Final = (
-    ("softmax", "softmax"),
-    ("rmsnorm", "normalization"),
-    ("rms_norm", "normalization"),
-    ("layernorm", "normalization"),
-    ("layer_norm", "normalization"),
-    ("batchnorm", "normalization"),
-    ("batch_norm", "normalization"),
-    ("groupnorm", "normalization"),
-    ("group_norm", "normalization"),
-    ("qknorm", "normalization"),
-    ("qk_norm", "normalization"),
-    ("ln_fwd", "normalization"),
-    ("ln_bwd", "normalization"),
-    ("cuapplylayernorm", "normalization"),
-    ("cucompute", "normalization"),
-    ("l2norm", "normalization"),
-    ("reshape_and_cache", "copy"),
-    ("store_kvcache", "copy"),
-    ("store_kv_cache", "copy"),
-    ("concat_and_cache", "copy"),
-    ("appendpagedkv", "copy"),
-    ("append_paged_kv", "copy"),
-    ("kv_cache", "copy"),
-    ("kvcache", "copy"),
-    ("copy_blocks", "copy"),
-    ("swap_blocks", "copy"),
-    ("copy_page", "copy"),
-    ("transpose", "copy"),
-    ("finalizemoerouting", "reduction"),
-    ("expertmap", "sort"),
-    ("topk", "sort"),
-    ("top_k", "sort"),
-    ("sorting", "sort"),
-    ("sort_", "sort"),
-    ("radix", "sort"),
-    ("moe_align", "sort"),
-    ("nms_kernel", "sort"),
-    ("routing", "sort"),
-    ("sampling", "rng"),
-    ("dropout", "rng"),
-    ("rotary", "pointwise"),
-    ("rope_", "pointwise"),
-    ("embedding_codegen", "index"),
-    ("embedding_backward", "index"),
-    ("split_embedding", "index"),
-    ("embedding", "index"),
-    ("bounds_check_indices", "index"),
-    ("linearize_index", "index"),
-    ("bucketize", "index"),
-    ("permutation", "copy"),
-    ("permute", "index"),
-    ("gather", "index"),
-    ("scatter", "index"),
-    ("indices", "index"),
-    ("index", "index"),
-    ("token_ids", "index"),
-    ("expandinputrows", "index"),
-    ("finalize", "reduction"),
-    ("moe_sum", "reduction"),
-    ("moe_unpermute", "index"),
-    ("roi_align", "index"),
-    ("act_and_mul", "pointwise"),
-    ("silu", "pointwise"),
-    ("gelu", "pointwise"),
-    ("swiglu", "pointwise"),
-    ("geglu", "pointwise"),
-    ("activation", "pointwise"),
-    ("quant", "pointwise"),
-    ("amax", "reduction"),
-    ("clamp", "pointwise"),
-    ("cast_", "copy"),
-    ("_cast", "copy"),
-    ("add_bias", "pointwise"),
-    ("bias_", "pointwise"),
-    ("elementwise", "pointwise"),
-    ("pointwise", "pointwise"),
-    ("memcpy", "copy"),
-    ("copy", "copy"),
-    ("fill_kernel", "pointwise"),
-    ("fillbuffer", "pointwise"),
-    ("unary_kernel", "pointwise"),
-    ("padding", "copy"),
-    ("causal_conv1d", "conv"),
-    ("memset", "pointwise"),
-    ("reduce", "reduction"),
-    ("prefixsum", "reduction"),
-    ("prefix_sum", "reduction"),
-    ("cumsum", "reduction"),
+_WORDS: Final = word_table(
+    """
+    softmax: softmax
+    normalization: rmsnorm rms_norm layernorm layer_norm batchnorm batch_norm groupnorm group_norm qknorm qk_norm
+    normalization: ln_fwd ln_bwd cuapplylayernorm cucompute l2norm
+    copy: reshape_and_cache store_kvcache store_kv_cache concat_and_cache appendpagedkv append_paged_kv kv_cache
+    copy: kvcache copy_blocks swap_blocks copy_page transpose
+    reduction: finalizemoerouting
+    sort: expertmap topk top_k sorting sort_ radix moe_align nms_kernel routing
+    rng: sampling dropout
+    pointwise: rotary rope_
+    index: embedding_codegen embedding_backward split_embedding embedding bounds_check_indices linearize_index
+    index: bucketize
+    copy: permutation
+    index: permute gather scatter indices index token_ids expandinputrows
+    reduction: finalize moe_sum
+    index: moe_unpermute roi_align
+    pointwise: act_and_mul silu gelu swiglu geglu activation quant
+    reduction: amax
+    pointwise: clamp
+    copy: cast_ _cast
+    pointwise: add_bias bias_ elementwise pointwise
+    copy: memcpy copy
+    pointwise: fill_kernel fillbuffer unary_kernel
+    copy: padding
+    conv: causal_conv1d
+    pointwise: memset
+    reduction: reduce prefixsum prefix_sum cumsum
+    """
 )
 
 

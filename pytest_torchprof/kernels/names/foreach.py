@@ -5,43 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains
-from pytest_torchprof.kernels.names.words import dtype_of
+from pytest_torchprof.kernels.names.text import Expression, contains, dtype_of, word_list
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
-_OPTIMIZERS: Final = (
-    "Adam",
-    "SGD",
-    "Sgd",
-    "Adagrad",
-    "LAMB",
-    "Lamb",
-    "NovoGrad",
-    "Novograd",
-    "LARS",
-    "Lion",
-    "Adadelta",
-    "RMSprop",
-    "MaximizeFunctor",
+_OPTIMIZERS: Final = word_list(
+    """
+    Adam SGD Sgd Adagrad LAMB Lamb NovoGrad Novograd LARS Lion Adadelta RMSprop MaximizeFunctor
+    """
 )
 _FUNCTOR: Final = Expression(
     r"(?P<name>[A-Z]\w*?)(?:MathFunctor|OpListAlphaFunctor|OpScalarFunctor|OpFunctor|Functor)<(?P<type>[\w:]+)"
 )
-_NAMED_OPTIMIZERS: Final = (
-    "adam_cuda_kernel",
-    "adamw_kernel",
-    "FusedAdam",
-    "fused_adam",
-    "kOptimizer",
-    "kPreconditionOptimizer",
-    "cautious_adam",
-    "lamb_cuda",
-    "fused_sgd",
-    "sgd_kernel",
-    "adagrad_update",
-    "lion_update",
+_NAMED_OPTIMIZERS: Final = word_list(
+    """
+    adam_cuda_kernel adamw_kernel FusedAdam fused_adam kOptimizer kPreconditionOptimizer cautious_adam lamb_cuda
+    fused_sgd sgd_kernel adagrad_update lion_update
+    """
 )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains
-from pytest_torchprof.kernels.names.words import agreed, numbers
+from pytest_torchprof.kernels.names.text import Expression, agreed, contains, numbers, word_list
 
 if TYPE_CHECKING:
     import re
@@ -21,106 +20,28 @@ _TRTLLM_TYPE: Final = Expression(r"(?:Mx)?(Bfloat16|Fp16|E4m3|E2m1|Int4|Int8)")
 _TRTLLM_TYPES: Final = {"Bfloat16": "bf16", "Fp16": "fp16", "E4m3": "fp8", "E2m1": "fp4", "Int8": "int8"}
 
 # A word in the function's name; each is a matrix product whatever stands around it.
-_WORDS: Final = (
-    "marlin::",
-    "marlin_",
-    "gptq_marlin",
-    "marlin_moe",
-    "machete",
-    "fp8_gemm_kernel",
-    "sm90_fp8_gemm",
-    "sm90_bf16_gemm",
-    "sm100_fp8_gemm",
-    "sm100_bf16_gemm",
-    "magma_sgemm",
-    "magma_dgemm",
-    "magma_hgemm",
-    "magma_lds",
-    "exllama",
-    "gemm_half_q_half",
-    "gemm_forward_4bit",
-    "kgemm_4bit_inference",
-    "gemm_4bit",
-    "gemv_4bit",
-    "awq_gemm",
-    "gemv_kernel_g64",
-    "gemv_kernel_g128",
-    "qgemm",
-    "wvSplitK",
-    "LLGemm",
-    "LLMM1",
-    "llmm1",
-    "moe_gemm",
-    "fused_moe_kernel",
-    "moe_mmk",
-    "grouped_gemm",
-    "group_gemm",
-    "groupedGemm",
-    "GroupedGemm",
-    "splitk_gemm",
-    "tinygemm",
-    "weight_only_gemm",
-    "fpA_intB",
-    "weight_only_batched_gemv",
-    "w8a8_block_fp8_matmul",
-    "scaled_mm",
-    "_matmul_ogs_",
-    "matmul_kernel",
-    "gemm_kernel",
-    "gemm_afp4wfp4",
-    "gemm_a8w8",
-    "gemm_a16w16",
-    "gemm_a16wfp4",
-    "sgmv_",
-    "bgmv_",
-    "lora_shrink",
-    "lora_expand",
-    "dequant_mm",
-    "mul_mat_q",
-    "mul_mat_vec",
-    "int4_mm",
-    "int8_mm",
-    "Gemm_",
+_WORDS: Final = word_list(
+    """
+    marlin:: marlin_ gptq_marlin marlin_moe machete fp8_gemm_kernel sm90_fp8_gemm sm90_bf16_gemm sm100_fp8_gemm
+    sm100_bf16_gemm magma_sgemm magma_dgemm magma_hgemm magma_lds exllama gemm_half_q_half gemm_forward_4bit
+    kgemm_4bit_inference gemm_4bit gemv_4bit awq_gemm gemv_kernel_g64 gemv_kernel_g128 qgemm wvSplitK LLGemm LLMM1
+    llmm1 moe_gemm fused_moe_kernel moe_mmk grouped_gemm group_gemm groupedGemm GroupedGemm splitk_gemm tinygemm
+    weight_only_gemm fpA_intB weight_only_batched_gemv w8a8_block_fp8_matmul scaled_mm _matmul_ogs_ matmul_kernel
+    gemm_kernel gemm_afp4wfp4 gemm_a8w8 gemm_a16w16 gemm_a16wfp4 sgmv_ bgmv_ lora_shrink lora_expand dequant_mm
+    mul_mat_q mul_mat_vec int4_mm int8_mm Gemm_
+    """
 )
 # One of these is in every word above and in every name below.
-_GATE: Final = (
-    "gemm",
-    "Gemm",
-    "gemv",
-    "arlin",
-    "achete",
-    "magma",
-    "exllama",
-    "plitK",
-    "MM1",
-    "mm1",
-    "moe_",
-    "intB",
-    "mm_",
-    "_mm",
-    "matmul",
-    "gmv_",
-    "lora_",
-    "mul_mat",
+_GATE: Final = word_list(
+    """
+    gemm Gemm gemv arlin achete magma exllama plitK MM1 mm1 moe_ intB mm_ _mm matmul gmv_ lora_ mul_mat
+    """
 )
-_NOT: Final = (
-    "fbgemm",
-    "quantize",
-    "permute",
-    "reduce",
-    "transpose",
-    "repack",
-    "prepare",
-    "sort",
-    "align",
-    "count",
-    "finalize",
-    "softmax",
-    "rmsnorm",
-    "layernorm",
-    "layer_norm",
-    "rms_norm",
-    "attn",
+_NOT: Final = word_list(
+    """
+    fbgemm quantize permute reduce transpose repack prepare sort align count finalize softmax rmsnorm layernorm
+    layer_norm rms_norm attn
+    """
 )
 # Functions that say no more than their library's name, and the word itself among others: r4d_gemm_w4a16_nt_kernel.
 _FUNCTIONS: Final = ("Marlin", "MacheteKernel", "mm_kernel", "mm_kernel_general_host_tma")

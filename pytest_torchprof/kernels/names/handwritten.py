@@ -5,34 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, looked_up
+from pytest_torchprof.kernels.names.text import Expression, looked_up, word_table
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
 # Triton 2 appended a signature: _fwd_kernel_0d1d2de3.
 _SIGNATURE: Final = Expression(r"_0[\dcde]*d[\dcde]*$")
-_WORDS: Final = (
-    ("matmul_ogs", "gemm"),
-    ("fused_moe", "gemm"),
-    ("matmul", "gemm"),
-    ("gemm", "gemm"),
-    ("bmm", "gemm"),
-    ("rmsnorm", "normalization"),
-    ("rms_norm", "normalization"),
-    ("layernorm", "normalization"),
-    ("layer_norm", "normalization"),
-    ("group_norm", "normalization"),
-    ("softmax", "softmax"),
-    ("cross_entropy", "reduction"),
-    ("topk", "sort"),
-    ("rope", "pointwise"),
-    ("rotary", "pointwise"),
-    ("swiglu", "pointwise"),
-    ("geglu", "pointwise"),
-    ("silu", "pointwise"),
-    ("gelu", "pointwise"),
-    ("quant", "pointwise"),
+_WORDS: Final = word_table(
+    """
+    gemm: matmul_ogs fused_moe matmul gemm bmm
+    normalization: rmsnorm rms_norm layernorm layer_norm group_norm
+    softmax: softmax
+    reduction: cross_entropy
+    sort: topk
+    pointwise: rope rotary swiglu geglu silu gelu quant
+    """
 )
 
 

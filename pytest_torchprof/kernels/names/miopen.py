@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression
-from pytest_torchprof.kernels.names.words import numbers
+from pytest_torchprof.kernels.names.text import Expression, numbers, word_table
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -19,55 +18,22 @@ _TILE: Final = Expression(r"_bt(?P<tile>\d+x\d+x\d+)")
 _TYPES: Final = {"fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "int8": "int8"}
 
 # Start of the function's name -> family.
-_STARTS: Final = (
-    ("miopenSp3AsmConv", "conv"),
-    ("miopenGcnAsmConv", "conv"),
-    ("miopenGcnAsmWinograd", "conv"),
-    ("miopenConv", "conv"),
-    ("miopenWinograd", "conv"),
-    ("MIOpenConv", "conv"),
-    ("MIOpenCvFwd", "conv"),
-    ("MIOpenCvBwd", "conv"),
-    ("MIOpenGroupConv", "conv"),
-    ("MIOpenIm2Col", "conv"),
-    ("MIOpenIm2d2Col", "conv"),
-    ("Im2d2Col", "conv"),
-    ("Im2Col", "conv"),
-    ("Im3d2Col", "conv"),
-    ("Col2Im2d", "conv"),
-    ("Col2Im3d", "conv"),
-    ("gcnAsmConv", "conv"),
-    ("gridwise_convolution", "conv"),
-    ("naive_conv_", "conv"),
-    ("transpose_NCHW2CNHW", "conv"),
-    ("transpose_CNHW2NCHW", "conv"),
-    ("transpose_packed_MN2NM", "conv"),
-    ("MIOpenBatchNorm", "normalization"),
-    ("MIOpenBnFwd", "normalization"),
-    ("MIOpenBnBwd", "normalization"),
-    ("MIOpenLayerNorm", "normalization"),
-    ("LayernormFwd", "normalization"),
-    ("MIOpenLRN", "normalization"),
-    ("MIOpenSoftmax", "softmax"),
-    ("SoftmaxForward", "softmax"),
-    ("mloPooling", "reduction"),
-    ("MIOpenReduce", "reduction"),
-    ("MIOpenNeuron", "pointwise"),
-    ("MIOpenActive", "pointwise"),
-    ("MIOpenDropout", "rng"),
-    ("SubTensorOpWithScalar", "pointwise"),
-    ("SubTensorOpWithSubTensor", "copy"),
-    ("SubTensorOpWithCast", "copy"),
-    ("SubTensorOpWithTransform", "pointwise"),
-    ("Op1dTensor", "pointwise"),
-    ("Op2dTensor", "pointwise"),
-    ("Op3dTensor", "pointwise"),
-    ("Op4dTensor", "pointwise"),
-    ("Op5dTensor", "pointwise"),
-    ("OpTensor", "pointwise"),
-    ("batched_transpose_", "copy"),
-    ("general_3d_reorder", "copy"),
-    ("wrw_reduction_hip", "conv"),
+_STARTS: Final = word_table(
+    """
+    conv: miopenSp3AsmConv miopenGcnAsmConv miopenGcnAsmWinograd miopenConv miopenWinograd MIOpenConv MIOpenCvFwd
+    conv: MIOpenCvBwd MIOpenGroupConv MIOpenIm2Col MIOpenIm2d2Col Im2d2Col Im2Col Im3d2Col Col2Im2d Col2Im3d
+    conv: gcnAsmConv gridwise_convolution naive_conv_ transpose_NCHW2CNHW transpose_CNHW2NCHW transpose_packed_MN2NM
+    normalization: MIOpenBatchNorm MIOpenBnFwd MIOpenBnBwd MIOpenLayerNorm LayernormFwd MIOpenLRN
+    softmax: MIOpenSoftmax SoftmaxForward
+    reduction: mloPooling MIOpenReduce
+    pointwise: MIOpenNeuron MIOpenActive
+    rng: MIOpenDropout
+    pointwise: SubTensorOpWithScalar
+    copy: SubTensorOpWithSubTensor SubTensorOpWithCast
+    pointwise: SubTensorOpWithTransform Op1dTensor Op2dTensor Op3dTensor Op4dTensor Op5dTensor OpTensor
+    copy: batched_transpose_ general_3d_reorder
+    conv: wrw_reduction_hip
+    """
 )
 
 _BEGINNINGS: Final = tuple(start for start, _ in _STARTS)

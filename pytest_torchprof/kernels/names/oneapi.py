@@ -5,84 +5,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import looked_up
+from pytest_torchprof.kernels.names.text import looked_up, word_table
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
 # Start of oneDNN's kernel name -> family (its JIT generators and OpenCL kernels; no dtype, no layout in the name).
-_ONEDNN: Final = (
-    ("gemm_kernel", "gemm"),
-    ("gemmstone", "gemm"),
-    ("jit_gemm", "gemm"),
-    ("gen_gemm", "gemm"),
-    ("xe_hp_systolic_gemm", "gemm"),
-    ("xe_hpc_systolic_gemm", "gemm"),
-    ("ref_gemm", "gemm"),
-    ("ref_matmul", "gemm"),
-    ("gen_conv", "conv"),
-    ("gen9_conv", "conv"),
-    ("xe_lp_x8s8x_conv", "conv"),
-    ("ref_convolution", "conv"),
-    ("xe_conv", "conv"),
-    ("micro_sdpa", "attention"),
-    ("ref_softmax", "softmax"),
-    ("gen9_softmax", "softmax"),
-    ("reusable_softmax", "softmax"),
-    ("simple_softmax", "softmax"),
-    ("ref_bnorm", "normalization"),
-    ("gen9_bnorm", "normalization"),
-    ("ref_lnorm", "normalization"),
-    ("vectorized_lnorm", "normalization"),
-    ("reusable_vectorized_lnorm", "normalization"),
-    ("gen9_pooling", "reduction"),
-    ("ref_pooling", "reduction"),
-    ("gen9_reduction", "reduction"),
-    ("ref_reduce", "reduction"),
-    ("atomic_reduce", "reduction"),
-    ("gen9_binary", "pointwise"),
-    ("ref_eltwise", "pointwise"),
-    ("multi_po_reorder_binary", "pointwise"),
-    ("simple_binary", "pointwise"),
-    ("ref_sum", "pointwise"),
-    ("ref_reorder", "copy"),
-    ("custom_reorder", "copy"),
-    ("generic_reorder", "copy"),
-    ("simple_concat", "index"),
-    ("multi_concat", "index"),
-    ("reusable_simple_concat", "index"),
+_ONEDNN: Final = word_table(
+    """
+    gemm: gemm_kernel gemmstone jit_gemm gen_gemm xe_hp_systolic_gemm xe_hpc_systolic_gemm ref_gemm ref_matmul
+    conv: gen_conv gen9_conv xe_lp_x8s8x_conv ref_convolution xe_conv
+    attention: micro_sdpa
+    softmax: ref_softmax gen9_softmax reusable_softmax simple_softmax
+    normalization: ref_bnorm gen9_bnorm ref_lnorm vectorized_lnorm reusable_vectorized_lnorm
+    reduction: gen9_pooling ref_pooling gen9_reduction ref_reduce atomic_reduce
+    pointwise: gen9_binary ref_eltwise multi_po_reorder_binary simple_binary ref_sum
+    copy: ref_reorder custom_reorder generic_reorder
+    index: simple_concat multi_concat reusable_simple_concat
+    """
 )
 _STARTS: Final = tuple(start for start, _ in _ONEDNN)
 # Word in a SYCL kernel of at::native::xpu -> family; the first that occurs.
-_SYCL: Final = (
-    ("CopyScalarFunc", "copy"),
-    ("CopyFunctor", "copy"),
-    ("copy_kernel", "copy"),
-    ("CatArray", "index"),
-    ("Softmax", "softmax"),
-    ("SoftMax", "softmax"),
-    ("LayerNorm", "normalization"),
-    ("GroupNorm", "normalization"),
-    ("BatchNorm", "normalization"),
-    ("RMSNorm", "normalization"),
-    ("FusedAdam", "optimizer"),
-    ("FusedSgd", "optimizer"),
-    ("FusedSGD", "optimizer"),
-    ("RadixSort", "sort"),
-    ("SegmentedSort", "sort"),
-    ("TopK", "sort"),
-    ("Scatter", "index"),
-    ("Gather", "index"),
-    ("Index", "index"),
-    ("Embedding", "index"),
-    ("Distribution", "rng"),
-    ("Dropout", "rng"),
-    ("Reduce", "reduction"),
-    ("Scan", "reduction"),
-    ("Pool", "reduction"),
-    ("MultiTensorApply", "pointwise"),
-    ("Elementwise", "pointwise"),
-    ("Upsample", "pointwise"),
+_SYCL: Final = word_table(
+    """
+    copy: CopyScalarFunc CopyFunctor copy_kernel
+    index: CatArray
+    softmax: Softmax SoftMax
+    normalization: LayerNorm GroupNorm BatchNorm RMSNorm
+    optimizer: FusedAdam FusedSgd FusedSGD
+    sort: RadixSort SegmentedSort TopK
+    index: Scatter Gather Index Embedding
+    rng: Distribution Dropout
+    reduction: Reduce Scan Pool
+    pointwise: MultiTensorApply Elementwise Upsample
+    """
 )
 
 

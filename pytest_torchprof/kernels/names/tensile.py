@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression
-from pytest_torchprof.kernels.names.words import agreed, numbers
+from pytest_torchprof.kernels.names.text import Expression, agreed, numbers
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

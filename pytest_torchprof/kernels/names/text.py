@@ -1,4 +1,4 @@
-"""A raw kernel name cut into the parts the decoders look at, in bounded time; expressions compiled when first used."""
+"""A raw kernel name cut into its parts, in bounded time; words in it that several libraries share."""
 
 from __future__ import annotations
 
@@ -59,6 +59,17 @@ def looked_up(text: str, table: Iterable[tuple[str, str]]) -> str | None:
         if word in text:
             return meaning
     return None
+
+
+def word_list(text: str) -> tuple[str, ...]:
+    """Return the words of a list that is written as a text."""
+    return tuple(text.split())
+
+
+def word_table(text: str) -> tuple[tuple[str, str], ...]:
+    """Return (word, meaning) for each word of a text whose lines are ``meaning: word word``; order is kept."""
+    lines = [line.strip().partition(": ") for line in text.strip().splitlines()]
+    return tuple((word, meaning) for meaning, _, words in lines for word in words.split())
 
 
 # What a kernel is stands in front: names reach 5,000 characters of template arguments, and no decoder needs more.
@@ -126,3 +137,151 @@ def _parse_mangled(raw: str, head: str) -> Text:
             parts.append(part)
     base = "::".join(parts)[:_BASE] or head[:_BASE]
     return Text(raw, head, base, parts[-1] if parts else base, head[at:].removeprefix("I"), mangled=True)
+
+
+ARCHITECTURES: Final = {
+    "maxwell": "sm50",
+    "pascal": "sm60",
+    "volta": "sm70",
+    "turing": "sm75",
+    "ampere": "sm80",
+    "ada": "sm89",
+    "hopper": "sm90",
+    "blackwell": "sm100",
+}
+
+# xmma and cutlass 3 write the types of A and B together: bf16bf16, f32f32, e4m3e5m2.
+_XMMA: Final = (
+    ("tf32", "tf32"),
+    ("bf16", "bf16"),
+    ("e4m3", "fp8"),
+    ("e5m2", "fp8"),
+    ("e2m1", "fp4"),
+    ("f16", "fp16"),
+    ("f32", "fp32"),
+    ("f64", "fp64"),
+    ("cf32", "complex64"),
+    ("i8", "int8"),
+    ("s8", "int8"),
+)
+
+
+def xmma_pair(code: str) -> str | None:
+    """Return the dtype of a pair such as ``bf16bf16``; None where the two differ or are unknown."""
+    for first, dtype in _XMMA:
+        if code.startswith(first):
+            rest = code[len(first) :]
+            same = [word for word, other in _XMMA if other == dtype and rest == word]
+            return dtype if same or not rest else None
+    return None
+
+
+def xmma_dtype(operands: str, math: str) -> str | None:
+    """Return the operand dtype from ``<A><B>`` and ``<math><accumulate>``: fp32 in tf32 math is tf32."""
+    if "tf32" in operands or math.startswith("tf32"):
+        return "tf32"
+    return xmma_pair(operands)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the sizes in ``128x64x32``."""
+    return tuple(int(part[:9]) for part in text.split("x"))
+
+
+# Types that operands of a kernel have; integer and index types tell nothing about it and stay None.
+_DTYPE_OF: Final = {
+    "signed char": "int8",
+    **dict(
+        word_table(
+            """
+            fp32: float
+            fp64: double
+            bf16: bf16 bf16_t bfloat16 bfloat16_t nv_bfloat16 __nv_bfloat16 __hip_bfloat16 hip_bfloat16 BFloat16 bhalf_t
+            fp16: half half_t fp16_t Half __half _Float16
+            tf32: tfloat32_t
+            fp8: __nv_fp8_e4m3 __nv_fp8_e5m2 __hip_fp8_e4m3 __hip_fp8_e4m3_fnuz __hip_fp8_e5m2 Float8_e4m3fn
+            fp8: Float8_e4m3fnuz Float8_e5m2 Float8_e5m2fnuz float_e4m3_t float_e5m2_t f8_t bf8_t fp8_t
+            fp4: float_e2m1_t __nv_fp4_e2m1 f4x2_pk_t
+            int8: int8_t
+            complex64: complex<float> cuComplex float2
+            """
+        )
+    ),
+}
+
+# The same in Itanium manglings, as they stand in a template argument list (longest first).
+_MANGLED: Final = (
+    ("DF16b", "bf16"),
+    ("DF16_", "fp16"),
+    ("13__nv_bfloat16", "bf16"),
+    ("14__hip_bfloat16", "bf16"),
+    ("N3c108BFloat16E", "bf16"),
+    ("N3c104HalfE", "fp16"),
+    ("6__half", "fp16"),
+    ("13__nv_fp8_e4m3", "fp8"),
+    ("13__nv_fp8_e5m2", "fp8"),
+    ("f", "fp32"),
+    ("d", "fp64"),
+)
+
+_WORD: Final = Expression(r"(?:[A-Za-z_][\w]*::)*([A-Za-z_]\w*(?:<float>)?)")
+
+
+def dtype_of(word: str) -> str | None:
+    """Return the dtype that a C++ type stands for, namespaces and ``const`` ignored; None if it is none of ours."""
+    word = word.strip().removesuffix("const").removesuffix("*").strip().removesuffix("const").strip()
+    return _DTYPE_OF.get(word[word.rfind("::") + 2 :] if "::" in word else word)
+
+
+def leading_types(args: str, count: int) -> list[str]:
+    """Return the first ``count`` arguments of a template list that starts with ``<``, up to the first that nests."""
+    found: list[str] = []
+    for piece in args[1:400].split(",", count)[:count]:
+        word, nested, _ = piece.partition("<")
+        word, closed, _ = word.partition(">")
+        found.append(word.strip())
+        if nested or closed:
+            break
+    return found
+
+
+def first_dtype(args: str, count: int = 3) -> str | None:
+    """Return the dtype of the first template argument that is a dtype, among the first ``count``."""
+    for word in leading_types(args, count):
+        dtype = dtype_of(word)
+        if dtype:
+            return dtype
+    return None
+
+
+def mangled_dtype(args: str) -> str | None:
+    """Return the dtype of the first mangled template argument (``args`` starts behind the ``I``)."""
+    for code, dtype in _MANGLED:
+        if args.startswith(code):
+            return dtype
+    return None
+
+
+def agreed(dtypes: Iterable[str | None]) -> str | None:
+    """Return the one dtype that all of ``dtypes`` are, None where they differ or one is unknown."""
+    distinct = set(dtypes)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+# As they stand in template arguments of CUTLASS, CUDA, HIP, torch and in manglings: the first one in a text.
+_ELEMENTS: Final = word_table(
+    """
+    bf16: bfloat16 BFloat16 bf16_t
+    fp16: half_t __half ::Half _Float16
+    fp8: e4m3 e5m2
+    tf32: tfloat32
+    bf16: DF16b
+    fp16: DF16_
+    """
+)
+
+
+def first_element(text: str) -> str | None:
+    """Return the dtype of the first reduced-precision type that ``text`` names; plain float is none."""
+    found = [(at, dtype) for word, dtype in _ELEMENTS if (at := text.find(word)) >= 0]
+    return min(found)[1] if found else None

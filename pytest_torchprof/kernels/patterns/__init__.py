@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.patterns.hints import hint
-from pytest_torchprof.kernels.patterns.parse import parse_value
 from pytest_torchprof.kernels.patterns.selectors import (
     SIGNATURES,
     Selector,
@@ -19,6 +18,7 @@ from pytest_torchprof.kernels.patterns.selectors import (
     gemm,
     is_nameless,
     library,
+    parse_value,
     triton,
     unfused_lines,
 )

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import LAYOUTS, shortened
+from pytest_torchprof.kernels.names.text import word_table
 from pytest_torchprof.kernels.patterns.selectors import Selector, build
 from pytest_torchprof.kernels.patterns.strings import NamePattern
 from pytest_torchprof.text import counted
@@ -17,39 +18,27 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
 
 # What people look for in raw names -> the field and value they mean.
-_DTYPES: Final = {
-    "bf16": "bf16",
-    "bfloat16": "bf16",
-    "fp16": "fp16",
-    "f16": "fp16",
-    "half": "fp16",
-    "tf32": "tf32",
-    "fp8": "fp8",
-    "e4m3": "fp8",
-    "fp32": "fp32",
-    "f32": "fp32",
-    "sgemm": "fp32",
-    "hgemm": "fp16",
-    "dgemm": "fp64",
-}
+_DTYPES: Final = dict(
+    word_table(
+        """
+    bf16: bf16 bfloat16
+    fp16: fp16 f16 half hgemm
+    tf32: tf32
+    fp8: fp8 e4m3
+    fp32: fp32 f32 sgemm
+    fp64: dgemm
+    """
+    )
+)
 _TENSOR_CORES: Final = ("s16816", "s1688", "s884", "h16816", "h1688", "h884", "tensorop", "hmma", "wgmma")
-_FAMILIES: Final = (
-    ("gemm", "gemm"),
-    ("nvjet", "gemm"),
-    ("cijk", "gemm"),
-    ("cutlass", "gemm"),
-    ("ampere", "gemm"),
-    ("matmul", "gemm"),
-    ("flash", "attention"),
-    ("fmha", "attention"),
-    ("attention", "attention"),
-    ("sdpa", "attention"),
-    ("conv", "conv"),
-    ("fprop", "conv"),
-    ("nccl", "communication"),
-    ("allreduce", "communication"),
-    ("triton_poi", "triton"),
-    ("triton", "triton"),
+_FAMILIES: Final = word_table(
+    """
+    gemm: gemm nvjet cijk cutlass ampere matmul
+    attention: flash fmha attention sdpa
+    conv: conv fprop
+    communication: nccl allreduce
+    triton: triton_poi triton
+    """
 )
 _NOUNS: Final = {"gemm": "GEMM", "conv": "convolution", "attention": "attention kernel", "triton": "Triton kernel"}
 

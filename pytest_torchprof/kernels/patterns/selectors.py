@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import re
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.errors import UnknownLimit
@@ -24,19 +26,14 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
 
 
-def carried_ops(kernel: Kernel) -> tuple[str, ...]:
-    """Return the operators that Inductor's name for this kernel lists; empty for every other kernel."""
-    return kernel.decoded.triton_ops
-
-
 def is_nameless(kernel: Kernel) -> bool:
     """Whether a Triton kernel does not tell what it carries: Inductor's ``unique_kernel_names`` is off."""
-    return kernel.triton == "unk" and not carried_ops(kernel)
+    return kernel.triton == "unk" and not kernel.decoded.triton_ops
 
 
 def fused_match(kernel: Kernel, tokens: Iterable[str]) -> bool:
     """Tell whether this one Inductor kernel carries all of ``tokens`` (``add``, or ``aten::add``)."""
-    carried = set(carried_ops(kernel))
+    carried = set(kernel.decoded.triton_ops)
     return bool(carried) and all(token.rpartition("::")[2].partition(".")[0] in carried for token in tokens)
 
 
@@ -45,16 +42,13 @@ def unfused_lines(kernels: Sequence[Kernel]) -> list[str]:
 
     Kernels that follow each other and read the same are one line with a count.
     """
-    lines: list[tuple[str, int]] = []
-    for kernel in kernels:
-        carried = carried_ops(kernel)
-        ops = "carries " + ", ".join(carried) if carried else f"launched by {kernel.op or '?'}"
-        line = f"{kernel.short}  {ops}"
-        if lines and lines[-1][0] == line:
-            lines[-1] = (line, lines[-1][1] + 1)
-        else:
-            lines.append((line, 1))
-    return [line if count == 1 else f"{line}  x{count}" for line, count in lines]
+    counts = ((line, len(list(same))) for line, same in groupby(map(_ops_line, kernels)))
+    return [line if count == 1 else f"{line}  x{count}" for line, count in counts]
+
+
+def _ops_line(kernel: Kernel) -> str:
+    carried = kernel.decoded.triton_ops
+    return f"{kernel.short}  " + (f"carries {', '.join(carried)}" if carried else f"launched by {kernel.op or '?'}")
 
 
 Verdict = bool | None
@@ -110,14 +104,6 @@ def _is_kind(kernel: Kernel, value: object) -> Verdict:
     return kernel.family == value and kernel.decoded.helper is None
 
 
-def _in_family(kernel: Kernel, value: object) -> Verdict:
-    return kernel.family == value
-
-
-def _by_library(kernel: Kernel, value: object) -> Verdict:
-    return kernel.library == value
-
-
 def _with_tile(kernel: Kernel, value: object) -> Verdict:
     tile = kernel.decoded.tile
     return None if tile is None else tile[: len(value)] == value  # type: ignore[arg-type]
@@ -151,7 +137,7 @@ def _is_triton(kernel: Kernel, value: object) -> Verdict:
 
 
 def _carries(kernel: Kernel, value: object) -> Verdict:
-    carried = carried_ops(kernel)
+    carried = kernel.decoded.triton_ops
     if not carried:
         return None if is_nameless(kernel) else False
     return all(op in carried for op in value)  # type: ignore[attr-defined]
@@ -178,8 +164,8 @@ def _collective_of(chain: Iterable[str]) -> str | None:
 
 _TESTS: Final[dict[str, Callable[[Kernel, object], Verdict]]] = {
     "kind": _is_kind,
-    "family": _in_family,
-    "library": _by_library,
+    "family": _same("family"),
+    "library": _same("library"),
     "dtype": _same("dtype"),
     "layout": _same("layout"),
     "tensor_core": _same("tensor_core"),
@@ -329,3 +315,48 @@ def family(*name: object, **fields: object) -> Selector:
 def library(*name: object, **fields: object) -> Selector:
     """Select kernels by who wrote them: "cublas", "cudnn", "triton", .."""
     return build("library", name, fields)
+
+
+_FORMS: Final = 'gemm(layout="tn"), [gemm(), "name"] or {"name": 3}'
+
+
+def parse_value(text: str) -> object:
+    """Return what ``text`` writes: a literal, a selector call, or a list, tuple or dict of them.
+
+    Raises UnknownLimit for anything else, with what is wrong.
+    """
+    try:
+        return _value(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, MemoryError, RecursionError, TypeError):
+        shown = text if len(text) <= 60 else f"{text[:57]}..."
+        raise UnknownLimit(
+            f"{shown!r} cannot be read: expected literals and selectors such as {_FORMS}; quote what is meant as a text"
+        ) from None
+
+
+def _value(node: ast.expr) -> object:
+    if isinstance(node, ast.List | ast.Tuple):
+        values = [_value(entry) for entry in node.elts]
+        return values if isinstance(node, ast.List) else tuple(values)
+    if isinstance(node, ast.Dict):
+        # A key that is None stands for what ** would unpack.
+        pairs = zip(node.keys, node.values, strict=True)
+        return {_value(key or ast.Name("**")): _value(value) for key, value in pairs}
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _selector(node.func.id, node)
+    if isinstance(node, ast.Name) and node.id in _JSON:
+        return _JSON[node.id]
+    return ast.literal_eval(node)
+
+
+_JSON: Final = {"true": True, "false": False, "null": None}
+
+
+def _selector(kind: str, call: ast.Call) -> Selector:
+    if kind not in SIGNATURES:
+        raise UnknownLimit(f"there is no selector {kind}(): {nearest(kind, SIGNATURES)}; quote what is meant as a text")
+    positional = tuple(ast.literal_eval(node) for node in call.args)
+    keywords = {node.arg: ast.literal_eval(node.value) for node in call.keywords if node.arg}
+    if len(keywords) != len(call.keywords):
+        raise ValueError
+    return build(kind, positional, keywords)

@@ -8,22 +8,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.compilation import regions
-from pytest_torchprof.analysis.compilation.fx_graphs import (
-    CudaGraphs,
-    Fallback,
-    FxGraph,
-    cuda_graphs,
-    fallbacks,
-    fx_graphs,
-)
+from pytest_torchprof.analysis import compiled_code
+from pytest_torchprof.analysis.compiled_code import CudaGraphs, Fallback, FxGraph, cuda_graphs, fallbacks, fx_graphs
 from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_torchprof.analysis.compilation.regions import Region, Regions
+    from pytest_torchprof.analysis.compiled_code import Region, Regions
     from pytest_torchprof.recording.metadata import CompileEvidence
     from pytest_torchprof.trace import Trace
 
@@ -63,7 +56,7 @@ class Compile(Struct, frozen=True, kw_only=True):
 def read(trace: Trace) -> Compile:
     """Return the compile evidence of a recording, ours or a foreign one."""
     evidence = None if trace.metadata is None else trace.metadata.compile
-    seen, no_evidence = regions.read(trace), _no_evidence(trace)
+    seen, no_evidence = compiled_code.read(trace), _no_evidence(trace)
     found, unknown = _graph_breaks(evidence, no_evidence, seen)
     again, again_unknown = _recompiles(trace, evidence, no_evidence, seen)
     called, called_unknown = fallbacks(trace, evidence)
@@ -103,7 +96,7 @@ def unprofiled(trace: Trace) -> str | None:
         return None
     ran = {graph.hash for graph in fx_graphs(trace, evidence)}
     # Where the calls of graphs leave no range, any of them may have run in a region.
-    any_may = evidence.graphs_are_marked is False and bool(regions.read(trace).regions)
+    any_may = evidence.graphs_are_marked is False and bool(compiled_code.read(trace).regions)
     for graph in evidence.fx_graphs:
         if graph.unprofiled and (any_may or graph.hash in ran):
             return (
@@ -181,7 +174,7 @@ def _recompiles(
     trace: Trace, evidence: CompileEvidence | None, unknown: str | None, seen: Regions
 ) -> tuple[tuple[Recompile, ...] | None, str | None]:
     if evidence is None:
-        again = regions.compiled_again(trace, seen)
+        again = compiled_code.compiled_again(trace, seen)
         shown = tuple(Recompile(reason=f"compiled again inside the window ({identity})") for identity in again)
         return shown or None, unknown
     unknown = evidence.unknown.recompiles or _why_not_in_steps(evidence, seen)

@@ -1,21 +1,133 @@
-"""Inductor's graphs and CUDA graphs in a recording: which ran, what they call, what owns the graph launches."""
+"""What torch.compile leaves in a trace: regions, look-ups, Inductor's graphs and CUDA graphs, and what these call."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from pytest_torchprof.analysis.compilation import regions
 from pytest_torchprof.devices.base import CallKind, OperatorWork
 from pytest_torchprof.devices.cpu import operator_work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.recording.metadata import CompileEvidence, InductorGraph
     from pytest_torchprof.trace import Span, Trace
+
+
+FX_GRAPH = "## Call CompiledFxGraph "
+_REGION = "Torch-Compiled Region"
+_LOOKUP = "TorchDynamo Cache Lookup"
+_COMPILE_ID = re.compile(r"\bcompile_id=(\d+)/(\d+)")
+_COMPILED_CODE = (_REGION, "CompiledFunction", FX_GRAPH)
+
+
+class Region(NamedTuple):
+    """A range in which compiled code ran; `identity` is "0/1", frame and attempt, None in torch before 2.6."""
+
+    name: str
+    identity: str | None
+
+
+class Regions(Struct, frozen=True, kw_only=True):
+    """The regions of the steps, and which ran inside which."""
+
+    regions: Sequence[Region]
+    nested_by_step: Mapping[int, Sequence[tuple[Region, Region]]]
+    """The nested ones with the region around each."""
+    lookups_without_region: int
+
+    @property
+    def nested(self) -> list[tuple[Region, Region]]:
+        return [pair for pairs in self.nested_by_step.values() for pair in pairs]
+
+    @property
+    def ids(self) -> set[str]:
+        return {region.identity for region in self.regions if region.identity is not None}
+
+
+class ByThread:
+    """Finds the range of a thread that an instant lies in; ranges of one thread must not overlap."""
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        self._spans: dict[object, list[Span]] = defaultdict(list)
+        for span in spans:
+            self._spans[span.tid].append(span)
+        self._starts = {tid: [span.start_ns for span in found] for tid, found in self._spans.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    def at(self, tid: object, instant: int) -> Span | None:
+        place = bisect_right(self._starts.get(tid, ()), instant) - 1
+        if place < 0 or instant >= self._spans[tid][place].end_ns:
+            return None
+        return self._spans[tid][place]
+
+
+def is_compiled_code(name: str) -> bool:
+    """Whether a range of this name runs compiled code: a region, or a compiled function's forward or backward."""
+    return name.startswith(_COMPILED_CODE)
+
+
+def read(trace: Trace) -> Regions:
+    """Return the regions that ran in the steps."""
+    spans = trace.spans_in_steps(_REGION)
+    nested: dict[int, list[tuple[Region, Region]]] = defaultdict(list)
+    open_: dict[object, list[Span]] = defaultdict(list)
+    for span in spans:
+        around = open_[span.tid]
+        while around and around[-1].end_ns <= span.start_ns:
+            around.pop()
+        if around:
+            nested[trace.step_at(span.start_ns)].append((_region(span), _region(around[-1])))
+        around.append(span)
+    return Regions(
+        regions=[_region(span) for span in spans],
+        nested_by_step=nested,
+        lookups_without_region=_lookups_without_region(trace, spans),
+    )
+
+
+def compiled_again(trace: Trace, seen: Regions) -> list[str]:
+    """Return the ids of what was compiled inside the steps although a compilation of the same frame had run there.
+
+    A frame whose first compilation lies in the steps too does not tell a guard that failed from a second module.
+    """
+    found = {match.groups() for name in trace.names if (match := _COMPILE_ID.search(name))}
+    first = {frame for frame, attempt in found if attempt == "0"}
+    ran = {tuple(identity.split("/")) for identity in seen.ids if "/" in identity}
+    again = {
+        (frame, attempt)
+        for frame, attempt in found
+        if attempt != "0" and frame not in first and any(f == frame and int(a) < int(attempt) for f, a in ran)
+    }
+    return [f"{frame}/{attempt}" for frame, attempt in sorted(again)]
+
+
+def _region(span: Span) -> Region:
+    _, _, identity = span.name.partition(": ")
+    return Region(span.name, identity if identity and identity != "Unknown" else None)
+
+
+def _lookups_without_region(trace: Trace, regions: Sequence[Span]) -> int:
+    """Count look-ups that neither a region nor a compilation follows before the next look-up of the thread."""
+    count = 0
+    events: dict[object, list[tuple[int, str]]] = defaultdict(list)
+    for span in trace.spans_in_steps(_LOOKUP):
+        events[span.tid].append((span.start_ns, _LOOKUP))
+    if not events:
+        return 0
+    for span in (*regions, *trace.spans(suffix=" (dynamo_timed)")):
+        events[span.tid].append((span.start_ns, _REGION))
+    for found in events.values():
+        kinds = [kind for _, kind in sorted(found)]
+        count += sum(a == b == _LOOKUP for a, b in zip(kinds, [*kinds[1:], _LOOKUP], strict=True))
+    return count
 
 
 class CudaGraphs(Struct, frozen=True, kw_only=True):
@@ -47,8 +159,7 @@ def cuda_graphs(trace: Trace, evidence: CompileEvidence | None, unknown: str | N
     """Return the graph launches of the steps, and why Inductor made no graph where it made none, or why none knows."""
     launches = _graph_launches(trace)
     owned = sum(
-        any(regions.is_compiled_code(trace.names[trace.ops.name[op]]) for op in _around(trace, call))
-        for call in launches
+        any(is_compiled_code(trace.names[trace.ops.name[op]]) for op in _around(trace, call)) for call in launches
     )
     reasons: list[str] = []
     if evidence is not None:
@@ -72,10 +183,9 @@ def _around(trace: Trace, call: int) -> Iterator[int]:
 
 def _graph_calls(trace: Trace) -> Iterator[tuple[str | None, Span]]:
     """Yield the key and the range of each call of a graph of Inductor's inside the steps."""
-    for span in trace.spans(regions.FX_GRAPH):
-        if trace.step_at(span.start_ns) >= 0:
-            key = span.name.removeprefix(regions.FX_GRAPH).strip(" #")
-            yield (None if key == "None" else key), span
+    for span in trace.spans_in_steps(FX_GRAPH):
+        key = span.name.removeprefix(FX_GRAPH).strip(" #")
+        yield (None if key == "None" else key), span
 
 
 def fx_graphs(trace: Trace, evidence: CompileEvidence | None) -> Iterator[FxGraph]:
@@ -112,14 +222,14 @@ def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fal
 
 def _replayed(trace: Trace, spans: list[Span]) -> set[Span]:
     """Return the calls of a graph that launch a CUDA graph."""
-    calls, at = trace.calls, regions.ByThread(spans).at
+    calls, at = trace.calls, ByThread(spans).at
     found = (at(trace.threads[calls.thread[i]], calls.start[i]) for i in _graph_launches(trace))
     return {span for span in found if span is not None}
 
 
 def _aten_calls(trace: Trace, spans: list[Span]) -> dict[int, Counter[str]]:
     """Count by step the aten operators that compute directly inside the ranges, views and allocation aside."""
-    graphs = regions.ByThread(spans)
+    graphs = ByThread(spans)
     by_step: dict[int, Counter[str]] = {}
     if not graphs:
         return by_step
