@@ -95,7 +95,7 @@ def baseline_of(pytester):
 
 
 def test_a_process_by_itself_has_no_rank(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+    for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
     assert this_rank() == Rank(0, 1)
     assert this_rank().suffix == ""
@@ -106,6 +106,8 @@ def test_a_process_by_itself_has_no_rank(monkeypatch):
     [
         ({"RANK": "1", "WORLD_SIZE": "4"}, Rank(1, 4)),
         ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, Rank(2, 4)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Rank(1, 2)),
+        ({"MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_SIZE": "2"}, Rank(0, 2)),
         ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_ID": "0"}, Rank(3, 4)),
         ({"RANK": "0", "WORLD_SIZE": "2", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "8"}, Rank(0, 2)),
         # One pytest in a batch script, or at the prompt, of an allocation for four tasks.

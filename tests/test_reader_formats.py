@@ -292,7 +292,7 @@ def test_a_cuda_device_has_the_ordinal_by_which_its_machine_lists_it(tmp_path):
     alone = on_devices(tmp_path, 1, listed=["NVIDIA T4", "NVIDIA H100"])
     assert numbered(alone) == [(1, 1, "NVIDIA H100")]
     assert [kernel.device for kernel in alone.kernels] == [1]
-    assert list(alone.scene.by_device) == [1]
+    assert list(alone.gpu_work.by_device) == [1]
     both = on_devices(tmp_path, 3, 0, listed=["NVIDIA T4", "NVIDIA H100", "NVIDIA L4", "NVIDIA H200"])
     assert numbered(both) == [(0, 0, "NVIDIA T4"), (3, 3, "NVIDIA H200")]
     assert [kernel.device for kernel in both.kernels] == [3, 0]

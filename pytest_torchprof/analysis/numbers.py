@@ -88,50 +88,24 @@ _SHOW: Final[dict[str, Callable[[Any], str]]] = {
 }
 _GRAPHS: Final = frozenset({CallKind.GRAPH_LAUNCH})
 
+
+def _copies(name: str, noun: str, direction: str) -> Number:
+    return Number(
+        name=name, noun=noun, of=lambda work: work.copies(direction), gated=True, follows="memcpys", detail=True
+    )
+
+
 TABLE: Final = (
     Number(
-        name="kernels",
-        noun="kernel",
-        of=lambda work: work.count(KERNEL),
-        gated=True,
-        headline=True,
-        needs="kernels",
+        name="kernels", noun="kernel", of=lambda work: work.count(KERNEL), gated=True, headline=True, needs="kernels"
     ),
-    Number(
-        name="launches",
-        noun="launch",
-        of=lambda work: work.launches,
-        gated=True,
-        follows="kernels",
-        headline=True,
-    ),
+    Number(name="launches", noun="launch", of=lambda work: work.launches, gated=True, follows="kernels", headline=True),
     # More graph launches are as often the aim as fewer.
     Number(name="graph_launches", noun="graph launch", of=lambda work: work.calls(_GRAPHS), better=None),
     Number(name="memcpys", noun="copy", of=lambda work: work.count(MEMCPY), gated=True, headline=True),
-    Number(
-        name="memcpys_h2d",
-        noun="host-to-device copy",
-        of=lambda work: work.copies("HtoD"),
-        gated=True,
-        follows="memcpys",
-        detail=True,
-    ),
-    Number(
-        name="memcpys_d2h",
-        noun="device-to-host copy",
-        of=lambda work: work.copies("DtoH"),
-        gated=True,
-        follows="memcpys",
-        detail=True,
-    ),
-    Number(
-        name="memcpys_d2d",
-        noun="device-to-device copy",
-        of=lambda work: work.copies("DtoD"),
-        gated=True,
-        follows="memcpys",
-        detail=True,
-    ),
+    _copies("memcpys_h2d", "host-to-device copy", "HtoD"),
+    _copies("memcpys_d2h", "device-to-host copy", "DtoH"),
+    _copies("memcpys_d2d", "device-to-device copy", "DtoD"),
     Number(name="memcpy_bytes", noun="bytes copied", of=lambda work: work.bytes_copied, unit="bytes"),
     Number(name="memsets", noun="fill", of=lambda work: work.count(MEMSET)),
     Number(name="syncs", noun="blocking call", of=lambda work: work.calls(BLOCKING), gated=True, headline=True),

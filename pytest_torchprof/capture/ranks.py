@@ -11,11 +11,14 @@ import re
 import sys
 from dataclasses import dataclass
 
-# Rank and number of ranks, as launchers tell them: torchrun, Open MPI, srun. Slurm's own SLURM_NTASKS is that of the
-# allocation, in which a script may well start pytest once; the number of the step's tasks is known in the step only.
+# Rank and number of ranks, as launchers tell them: torchrun, Open MPI, MPICH and Intel MPI, MVAPICH, srun. Slurm's own
+# SLURM_NTASKS is that of the allocation, in which a script may well start pytest once; the number of the step's tasks
+# is known in the step only.
 _TOLD = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
 # The steps that Slurm makes by itself, for a batch script or an interactive shell, have one task and such a number.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.gpu_work import GpuWork, Group
+    from pytest_torchprof.analysis.gpu_work import Group
 
 SLOW_TYPE = Threshold(
     "share", 0.05, "from a twentieth of the kernel time on, the type of the products decides about it"
@@ -160,9 +160,8 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     trace, work, launching = analysis.trace, analysis.gpu_work, analysis.launching
     copies = [i for i in work.copies if "DtoD" in trace.names[trace.gpu.name[i]] and _product_around(analysis, i)]
     for group in work.of_family("copy"):
-        copies += (
-            [i for i in group.members if launching.decoded(i).helper == "bias copy"] if _adding(work, group) else []
-        )
+        if any(name in _ADDING for name in work.chain(group)[-2:]):
+            copies += [i for i in group.members if launching.decoded(i).helper == "bias copy"]
     spent = work.time_us(copies)
     if not spent or spent < at[COPYING] * work.kernel_time_us:
         return
@@ -182,10 +181,6 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         },
         saves_us=spent,
     )
-
-
-def _adding(work: GpuWork, group: Group) -> bool:
-    return any(name in _ADDING for name in work.chain(group)[-2:])
 
 
 def _product_around(analysis: Analysis, gpu_op: int) -> str | None:

@@ -55,11 +55,7 @@ _OPERANDS: Final[dict[str, tuple[int, ...]]] = {
         (0, 1),
     ),
     **dict.fromkeys(
-        word_list(
-            """
-            aten::addmv aten::addmv_
-            """
-        ),
+        word_list("aten::addmv aten::addmv_"),
         (1, 2),
     ),
     **dict.fromkeys(

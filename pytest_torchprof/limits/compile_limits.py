@@ -51,7 +51,8 @@ def _max_graph_breaks(analysis: Analysis, bound: int) -> Verdict:
 
 def _max_recompiles(analysis: Analysis, bound: int) -> Verdict:
     compiled = analysis.compile
-    lines = tuple(_recompile_line(one) for one in compiled.recompiles or ())
+    found = compiled.recompiles or ()
+    lines = tuple(one.reason if one.file is None else f"{_place(one)}: {one.reason}" for one in found)
     counted = _Counted("recompile", len(lines), lines, compiled.recompiles_unknown)
     return counted.verdict(bound, compiled)
 
@@ -91,10 +92,6 @@ def _break_lines(one: GraphBreak) -> Iterator[str]:
     yield f"{_place(one)}: {one.reason} ({what})"
     if one.explanation:
         yield f"    {one.explanation}"
-
-
-def _recompile_line(one: Recompile) -> str:
-    return one.reason if one.file is None else f"{_place(one)}: {one.reason}"
 
 
 def _place(one: GraphBreak | Recompile) -> str:

@@ -163,7 +163,10 @@ def kernel_rows(
     found: dict[str, list[Kernel]] = defaultdict(list)
     for kernel in step.kernels if kernels is None else kernels:
         found[kernel.name].append(kernel)
-    rows = [_row(step.places, name, members, raw=raw) for name, members in found.items()]
+    return _in_order(_row(step.places, name, members, raw=raw) for name, members in found.items())
+
+
+def _in_order(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
 
 
@@ -191,9 +194,9 @@ def moved_rows(analysis: Analysis, step: StepProfile, kind: int) -> tuple[WorkRo
     for name, members in found.items():
         ops = [launching.op_name(launching.op_of[i]) for i in members]
         size = sum(max(gpu.size[i], 0) for i in members)
-        spent = sum(gpu.end[i] - gpu.start[i] for i in members) / 1000
+        spent = analysis.gpu_work.time_us(members)
         rows.append(_other_row(step.places, name, ops, spent, show_bytes(size) if size else ""))
-    return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
+    return _in_order(rows)
 
 
 def waiting_rows(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
@@ -210,7 +213,7 @@ def waiting_rows(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
         )
         for (name, op), members in found.items()
     ]
-    return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
+    return _in_order(rows)
 
 
 def _other_row(places: Places, name: str, ops: list[str | None], time_us: float, note: str) -> WorkRow:

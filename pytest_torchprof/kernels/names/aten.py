@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 _ELEMENTWISE: Final = frozenset(
     word_list(
         """
-    vectorized_elementwise_kernel vectorized_templated_elementwise_kernel unrolled_elementwise_kernel
-    unrolled_elementwise_kernel_for_multi_outputs elementwise_kernel elementwise_kernel_manual_unroll
-    elementwise_kernel_with_index legacy_elementwise_kernel
-    """
+        vectorized_elementwise_kernel vectorized_templated_elementwise_kernel unrolled_elementwise_kernel
+        unrolled_elementwise_kernel_for_multi_outputs elementwise_kernel elementwise_kernel_manual_unroll
+        elementwise_kernel_with_index legacy_elementwise_kernel
+        """
     )
 )
 
@@ -194,18 +194,16 @@ def decode(text: Text) -> KernelName | None:
 _BARE: Final = frozenset(
     word_list(
         """
-    indexing_backward_kernel indexing_backward_kernel_small_stride cunn_ClassNLLCriterion_updateOutput_kernel
-    cunn_ClassNLLCriterion_updateOutput_kernel_1d cunn_ClassNLLCriterion_updateGradInput_kernel softmax_warp_forward
-    softmax_warp_backward reduce_kernel CatArrayBatchedCopy gatherTopK bitonicSortKVInPlace max_pool_forward_nchw
-    max_pool_backward_nchw upsample_bilinear2d_out_frame kernelPointwiseApply1 kernelPointwiseApply2
-    kernelPointwiseApply3 kernelHistogram1D fused_dropout_kernel fused_dropout_kernel_vec masked_scale_kernel
-    krn_partials_per_segment krn_partial_segment_offset compute_grad_weight compute_grad_weight_bags sum_and_scatter
-    fill_reverse_indices_kernel fill_index_and_segment_kernel batch_norm_transform_input_kernel
-    """
+        indexing_backward_kernel indexing_backward_kernel_small_stride cunn_ClassNLLCriterion_updateOutput_kernel
+        cunn_ClassNLLCriterion_updateOutput_kernel_1d cunn_ClassNLLCriterion_updateGradInput_kernel softmax_warp_forward
+        softmax_warp_backward reduce_kernel CatArrayBatchedCopy gatherTopK bitonicSortKVInPlace max_pool_forward_nchw
+        max_pool_backward_nchw upsample_bilinear2d_out_frame kernelPointwiseApply1 kernelPointwiseApply2
+        kernelPointwiseApply3 kernelHistogram1D fused_dropout_kernel fused_dropout_kernel_vec masked_scale_kernel
+        krn_partials_per_segment krn_partial_segment_offset compute_grad_weight compute_grad_weight_bags sum_and_scatter
+        fill_reverse_indices_kernel fill_index_and_segment_kernel batch_norm_transform_input_kernel
+        """
     )
 )
 _BARE_STARTS: Final = word_list(
-    """
-    cunn_ cuda_scatter_gather CatArrayBatchedCopy indexSelect GammaBeta LayerNorm batch_norm_ vectorized_layer_norm
-    """
+    "cunn_ cuda_scatter_gather CatArrayBatchedCopy indexSelect GammaBeta LayerNorm batch_norm_ vectorized_layer_norm"
 )

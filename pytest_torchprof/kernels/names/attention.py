@@ -30,9 +30,7 @@ _WORDS: Final = word_table(
 )
 # One of these is in every word above: most names are told with eight tests instead of fifty.
 _GATE: Final = word_list(
-    """
-    mha lash ttn ttention sdpa bwd_ With mla_ MLA pa_ MergeState query _stage _aligned mqa_ natten
-    """
+    "mha lash ttn ttention sdpa bwd_ With mla_ MLA pa_ MergeState query _stage _aligned mqa_ natten"
 )
 # Words that only look like attention.
 _NOT: Final = word_list("softmax layernorm rope rotary and_cache kv_cache quant metadata indices prepare")
@@ -57,11 +55,11 @@ _HELPERS: Final = word_table(
 _WORD_TYPES: Final = dict(
     word_table(
         """
-    bf16: bf16 Bfloat16
-    fp16: fp16 f16 Fp16
-    fp8: fp8
-    fp32: f32
-    """
+        bf16: bf16 Bfloat16
+        fp16: fp16 f16 Fp16
+        fp8: fp8
+        fp32: f32
+        """
     )
 )
 

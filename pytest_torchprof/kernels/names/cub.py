@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 _SPACES: Final = ("cub::", "at_cuda_detail::cub::", "at_cuda_detail::CUB_", "rocprim::", "hipcub::", "thrust::", "CUB_")
 # thrust runs for_each, fill and transform through cub's agents too: those are elementwise.
 _ELEMENTWISE: Final = word_list(
-    """
-    parallel_for ParallelFor for_each static_kernel fill_functor uninitialized transform_kernel
-    """
+    "parallel_for ParallelFor for_each static_kernel fill_functor uninitialized transform_kernel"
 )
 
 

@@ -192,7 +192,7 @@ def _decode_words(text: Text) -> KernelName | None:
         family=family,
         library="cudnn",
         dtype=_template_dtype(text),
-        tensor_core=_simt(base),
+        tensor_core=False if "sgemm" in base else None,
         helper=_helper(text),
         stem=text.last,
     )
@@ -202,10 +202,6 @@ def _helper(text: Text) -> str | None:
     if text.last.startswith(_CONVERSIONS):
         return "layout conversion"
     return "convolution offsets" if "Offsets" in text.base or "precompute_indices" in text.base else None
-
-
-def _simt(base: str) -> bool | None:
-    return False if "sgemm" in base else None
 
 
 def _decode_cutlass3(head: str) -> KernelName | None:

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
 _OPTIMIZERS: Final = word_list(
-    """
-    Adam SGD Sgd Adagrad LAMB Lamb NovoGrad Novograd LARS Lion Adadelta RMSprop MaximizeFunctor
-    """
+    "Adam SGD Sgd Adagrad LAMB Lamb NovoGrad Novograd LARS Lion Adadelta RMSprop MaximizeFunctor"
 )
 _FUNCTOR: Final = Expression(
     r"(?P<name>[A-Z]\w*?)(?:MathFunctor|OpListAlphaFunctor|OpScalarFunctor|OpFunctor|Functor)<(?P<type>[\w:]+)"

@@ -33,9 +33,7 @@ _WORDS: Final = word_list(
 )
 # One of these is in every word above and in every name below.
 _GATE: Final = word_list(
-    """
-    gemm Gemm gemv arlin achete magma exllama plitK MM1 mm1 moe_ intB mm_ _mm matmul gmv_ lora_ mul_mat
-    """
+    "gemm Gemm gemv arlin achete magma exllama plitK MM1 mm1 moe_ intB mm_ _mm matmul gmv_ lora_ mul_mat"
 )
 _NOT: Final = word_list(
     """

@@ -9,18 +9,14 @@ from msgspec import Struct
 from pytest_torchprof.kernels.names.text import word_list
 
 FAMILIES: Final = word_list(
-    """
-    gemm conv attention pointwise reduction normalization softmax optimizer copy index sort rng communication other
-    """
+    "gemm conv attention pointwise reduction normalization softmax optimizer copy index sort rng communication other"
 )
 LIBRARIES: Final = word_list("cublas cutlass cudnn flash triton aten cub nccl tensile ck miopen other")
 DTYPES: Final = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "fp64", "complex64")
 LAYOUTS: Final = ("tn", "nn", "nt", "tt")
 TRITON_CATEGORIES: Final = ("poi", "per", "red", "tem", "for", "spl", "unk", "user")
 COLLECTIVES: Final = word_list(
-    """
-    all_reduce all_gather reduce_scatter broadcast reduce all_to_all send_recv gather scatter barrier
-    """
+    "all_reduce all_gather reduce_scatter broadcast reduce all_to_all send_recv gather scatter barrier"
 )
 
 SHORT_LENGTH: Final = 60

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _DTYPES: Final = dict(
     word_table(
         """
-    bf16: bf16 bfloat16
-    fp16: fp16 f16 half hgemm
-    tf32: tf32
-    fp8: fp8 e4m3
-    fp32: fp32 f32 sgemm
-    fp64: dgemm
-    """
+        bf16: bf16 bfloat16
+        fp16: fp16 f16 half hgemm
+        tf32: tf32
+        fp8: fp8 e4m3
+        fp32: fp32 f32 sgemm
+        fp64: dgemm
+        """
     )
 )
 _TENSOR_CORES: Final = ("s16816", "s1688", "s884", "h16816", "h1688", "h884", "tensorop", "hmma", "wgmma")
@@ -57,17 +57,11 @@ def hint(pattern: object, kernels: Sequence[Kernel]) -> str | None:
     says = (
         f"{counted(len(found), noun)} {verb} {' and '.join(asked)}"
         if asked
-        else f"there {_are(len(found))} {counted(len(found), noun)}"
+        else f"there {'are' if len(found) > 1 else 'is'} {counted(len(found), noun)}"
     )
-    return f"no kernel name {_verb(pattern.written)} `{pattern.written}`; {says} ({_names(found)}): use {selector}"
-
-
-def _are(count: int) -> str:
-    return "are" if count > 1 else "is"
-
-
-def _verb(written: str) -> str:
-    return "matches" if written.startswith("re:") or "*" in written or "?" in written else "contains"
+    special = pattern.written.startswith("re:") or "*" in pattern.written or "?" in pattern.written
+    tried = f"{'matches' if special else 'contains'} `{pattern.written}`"
+    return f"no kernel name {tried}; {says} ({_names(found)}): use {selector}"
 
 
 def _meant(written: str) -> Selector | None:
