@@ -149,7 +149,7 @@ class Profile(Analysis):
         self._look("table")
         if by in ("kernel", "family"):
             self.launching.refuse_hidden()
-        from pytest_torchprof.report.tables import table  # noqa: PLC0415 - imports tabulate
+        from pytest_torchprof.report.analysis_text import table  # noqa: PLC0415 - imports tabulate
 
         return table(self._open(), by=by, sort_by=sort_by, top=top)
 

@@ -13,7 +13,7 @@ from pytest_torchprof.baseline import settle_times
 from pytest_torchprof.baseline.entry import QUANTILES, times
 from pytest_torchprof.capture import nvml, samples
 from pytest_torchprof.capture.devices import base
-from pytest_torchprof.compare.numbers import chance, unsure, verdict
+from pytest_torchprof.compare.comparison import chance, time_verdict, unsure
 
 CONDITIONS = {"clock": "perf_counter", "cache": "hot", "machine": "a machine", "threads": 2}
 
@@ -124,12 +124,12 @@ def test_ranks_that_are_all_tied_differ_by_chance():
     ],
 )
 def test_slower_is_beyond_the_share_the_floor_the_rank_and_in_the_best_calls(old, new, said):
-    assert verdict(taken(*old), taken(*new), 0.10) == said
+    assert time_verdict(taken(*old), taken(*new), 0.10) == said
 
 
 def test_slower_once_is_ambiguous_until_it_is_measured_again():
     old, new = taken(*spread(1000)), taken(*spread(1300), confirmed=False)
-    assert verdict(old, new, 0.10) == "ambiguous"
+    assert time_verdict(old, new, 0.10) == "ambiguous"
     assert unsure(old, new, 0.10)
     assert not unsure(None, new, 0.10)
     assert not unsure(taken(*spread(1000), threads=8), new, 0.10)

@@ -17,7 +17,7 @@ from pytest_torchprof.baseline.entry import Count, Entry, KernelRecord, Times
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 # A field that is added has a default. One that changes its meaning raises the number, and `loads` turns what older
@@ -116,15 +116,12 @@ def settle_times(old: Times | None, new: Times | None, share: float) -> Times | 
 def plain(entry: Entry) -> dict[str, Any]:
     """Return an entry as JSON values, for a file or another process."""
     lines = zip(entry.kernels, entry.counts(), strict=True)
-    made = {
-        "source": entry.source,
-        "environment": dict(entry.environment),
-        "kernels": [_plain_kernel(kernel, count) for kernel, count in lines],
-        "steps": [list(order) for order in entry.steps],
-        "numbers": dict(entry.numbers),
-        "varying": dict(entry.varying),
-    }
-    return {**made, "time": _plain_times(entry.time)} if entry.time else made
+    made = {**msgspec.to_builtins(entry), "kernels": [_plain_kernel(kernel, count) for kernel, count in lines]}
+    if entry.time is None:
+        del made["time"]
+        return made
+    left_out = {"confirmed"} if entry.time.disturbed else {"confirmed", "disturbed"}
+    return {**made, "time": {name: value for name, value in made["time"].items() if name not in left_out}}
 
 
 def from_plain(value: object) -> Entry:
@@ -285,16 +282,6 @@ def _plain_kernel(kernel: KernelRecord, count: int) -> dict[str, Any]:
     return {"count": count, **{name: value for name, value in fields.items() if value is not None}}
 
 
-def _plain_times(times: Times) -> dict[str, Any]:
-    fields = {
-        "conditions": dict(sorted(times.conditions.items())),
-        "samples": times.samples,
-        "median_us": times.median_us,
-        "quantiles_us": list(times.quantiles_us),
-    }
-    return {**fields, "disturbed": list(times.disturbed)} if times.disturbed else fields
-
-
 def _entry_text(value: Mapping[str, Any]) -> str:
     fields = {
         "source": _value(value["source"]),
@@ -306,7 +293,8 @@ def _entry_text(value: Mapping[str, Any]) -> str:
     }
     if "time" in value:
         texts = {name: json.dumps(field) for name, field in value["time"].items()}
-        fields["time"] = _object({**texts, "conditions": _line(value["time"]["conditions"])})
+        conditions = dict(sorted(value["time"]["conditions"].items()))
+        fields["time"] = _object({**texts, "conditions": _line(conditions)})
     return _object(fields, indent=4)
 
 
@@ -320,9 +308,9 @@ def _block(lines: Iterable[str], brackets: str, *, indent: int = 6) -> str:
     return f"{brackets[0]}\n{inside}\n{' ' * indent}{brackets[1]}" if inside else brackets
 
 
-def _order(order: list[int]) -> str:
+def _order(order: Sequence[int]) -> str:
     if len(order) <= _ORDER_PER_LINE:
-        return str(order)
+        return str([*order])
     rows = (order[at : at + _ORDER_PER_LINE] for at in range(0, len(order), _ORDER_PER_LINE))
     return _block((", ".join(map(str, row)) for row in rows), "[]", indent=8)
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -126,44 +125,37 @@ def _prune(words: list[str]) -> int:
     collected: dict[Path, frozenset[str] | None] = {}
     count, status = 0, SAME
     for base, file in files:
-        gone = _gone(base, file, root, collected)
-        if gone.unknown:
-            _say(f"{file.path}: left as it is: {gone.unknown}")
+        keys, why = _gone(base, file, root, collected)
+        if keys is None:
+            _say(f"{file.path}: left as it is: {why}")
             status = UNUSABLE
-        if gone.keys:
-            _say("\n    ".join([f"{file.path}: {gone.why}", *gone.keys]))
-            count += len(gone.keys)
+        elif keys:
+            _say("\n    ".join([f"{file.path}: {why}", *keys]))
+            count += len(keys)
             if really:
-                update(file.path, dict.fromkeys(gone.keys))
+                update(file.path, dict.fromkeys(keys))
     entries = f"{counted(count, 'entry')} of tests that no longer exist"
     _say(f"{entries}{' removed' if really and count else '; --yes removes them' if count else ''}")
     return status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gone:
-    """Keys of one baseline file whose tests are gone, or why that cannot be told."""
-
-    keys: tuple[str, ...] = ()
-    why: str = ""
-    unknown: str = ""
-
-
-def _gone(base: Path, file: BaselineFile, rootdir: Path, collected: dict[Path, frozenset[str] | None]) -> _Gone:
+def _gone(
+    base: Path, file: BaselineFile, rootdir: Path, collected: dict[Path, frozenset[str] | None]
+) -> tuple[list[str] | None, str]:
+    """Return the keys whose tests are gone and what is so about them, or None and why that cannot be told."""
     test_file = test_file_of(
         file.path.absolute(), (base if base.is_dir() else base.parent).absolute(), rootdir.absolute()
     )
     if test_file is None and file.path.absolute().parent.name == FOLDER:
-        return _Gone(keys=tuple(sorted(file.entries)), why="its test file does not exist")
+        return sorted(file.entries), "its test file does not exist"
     if test_file is None:
-        return _Gone(unknown=f"no test file for it below {rootdir}: name pytest's rootdir with --rootdir")
+        return None, f"no test file for it below {rootdir}: name pytest's rootdir with --rootdir"
     if test_file not in collected:
         collected[test_file] = _collect(test_file)
     tests = collected[test_file]
     if tests is None:
-        return _Gone(unknown=f"collecting {test_file} failed or skipped tests: see pytest --collect-only {test_file}")
-    keys = tuple(key for key in sorted(file.entries) if split_key(key)[0] not in tests)
-    return _Gone(keys=keys, why=f"{test_file.name} does not have")
+        return None, f"collecting {test_file} failed or skipped tests: see pytest --collect-only {test_file}"
+    return [key for key in sorted(file.entries) if split_key(key)[0] not in tests], f"{test_file.name} does not have"
 
 
 def _collect(test_file: Path) -> frozenset[str] | None:

@@ -15,18 +15,14 @@ from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.text import counted, numbered, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from pytest_torchprof.baseline import KernelRecord
+    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.compare.difference import Difference, Names, Step
     from pytest_torchprof.kernels.names import KernelName
 
     Environment = Mapping[str, str | bool]
     Sides = tuple[str, str]
-    from collections.abc import Iterator
-
-    from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.compare.difference import Difference, Names, Step
-
 
 # In the order people ask for them: what it computes, on what, then how.
 _FACTS: Final = ("family", "layout", "dtype", "tensor_core", "library", "triton", "collective", "helper")
@@ -52,140 +48,9 @@ _FEW: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eig
 THIS_RUN: Final = ("baseline", "this run")
 """What the two sides are called."""
 _DEVICE: Final = ("gpu", "compute_capability")
+_SWITCHES: Final[dict[object, str]] = {None: "unknown", True: "on", False: "off"}
 _SPOKEN: Final = {"cuda": "CUDA", "rocm": "ROCm", "cudnn": "cuDNN", "triton": "Triton"}
 _WORDS: Final = {"tensor_core": "tensor core", "split_k": "split-K", "triton": "Triton category", "alignment": "align"}
-
-
-def explain_rename(a: str, b: str) -> str:
-    """Return what changed from kernel name ``a`` to ``b``: "layout tn -> nn, tile 128x256 -> 64x64 (bf16 as before)".
-
-    Only what both names tell is called a change; a field that one of them leaves open is "not told".
-    """
-    if a == b:
-        return "same name"
-    old, new = decode(a), decode(b)
-    if old.family == new.family == "other" or (old.library, new.library) == ("triton", "triton"):
-        return _explain_plain(a, b, old, new)
-    # How two libraries tune their kernels is not comparable, but for the tile.
-    tuning = _TUNING if old.library == new.library else _TUNING[:1]
-    changed = [text for fact in (*_FACTS, *tuning) if (text := _change(fact, old, new))]
-    if old.family != new.family or not changed:
-        return _explain_plain(a, b, old, new) if not changed else ", ".join(changed)
-    kept = [value for fact in ("dtype", "layout") if (value := getattr(old, fact)) and value == getattr(new, fact)]
-    return ", ".join(changed) + (f" ({', '.join(kept)} as before)" if kept else "")
-
-
-def _explain_plain(a: str, b: str, old: KernelName, new: KernelName) -> str:
-    """Explain names that have no grammar of fields, or whose fields are the same."""
-    if old.triton_ops or new.triton_ops:
-        lost = [op for op in dict.fromkeys(old.triton_ops) if op not in new.triton_ops]
-        gained = [op for op in dict.fromkeys(new.triton_ops) if op not in old.triton_ops]
-        parts = [f"no longer carries {', '.join(lost)}"] if lost else []
-        parts += [f"also carries {', '.join(gained)}"] if gained else []
-        if old.triton != new.triton:
-            parts.append(f"Triton category {old.triton or 'none'} -> {new.triton or 'none'}")
-        return ", ".join(parts) or "only the index differs"
-    loops = _loop(a, old), _loop(b, new)
-    if old.stem == new.stem and None not in loops and loops[0] != loops[1]:
-        return f"{old.short}: {loops[0]} -> {loops[1]}"
-    if normal_name(a) == normal_name(b):
-        return "only template arguments differ" if "<" in a + b else "only the index differs"
-    if old.family != "other" and old.stem == new.stem:
-        return f"another variant of {old.short}"
-    return f"{old.short} -> {new.short}"
-
-
-def _loop(name: str, decoded: KernelName) -> str | None:
-    if decoded.library != "aten":
-        return None
-    return next((words for loop, words in _LOOPS.items() if loop in name), None)
-
-
-def _change(fact: str, old: KernelName, new: KernelName) -> str | None:
-    before, after = getattr(old, fact), getattr(new, fact)
-    if before == after:
-        return None
-    if fact in _TUNING and (before in (None, ()) or after in (None, ())):
-        # What only one of two grammars writes is no change: cuBLAS names have no cluster, nvjet names no alignment.
-        return f"{'' if after else 'no '}{_WORDS.get(fact, fact)}" if fact == "split_k" else None
-    if fact == "tile":
-        return _tile_change(before, after)
-    return f"{_WORDS.get(fact, fact)} {_shown(before)} -> {_shown(after)}"
-
-
-def _tile_change(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
-    """Compare two tiles as far as both are told; the K step is shown only where nothing else differs."""
-    for length in (2, 3):
-        old, new = before[:length], after[:length]
-        if len(old) == len(new) and old != new:
-            return f"tile {_shown(old)} -> {_shown(new)}"
-    return None
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "not told"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return ("x" if all(isinstance(part, int) for part in value) else "+").join(map(str, value)) or "none"
-    return str(value)
-
-
-def other_device(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
-    """Return what to say where a baseline was recorded on another device, None where it was the same."""
-    if all(old.get(key) == new.get(key) for key in _DEVICE):
-        return None
-    return f"{sides[0]} recorded on {_device(old)}, {sides[1]} used {_device(new)}"
-
-
-def other_software(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
-    """Return what to say, before any verdict, where software or precision flags differ; None where they do not."""
-    differ = [key for key in CUDA.environment if key not in _DEVICE and old.get(key) != new.get(key)]
-    if not differ:
-        return None
-    return (
-        f"{sides[0]} recorded with {_words(old, differ)}, {sides[1]} has {_words(new, differ)}: "
-        "names may differ, structure is compared"
-    )
-
-
-def _words(environment: Environment, keys: list[str]) -> str:
-    return " / ".join(_word(key, environment.get(key)) for key in keys)
-
-
-def _word(key: str, value: str | bool | None) -> str:
-    shown = {None: "unknown", True: "on", False: "off"}.get(value, value)  # type: ignore[arg-type]
-    return printable(f"{_SPOKEN.get(key, key)} {shown}")
-
-
-def _device(environment: Environment) -> str:
-    gpu = environment.get("gpu")
-    capability = environment.get("compute_capability")
-    return printable(f"{gpu} ({capability})" if capability else str(gpu or "the CPU"))
-
-
-def kind_of(kernel: KernelRecord) -> str:
-    """Return the kind of kernel by which it is counted: its family, or that Triton wrote it."""
-    if kernel.family not in STRUCTURAL and decode(kernel.name).triton is not None:
-        return "triton"
-    return kernel.family if kernel.family in _NOUNS else "other"
-
-
-def noun(kind: str, count: int) -> str:
-    """Return what so many kernels of a kind are called."""
-    return numbered(count, _NOUNS[kind])
-
-
-def number_of(kind: str, count: int) -> str:
-    """Return "two GEMMs", "12 pointwise"."""
-    return f"{amount(count)} {noun(kind, count)}"
-
-
-def amount(count: int) -> str:
-    """Return a number as prose has it, the small ones spelled out."""
-    return _FEW[count] if count < len(_FEW) else str(count)
-
 
 BETTER: Final = "better"
 WORSE: Final = "worse"
@@ -322,3 +187,129 @@ def _count(kernel: KernelRecord, times: int, was: int, now: int, *, gated: bool)
         words=f"{kernel.short}: {per_step}{launched}",
         times=times,
     )
+
+
+def explain_rename(a: str, b: str) -> str:
+    """Return what changed from kernel name ``a`` to ``b``: "layout tn -> nn, tile 128x256 -> 64x64 (bf16 as before)".
+
+    Only what both names tell is called a change; a field that one of them leaves open is "not told".
+    """
+    if a == b:
+        return "same name"
+    old, new = decode(a), decode(b)
+    if old.family == new.family == "other" or (old.library, new.library) == ("triton", "triton"):
+        return _explain_plain(a, b, old, new)
+    # How two libraries tune their kernels is not comparable, but for the tile.
+    tuning = _TUNING if old.library == new.library else _TUNING[:1]
+    changed = [text for fact in (*_FACTS, *tuning) if (text := _change(fact, old, new))]
+    if old.family != new.family or not changed:
+        return _explain_plain(a, b, old, new) if not changed else ", ".join(changed)
+    kept = [value for fact in ("dtype", "layout") if (value := getattr(old, fact)) and value == getattr(new, fact)]
+    return ", ".join(changed) + (f" ({', '.join(kept)} as before)" if kept else "")
+
+
+def _explain_plain(a: str, b: str, old: KernelName, new: KernelName) -> str:
+    """Explain names that have no grammar of fields, or whose fields are the same."""
+    if old.triton_ops or new.triton_ops:
+        lost = [op for op in dict.fromkeys(old.triton_ops) if op not in new.triton_ops]
+        gained = [op for op in dict.fromkeys(new.triton_ops) if op not in old.triton_ops]
+        parts = [f"no longer carries {', '.join(lost)}"] if lost else []
+        parts += [f"also carries {', '.join(gained)}"] if gained else []
+        if old.triton != new.triton:
+            parts.append(f"Triton category {old.triton or 'none'} -> {new.triton or 'none'}")
+        return ", ".join(parts) or "only the index differs"
+    loops = _loop(a, old), _loop(b, new)
+    if old.stem == new.stem and None not in loops and loops[0] != loops[1]:
+        return f"{old.short}: {loops[0]} -> {loops[1]}"
+    if normal_name(a) == normal_name(b):
+        return "only template arguments differ" if "<" in a + b else "only the index differs"
+    if old.family != "other" and old.stem == new.stem:
+        return f"another variant of {old.short}"
+    return f"{old.short} -> {new.short}"
+
+
+def _loop(name: str, decoded: KernelName) -> str | None:
+    if decoded.library != "aten":
+        return None
+    return next((words for loop, words in _LOOPS.items() if loop in name), None)
+
+
+def _change(fact: str, old: KernelName, new: KernelName) -> str | None:
+    before, after = getattr(old, fact), getattr(new, fact)
+    if before == after:
+        return None
+    if fact in _TUNING and (before in (None, ()) or after in (None, ())):
+        # What only one of two grammars writes is no change: cuBLAS names have no cluster, nvjet names no alignment.
+        return f"{'' if after else 'no '}{_WORDS.get(fact, fact)}" if fact == "split_k" else None
+    if fact == "tile":
+        return _tile_change(before, after)
+    return f"{_WORDS.get(fact, fact)} {_shown(before)} -> {_shown(after)}"
+
+
+def _tile_change(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
+    """Compare two tiles as far as both are told; the K step is shown only where nothing else differs."""
+    for length in (2, 3):
+        old, new = before[:length], after[:length]
+        if len(old) == len(new) and old != new:
+            return f"tile {_shown(old)} -> {_shown(new)}"
+    return None
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "not told"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ("x" if all(isinstance(part, int) for part in value) else "+").join(map(str, value)) or "none"
+    return str(value)
+
+
+def other_device(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
+    """Return what to say where a baseline was recorded on another device, None where it was the same."""
+    if all(old.get(key) == new.get(key) for key in _DEVICE):
+        return None
+    return f"{sides[0]} recorded on {_device(old)}, {sides[1]} used {_device(new)}"
+
+
+def other_software(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
+    """Return what to say, before any verdict, where software or precision flags differ; None where they do not."""
+    differ = [key for key in CUDA.environment if key not in _DEVICE and old.get(key) != new.get(key)]
+    if not differ:
+        return None
+    return (
+        f"{sides[0]} recorded with {_words(old, differ)}, {sides[1]} has {_words(new, differ)}: "
+        "names may differ, structure is compared"
+    )
+
+
+def _words(environment: Environment, keys: list[str]) -> str:
+    values = ((_SPOKEN.get(key, key), environment.get(key)) for key in keys)
+    return printable(" / ".join(f"{name} {_SWITCHES.get(value, value)}" for name, value in values))
+
+
+def _device(environment: Environment) -> str:
+    gpu, capability = environment.get("gpu"), environment.get("compute_capability")
+    return printable(f"{gpu} ({capability})" if capability else str(gpu or "the CPU"))
+
+
+def kind_of(kernel: KernelRecord) -> str:
+    """Return the kind of kernel by which it is counted: its family, or that Triton wrote it."""
+    if kernel.family not in STRUCTURAL and decode(kernel.name).triton is not None:
+        return "triton"
+    return kernel.family if kernel.family in _NOUNS else "other"
+
+
+def noun(kind: str, count: int) -> str:
+    """Return what so many kernels of a kind are called."""
+    return numbered(count, _NOUNS[kind])
+
+
+def number_of(kind: str, count: int) -> str:
+    """Return "two GEMMs", "12 pointwise"."""
+    return f"{amount(count)} {noun(kind, count)}"
+
+
+def amount(count: int) -> str:
+    """Return a number as prose has it, the small ones spelled out."""
+    return _FEW[count] if count < len(_FEW) else str(count)

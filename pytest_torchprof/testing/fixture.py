@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.measurement import Measurement
     from pytest_torchprof.testing.test_run import TestRun
 
+_ONLY_MAKE_AN_OBJECT = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
 
 class Torchprof:
     """Measures calls and blocks of one test; call it with a function and its arguments."""
@@ -38,7 +40,7 @@ class Torchprof:
         Raises NotMeasured where the recording cannot be believed after three attempts.
         """
         label = self._run.start(None, {})
-        if _only_makes_an_object(function):
+        if any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
             raise self._run.change(
                 label,
                 why_not=f"calling {function!r} only makes an object and runs none of its code; measure what drives it",
@@ -135,8 +137,3 @@ class MeasuredBlock:
         if (measurement := self._measurement) is None or measurement.profile is None:
             raise TorchprofError(f"m.profile of {self._label!r} is there after the block, when its steps have run")
         return measurement.profile
-
-
-def _only_makes_an_object(function: Callable[..., Any]) -> bool:
-    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
-    return any(is_kind(function) for is_kind in kinds)

@@ -24,6 +24,8 @@ DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 DEVICE_FORMS = "auto, cpu, cuda or cuda:N"
 DEFAULT_WARMUP = 3
 DEFAULT_STEPS = 5
+_YES = ("true", "1", "yes", "on")
+_NO = ("false", "0", "no", "off")
 SHARES = ("time", "memory")
 """Tolerances that are a share of what was, and without which nothing is compared; the others are of counts."""
 
@@ -180,14 +182,11 @@ class _Source:
         return int(value)
 
     def flag(self, name: str) -> bool:
-        value = self._value(name)
-        if value in (None, True):
-            return value is True
-        if str(value).lower() in ("true", "1", "yes", "on"):
-            return True
-        if str(value).lower() in ("false", "0", "no", "off"):
-            return False
-        raise pytest.UsageError(f"{_shown(name)}: expected true or false, got {value!r}")
+        value = self._value(name) or False
+        text = str(value).lower()
+        if text not in (*_YES, *_NO):
+            raise pytest.UsageError(f"{_shown(name)}: expected true or false, got {value!r}")
+        return text in _YES
 
     def path(self, name: str) -> Path | None:
         """Return a path: relative to where pytest was called, or, from the ini file, to that file's folder."""

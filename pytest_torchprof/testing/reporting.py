@@ -48,7 +48,7 @@ def progress_of(config: pytest.Config) -> Callable[[str, int, int], None]:
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     if reporter is None or capture is None or not reporter.isatty or config.get_verbosity() < 0:
-        return _silent
+        return lambda _name, _done, _total: None
     last = time.monotonic()
     shown = False
 
@@ -65,10 +65,6 @@ def progress_of(config: pytest.Config) -> Callable[[str, int, int], None]:
             sys.stdout.flush()
 
     return show
-
-
-def _silent(_name: str, _done: int, _total: int) -> None:
-    pass
 
 
 def write_section(state: RunState, terminalreporter: Any) -> None:
