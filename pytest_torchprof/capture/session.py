@@ -11,6 +11,7 @@ from pytest_torchprof.capture import reasons, torch_profiler
 from pytest_torchprof.capture.devices import live_device
 from pytest_torchprof.capture.devices.cuda import (
     activities,
+    after_measured_code,
     devices_in_use,
     has_gpu,
     peak_memory_bytes,
@@ -124,7 +125,8 @@ class Session:
         """Mark one measured call in the recording."""
         from torch.profiler import record_function
 
-        live_device(self._device).mark_boundary()
+        with after_measured_code() if index else nullcontext():
+            live_device(self._device).mark_boundary()
         began_under = len(self._starts)
         marked = record_function(f"ProfilerStep#{index}")
         marked.__enter__()  # type: ignore[no-untyped-call]

@@ -283,16 +283,23 @@ class MeasuredCodeFailed(Exception):
         self.error = error
 
 
-def wait_for_measured_work(devices: tuple[int, ...]) -> None:
-    """Wait as `synchronize` does, after the measured code; raises MeasuredCodeFailed with what comes up here."""
+@contextmanager
+def after_measured_code() -> Iterator[None]:
+    """Raise MeasuredCodeFailed with an error of the GPU that comes up inside: the measured code queued its cause."""
     try:
-        synchronize(devices)
+        yield
     except RuntimeError as error:
         error.add_note(
             "It came up while the plugin waited for what the measured code had queued on the GPU; with "
             "CUDA_LAUNCH_BLOCKING=1 it is raised at the call that queued it."
         )
         raise MeasuredCodeFailed(error) from None
+
+
+def wait_for_measured_work(devices: tuple[int, ...]) -> None:
+    """Wait as `synchronize` does, after the measured code; raises MeasuredCodeFailed with what comes up here."""
+    with after_measured_code():
+        synchronize(devices)
 
 
 def start_peak_memory(devices: tuple[int, ...]) -> None:
