@@ -208,6 +208,22 @@ def test_without_compile_evidence_a_skipped_graph_cannot_be_excluded(tmp_path, r
     profile.expect(cuda_graph=0.5)
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"breaks": [{"reason": "r", "file": "f.py", "line": "3"}]},
+        {"breaks": [{"reason": None, "file": "f.py", "line": 3}, {"reason": "r", "file": "f.py", "line": 4}]},
+        {"recompiles": [{"function": 1}]},
+        {"fx_graphs": "none"},
+    ],
+)
+def test_evidence_that_is_damaged_is_no_evidence_of_nothing(recorded, damaged):
+    profile = recorded(region("0/0", 0, 10), compiled={**EVIDENCE, **damaged})
+    for limit in ({"max_graph_breaks": 0}, {"max_recompiles": 0}):
+        with pytest.raises(NotMeasured):
+            profile.expect(**limit)
+
+
 def test_a_compiled_kernel_outside_the_graph_is_named(recorded):
     profile = recorded(*GRAPH, *launch("gemm", "aten::mm", 2, 1), *replay(20, 2, 3))
     with pytest.raises(LimitsMissed, match=r"(?s)1 kernel of compiled code.*1 x gemm gemm +[0-9.]+ us  aten::mm"):

@@ -305,6 +305,22 @@ def test_forgotten(torchprof):
     result.stdout.fnmatch_lines(["*torchprof.measure('a') was never entered*"])
 
 
+def test_a_block_of_which_another_with_its_label_is_entered_hides_nothing_of_that(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_twice(torchprof):
+    forgotten = torchprof.measure("a")
+    with torchprof.measure("a", max_kernels=0) as m:
+        for _ in m.steps():
+            torch.sin(x)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*max_kernels=0*1 kernel*"])
+    result.stdout.fnmatch_lines(["*torchprof.measure('a') was never entered*"])
+
+
 @pytest.mark.parametrize("function", ["async def f(): torch.sin(x)", "def f(): yield torch.sin(x)"])
 def test_a_call_that_only_makes_a_coroutine_or_generator_is_not_measured(run_tests, function):
     result = run_tests(

@@ -400,6 +400,23 @@ def test_measured(request, torchprof):
 """
 
 
+AFTER_A_FIXTURE = """
+@pytest.fixture
+def measured(torchprof, request):
+    torchprof(torch.sin, x, device="cpu")
+    request.applymarker(pytest.mark.torchprof(device="cpu", max_kernels=0))
+
+def test_it(measured):
+    pass
+"""
+
+
+def test_a_marker_that_is_added_after_a_fixture_measured_is_too_late_and_no_pass(run_tests):
+    result = run_tests(AFTER_A_FIXTURE)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*it got a torchprof marker after a fixture measured, too late*"])
+
+
 def test_a_marker_that_is_added_in_the_body_is_too_late_and_no_pass(run_tests):
     result = run_tests(IN_THE_BODY)
     result.assert_outcomes(failed=3)

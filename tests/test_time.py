@@ -297,6 +297,26 @@ def test_a_recording_without_samples_is_not_measured(run_tests):
     result.stdout.fnmatch_lines(["*no samples of times: record it again*", "*NotMeasured*"])
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda ours: ours["timing"]["batches"][0].update(disturbed=None),
+        lambda ours: ours["timing"]["batches"][0]["samples_us"].append("fast"),
+        lambda ours: ours["timing"].update(batches=[]),
+        lambda ours: ours.update(environment=None),
+    ],
+)
+def test_samples_that_are_damaged_are_not_measured(run_tests, pytester, damage):
+    run_tests(TIMED, "--torchprof-baseline=update", "--torchprof-save=kept")
+    (path,) = (pytester.path / "kept").glob("*.json.gz")
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    damage(document["torchprof"])
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    result = run_tests(TIMED, "--torchprof-replay=kept")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*record it again*"])
+
+
 def test_without_a_gpu_times_are_not_judged_and_not_sampled(run_tests, pytester):
     if __import__("torch").cuda.is_available():
         pytest.skip("this machine has a GPU")

@@ -96,7 +96,7 @@ def _own_reason(problem: Exception, device: str) -> Exception:
         return problem.error
     if isinstance(problem, TorchprofError):
         return problem
-    if isinstance(problem, RuntimeError):  # what torch raises of a device and its libraries
+    if isinstance(problem, RuntimeError) and device != "cpu":  # what torch raises of a device and its libraries
         return NotMeasured(reasons.of_device(device, problem))
     return NotMeasured(reasons.of_ourselves(problem))
 

@@ -275,7 +275,7 @@ class FlopCount:
         setattr(counter, "mod_tracker", _Nowhere())  # noqa: B010 - it is no ModuleTracker, and need not be one
         with torch.compiler.set_stance("force_eager"), counter:
             yield
-        self.flops = counter.get_total_flops()
+        self.flops = int(counter.get_total_flops())
 
 
 class _Nowhere(nullcontext[None]):

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.capture.devices import live_device
-from pytest_torchprof.capture.devices.cuda import devices_in_use, synchronize
+from pytest_torchprof.capture.devices.cuda import after_measured_code, devices_in_use, synchronize
 from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.recording.metadata import Batch, Timing
@@ -76,9 +76,10 @@ class Samples:
             began = perf_counter()
             yield
             returned = perf_counter()
-            self._clock.wait()
-            in_order = perf_counter()
-            synchronize(devices_in_use(self._device.name))
+            with after_measured_code():
+                self._clock.wait()
+                in_order = perf_counter()
+                synchronize(devices_in_use(self._device.name))
             idle = perf_counter()
             settled.append(_Settled(returned - began, idle - in_order, idle - began))
         seconds = statistics.median(call.whole for call in settled)
@@ -105,7 +106,7 @@ class Samples:
                 self._clock.begin()
                 flush()
                 self._clock.ready()
-                with self._clock.sample():
+                with after_measured_code(), self._clock.sample():
                     yield
             # The GPU is still at the last call.
             disturbed = disturbances()
@@ -113,7 +114,8 @@ class Samples:
             disturbed.append(
                 "the GPU waited for the CPU within most calls, so that their times hold more than its work"
             )
-        self._batches.append((self._clock.times_us(), disturbed))
+        with after_measured_code():
+            self._batches.append((self._clock.times_us(), disturbed))
 
     @property
     def timing(self) -> Timing:

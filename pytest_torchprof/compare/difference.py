@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Searching edit by edit costs the square of the edits, bit by bit the product of the lengths, in time (64 at once) and
 # in memory. Of sequences that are too long for either nothing is in common: their order says nothing any more.
 _MOST_EDITS: Final = 300
-_MOST_BITS: Final = 2**31
+_MOST_BITS: Final = 2**29
 
 Stretch = tuple[range, range]
 """A stretch of the old sequence and the stretch of the new one that stands in its place; either may be empty."""

@@ -48,6 +48,11 @@ class Bound:
     def at_most(self) -> bool:
         return self.limit.startswith("max_")
 
+    @property
+    def of_held_memory(self) -> bool:
+        """Whether it is no GPU work that is limited: a step may hold memory and launch nothing."""
+        return self.number.unit == "bytes" and self.number.scope == "window"
+
     def holds(self, value: float, bound: float) -> bool:
         return value <= bound if self.at_most else value >= bound
 
@@ -55,7 +60,8 @@ class Bound:
         values = self._values(analysis)
         known = [(step, value) for step, value in values if value is not None]
         if len(known) < len(values) or not values:
-            reason = self.number.why_absent(analysis.trace)
+            hidden = analysis.kernels_unknown if self.number.needs == "kernels" else None
+            reason = hidden or self.number.why_absent(analysis.trace)
             return Verdict(measured=reason, status=NOT_MEASURED)
         worst_step, worst = (max if self.at_most else min)(known, key=lambda pair: pair[1])
         if self.holds(worst, bound):
@@ -141,10 +147,9 @@ NUMBER_LIMITS = (
             name=bound.limit,
             read=_READERS[bound.number.unit],
             check=bound,
-            # Allocated memory is no GPU work: a step may hold memory and launch nothing.
-            on_gpu_work=bound.number.unit != "bytes" and bound.limit != "min_kernels",
+            on_gpu_work=not bound.of_held_memory and bound.limit != "min_kernels",
             on_time=bound.number.unit in ("us", "share", "ratio"),
-            located=bound.number.unit != "bytes",
+            located=not bound.of_held_memory,
         )
         for bound in BOUNDS
     ),

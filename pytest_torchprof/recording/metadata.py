@@ -206,9 +206,9 @@ class Metadata(Struct, frozen=True, kw_only=True):
     timing: Timing | None = None
 
 
-# Their absence is what they mean.
+# Written where they are known; where they are not there, they were not recorded.
 _ONLY_IF_KNOWN = ("peak_memory_why_not", "graph_replays", "lines", "timing")
-_PARTS: Mapping[str, type[Struct]] = {"environment": Environment, "compile": CompileEvidence, "timing": Timing}
+_WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Timing}
 _LISTS = {
     **dict.fromkeys(("threads", "problems"), "texts"),
     **dict.fromkeys(("devices_used", "graph_replays"), "whole numbers"),
@@ -224,7 +224,8 @@ class MalformedError(Exception):
 def parse(value: Any) -> Metadata:
     """Return what the key holds; MalformedError if another project wrote it, or a newer version of this one.
 
-    An entry of the wrong type is refused as well. What is wrong further inside counts as not recorded.
+    An entry of the wrong type is refused as well. What is wrong further inside counts as not recorded: a setting of the
+    environment by itself, evidence of compilation and times as a whole, since a list that is not there means "none".
     """
     schema: Any = value.get("schema") if isinstance(value, Mapping) else None
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 0:
@@ -240,7 +241,7 @@ def parse(value: Any) -> Metadata:
     except msgspec.ValidationError:
         pass
     try:
-        return msgspec.convert({**upgraded, **_fitting_parts(upgraded)}, Metadata)
+        return msgspec.convert({**upgraded, **_what_fits(upgraded)}, Metadata)
     except msgspec.ValidationError as error:
         name, expected = _wrong_entry(str(error))
         raise MalformedError(
@@ -264,17 +265,20 @@ def _upgraded(value: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**value, "environment": {"launches_wait": "CUDA_LAUNCH_BLOCKING=1", **environment}}
 
 
-def _fitting_parts(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the objects inside with those of their entries that are of the right type."""
-    return {
-        name: {
-            field.name: part[field.name]
-            for field in msgspec.structs.fields(kind)
-            if field.name in part and _fits(part[field.name], field.type)
-        }
-        for name, kind in _PARTS.items()
+def _what_fits(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the objects inside as far as they are of the right type."""
+    fitting: dict[str, Any] = {
+        name: part if _fits(part, kind) else None
+        for name, kind in _WHOLES.items()
         if isinstance(part := value.get(name), Mapping)
     }
+    if isinstance(settings := value.get("environment"), Mapping):
+        fitting["environment"] = {
+            field.name: settings[field.name]
+            for field in msgspec.structs.fields(Environment)
+            if field.name in settings and _fits(settings[field.name], field.type)
+        }
+    return fitting
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -148,6 +148,8 @@ class BaselineCheck:
         if metadata is not None and metadata.timing is not None:
             if setting := profile.trace.environment.launches_wait:
                 return f"{setting} makes every launch wait, so that times mean nothing"
+            if metadata.timing.why_not is None and baseline.times_of(profile) is None:
+                return "the recording holds no samples, or not on which machine they were taken: record it again"
             return metadata.timing.why_not
         if self.run.replay is None and not self.takes_times:
             return (

@@ -128,6 +128,10 @@ def run_of(item: pytest.Item) -> TestRun:
     run = item.stash.get(RUN, None)
     if run is None or merged_marker(item) != run.test.options.marker:
         state = state_of(item.config)
+        if run is not None and run.measurements:
+            raise _not_judged(
+                item, "it got a torchprof marker after a fixture had measured, too late to be judged by it"
+            )
         item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
         if run is None:
             run = item.stash[RUN] = start_run(state, item)
@@ -141,9 +145,12 @@ def refuse_late_marker(item: pytest.Item) -> None:
     if not state.options.enabled or (run is not None and merged_marker(item) == run.test.options.marker):
         return
     item.stash[RUN] = run or start_run(state, item)
-    reason = "it got a torchprof marker while it ran, too late to be judged by it"
-    state.not_judged(item.nodeid, f"not measured: {reason}")
-    raise NotMeasured(
+    raise _not_judged(item, "it got a torchprof marker while it ran, too late to be judged by it")
+
+
+def _not_judged(item: pytest.Item, reason: str) -> NotMeasured:
+    state_of(item.config).not_judged(item.nodeid, f"not measured: {reason}")
+    return NotMeasured(
         f"not measured: {item.nodeid}: {reason}; add it before: at the function, in a fixture or in a hook"
     )
 

@@ -170,7 +170,9 @@ def _judge(run: TestRun) -> None:
     if not run.test.state.options.enabled:
         return
     for label in run.announced:
-        run.add(label, why_not=f"torchprof.measure({label!r}) was never entered: use it in a with statement")
+        # The same label may have been entered elsewhere: that measurement stands.
+        own = f"{label}, not entered" if label in run.measurements else label
+        run.add(own, why_not=f"torchprof.measure({label!r}) was never entered: use it in a with statement")
     run.announced.clear()
     if not run.measurements and run.test.options.marked:
         reason = "the test is marked torchprof and requests the fixture, but measured nothing"

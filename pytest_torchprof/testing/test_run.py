@@ -249,7 +249,7 @@ class TestRun:
         if measurement.why_not is not None or measurement.profile is None:
             return False
         # A baseline that cannot be read, and what a check of another plugin raises, is told when the test is judged.
-        with suppress(Exception):
+        with suppress(Exception, pytest.fail.Exception, pytest.skip.Exception):
             self.judgements[measurement.label] = judge(self.test, measurement)
         judgement = self.judgements.get(measurement.label)
         return judgement is not None and judgement.lacks_lines
