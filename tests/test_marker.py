@@ -403,9 +403,10 @@ def test_measured(request, torchprof):
 AFTER_A_FIXTURE = """
 @pytest.fixture
 def measured(torchprof, request):
-    torchprof(torch.sin, x, device="cpu")
+    torchprof(torch.sin, x)
     request.applymarker(pytest.mark.torchprof(device="cpu", max_kernels=0))
 
+@cpu
 def test_it(measured):
     pass
 """
