@@ -415,7 +415,7 @@ def test_it(measured):
 def test_a_marker_that_is_added_after_a_fixture_measured_is_too_late_and_no_pass(run_tests):
     result = run_tests(AFTER_A_FIXTURE)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*it got a torchprof marker after a fixture measured, too late*"])
+    result.stdout.fnmatch_lines(["*it got a torchprof marker after a fixture had measured, too late*"])
 
 
 def test_a_marker_that_is_added_in_the_body_is_too_late_and_no_pass(run_tests):
