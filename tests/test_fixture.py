@@ -348,7 +348,7 @@ def test_a_measurement_inside_another_is_refused_by_name(run_tests, inner):
 
 def test_options_of_the_marker_are_no_limits_of_a_block(run_tests):
     result = run_tests("@cpu\ndef test_a(torchprof):\n    with torchprof.measure('a', steps=4): pass\n")
-    result.stdout.fnmatch_lines(["*'steps' is no limit of one measurement; it belongs into the marker*"])
+    result.stdout.fnmatch_lines(["*'steps' is no limit of one measurement; put it in the marker*"])
 
 
 def test_what_was_measured_before_a_test_failed_or_skipped_is_told_as_that(run_tests, pytester):

@@ -151,10 +151,10 @@ def test_kernels_without_a_length_are_no_error_at_any_threshold(code, value, tmp
     [
         (["hotspot.shares = 0.6"], "there is no threshold 'hotspot.shares'; known are: cold-start.first_step, "),
         (["hotspot.share"], "'hotspot.share': expected NAME = VALUE, e.g. hotspot.share = 0.6"),
-        (["hotspot.share = much"], "hotspot.share = much: expected a number from 0 on, as 0.4"),
-        (["hotspot.share = -1"], "expected a number from 0 on"),
-        (["hotspot.share = nan"], "expected a number from 0 on"),
-        (["hotspot.names = 2.5"], "hotspot.names = 2.5: expected a whole number from 0 on, as 3"),
+        (["hotspot.share = much"], "hotspot.share = much: expected a number of at least 0 (its default is 0.4)"),
+        (["hotspot.share = -1"], "expected a number of at least 0"),
+        (["hotspot.share = nan"], "expected a number of at least 0"),
+        (["hotspot.names = 2.5"], "hotspot.names = 2.5: expected a whole number of at least 0 (its default is 3)"),
         (["hotspot.share = 0.5", "hotspot.share=0.6"], "hotspot.share is given twice"),
     ],
 )

@@ -1,7 +1,7 @@
 """Where work comes from in the user's code: the line and the modules, out of the Python frames of a recording.
 
 torch names a frame after the line at which its function begins. Our own recordings with stacks hold a mark besides for
-each line of the user's code that was reached (``capture/lines.py``); there the line itself is known.
+each line of the user's code that was reached (``capture/observers.py``); there the line itself is known.
 """
 
 from __future__ import annotations

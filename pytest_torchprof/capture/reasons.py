@@ -76,7 +76,7 @@ def no_gpu() -> NoGpu:
         return NoGpu(f"{build}, and this machine has {driver}: install the build of torch for it", surprising=True)
     said = _said_at_initializing()
     if said is None:
-        return NoGpu("torch.cuda.is_available() says so", surprising=False)
+        return NoGpu("torch.cuda.is_available() is False and gives no reason", surprising=False)
     if "gpus are available" in said.lower() and (hiding := _hiding()):
         return NoGpu(hiding, surprising=True)
     if "no nvidia driver" in said.lower():
@@ -86,7 +86,7 @@ def no_gpu() -> NoGpu:
 
 
 def _hiding() -> str | None:
-    """Return what the variables that choose among GPUs have to do with it that there is none."""
+    """Return how CUDA_VISIBLE_DEVICES and the like explain that there is no GPU; None where they do not."""
     chosen = {name: os.environ[name].strip() for name in _CHOOSING if name in os.environ}
     if not chosen:
         return None

@@ -158,5 +158,5 @@ def _number(name: str, text: str, threshold: Threshold) -> float:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
         kind = "a whole number" if whole else "a number"
-        raise UnknownLimit(f"{name} = {text}: expected {kind} from 0 on, as {threshold.value:g}, which it is by itself")
+        raise UnknownLimit(f"{name} = {text}: expected {kind} of at least 0 (its default is {threshold.value:g})")
     return value

@@ -70,7 +70,7 @@ def _profiler_gap(analysis: Analysis) -> Iterator[Finding]:
     if lost > 0:
         yield Finding(
             message=f"for {show_us(lost)} the GPU idled while the profiler handled its own buffers; this is "
-            "taken out of idle times, and not there without the profiler",
+            "left out of idle times; without the profiler it does not occur",
             evidence={"time_us": lost, "share": work.share(lost)},
             severity="information",
         )

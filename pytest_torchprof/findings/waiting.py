@@ -52,7 +52,7 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
     names = Counter(trace.names[calls.name[i]] for i in idle_ns)
     yield Finding(
         message=f"{counted(len(idle_ns), 'blocking call')} ({', '.join(names)}) took {show_us(wasted)} "
-        "in which the GPU was nearly idle: what is waited for was launched late, waits itself, or is not on this GPU",
+        "in which the GPU was nearly idle: the awaited work was launched late, is itself waiting, or runs elsewhere",
         evidence={
             "time_us": wasted,
             "share": work.share(idle_us),

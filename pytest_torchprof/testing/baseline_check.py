@@ -198,7 +198,7 @@ class BaselineCheck:
     def failure_lines(self, judgement: BaselineJudgement, profile: Profile) -> Iterator[str]:
         """Yield what fails the test, a line each; nothing where it does not."""
         comparison, mode, file = judgement.comparison, self.run.baseline, self.run.shown(judgement.file)
-        accept = f'  do: mend it, or accept it: pytest "{self.nodeid}" --torchprof-baseline=update'
+        accept = f'  do: fix the code, or accept the change: pytest "{self.nodeid}" --torchprof-baseline=update'
         if mode is BaselineMode.UPDATE or not comparison.fails(strict=mode is BaselineMode.STRICT):
             return
         if comparison.verdict == "worse":

@@ -88,7 +88,7 @@ class TestRun:
                 + "; measure one after the other"
             )
         if option := next((name for name in limits if name in MARKER_ONLY), None):
-            raise UnknownLimit(f"{option!r} is no limit of one measurement; it belongs into the marker")
+            raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker")
         if label is None and self.labels:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
