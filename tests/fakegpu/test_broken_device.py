@@ -82,6 +82,7 @@ def test_a_device_vanishes(process):
         print(json.dumps([there, wrong(lambda: x.sin()), code, count.value, ask()]))
         """,
         LOST_AFTER=10,
+        COUNT=1,
     )
     there, error, code, count, nvml = said
     assert there == [None, OK]
