@@ -40,13 +40,13 @@ class Number(Struct, frozen=True, kw_only=True):
     tolerance: str = ""
     """The keyword of the tolerance with which a baseline gates it, where that is not its name."""
     follows: str = ""
-    """The number that it moves with: where that is told, this need not be."""
+    """A number that it closely follows: reports that show that one leave this one out."""
     headline: bool = False
     """It stands in the short forms: JUnit's properties, histories, the summary of a comparison."""
     detail: bool = False
     """It is left out of tables that people read."""
     needs: Literal["gpu", "kernels"] | None = "gpu"
-    """A GPU; or events of all kernels, which the CPU as device may have too; or None of both."""
+    """"gpu": a GPU. "kernels": an event for every kernel, which the CPU as device may have too. None: neither."""
     absent: str = ""
     """Why a GPU's recording may not hold it."""
     absent_field: str = ""

@@ -79,7 +79,7 @@ class Difference:
     """What has no counterpart in the new step."""
     came: Step
     places: tuple[tuple[Step, Step], ...]
-    """What was swapped, went and came once more, by the place in the step: what stood there, what stands there now."""
+    """The same changes by their place in the step: what stood there, what stands there now."""
 
     @property
     def renamed(self) -> Counter[Pair]:

@@ -58,7 +58,7 @@ class DeviceKind(Struct, frozen=True, kw_only=True):
     """What an operator of this name does, where the operators themselves are the kernels; None: launches are recorded,
     and the kernels that they run."""
     lacks: frozenset[str] = frozenset()
-    """What it has none of, of what a number may need."""
+    """What this kind lacks of the things that a number may need."""
     calls: tuple[tuple[CallKind, str], ...] = ()
     """What calls of its runtime and driver do, by a pattern for their names."""
     environment: tuple[str, ...] = ()

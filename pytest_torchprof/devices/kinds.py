@@ -7,7 +7,7 @@ from importlib import import_module
 
 from pytest_torchprof.devices.base import CallKind, DeviceKind
 
-# The first one's are recordings that do not say.
+# A recording that names no device is taken for the first kind's.
 _FILES = (
     "cuda",
     "cpu",

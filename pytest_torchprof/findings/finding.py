@@ -34,7 +34,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     code: str = ""
     """The rule's."""
     title: str = ""
-    """Likewise."""
+    """The rule's title."""
     message: str
     evidence: Mapping[str, object] = field(default_factory=dict)
     """Plain data: counts, times over all steps in microseconds (``_us``), ``share`` of the window, kernel and operator
@@ -65,7 +65,7 @@ class Need(Struct, frozen=True, eq=False):
     """What a recording must hold for a rule to tell anything."""
 
     missing: str
-    """What is so where it does not."""
+    """The reason that is given where the recording lacks it."""
     there: Callable[[Analysis], bool]
 
 

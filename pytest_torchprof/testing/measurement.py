@@ -151,7 +151,7 @@ class Measurement:
     """Whether the profiler or the device is the cause of that."""
 
     def doubted(self, reason: str) -> Self:
-        """Return it with a reason of the profiler's or the device's not to believe it.
+        """Return a copy that is not to be believed, for a reason that lies in the profiler or the device.
 
         Where another profiler is in the way, it is the test that starts it: the reason says what to do.
         """

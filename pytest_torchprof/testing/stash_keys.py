@@ -1,4 +1,4 @@
-"""Under which keys pytest's own objects hold those of the plugin, and which tests and processes are meant."""
+"""Where the plugin stores its state in pytest's objects; whether a test is ours, and a process an xdist worker."""
 
 from __future__ import annotations
 
