@@ -27,7 +27,7 @@ DEFAULT_STEPS = 5
 _YES = ("true", "1", "yes", "on")
 _NO = ("false", "0", "no", "off")
 SHARES = ("time", "memory")
-"""Tolerances given as a share of the baseline, without which times and memory are not compared; the others are counts."""
+"""Tolerances given as a share of the baseline: times and memory are compared only with one. The others are counts."""
 
 _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("", "on|off", "off: run marked tests plainly, measure and check nothing"),
