@@ -325,8 +325,9 @@ def test_a_test_that_the_profiler_fails_names_the_command(tmp_path):
         "def test_body(): torch.ones(8, device='cuda').add_(1)\n"
         "def test_call(torchprof): torchprof(lambda: torch.ones(8, device='cuda'))\n"
     )
+    # Without the short summary, which is whole where CI is set and would tell the reasons once more.
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path)],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rN", str(tmp_path)],
         env={**os.environ, "TMPDIR": str(tmp_path), "FAKEGPU_CUPTI_ERROR": "35"},
         capture_output=True,
         text=True,
