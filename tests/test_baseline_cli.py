@@ -34,8 +34,7 @@ def entry(*kernels: KernelRecord, gpu: str = "NVIDIA H200", torch: str = "2.13.0
     return Entry(
         source="s",
         environment={"gpu": gpu, "torch": torch, "cuda": "13.0"},
-        kernels=kernels,
-        steps=(tuple(range(len(kernels))),),
+        steps=(kernels,),
         numbers={"kernels": len(kernels)},
         varying={"gpu_busy_us": 41.2},
     )

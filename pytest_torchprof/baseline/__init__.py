@@ -12,7 +12,8 @@ from pytest_torchprof.baseline.entry import (
     split_key,
     times_of,
 )
-from pytest_torchprof.baseline.file import BaselineFile, from_plain, plain, read, read_or_empty, settle_times, update
+from pytest_torchprof.baseline.file import BaselineFile, read, read_or_empty, update
+from pytest_torchprof.baseline.form import from_plain, plain
 from pytest_torchprof.baseline.path import device_slug, files_of, place, split_name, test_file_of
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "plain",
     "read",
     "read_or_empty",
-    "settle_times",
     "source_hash",
     "split_key",
     "split_name",

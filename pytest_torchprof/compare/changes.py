@@ -94,7 +94,7 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
     rule = RULES[names]
     known = {tuple(keys(step, rule.same)): step for step in _as_read_now(old, new) or ((),)}
     changes: dict[tuple[str, str, object], Change] = {}
-    for step in new.launched() or ((),):
+    for step in new.steps or ((),):
         before = known.get(tuple(keys(step, rule.same))) or most_alike(step, known.values(), rule)
         for change in _changes(difference(before, step, rule), before, step, names, allowed):
             once = (change.kind, change.what, change.old if change.kind == "changed" else None)
@@ -122,8 +122,8 @@ def _as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
         dtype, layout = kernel.dtype or same.dtype, kernel.layout or same.layout
         return replace(kernel, family=same.family, helper=same.helper, dtype=dtype, layout=layout)
 
-    kernels = [read(kernel) for kernel in old.kernels]
-    return tuple(tuple(kernels[i] for i in order) for order in old.steps)
+    kernels = {kernel: read(kernel) for kernel in old.kernels}
+    return tuple(tuple(kernels[kernel] for kernel in step) for step in old.steps)
 
 
 def _changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:

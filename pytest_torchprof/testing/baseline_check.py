@@ -131,11 +131,11 @@ class BaselineCheck:
         return self.run.baseline is BaselineMode.UPDATE or (self.run.baseline is BaselineMode.ADD and old is None)
 
     def entry_to_write(self, judgement: BaselineJudgement) -> Entry:
-        """Return the new entry, with the old one's times where they hardly moved."""
-        old, new, allowed = judgement.old, judgement.new, self.options.tolerance.allowed
-        if old is None or "time" not in allowed:
+        """Return the new entry, or the old one with its times where nothing that counts changed."""
+        old, new, comparison = judgement.old, judgement.new, judgement.comparison
+        if old is None or comparison.verdict != "same" or comparison.environment is not None:
             return new
-        return replace(new, time=baseline.settle_times(old.time, new.time, allowed["time"]))
+        return replace(old, source=new.source)
 
     def unmeasured_times(self, profile: Profile) -> Iterator[Verdict]:
         """Yield a verdict where times were to be compared and cannot be; how they compare is for `compare` to say."""
