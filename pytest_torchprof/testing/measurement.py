@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.options import TestOptions
-    from pytest_torchprof.testing.run_state import RunState
+    from pytest_torchprof.testing.session import RunState
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

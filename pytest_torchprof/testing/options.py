@@ -212,6 +212,15 @@ class _Source:
             ) from None
 
 
+WORKER_KEY = "torchprof"
+"""Under which name a worker of pytest-xdist hands its results over."""
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is a worker of pytest-xdist."""
+    return hasattr(config, "workerinput")
+
+
 def _dest(name: str) -> str:
     return "torchprof" + (f"_{name.replace('-', '_')}" if name else "")
 
