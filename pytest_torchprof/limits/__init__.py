@@ -10,7 +10,7 @@ from pytest_torchprof.analysis.compilation import unprofiled
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
-from pytest_torchprof.limits.failure import Screen, failure
+from pytest_torchprof.limits.failure import Screen, error_for
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
 from pytest_torchprof.limits.limit import COMPILE, GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Verdict, as_list, step_name
 from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
@@ -33,9 +33,9 @@ __all__ = [
     "Screen",
     "Verdict",
     "catalogue",
-    "failure",
+    "check_limits",
+    "error_for",
     "idle_step",
-    "judge",
     "missed_somewhere",
     "nearest",
     "nothing_ran",
@@ -58,12 +58,12 @@ def forbid_limit(known: Mapping[str, Rule]) -> Limit:
     def check(analysis: Analysis, codes: tuple[str, ...]) -> Verdict:
         rules = [known[code] for code in dict.fromkeys(codes)]
         blind = {rule.code: reason for rule in rules if (reason := rule.blind(analysis)) is not None}
-        return _verdict(find(analysis, rules), blind)
+        return _forbid_verdict(find(analysis, rules), blind)
 
     return Limit(name="forbid", read=read, check=check)
 
 
-def _verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdict:
+def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdict:
     if not found and blind:
         code, reason = next(iter(blind.items()))
         said_of = f"{code} cannot be told from this recording: {reason}"
@@ -117,12 +117,12 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; valid are: {', '.join(names)}"
 
 
-def judge(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
+def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
     """Return a verdict for each limit; none that could not be measured holds."""
     limits = tuple(asked)
     idle = idle_step(analysis, limits)
     return tuple(
-        replace(_judge_one(analysis, one, idle), limit=one.limit.name, expected=_as_written(one.written))
+        replace(_check_limit(analysis, one, idle), limit=one.limit.name, expected=_as_written(one.written))
         for one in limits
     )
 
@@ -151,7 +151,7 @@ def missed_somewhere(verdicts: Iterable[Verdict], asked: Iterable[Asked]) -> boo
     return any(verdict.status == MISSED and verdict.limit in located for verdict in verdicts)
 
 
-def _judge_one(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Verdict:
+def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Verdict:
     limit = one.limit
     blocked = _cannot_judge(analysis, limit)
     if blocked is not None:

@@ -114,7 +114,7 @@ def height(lines: Sequence[str], screen: Screen) -> int:
     return sum(max(1, -(-len(line) // screen.width)) for line in lines)
 
 
-def failure(
+def error_for(
     verdicts: Iterable[Verdict],
     analysis: Analysis,
     why: Callable[[str], Sequence[str]],

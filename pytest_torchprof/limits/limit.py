@@ -64,9 +64,9 @@ class Verdict:
     """What one limit asked for, what was seen, and whether it holds."""
 
     limit: str = ""
-    """The keyword, e.g. ``max_kernels``; ``judge`` fills it in."""
+    """The keyword, e.g. ``max_kernels``; ``check_limits`` fills it in."""
     expected: str = ""
-    """The value as the user wrote it; ``judge`` fills it in."""
+    """The value as the user wrote it; ``check_limits`` fills it in."""
     status: str
     """``"holds"``, ``"missed"`` or ``"not measured"``."""
     measured: str
