@@ -12,7 +12,18 @@ from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.failure import Screen, error_for
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
-from pytest_torchprof.limits.limit import COMPILE, GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Verdict, as_list, step_name
+from pytest_torchprof.limits.limit import (
+    COMPILE,
+    GPU,
+    HOLDS,
+    MISSED,
+    NOT_MEASURED,
+    Limit,
+    Status,
+    Verdict,
+    as_list,
+    step_name,
+)
 from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
 
 if TYPE_CHECKING:
@@ -31,6 +42,7 @@ __all__ = [
     "Asked",
     "Limit",
     "Screen",
+    "Status",
     "Verdict",
     "catalogue",
     "check_limits",

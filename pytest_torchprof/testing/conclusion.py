@@ -166,7 +166,7 @@ def _recording_lines(run: TestRun, kept: Path | None) -> str:
 def _message(judgement: Judgement, text: str, recording: str, screen: Screen) -> str:
     label = judgement.measurement.label
     head = f"{printable_line(label)}: " if label else ""
-    return f"{head}{text}{'' if screen.one_line else recording}"
+    return f"{head}{text}{'' if screen.is_brief else recording}"
 
 
 def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writable: bool) -> Result:

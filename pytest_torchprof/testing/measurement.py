@@ -201,7 +201,7 @@ class Judgement:
             return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
         reason = str(self.measurement.why_not or "the measured code was not run to its end")
         text = f"not measured: {printable_line(reason.removeprefix('not measured: '), LONGEST_REASON)}"
-        advised = self.measurement.ask_the_doctor and not screen.one_line
+        advised = self.measurement.ask_the_doctor and not screen.is_brief
         return NotMeasured(f"{text}\n  do: {ASK_THE_DOCTOR}" if advised else text)
 
 

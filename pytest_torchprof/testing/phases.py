@@ -184,7 +184,7 @@ def _raise_failures(run: TestRun) -> None:
         kind = NotMeasured if any(one.result.outcome is Outcome.NOT_MEASURED for one in failures) else LimitsMissed
         screen = run.test.screen
         screen = replace(screen, lines=max(screen.lines // len(failures), LEAST_LINES))
-        run.error = kind(("\n" if screen.one_line else "\n\n").join(one.text(screen) for one in failures))
+        run.error = kind(("\n" if screen.is_brief else "\n\n").join(one.text(screen) for one in failures))
         raise run.error from None
     unanswerable = dict.fromkeys(name for conclusion in conclusions for name in conclusion.unanswerable)
     if unanswerable:
