@@ -153,11 +153,9 @@ def _failure_text(
     tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)]
     tail += ["", *more] if more else []
     tail += ["", *(f"  do: {line}" for line in _what_to_do(verdicts, analysis))]
-    room = screen.lines - height(head, screen) - height(tail, screen)
-    shown = _fitting(sections, room, screen)
-    return "\n".join(
-        [*head, *(line for one, places in zip(sections, shown, strict=True) for line in one.lines(places)), *tail]
-    )
+    shown = _fitting(sections, screen.lines - height(head, screen) - height(tail, screen), screen)
+    lines = [line for one, blocks in zip(sections, shown, strict=True) for line in one.lines(blocks)]
+    return "\n".join([*head, *lines, *tail])
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +188,10 @@ class _Section:
 
     def lines(self, shown: Collection[int]) -> list[str]:
         """Return the lines of these blocks, and how many details are left out."""
-        kept = [
-            [block for i, block in enumerate(self.blocks) if i in shown and (i < len(self.details)) is is_detail]
-            for is_detail in (True, False)
-        ]
-        left = _left(len(self.details) - len(kept[0]), "", INDENT + 3)
-        return [*self.head, *chain.from_iterable(kept[0]), *left, *chain.from_iterable(kept[1])]
+        details = [block for i, block in enumerate(self.details) if i in shown]
+        reasons = [block for i, block in enumerate(self.reasons, len(self.details)) if i in shown]
+        left = _left(len(self.details) - len(details), "", INDENT + 3)
+        return [*self.head, *chain.from_iterable(details), *left, *chain.from_iterable(reasons)]
 
 
 def _left(count: int, noun: str, indent: int) -> list[str]:
