@@ -6,12 +6,12 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.cli.arguments import UsageError, parse
+from pytest_torchprof.cli import UsageError, parse
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profile import load, load_file
 
 if TYPE_CHECKING:
-    from pytest_torchprof.cli.arguments import Arguments
+    from pytest_torchprof.cli import Arguments
     from pytest_torchprof.findings import Rule
 
 USAGE = """usage: torchprof analyze TRACE|DIR [--json] [--top N] [--step N] [--by WHAT] [--no-findings]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline import key_of, read, split_key, test_file_of, update
 from pytest_torchprof.baseline.path import FOLDER, split_name
-from pytest_torchprof.cli.arguments import UsageError, parse
+from pytest_torchprof.cli import UsageError, parse
 from pytest_torchprof.cli.diff import differences
 from pytest_torchprof.text import counted, printable
 

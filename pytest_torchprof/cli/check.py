@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.cli.arguments import UsageError, parse
+from pytest_torchprof.cli import UsageError, parse
 from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:

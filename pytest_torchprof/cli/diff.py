@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pytest_torchprof.cli.arguments import UsageError, parse
+from pytest_torchprof.cli import UsageError, parse
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.text import printable
 

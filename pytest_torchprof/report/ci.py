@@ -6,16 +6,16 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.report import BaselineState
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
-from pytest_torchprof.report.results import BaselineState, where
-from pytest_torchprof.report.terminal import closing
+from pytest_torchprof.report.terminal import closing, describe_environment
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pytest_torchprof.report.results import Result, RunResults
+    from pytest_torchprof.report import Result, RunResults
 
 
 # An annotation shows so much before it is folded, and a summary is for reading: the report has the rest.
@@ -46,7 +46,7 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
 def step_summary(run: RunResults) -> str:
     """Return Markdown: one line, and below it what failed with the kernels that differ and how to accept them."""
     failed = [result for result in run.results if result.outcome.is_failure]
-    place = f" on {escaped(where(run.environment))}" if run.environment else ""
+    place = f" on {escaped(describe_environment(run.environment))}" if run.environment else ""
     lines = [f"**torchprof**: {escaped(closing(run))}{place}", ""]
     for result in failed[:_MOST_FAILURES]:
         lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut(result.message)), ""]
@@ -90,7 +90,7 @@ def _property(text: str) -> str:
 
 def properties(result: Result) -> list[tuple[str, str]]:
     """Return names and values: ``torchprof.kernels``, or ``torchprof[label].kernels`` where there is a label."""
-    where = f"{PREFIX}[{printable(result.label)}]" if result.label else PREFIX
+    prefix = f"{PREFIX}[{printable(result.label)}]" if result.label else PREFIX
     values = {
         "outcome": result.outcome,
         "baseline": result.baseline,
@@ -99,7 +99,7 @@ def properties(result: Result) -> list[tuple[str, str]]:
         "recording": result.recording,
     }
     return [
-        (f"{where}.{name}", f"{value:g}" if isinstance(value, float) else str(value))
+        (f"{prefix}.{name}", f"{value:g}" if isinstance(value, float) else str(value))
         for name, value in values.items()
         if value is not None
     ]

@@ -17,8 +17,7 @@ from pytest_torchprof import baseline
 from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
-from pytest_torchprof.report import ci, terminal
-from pytest_torchprof.report.results import Disuse, UnusedEntries
+from pytest_torchprof.report import Disuse, UnusedEntries, ci, terminal
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
 from pytest_torchprof.testing.stash_keys import WORKER_KEY, is_worker

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof import baseline
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.report.results import BaselineState, Outcome, Result, RunResults, UnusedEntries
+from pytest_torchprof.report import BaselineState, Outcome, Result, RunResults, UnusedEntries
 from pytest_torchprof.testing.baseline_check import BaselineFiles
 
 if TYPE_CHECKING:
