@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.baseline import key_of, read, split_key, test_file_of, update
 from pytest_torchprof.baseline.path import FOLDER, split_name
 from pytest_torchprof.cli import UsageError, parse
-from pytest_torchprof.cli.diff import differences
+from pytest_torchprof.cli.diff import differences, summary_of
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
@@ -102,13 +102,13 @@ def _diff(words: list[str]) -> int:
         raise UsageError("diff takes two baseline files or two folders")
     before, after = (_entries(Path(file)) for file in files)
     found = differences(before, after)
-    told = {key: one for key, one in found.items() if one.summary != "same" or one.lines}
-    for key, difference in told.items():
+    differing = {key: one for key, one in found.items() if one.verdict != "same" or one.lines}
+    for key, comparison in differing.items():
         _say(": ".join(part for part in key if part))
-        for line in (difference.summary, *difference.lines):
+        for line in (summary_of(comparison), *comparison.lines):
             _say(f"  {line}")
-    _say(f"{len(found) - len(told)} of {counted(len(found), 'entry')} the same")
-    return DIFFER if any(difference.kernels_differ for difference in found.values()) else SAME
+    _say(f"{len(found) - len(differing)} of {counted(len(found), 'entry')} the same")
+    return DIFFER if any(comparison.kernels_differ for comparison in found.values()) else SAME
 
 
 def _entries(path: Path) -> dict[tuple[str, str], Entry]:

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
-from pytest_torchprof.devices.cuda import KIND as CUDA
 from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.text import counted, numbered, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.compare.difference import Difference, Names, Step
     from pytest_torchprof.kernels.names import KernelName
@@ -274,7 +274,9 @@ def other_device(old: Environment, new: Environment, sides: Sides = THIS_RUN) ->
 
 def other_software(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
     """Return what to say, before any verdict, where software or precision flags differ; None where they do not."""
-    differ = [key for key in CUDA.environment if key not in _DEVICE and old.get(key) != new.get(key)]
+    # Each names what decides about kernels on its device, and the device lists it in one order.
+    keys = dict.fromkeys((*old, *new))
+    differ = [key for key in keys if key not in _DEVICE and old.get(key) != new.get(key)]
     if not differ:
         return None
     return (
@@ -291,6 +293,12 @@ def _words(environment: Environment, keys: list[str]) -> str:
 def _device(environment: Environment) -> str:
     gpu, capability = environment.get("gpu"), environment.get("compute_capability")
     return printable(f"{gpu} ({capability})" if capability else str(gpu or "the CPU"))
+
+
+def number_words(number: Number, was: float | None, now: float | None) -> str:
+    """Return "syncs 1 -> 2", with units where the number has one."""
+    before, after = ("not recorded" if value is None else number.show(value) for value in (was, now))
+    return f"{number.name} {before} -> {after}"
 
 
 def kind_of(kernel: KernelRecord) -> str:

@@ -18,6 +18,7 @@ from pytest_torchprof.compare.changes import (
     WORTH_A_LINE,
     Change,
     kernel_changes,
+    number_words,
     other_device,
     other_software,
 )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare.changes import Sides
 
 
-Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new"]
+Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gone"]
 TimeVerdict = Literal["same", "better", "worse", "ambiguous"]
 
 _MARKS: Final = {BETTER: "-", WORSE: "+"}
@@ -75,6 +76,13 @@ class Comparison:
         return self.verdict == WORSE or (strict and self.verdict in ("new", AMBIGUOUS))
 
     @property
+    def kernels_differ(self) -> bool:
+        """Whether the kernels of a step differ; another order of the same kernels is no difference."""
+        return self.verdict in ("new", "gone") or any(
+            change.kind not in ("number", "reordered") for change in self.changes
+        )
+
+    @property
     def summary(self) -> str:
         """The verdict in a table's cell: "better (-1 kernel)"."""
         details = _details(self.changes, self.verdict) + ["stale"] * self.stale
@@ -109,22 +117,25 @@ def compare(
     ``names="exact"`` takes another raw name for another kernel, but only under the same software. ``tolerance`` allows
     so much more of a count (an int is added, a float is a share), and makes ``"memory"`` and ``"time"`` gated.
     """
-    if old is None:
-        return Comparison(verdict="new")
-    if device := other_device(old.environment, new.environment):
+    if old is not None and (device := other_device(old.environment, new.environment)):
         return Comparison(verdict="new", environment=f"{device}: it has no baseline")
     return contrast(old, new, names=names, tolerance=tolerance)
 
 
 def contrast(
-    old: Entry,
-    new: Entry,
+    old: Entry | None,
+    new: Entry | None,
     *,
     names: Literal["normal", "exact"] = "normal",
     tolerance: Mapping[str, float] = _NO_TOLERANCE,
     sides: Sides = THIS_RUN,
 ) -> Comparison:
-    """Compare two entries as `compare` does, also where their devices differ: then structure alone counts."""
+    """Compare two entries as `compare` does, also where their devices differ: then structure alone counts.
+
+    An entry that only one side has is "new" or "gone".
+    """
+    if old is None or new is None:
+        return Comparison(verdict="new" if old is None else "gone")
     environments = old.environment, new.environment
     environment = other_device(*environments, sides) or other_software(*environments, sides)
     changes = (
@@ -220,7 +231,7 @@ def _number_change(number: Number, was: float | None, now: float | None, *, gate
         new=now,
         direction=direction,
         gated=gated and direction != NEUTRAL and (direction == BETTER or beyond),
-        words=f"{number.name} {_number_shown(number, was)} -> {_number_shown(number, now)}",
+        words=number_words(number, was, now),
     )
 
 
@@ -228,10 +239,6 @@ def _direction(number: Number, was: float | None, now: float | None) -> str:
     if was is None or now is None or number.better is None:
         return NEUTRAL
     return BETTER if (now > was) == (number.better == "higher") else WORSE
-
-
-def _number_shown(number: Number, value: float | None) -> str:
-    return "not recorded" if value is None else number.show(value)
 
 
 def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:

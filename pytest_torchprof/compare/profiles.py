@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.baseline.entry import STRUCTURAL, records
-from pytest_torchprof.compare.changes import amount, explain_rename, kind_of, noun, number_of
+from pytest_torchprof.compare.changes import amount, explain_rename, kind_of, noun, number_of, number_words
 from pytest_torchprof.compare.difference import RULES, difference
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.names import decode, without_index
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 # What one line, and what a page, has room for; the data has all of it.
 _SHOWN: Final = 4
 _LINES: Final = 20
-# What says how the work differs; the other numbers go with these.
-_COUNTS: Final = ("kernels", "launches", "graph_launches", "memcpys", "memsets", "syncs")
-_TIMES: Final = ("kernel_time_us", "gpu_busy_us", "cpu_time_us")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +115,7 @@ class ProfileDiff:
             first, second = (name or "the recording" for name in self.steps)
             lines.append(f"  these are {first} and {second}; the steps with most kernels run the same")
         lines += _page(self.replaced, "more change") + _page(self.renamed, "more rename")
-        lines += [f"  {name}: {_number(before)} -> {_number(after)}" for name, (before, after) in self.numbers.items()]
-        return lines
+        return lines + [f"  {number_words(BY_NAME[name], *values)}" for name, values in self.numbers.items()]
 
     def to_dict(self) -> dict[str, object]:
         """Return the difference as JSON data."""
@@ -151,7 +148,8 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
     for profile in (before, after):
         if reason := profile.why_not or profile.kernels_unknown:
             raise NotMeasured(f"{profile.trace.path or 'a recording'} is not measured: {reason}")
-    numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in (*_COUNTS, *_TIMES)}
+    names = [number.name for number in TABLE if not number.detail]
+    numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in names}
     first, second = _compared_steps(before.steps, after.steps)
     delta = difference(records(first.kernels), records(second.kernels), RULES["normal"])
     differ = _names(first) != _names(second)
@@ -257,9 +255,3 @@ def _one_sided(replaced: Iterable[Replaced]) -> list[str]:
             for kernel in change.old or change.new:
                 sides["gone" if change.old else "more"][kind_of(kernel)] += change.count
     return [f"{number_of(kind, count)} {side}" for side, counts in sides.items() for kind, count in counts.items()]
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "not recorded"
-    return str(value) if isinstance(value, int) else f"{value:.1f}".removesuffix(".0")
