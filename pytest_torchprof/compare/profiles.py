@@ -115,7 +115,10 @@ class ProfileDiff:
             first, second = (name or "the recording" for name in self.steps)
             lines.append(f"  these are {first} and {second}; the steps with most kernels run the same")
         lines += _page(self.replaced, "more change") + _page(self.renamed, "more rename")
-        return lines + [f"  {number_words(BY_NAME[name], *values)}" for name, values in self.numbers.items()]
+        shown = ((BY_NAME[name], values) for name, values in self.numbers.items())
+        # What differs by less than is shown is in the data.
+        told = [number_words(number, *values) for number, values in shown if len({*map(number.show, values)}) > 1]
+        return lines + [f"  {words}" for words in told]
 
     def to_dict(self) -> dict[str, object]:
         """Return the difference as JSON data."""

@@ -15,7 +15,7 @@ from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.report.analysis_json import chosen_steps
-from pytest_torchprof.text import WIDTH, counted, cut, drawn, printable, share, show_bytes, show_us, wrapped
+from pytest_torchprof.text import WIDTH, Column, counted, cut, drawn, printable, share, show_bytes, show_us, wrapped
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
@@ -29,28 +29,55 @@ if TYPE_CHECKING:
 
 Sorted = TypeVar("Sorted", "RangeRow", "OpRow")
 
-_KERNEL_COLUMNS = ("kernel", "calls", "time", "share", "launched by")
+_EVALUATED = "autograd::engine::evaluate_function: "
+
 _NUMBERED = 42
 """Leaves room for the number in a column of a table that fits."""
-_FAMILY_COLUMNS = ("family", "library", "calls", "time", "share")
-_RANGE_COLUMNS = ("calls", "self CPU", "CPU total", "kernels", "self GPU", "GPU total")
-_Column = tuple[str, str, "Callable[[Any], str]"]
-_CPU: tuple[_Column, ...] = (
-    ("# of\nCalls", "calls", "{:,}".format),
-    ("Self\nCPU", "self_cpu_us", show_us),
-    ("CPU\ntotal", "cpu_us", show_us),
+
+
+def _of(title: str, attribute: str, show: Callable[[Any], str] = str) -> Column:
+    """Return the column of a row's attribute."""
+    return Column(title, lambda row: show(getattr(row, attribute)))
+
+
+def _number(name: str) -> Column:
+    """Return the column of a step's number."""
+    number = BY_NAME[name]
+    return Column(number.title, lambda step: number.show(getattr(step.numbers, name)))
+
+
+_COUNT = _of("calls", "count")
+_TIME = _of("time", "time_us", show_us)
+_FAMILIES = (Column("family", lambda row: row.family, "left"), Column("library", lambda row: row.library, "left"))
+_RANGES = (
+    Column("name", lambda row: printable(row.name.removeprefix(MODULE)), "left"),
+    _of("calls", "calls"),
+    _of("self CPU", "self_cpu_us", show_us),
+    _of("CPU total", "cpu_us", show_us),
+    _of("kernels", "kernels"),
+    _of("self GPU", "self_gpu_us", show_us),
+    _of("GPU total", "gpu_us", show_us),
 )
-_CUDA: tuple[_Column, ...] = (
-    ("Self\nCUDA", "self_gpu_us", show_us),
-    ("CUDA\ntotal", "gpu_us", show_us),
+_OPERATORS = (
+    # Of autograd's nodes what they evaluate is what tells one from the other.
+    Column("name", lambda row: printable(row.name.replace(_EVALUATED, "autograd:: .. ")), "left"),
+    _of("# of\nCalls", "calls", "{:,}".format),
+    _of("Self\nCPU", "self_cpu_us", show_us),
+    _of("CPU\ntotal", "cpu_us", show_us),
 )
-_CPU_MEMORY: tuple[_Column, ...] = (
-    ("CPU\nMem", "cpu_memory_bytes", show_bytes),
-    ("Self\nCPU Mem", "self_cpu_memory_bytes", show_bytes),
+_CUDA = (_of("Self\nCUDA", "self_gpu_us", show_us), _of("CUDA\ntotal", "gpu_us", show_us))
+_CPU_MEMORY = (
+    _of("CPU\nMem", "cpu_memory_bytes", show_bytes),
+    _of("Self\nCPU Mem", "self_cpu_memory_bytes", show_bytes),
 )
-_CUDA_MEMORY: tuple[_Column, ...] = (
-    ("CUDA\nMem", "gpu_memory_bytes", show_bytes),
-    ("Self\nCUDA Mem", "self_gpu_memory_bytes", show_bytes),
+_CUDA_MEMORY = (
+    _of("CUDA\nMem", "gpu_memory_bytes", show_bytes),
+    _of("Self\nCUDA Mem", "self_gpu_memory_bytes", show_bytes),
+)
+_STEPS = (
+    Column("step", lambda step: printable(step.name or "-"), "left"),
+    Column("length", lambda step: show_us(sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000)),
+    *map(_number, ("cpu_time_us", "gpu_busy_us", "kernels", "launches", "syncs")),
 )
 # As key_averages().table() calls them, in torch before and after 2.3.
 _DEVICES = ("cuda", "device", "xpu")
@@ -70,7 +97,6 @@ _PER_CALL = {"cpu_time": "cpu_us", **{f"{device}_time": "gpu_us" for device in _
 _WAYS = ("kernel", "family", "op", "range", "module")
 _MOST_STEPS = 10
 _MOST_SHARES = 5
-_OF_EACH_STEP = ("cpu_time_us", "gpu_busy_us", "kernels", "launches", "syncs")
 
 
 def table(analysis: Analysis, *, by: str = "kernel", sort_by: str | None = None, top: int = 20) -> str:
@@ -101,7 +127,7 @@ def rows_of(analysis: Analysis, steps: Sequence[StepProfile], *, by: str, sort_b
     if not found:
         missing = "; they are not recorded: record them with profile(with_stack=True), here with record=['modules']"
         return "\n".join(wrapped(f"no {what} {over}{missing if by == 'module' else ''}", ""))
-    return _ranges(_sorted(found, sort_by), top, f"{what} {over}")
+    return drawn(_sorted(found, sort_by)[:top], _RANGES, f"{what} {over}", len(found) - top)
 
 
 def _sorted(rows: Sequence[Sorted], sort_by: str | None) -> Sequence[Sorted]:
@@ -128,22 +154,22 @@ def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str
     total = sum(row.time_us for row in rows)
     # What a backward pass launches tells whose backward it is, and needs more room for it.
     launched = 30 if any(row.forward_op for row in rows[:top]) else 22
-    labels = _told_apart([printable(_kernel_name(row)) for row in rows[:top]])
-    lines = [
-        (
-            label,
-            row.count,
-            show_us(row.time_us),
-            share(row.time_us / (total or 1.0)),
-            _launched_by(row, launched),
-        )
-        for label, row in zip(labels, rows, strict=False)
-    ]
-    names = counted(len(rows), "kernel name")
-    return drawn(lines, _KERNEL_COLUMNS, f"{names} {over}, {show_us(total)}", len(rows) - len(lines))
+    labels = _number_alike([printable(_kernel_name(row)) for row in rows[:top]])
+    names = {row.name: label for row, label in zip(rows, labels, strict=False)}
+    columns = (
+        Column("kernel", lambda row: names[row.name], "left"),
+        *(_COUNT, _TIME, _share_of(total)),
+        Column("launched by", lambda row: _launched_by(row, launched), "left"),
+    )
+    heading = f"{counted(len(rows), 'kernel name')} {over}, {show_us(total)}"
+    return drawn(rows[:top], columns, heading, len(rows) - top)
 
 
-def _told_apart(labels: Sequence[str]) -> list[str]:
+def _share_of(total_us: float) -> Column:
+    return Column("share", lambda row: share(row.time_us / (total_us or 1.0)))
+
+
+def _number_alike(labels: Sequence[str]) -> list[str]:
     """Return the labels; those of kernels that only their raw names tell apart are numbered: ``pointwise add [2]``."""
     several = {label for label, count in Counter(labels).items() if count > 1}
     seen: Counter[str] = Counter()
@@ -178,43 +204,20 @@ def _families(rows: Sequence[KernelRow], top: int, over: str) -> str:
     if not found:
         return f"no kernels {over}"
     total = sum(row.time_us for row in found)
-    lines = [
-        (row.family, row.library, row.count, show_us(row.time_us), share(row.time_us / (total or 1.0)))
-        for row in found[:top]
-    ]
-    return drawn(lines, _FAMILY_COLUMNS, f"families {over}, {show_us(total)}", len(found) - len(lines))
-
-
-def _ranges(rows: Sequence[RangeRow], top: int, title: str) -> str:
-    lines = [
-        (
-            printable(row.name.removeprefix(MODULE)),
-            row.calls,
-            *(show_us(time) for time in (row.self_cpu_us, row.cpu_us)),
-            row.kernels,
-            *(show_us(time) for time in (row.self_gpu_us, row.gpu_us)),
-        )
-        for row in rows[:top]
-    ]
-    return drawn(lines, ("name", *_RANGE_COLUMNS), title, len(rows) - len(lines))
+    columns = (*_FAMILIES, _COUNT, _TIME, _share_of(total))
+    return drawn(found[:top], columns, f"families {over}, {show_us(total)}", len(found) - top)
 
 
 def _operators(rows: Sequence[OpRow], title: str, more: int, *, gpu: bool) -> str:
     """Return the table of these rows; operands' shapes, where recorded, stand below each."""
     memory = any(row.cpu_memory_bytes is not None for row in rows)
-    columns = (*_CPU, *(_CUDA if gpu else ()), *((_CUDA_MEMORY if gpu else _CPU_MEMORY) if memory else ()))
-    values = [(printable(_operator_name(row)), *(show(getattr(row, key)) for _, key, show in columns)) for row in rows]
-    text = drawn(values, ("name", *(header for header, _, _ in columns)), title, more).split("\n")
+    columns = (*_OPERATORS, *(_CUDA if gpu else ()), *((_CUDA_MEMORY if gpu else _CPU_MEMORY) if memory else ()))
+    text = drawn(rows, columns, title, more).split("\n")
     first = next(number for number, line in enumerate(text) if line.startswith("---")) + 1
     for number, row in reversed([*enumerate(rows, first)]):
         if below := _below(row):
             text.insert(number + 1, cut(printable(f"    {below}"), WIDTH))
     return "\n".join(text)
-
-
-def _operator_name(row: OpRow) -> str:
-    """Return the name; of autograd's nodes what they evaluate is what tells one from the other."""
-    return row.name.replace("autograd::engine::evaluate_function: ", "autograd:: .. ")
 
 
 def _below(row: OpRow) -> str:
@@ -310,17 +313,8 @@ def _each_step(steps: Sequence[StepProfile]) -> str:
     """Return a row for each of several steps."""
     if len(steps) < 2:
         return ""
-    rows = [
-        (
-            printable(step.name or "-"),
-            show_us(sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000),
-            *(BY_NAME[name].show(getattr(step.numbers, name)) for name in _OF_EACH_STEP),
-        )
-        for step in steps[:_MOST_STEPS]
-    ]
-    columns = ("step", "length", *(BY_NAME[name].title for name in _OF_EACH_STEP))
-    more = len(steps) - len(rows)
-    return drawn(rows, columns, "steps", 0) + (f"\n... and {more} more (--step N)" if more else "")
+    more = len(steps) - _MOST_STEPS
+    return drawn(steps[:_MOST_STEPS], _STEPS, "steps", 0) + (f"\n... and {more} more (--step N)" if more > 0 else "")
 
 
 def _by_family_and_operator(analysis: Analysis, steps: Sequence[StepProfile]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.terminal import KERNEL_COLUMNS, RESULT_COLUMNS, cells, title
+from pytest_torchprof.report.terminal import KERNEL_COLUMNS, RESULT_COLUMNS, title
+from pytest_torchprof.text import cells
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import convert
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import BaselineState, Outcome
-from pytest_torchprof.text import printable, show_us
+from pytest_torchprof.text import Column, cells, printable, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.report import RunResults
-
-
-class Column(NamedTuple):
-    """A column of a table."""
-
-    title: str
-    show: Callable[[Any], str]
-    """What a cell says of its row."""
-    align: Literal["left", "right"] = "right"
-    widest: int | None = None
-    """Where longer cells are wrapped."""
-    leaves: int = 0
-    """When a narrow terminal does without it, 1 the first; 0: never."""
 
 
 def _number(title: str, name: str, leaves: int = 0) -> Column:
@@ -62,12 +49,6 @@ _OUTCOMES: Final = {
     Outcome.SKIPPED: "not judged",
     Outcome.XFAILED: "failed as expected",
 }
-
-
-def cells(columns: Iterable[Column], rows: Iterable[Any]) -> list[list[str]]:
-    """Return a table's lines, the titles first."""
-    shown = tuple(columns)
-    return [[column.title for column in shown], *([column.show(row) for column in shown] for row in rows)]
 
 
 def describe_environment(environment: Mapping[str, Any]) -> str:
