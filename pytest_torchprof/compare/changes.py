@@ -96,7 +96,7 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
     changes: dict[tuple[str, str, object], Change] = {}
     for step in new.launched() or ((),):
         before = known.get(tuple(keys(step, rule.same))) or most_alike(step, known.values(), rule)
-        for change in _changes(difference(before, step, rule), before, step, names, allowed):
+        for change in _step_changes(difference(before, step, rule), before, step, names, allowed):
             once = (change.kind, change.what, change.old if change.kind == "changed" else None)
             if once not in changes or changes[once].times < change.times:
                 changes[once] = change
@@ -126,18 +126,18 @@ def _as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
     return tuple(tuple(kernels[i] for i in order) for order in old.steps)
 
 
-def _changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
+def _step_changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
     too_many = len(delta.came) > (allowed if isinstance(allowed, int) else len(before) * allowed)
     for (was, now), times in Counter(delta.swapped).items():
-        yield _swap(was, now, times, names)
+        yield _swap_change(was, now, times, names)
     same = RULES[names].same
     were, are = Counter(keys(before, same)), Counter(keys(step, same))
     for kernel, times in Counter(delta.went).items():
-        yield _count(kernel, times, were[same(kernel)], are[same(kernel)], gated=True)
+        yield _count_change(kernel, times, were[same(kernel)], are[same(kernel)], gated=True)
     for kernel, times in Counter(delta.came).items():
-        yield _count(kernel, times, were[same(kernel)], are[same(kernel)], gated=too_many)
+        yield _count_change(kernel, times, were[same(kernel)], are[same(kernel)], gated=too_many)
     for (was, now), times in delta.renamed.items():
-        yield _changed(was, now, times, NEUTRAL, explain_rename(was.name, now.name))
+        yield _variant_change(was, now, times, NEUTRAL, explain_rename(was.name, now.name))
     if delta.moved:
         first, times = delta.moved[0][1].short, len(delta.moved)
         words = f"another order: {counted(times, 'kernel')} moved, first {first}"
@@ -146,20 +146,20 @@ def _changes(delta: Difference, before: Step, step: Step, names: Names, allowed:
         )
 
 
-def _swap(was: KernelRecord, now: KernelRecord, times: int, names: Names) -> Change:
+def _swap_change(was: KernelRecord, now: KernelRecord, times: int, names: Names) -> Change:
     facts = [(fact, getattr(was, fact), getattr(now, fact)) for fact in ("dtype", "layout")]
     differ = [f"{fact} {a or 'not told'} -> {b or 'not told'}" for fact, a, b in facts if a != b]
     # A name that tells less, or more, than the other is no other kernel; two that tell different things are.
     untold = bool(differ) and all(a == b or None in (a, b) for _, a, b in facts)
     same_name = was.family in STRUCTURAL or names == "structure" or was.normal_name == now.normal_name
     if names == "structure" and was.structure == now.structure:
-        return _changed(was, now, times, NEUTRAL, explain_rename(was.name, now.name))
+        return _variant_change(was, now, times, NEUTRAL, explain_rename(was.name, now.name))
     if untold and names != "exact" and same_name:
-        return _changed(was, now, times, NEUTRAL, ", ".join(differ))
-    return _changed(was, now, times, WORSE, ", ".join(differ) or explain_rename(was.name, now.name))
+        return _variant_change(was, now, times, NEUTRAL, ", ".join(differ))
+    return _variant_change(was, now, times, WORSE, ", ".join(differ) or explain_rename(was.name, now.name))
 
 
-def _changed(was: KernelRecord, now: KernelRecord, times: int, direction: str, how: str) -> Change:
+def _variant_change(was: KernelRecord, now: KernelRecord, times: int, direction: str, how: str) -> Change:
     how = printable(how)
     return Change(
         kind="changed",
@@ -173,7 +173,7 @@ def _changed(was: KernelRecord, now: KernelRecord, times: int, direction: str, h
     )
 
 
-def _count(kernel: KernelRecord, times: int, was: int, now: int, *, gated: bool) -> Change:
+def _count_change(kernel: KernelRecord, times: int, was: int, now: int, *, gated: bool) -> Change:
     kind: Literal["added", "removed", "count"] = "count" if was and now else "removed" if was else "added"
     launched = f", launched by {printable(kernel.op)}" if kernel.op else ""
     per_step = f"{was} -> {now} per step" if kind == "count" else f"{times} per step"
@@ -201,7 +201,7 @@ def explain_rename(a: str, b: str) -> str:
         return _explain_plain(a, b, old, new)
     # How two libraries tune their kernels is not comparable, but for the tile.
     tuning = _TUNING if old.library == new.library else _TUNING[:1]
-    changed = [text for fact in (*_FACTS, *tuning) if (text := _change(fact, old, new))]
+    changed = [text for fact in (*_FACTS, *tuning) if (text := _explain_fact(fact, old, new))]
     if old.family != new.family or not changed:
         return _explain_plain(a, b, old, new) if not changed else ", ".join(changed)
     kept = [value for fact in ("dtype", "layout") if (value := getattr(old, fact)) and value == getattr(new, fact)]
@@ -218,7 +218,7 @@ def _explain_plain(a: str, b: str, old: KernelName, new: KernelName) -> str:
         if old.triton != new.triton:
             parts.append(f"Triton category {old.triton or 'none'} -> {new.triton or 'none'}")
         return ", ".join(parts) or "only the index differs"
-    loops = _loop(a, old), _loop(b, new)
+    loops = _loop_of(a, old), _loop_of(b, new)
     if old.stem == new.stem and None not in loops and loops[0] != loops[1]:
         return f"{old.short}: {loops[0]} -> {loops[1]}"
     if normal_name(a) == normal_name(b):
@@ -228,13 +228,13 @@ def _explain_plain(a: str, b: str, old: KernelName, new: KernelName) -> str:
     return f"{old.short} -> {new.short}"
 
 
-def _loop(name: str, decoded: KernelName) -> str | None:
+def _loop_of(name: str, decoded: KernelName) -> str | None:
     if decoded.library != "aten":
         return None
     return next((words for loop, words in _LOOPS.items() if loop in name), None)
 
 
-def _change(fact: str, old: KernelName, new: KernelName) -> str | None:
+def _explain_fact(fact: str, old: KernelName, new: KernelName) -> str | None:
     before, after = getattr(old, fact), getattr(new, fact)
     if before == after:
         return None
@@ -242,20 +242,20 @@ def _change(fact: str, old: KernelName, new: KernelName) -> str | None:
         # What only one of two grammars writes is no change: cuBLAS names have no cluster, nvjet names no alignment.
         return f"{'' if after else 'no '}{_WORDS.get(fact, fact)}" if fact == "split_k" else None
     if fact == "tile":
-        return _tile_change(before, after)
-    return f"{_WORDS.get(fact, fact)} {_shown(before)} -> {_shown(after)}"
+        return _explain_tile(before, after)
+    return f"{_WORDS.get(fact, fact)} {_show_fact(before)} -> {_show_fact(after)}"
 
 
-def _tile_change(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
+def _explain_tile(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
     """Compare two tiles as far as both are told; the K step is shown only where nothing else differs."""
     for length in (2, 3):
         old, new = before[:length], after[:length]
         if len(old) == len(new) and old != new:
-            return f"tile {_shown(old)} -> {_shown(new)}"
+            return f"tile {_show_fact(old)} -> {_show_fact(new)}"
     return None
 
 
-def _shown(value: object) -> str:
+def _show_fact(value: object) -> str:
     if value is None:
         return "not told"
     if isinstance(value, bool):
@@ -269,7 +269,7 @@ def other_device(old: Environment, new: Environment, sides: Sides = THIS_RUN) ->
     """Return what to say where a baseline was recorded on another device, None where it was the same."""
     if all(old.get(key) == new.get(key) for key in _DEVICE):
         return None
-    return f"{sides[0]} recorded on {_device(old)}, {sides[1]} used {_device(new)}"
+    return f"{sides[0]} recorded on {_device_words(old)}, {sides[1]} used {_device_words(new)}"
 
 
 def other_software(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
@@ -280,17 +280,17 @@ def other_software(old: Environment, new: Environment, sides: Sides = THIS_RUN) 
     if not differ:
         return None
     return (
-        f"{sides[0]} recorded with {_words(old, differ)}, {sides[1]} has {_words(new, differ)}: "
+        f"{sides[0]} recorded with {_software_words(old, differ)}, {sides[1]} has {_software_words(new, differ)}: "
         "names may differ, structure is compared"
     )
 
 
-def _words(environment: Environment, keys: list[str]) -> str:
+def _software_words(environment: Environment, keys: list[str]) -> str:
     values = ((_SPOKEN.get(key, key), environment.get(key)) for key in keys)
     return printable(" / ".join(f"{name} {_SWITCHES.get(value, value)}" for name, value in values))
 
 
-def _device(environment: Environment) -> str:
+def _device_words(environment: Environment) -> str:
     gpu, capability = environment.get("gpu"), environment.get("compute_capability")
     return printable(f"{gpu} ({capability})" if capability else str(gpu or "the CPU"))
 

@@ -96,11 +96,11 @@ class Comparison:
         first = [self.environment] if self.environment else []
         if self.stale:
             first.append("the test was edited after its baseline was recorded (stale)")
-        kernels = [_kernel_line(change) for change in self.changes if not _number(change)]
+        kernels = [_kernel_line(change) for change in self.changes if not _is_number(change)]
         numbers = [
             f"    {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
             for change in self.changes
-            if _number(change) and (change.gated or change.what not in _WITH_BUSY_TIME)
+            if _is_number(change) and (change.gated or change.what not in _WITH_BUSY_TIME)
         ]
         return (*first, *kernels, *numbers)
 
@@ -144,20 +144,20 @@ def contrast(
         *time_changes(old.time, new.time, tolerance.get("time")),
     )
     stale = old.source != new.source
-    return Comparison(verdict=_verdict(changes), changes=changes, stale=stale, environment=environment)
+    return Comparison(verdict=_decide(changes), changes=changes, stale=stale, environment=environment)
 
 
-def _verdict(changes: tuple[Change, ...]) -> Verdict:
+def _decide(changes: tuple[Change, ...]) -> Verdict:
     if any(change.fails for change in changes):
         return "worse"
     if any(change.direction == AMBIGUOUS for change in changes):
         return "ambiguous"
     if any(change.gated and change.direction == BETTER for change in changes):
         return "better"
-    return "changed" if any(not _number(change) or change.what in _COUNTS for change in changes) else "same"
+    return "changed" if any(not _is_number(change) or change.what in _COUNTS for change in changes) else "same"
 
 
-def _number(change: Change) -> bool:
+def _is_number(change: Change) -> bool:
     return change.kind == "number"
 
 
@@ -169,9 +169,9 @@ def _kernel_line(change: Change) -> str:
 
 def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     """Return the changes that made the verdict, shortest form first: "+1 kernel", "2 kernels changed"."""
-    numbers = {change.what: change for change in changes if _number(change) and change.gated}
+    numbers = {change.what: change for change in changes if _is_number(change) and change.gated}
     details = [
-        _delta(name, numbers[name])
+        _show_movement(name, numbers[name])
         for name in _NOUNS
         if name in numbers and numbers[name].direction == verdict and not _said_by_kernels(name, numbers)
     ]
@@ -179,7 +179,7 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
         return details
     if verdict == AMBIGUOUS:
         return ["time not compared"]
-    deciding = [change for change in changes if change.fails == (verdict == "worse") and not _number(change)]
+    deciding = [change for change in changes if change.fails == (verdict == "worse") and not _is_number(change)]
     launches = sum(change.times for change in deciding if change.kind != "reordered")
     if launches:
         changed = " changed" if verdict != "changed" else ""
@@ -188,16 +188,17 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
 
 
 def _said_by_kernels(name: str, numbers: Mapping[str, Change]) -> bool:
-    """Whether launches went the way of the kernels, which says it already."""
-    return name == "launches" and "kernels" in numbers and _moved(numbers["kernels"]) == _moved(numbers["launches"])
+    """Whether as many launches came or went as kernels, so that naming both says nothing more."""
+    moved = {one: _movement(numbers[one]) for one in ("kernels", "launches") if one in numbers}
+    return name == "launches" and moved.get("kernels") == moved["launches"]
 
 
-def _moved(change: Change) -> float:
+def _movement(change: Change) -> float:
     return float(change.new or 0) - float(change.old or 0)
 
 
-def _delta(name: str, change: Change) -> str:
-    moved = _moved(change)
+def _show_movement(name: str, change: Change) -> str:
+    moved = _movement(change)
     if name in _SHARES:
         return f"{moved / float(change.old or 1):+.1%} {_NOUNS[name]}"
     return f"{moved:+.0f} {numbered(abs(moved), _NOUNS[name])}"
@@ -220,7 +221,7 @@ def number_changes(old: Entry, new: Entry, tolerance: Mapping[str, float]) -> It
 
 
 def _number_change(number: Number, was: float | None, now: float | None, *, gated: bool, allowed: float) -> Change:
-    direction = _direction(number, was, now)
+    direction = _direction_of(number, was, now)
     beyond = (
         was is not None and now is not None and now > was + (allowed if isinstance(allowed, int) else was * allowed)
     )
@@ -235,7 +236,7 @@ def _number_change(number: Number, was: float | None, now: float | None, *, gate
     )
 
 
-def _direction(number: Number, was: float | None, now: float | None) -> str:
+def _direction_of(number: Number, was: float | None, now: float | None) -> str:
     if was is None or now is None or number.better is None:
         return NEUTRAL
     return BETTER if (now > was) == (number.better == "higher") else WORSE
@@ -252,13 +253,13 @@ def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:
     return "better" if all(faster) and chance(new.quantiles_us, old.quantiles_us) < PROBABILITY else "same"
 
 
-def _shown_by(times: Times) -> tuple[float, float]:
+def _middle_and_best(times: Times) -> tuple[float, float]:
     return times.median_us, times.quantiles_us[min(_BEST, len(times.quantiles_us) - 1)]
 
 
 def _beyond(fewer: Times, more: Times, share: float, floor: float) -> list[bool]:
     """Return whether the median, and the best calls, took longer by more than the tolerance."""
-    pairs = zip(_shown_by(fewer), _shown_by(more), strict=True)
+    pairs = zip(_middle_and_best(fewer), _middle_and_best(more), strict=True)
     return [longer - shorter > max(shorter * share, floor) for shorter, longer in pairs]
 
 

@@ -196,21 +196,21 @@ def stretches(before: Sequence[Hashable], after: Sequence[Hashable]) -> Iterator
     numbers: dict[Hashable, int] = {}
     old, new = ([numbers.setdefault(one, len(numbers)) for one in side] for side in (before, after))
     i = j = 0
-    for i_equal, j_equal, length in [*_common(old, new), (len(old), len(new), 0)]:
+    for i_equal, j_equal, length in [*_find_common(old, new), (len(old), len(new), 0)]:
         if i < i_equal or j < j_equal:
             yield (range(i, i_equal), range(j, j_equal)), False
         i, j = i_equal + length, j_equal + length
         yield (range(i_equal, i), range(j_equal, j)), True
 
 
-def _common(old: list[int], new: list[int]) -> list[Diagonal]:
+def _find_common(old: list[int], new: list[int]) -> list[Diagonal]:
     were, are = Counter(old), Counter(new)
     edits_at_least = ((were - are) + (are - were)).total()
-    near = _common_of_near(old, new) if edits_at_least <= _MOST_EDITS else None
-    return _common_of_far(old, new) if near is None else near
+    near = _common_by_edits(old, new) if edits_at_least <= _MOST_EDITS else None
+    return _common_by_bits(old, new) if near is None else near
 
 
-def _common_of_near(old: list[int], new: list[int]) -> list[Diagonal] | None:
+def _common_by_edits(old: list[int], new: list[int]) -> list[Diagonal] | None:
     """Return what a shortest edit script keeps, None where it is long.
 
     Myers, "An O(ND) difference algorithm and its variations" (1986), the greedy forward search: cheap where the two
@@ -221,7 +221,7 @@ def _common_of_near(old: list[int], new: list[int]) -> list[Diagonal] | None:
     for edits in range(min(len(old) + len(new), _MOST_EDITS) + 1):
         history.append(dict(reach))
         for diagonal in range(-edits, edits + 1, 2):
-            i = _start(reach, diagonal, edits)
+            i = _furthest(reach, diagonal, edits)
             j = i - diagonal
             while i < len(old) and j < len(new) and old[i] == new[j]:
                 i += 1
@@ -232,7 +232,7 @@ def _common_of_near(old: list[int], new: list[int]) -> list[Diagonal] | None:
     return None
 
 
-def _start(reach: dict[int, int], diagonal: int, edits: int) -> int:
+def _furthest(reach: dict[int, int], diagonal: int, edits: int) -> int:
     """Return where on ``diagonal`` the search stands after one more edit."""
     if diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1]):
         return reach[diagonal + 1]
@@ -243,7 +243,7 @@ def _walk_back(history: list[dict[int, int]], diagonal: int, end: int) -> list[D
     found = []
     for edits in range(len(history) - 1, -1, -1):
         reach = history[edits]
-        start = _start(reach, diagonal, edits)
+        start = _furthest(reach, diagonal, edits)
         if end > start:
             found.append((start, start - diagonal, end - start))
         if edits == 0:
@@ -254,7 +254,7 @@ def _walk_back(history: list[dict[int, int]], diagonal: int, end: int) -> list[D
     return found[::-1]
 
 
-def _common_of_far(old: list[int], new: list[int]) -> list[Diagonal]:
+def _common_by_bits(old: list[int], new: list[int]) -> list[Diagonal]:
     """Return a longest common subsequence of two that have little in common.
 
     Hyyrö, "Bit-parallel LCS-length computation revisited" (2004): a bit of a row is 0 where the common subsequence

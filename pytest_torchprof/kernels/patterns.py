@@ -105,11 +105,11 @@ def unfused_lines(kernels: Sequence[Kernel]) -> list[str]:
 
     Kernels that follow each other and read the same are one line with a count.
     """
-    counts = ((line, len(list(same))) for line, same in groupby(map(_ops_line, kernels)))
+    counts = ((line, len(list(same))) for line, same in groupby(map(_describe_ops, kernels)))
     return [line if count == 1 else f"{line}  x{count}" for line, count in counts]
 
 
-def _ops_line(kernel: Kernel) -> str:
+def _describe_ops(kernel: Kernel) -> str:
     carried = kernel.decoded.triton_ops
     return f"{kernel.short}  " + (f"carries {', '.join(carried)}" if carried else f"launched by {kernel.op or '?'}")
 
@@ -123,7 +123,7 @@ def parse_value(text: str) -> object:
     Raises UnknownLimit for anything else, with what is wrong.
     """
     try:
-        return _value(ast.parse(text.strip(), mode="eval").body)
+        return _evaluate(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, MemoryError, RecursionError, TypeError):
         shown = text if len(text) <= 60 else f"{text[:57]}..."
         raise UnknownLimit(
@@ -131,16 +131,16 @@ def parse_value(text: str) -> object:
         ) from None
 
 
-def _value(node: ast.expr) -> object:
+def _evaluate(node: ast.expr) -> object:
     if isinstance(node, ast.List | ast.Tuple):
-        values = [_value(entry) for entry in node.elts]
+        values = [_evaluate(entry) for entry in node.elts]
         return values if isinstance(node, ast.List) else tuple(values)
     if isinstance(node, ast.Dict):
         # A key that is None stands for what ** would unpack.
         pairs = zip(node.keys, node.values, strict=True)
-        return {_value(key or ast.Name("**")): _value(value) for key, value in pairs}
+        return {_evaluate(key or ast.Name("**")): _evaluate(value) for key, value in pairs}
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return _selector(node.func.id, node)
+        return _evaluate_selector(node.func.id, node)
     if isinstance(node, ast.Name) and node.id in _JSON:
         return _JSON[node.id]
     return ast.literal_eval(node)
@@ -149,7 +149,7 @@ def _value(node: ast.expr) -> object:
 _JSON: Final = {"true": True, "false": False, "null": None}
 
 
-def _selector(kind: str, call: ast.Call) -> Selector:
+def _evaluate_selector(kind: str, call: ast.Call) -> Selector:
     if kind not in SIGNATURES:
         raise UnknownLimit(f"there is no selector {kind}(): {nearest(kind, SIGNATURES)}; quote what is meant as a text")
     positional = tuple(ast.literal_eval(node) for node in call.args)
@@ -189,7 +189,7 @@ def hint(pattern: object, kernels: Sequence[Kernel]) -> str | None:
     """Return advice for a string ``pattern`` that matches none of ``kernels``, None where there is none to give."""
     if not isinstance(pattern, NamePattern) or any(pattern.matches(kernel) for kernel in kernels):
         return None
-    selector = _meant(pattern.written)
+    selector = _guess_selector(pattern.written)
     found = [kernel for kernel in kernels if selector.matches(kernel)] if selector else []
     if selector is None or not found:
         return None
@@ -202,10 +202,10 @@ def hint(pattern: object, kernels: Sequence[Kernel]) -> str | None:
         else f"there {'are' if len(found) > 1 else 'is'} {counted(len(found), noun)}"
     )
     tried = f"{'matches' if is_expression(pattern.written) else 'contains'} `{pattern.written}`"
-    return f"no kernel name {tried}; {says} ({_names(found)}): use {selector}"
+    return f"no kernel name {tried}; {says} ({_list_names(found)}): use {selector}"
 
 
-def _meant(written: str) -> Selector | None:
+def _guess_selector(written: str) -> Selector | None:
     """Return the selector whose fields the words of a string pattern ask for, None if none does."""
     text = written.removeprefix("re:").lower()
     words = [word for word in re.split(r"[^a-z0-9]+", text) if word]
@@ -229,13 +229,13 @@ def _meant(written: str) -> Selector | None:
     return build(kind, (), asked)
 
 
-def _names(kernels: Sequence[Kernel], shown: int = 3) -> str:
+def _list_names(kernels: Sequence[Kernel], shown: int = 3) -> str:
     counts = Counter(kernel.name for kernel in kernels)
-    parts = [f"{shortened(_elided(name), 60)} x{count}" for name, count in counts.most_common(shown)]
+    parts = [f"{shortened(_elide_tuning(name), 60)} x{count}" for name, count in counts.most_common(shown)]
     return ", ".join(parts) + (f", {counted(len(counts) - shown, 'more name')}" if len(counts) > shown else "")
 
 
-def _elided(name: str) -> str:
+def _elide_tuning(name: str) -> str:
     """Return an nvjet name with what tunes it left out, every other name as it is."""
     found = re.match(r"(nvjet(?:_sm\d+)?_[a-z]+(?:_tf32)?_\d+x\d+)_.+_([NT]{3})$", name)
     return f"{found[1]}_..._{found[2]}" if found else name

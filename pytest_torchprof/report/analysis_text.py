@@ -35,49 +35,49 @@ _NUMBERED = 42
 """Leaves room for the number in a column of a table that fits."""
 
 
-def _of(title: str, attribute: str, show: Callable[[Any], str] = str) -> Column:
+def _column(title: str, attribute: str, show: Callable[[Any], str] = str) -> Column:
     """Return the column of a row's attribute."""
     return Column(title, lambda row: show(getattr(row, attribute)))
 
 
-def _number(name: str) -> Column:
+def _number_column(name: str) -> Column:
     """Return the column of a step's number."""
     number = BY_NAME[name]
     return Column(number.title, lambda step: number.show(getattr(step.numbers, name)))
 
 
-_COUNT = _of("calls", "count")
-_TIME = _of("time", "time_us", show_us)
+_COUNT = _column("calls", "count")
+_TIME = _column("time", "time_us", show_us)
 _FAMILIES = (Column("family", lambda row: row.family, "left"), Column("library", lambda row: row.library, "left"))
 _RANGES = (
     Column("name", lambda row: printable(row.name.removeprefix(MODULE)), "left"),
-    _of("calls", "calls"),
-    _of("self CPU", "self_cpu_us", show_us),
-    _of("CPU total", "cpu_us", show_us),
-    _of("kernels", "kernels"),
-    _of("self GPU", "self_gpu_us", show_us),
-    _of("GPU total", "gpu_us", show_us),
+    _column("calls", "calls"),
+    _column("self CPU", "self_cpu_us", show_us),
+    _column("CPU total", "cpu_us", show_us),
+    _column("kernels", "kernels"),
+    _column("self GPU", "self_gpu_us", show_us),
+    _column("GPU total", "gpu_us", show_us),
 )
 _OPERATORS = (
     # Of autograd's nodes what they evaluate is what tells one from the other.
     Column("name", lambda row: printable(row.name.replace(_EVALUATED, "autograd:: .. ")), "left"),
-    _of("# of\nCalls", "calls", "{:,}".format),
-    _of("Self\nCPU", "self_cpu_us", show_us),
-    _of("CPU\ntotal", "cpu_us", show_us),
+    _column("# of\nCalls", "calls", "{:,}".format),
+    _column("Self\nCPU", "self_cpu_us", show_us),
+    _column("CPU\ntotal", "cpu_us", show_us),
 )
-_CUDA = (_of("Self\nCUDA", "self_gpu_us", show_us), _of("CUDA\ntotal", "gpu_us", show_us))
+_CUDA = (_column("Self\nCUDA", "self_gpu_us", show_us), _column("CUDA\ntotal", "gpu_us", show_us))
 _CPU_MEMORY = (
-    _of("CPU\nMem", "cpu_memory_bytes", show_bytes),
-    _of("Self\nCPU Mem", "self_cpu_memory_bytes", show_bytes),
+    _column("CPU\nMem", "cpu_memory_bytes", show_bytes),
+    _column("Self\nCPU Mem", "self_cpu_memory_bytes", show_bytes),
 )
 _CUDA_MEMORY = (
-    _of("CUDA\nMem", "gpu_memory_bytes", show_bytes),
-    _of("Self\nCUDA Mem", "self_gpu_memory_bytes", show_bytes),
+    _column("CUDA\nMem", "gpu_memory_bytes", show_bytes),
+    _column("Self\nCUDA Mem", "self_gpu_memory_bytes", show_bytes),
 )
 _STEPS = (
     Column("step", lambda step: printable(step.name or "-"), "left"),
     Column("length", lambda step: show_us(sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000)),
-    *map(_number, ("cpu_time_us", "gpu_busy_us", "kernels", "launches", "syncs")),
+    *map(_number_column, ("cpu_time_us", "gpu_busy_us", "kernels", "launches", "syncs")),
 )
 # As key_averages().table() calls them, in torch before and after 2.3.
 _DEVICES = ("cuda", "device", "xpu")
@@ -114,11 +114,11 @@ def rows_of(analysis: Analysis, steps: Sequence[StepProfile], *, by: str, sort_b
     over = f"over {len(steps)} steps" if len(steps) > 1 else "in the step"
     if by in ("kernel", "family"):
         kernels = tables.by_kernel(trace, launching, parts)
-        return _kernels(kernels, sort_by, top, over) if by == "kernel" else _families(kernels, top, over)
+        return _draw_kernels(kernels, sort_by, top, over) if by == "kernel" else _draw_families(kernels, top, over)
     if by == "op":
-        rows = _sorted(tables.by_op(trace, launching, parts), sort_by)
+        rows = _sort_rows(tables.by_op(trace, launching, parts), sort_by)
         if rows:
-            return _operators(rows[:top], f"operators {over}", len(rows) - top, gpu=len(trace.gpu) > 0)
+            return _draw_operators(rows[:top], f"operators {over}", len(rows) - top, gpu=len(trace.gpu) > 0)
         return f"no operators {over}"
     if by == "range":
         found, what = tables.by_annotation(trace, parts), "user annotations"
@@ -127,10 +127,10 @@ def rows_of(analysis: Analysis, steps: Sequence[StepProfile], *, by: str, sort_b
     if not found:
         missing = "; they are not recorded: record them with profile(with_stack=True), here with record=['modules']"
         return "\n".join(wrapped(f"no {what} {over}{missing if by == 'module' else ''}", ""))
-    return drawn(_sorted(found, sort_by)[:top], _RANGES, f"{what} {over}", len(found) - top)
+    return drawn(_sort_rows(found, sort_by)[:top], _RANGES, f"{what} {over}", len(found) - top)
 
 
-def _sorted(rows: Sequence[Sorted], sort_by: str | None) -> Sequence[Sorted]:
+def _sort_rows(rows: Sequence[Sorted], sort_by: str | None) -> Sequence[Sorted]:
     """Return the rows by a column, the largest first; UnknownLimit for a column that they do not have."""
     if sort_by is None:
         return rows
@@ -146,7 +146,7 @@ def _sorted(rows: Sequence[Sorted], sort_by: str | None) -> Sequence[Sorted]:
     return sorted(rows, key=value, reverse=True)
 
 
-def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str) -> str:
+def _draw_kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str) -> str:
     if not rows:
         return f"no kernels {over}"
     if _SORT_BY.get(sort_by or "") == "calls":
@@ -158,14 +158,14 @@ def _kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over: str
     names = {row.name: label for row, label in zip(rows, labels, strict=False)}
     columns = (
         Column("kernel", lambda row: names[row.name], "left"),
-        *(_COUNT, _TIME, _share_of(total)),
+        *(_COUNT, _TIME, _share_column(total)),
         Column("launched by", lambda row: _launched_by(row, launched), "left"),
     )
     heading = f"{counted(len(rows), 'kernel name')} {over}, {show_us(total)}"
     return drawn(rows[:top], columns, heading, len(rows) - top)
 
 
-def _share_of(total_us: float) -> Column:
+def _share_column(total_us: float) -> Column:
     return Column("share", lambda row: share(row.time_us / (total_us or 1.0)))
 
 
@@ -199,28 +199,28 @@ def _kernel_name(row: KernelRow) -> str:
     return " ".join([decoded.family, *facts, rest])
 
 
-def _families(rows: Sequence[KernelRow], top: int, over: str) -> str:
+def _draw_families(rows: Sequence[KernelRow], top: int, over: str) -> str:
     found: Sequence[FamilyRow] = tables.by_family(rows)
     if not found:
         return f"no kernels {over}"
     total = sum(row.time_us for row in found)
-    columns = (*_FAMILIES, _COUNT, _TIME, _share_of(total))
+    columns = (*_FAMILIES, _COUNT, _TIME, _share_column(total))
     return drawn(found[:top], columns, f"families {over}, {show_us(total)}", len(found) - top)
 
 
-def _operators(rows: Sequence[OpRow], title: str, more: int, *, gpu: bool) -> str:
+def _draw_operators(rows: Sequence[OpRow], title: str, more: int, *, gpu: bool) -> str:
     """Return the table of these rows; operands' shapes, where recorded, stand below each."""
     memory = any(row.cpu_memory_bytes is not None for row in rows)
     columns = (*_OPERATORS, *(_CUDA if gpu else ()), *((_CUDA_MEMORY if gpu else _CPU_MEMORY) if memory else ()))
     text = drawn(rows, columns, title, more).split("\n")
     first = next(number for number, line in enumerate(text) if line.startswith("---")) + 1
     for number, row in reversed([*enumerate(rows, first)]):
-        if below := _below(row):
+        if below := _details_below(row):
             text.insert(number + 1, cut(printable(f"    {below}"), WIDTH))
     return "\n".join(text)
 
 
-def _below(row: OpRow) -> str:
+def _details_below(row: OpRow) -> str:
     """Return what the profiler has no room for in a row either: whose backward it is, and the operands' shapes."""
     shapes = [*(row.shapes or ())]
     while shapes and not shapes[-1]:
@@ -240,19 +240,19 @@ def text(  # noqa: PLR0913 - the options of the command
 ) -> str:
     """Return the whole analysis, ending in a line break; ``step`` N is ProfilerStep#N alone."""
     steps = chosen_steps(analysis, step)
-    parts = [_title(analysis), _step_numbers(analysis, steps), _each_step(steps)]
+    parts = [_describe_recording(analysis), _draw_numbers(analysis, steps), _draw_steps(steps)]
     parts.append(rows_of(analysis, steps, by=by, sort_by=None, top=top))
     if by == "kernel":
         parts.append(_by_family_and_operator(analysis, steps))
     if findings:
-        looked_at = [_efficiency(analysis), _findings(analysis, find(analysis, rules))]
+        looked_at = [_describe_efficiency(analysis), _list_findings(analysis, find(analysis, rules))]
         if len(steps) < len(analysis.steps):
             parts.append(f"of the whole recording, all its {len(analysis.steps)} steps:")
         parts += looked_at
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _title(analysis: Analysis) -> str:
+def _describe_recording(analysis: Analysis) -> str:
     trace = analysis.trace
     found = Counter(device.name or "GPU without a name" for device in trace.devices)
     devices = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in found.items())
@@ -277,39 +277,36 @@ def _title(analysis: Analysis) -> str:
     return "\n".join(lines)
 
 
-def _step_numbers(analysis: Analysis, steps: Sequence[StepProfile]) -> str:
+def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile]) -> str:
     """Return the numbers: the median over steps and the worst beside it, or those of the one step.
 
     What is one number of the whole recording is no number of one of its steps.
     """
     part = len(steps) < len(analysis.steps)
     median, worst = analysis.median_of(steps), analysis.worst_of(steps)
-    several = len(steps) > 1
+    columns = {"median": median, "worst": worst} if len(steps) > 1 else {"median": median}
     lines = [
-        [number.title, _shown(number, value), _shown(number, getattr(worst, number.name)) if several else ""]
+        [number.title, *(_show_number(number, getattr(found, number.name)) for found in columns.values())]
         for number in TABLE
-        if not number.detail and not (part and number.scope == "window")
-        if (value := getattr(median, number.name)) is not None
+        if not number.detail and not (part and number.scope == "window") and getattr(median, number.name) is not None
     ]
     half = (len(lines) + 1) // 2
-    left, right = lines[:half], [*lines[half:], ["", "", ""]][:half]
-    headers = ["", "median", "worst"] if several else ["", "", ""]
-    width = 3 if several else 2
-    rows = [[*a[:width], "  ", *b[:width]] for a, b in zip(left, right, strict=True)]
+    left, right = lines[:half], [*lines[half:], [""] * (1 + len(columns))][:half]
+    align, headers = ["left", *["right"] * len(columns)], ["", *columns]
     return tabulate(
-        rows,
-        headers=[*headers[:width], "", *headers[:width]] if several else (),
+        [[*a, "  ", *b] for a, b in zip(left, right, strict=True)],
+        headers=[*headers, "", *headers] if len(columns) > 1 else (),
         tablefmt="plain",
         disable_numparse=True,
-        colalign=("left", *["right"] * (width - 1), "left", "left", *["right"] * (width - 1)),
+        colalign=(*align, "left", *align),
     )
 
 
-def _shown(number: Number, value: float) -> str:
+def _show_number(number: Number, value: float) -> str:
     return share(value) if number.unit == "share" else number.show(value)
 
 
-def _each_step(steps: Sequence[StepProfile]) -> str:
+def _draw_steps(steps: Sequence[StepProfile]) -> str:
     """Return a row for each of several steps."""
     if len(steps) < 2:
         return ""
@@ -327,10 +324,10 @@ def _by_family_and_operator(analysis: Analysis, steps: Sequence[StepProfile]) ->
             if gpu.kind[i] == KERNEL:
                 families[decode(trace.names[gpu.name[i]]).family] += gpu.end[i] - gpu.start[i]
                 operators[analysis.launching.op_name(op_of[i]) or "no operator"] += gpu.end[i] - gpu.start[i]
-    return "\n".join(_shares("by family", families) + _shares("launched by", operators))
+    return "\n".join(_list_shares("by family", families) + _list_shares("launched by", operators))
 
 
-def _shares(what: str, spent: Counter[str]) -> list[str]:
+def _list_shares(what: str, spent: Counter[str]) -> list[str]:
     whole = spent.total()
     if not whole:
         return []
@@ -338,7 +335,7 @@ def _shares(what: str, spent: Counter[str]) -> list[str]:
     return wrapped(f"{what}: {', '.join(most)}{', ..' if len(spent) > _MOST_SHARES else ''}", "  ")
 
 
-def _efficiency(analysis: Analysis) -> str:
+def _describe_efficiency(analysis: Analysis) -> str:
     """Return where the time of a step goes, by kineto's priority, and how fast products and copies are."""
     if not analysis.trace.device_kind.has_launches or not len(analysis.trace.gpu):
         return ""
@@ -360,7 +357,7 @@ def _efficiency(analysis: Analysis) -> str:
     return "\n".join(line for one in lines for line in wrapped(one, "  "))
 
 
-def _findings(analysis: Analysis, found: Iterable[Finding]) -> str:
+def _list_findings(analysis: Analysis, found: Iterable[Finding]) -> str:
     lines = []
     for finding in found:
         lines += wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ")

@@ -33,14 +33,14 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
     """
     for result in run.results:
         if result.outcome.is_failure:
-            yield _command("error", result, result.message, rootdir, workspace)
+            yield _result_command("error", result, result.message, rootdir, workspace)
         elif result.baseline_state is BaselineState.AMBIGUOUS:
             message = "\n".join([f"{result.baseline} against the baseline", *result.changes])
-            yield _command("warning", result, message, rootdir, workspace)
+            yield _result_command("warning", result, message, rootdir, workspace)
     for unused in run.unused:
         message = unused.words + (f"; {unused.remedy} removes them" if unused.remedy else "")
         place = {"file": _in_checkout(rootdir / unused.file, workspace, rootdir), "title": f"torchprof: {unused.why}"}
-        yield _written("warning" if unused.remedy else "notice", place, message)
+        yield _format_command("warning" if unused.remedy else "notice", place, message)
 
 
 def step_summary(run: RunResults) -> str:
@@ -49,24 +49,24 @@ def step_summary(run: RunResults) -> str:
     place = f" on {escaped(describe_environment(run.environment))}" if run.environment else ""
     lines = [f"**torchprof**: {escaped(closing(run))}{place}", ""]
     for result in failed[:_MOST_FAILURES]:
-        lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut(result.message)), ""]
+        lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut_lines(result.message)), ""]
     if len(failed) > _MOST_FAILURES:
         lines += [f"and {len(failed) - _MOST_FAILURES} more: see the report", ""]
     return "\n".join([*lines, *unused_entries(run)])
 
 
-def _cut(message: str) -> str:
+def _cut_lines(message: str) -> str:
     lines = message.splitlines()
     left = len(lines) - _MOST_LINES
     return "\n".join([*lines[:_MOST_LINES], f"... {counted(left, 'more line')}" if left > 0 else ""]).rstrip()
 
 
-def _command(kind: str, result: Result, message: str, rootdir: Path, workspace: str | None) -> str:
+def _result_command(kind: str, result: Result, message: str, rootdir: Path, workspace: str | None) -> str:
     place: dict[str, object] = {"title": f"torchprof: {result.name}"}
     if result.location:
         file, line = result.location
         place = {"file": _in_checkout(rootdir / file, workspace, rootdir), "line": line, **place}
-    return _written(kind, place, message)
+    return _format_command(kind, place, message)
 
 
 def _in_checkout(path: Path, workspace: str | None, rootdir: Path) -> str:
@@ -74,18 +74,18 @@ def _in_checkout(path: Path, workspace: str | None, rootdir: Path) -> str:
     return os.path.relpath(path, workspace or rootdir).replace(os.sep, "/")
 
 
-def _written(kind: str, place: Mapping[str, object], message: str) -> str:
-    properties = ",".join(f"{name}={_property(printable(str(value)))}" for name, value in place.items())
+def _format_command(kind: str, place: Mapping[str, object], message: str) -> str:
+    properties = ",".join(f"{name}={_escape_property(printable(str(value)))}" for name, value in place.items())
     text = "\n".join(printable(line) for line in message[:_LONGEST_MESSAGE].splitlines())
-    return f"::{kind} {properties}::{_data(text)}"
+    return f"::{kind} {properties}::{_escape_data(text)}"
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def properties(result: Result) -> list[tuple[str, str]]:

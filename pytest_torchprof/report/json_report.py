@@ -36,41 +36,40 @@ def render(run: RunResults) -> str:
     for entries in run.unused:
         unused[entries.why][entries.file] = list(entries.keys)
     report = {"schema": SCHEMA, "environment": run.environment, "results": results, **unused}
-    return _dumped(report)
+    return _dump(report)
 
 
 def benchmark(run: RunResults) -> str:
     """Return what github-action-benchmark reads as ``customSmallerIsBetter``: name, unit, value, range."""
     rows = []
-    for result in _measured(run):
-        rows += [
-            {"name": f"{result.name}: {name}", "unit": unit, "value": value} for name, unit, value in _numbers(result)
-        ]
+    for result in _judged_results(run):
+        for name, unit, value in _headline_values(result):
+            rows.append({"name": f"{result.name}: {name}", "unit": unit, "value": value})
         if result.time:
             low, middle, high = _quartiles(result)
             spread = f"± {max(high - middle, middle - low):.4g}"
             rows.append({"name": f"{result.name}: time", "unit": "us", "value": middle, "range": spread})
-    return _dumped(rows)
+    return _dump(rows)
 
 
 def bmf(run: RunResults) -> str:
     """Return Bencher Metric Format: benchmark -> measure -> value; untraced times as its ``latency``, in ns."""
     benchmarks: dict[str, dict[str, dict[str, float]]] = {}
-    for result in _measured(run):
-        measures = {name.replace("_", "-"): {"value": value} for name, _, value in _numbers(result)}
+    for result in _judged_results(run):
+        measures = {name.replace("_", "-"): {"value": value} for name, _, value in _headline_values(result)}
         if result.time:
             low, middle, high = (time_us * 1000 for time_us in _quartiles(result))
             measures["latency"] = {"value": middle, "lower_value": low, "upper_value": high}
-        benchmarks[_short(result.name)] = measures
-    return _dumped(benchmarks)
+        benchmarks[_shorten_name(result.name)] = measures
+    return _dump(benchmarks)
 
 
-def _measured(run: RunResults) -> Iterator[Result]:
+def _judged_results(run: RunResults) -> Iterator[Result]:
     judged = (Outcome.PASSED, Outcome.FAILED, Outcome.XFAILED)
     return (result for result in run.results if result.outcome in judged and result.summary)
 
 
-def _numbers(result: Result) -> Iterator[tuple[str, str, float]]:
+def _headline_values(result: Result) -> Iterator[tuple[str, str, float]]:
     for number in _SHOWN:
         value = (result.summary if number.unit == "us" else result.summary["worst"]).get(number.name)
         if value is not None:
@@ -82,7 +81,7 @@ def _quartiles(result: Result) -> tuple[float, float, float]:
     return quantiles[len(quantiles) // 4], result.time["median_us"], quantiles[-1 - len(quantiles) // 4]
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     """Return a name no longer than Bencher takes, and still unlike any other."""
     if len(name) <= _LONGEST_NAME:
         return name
@@ -90,7 +89,7 @@ def _short(name: str) -> str:
     return f"{name[: _LONGEST_NAME - len(digest) - 1]}-{digest}"
 
 
-def _dumped(value: object) -> str:
+def _dump(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -20,8 +20,8 @@ def render(run: RunResults) -> str:
         if result.outcome.is_failure:
             lines += [f"### {escaped(result.name)}: {result.outcome}", "", fenced(result.message), ""]
             if result.kernels:
-                lines += [*_table(cells(KERNEL_COLUMNS, result.kernels)), ""]
-    return "\n".join([*lines, *_table(cells(RESULT_COLUMNS, run.results)), "", *unused_entries(run)])
+                lines += [*_table_lines(cells(KERNEL_COLUMNS, result.kernels)), ""]
+    return "\n".join([*lines, *_table_lines(cells(RESULT_COLUMNS, run.results)), "", *unused_entries(run)])
 
 
 def unused_entries(run: RunResults) -> Iterator[str]:
@@ -31,7 +31,7 @@ def unused_entries(run: RunResults) -> Iterator[str]:
         yield from (f"{escaped(unused.file)}: {escaped(unused.words)}{remedy}", "")
 
 
-def _table(lines: list[list[str]]) -> list[str]:
+def _table_lines(lines: list[list[str]]) -> list[str]:
     head, *rows = ([escaped(cell) for cell in line] for line in lines)
     return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows)]
 

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from pytest_torchprof.report import RunResults
 
 
-def _number(title: str, name: str, leaves: int = 0) -> Column:
+def _number_column(title: str, name: str, leaves: int = 0) -> Column:
     """Return the column of a number: the median over the steps, "-" where it is not known."""
     return Column(title, lambda result: BY_NAME[name].show(result.summary.get(name)), leaves=leaves)
 
 
 RESULT_COLUMNS: Final = (
     Column("test", lambda result: printable(result.name), "left"),
-    _number("kernels", "kernels"),
-    _number("launches", "launches", leaves=2),
-    _number("GPU time", "gpu_busy_us", leaves=4),
-    _number("CPU/GPU", "cpu_gpu_ratio", leaves=1),
-    _number("breaks", "graph_breaks", leaves=3),
+    _number_column("kernels", "kernels"),
+    _number_column("launches", "launches", leaves=2),
+    _number_column("GPU time", "gpu_busy_us", leaves=4),
+    _number_column("CPU/GPU", "cpu_gpu_ratio", leaves=1),
+    _number_column("breaks", "graph_breaks", leaves=3),
     Column("baseline", lambda result: result.baseline or "-", "left", leaves=5),
     Column("verdict", lambda result: result.outcome, "left"),
 )
@@ -71,13 +71,13 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
 
     ``width`` is the terminal's, in columns; too long a name loses its beginning, and columns are left out.
     """
-    parts = [_results(run, width)]
+    parts = [_draw_results(run, width)]
     for result in run.results:
         name = printable(result.name)
         if result.changes:
             parts.append("\n".join([f"{name}: against the baseline", *map(printable, result.changes)]))
         if verbosity > 0 and result.outcome is Outcome.FAILED and result.kernels:
-            kernels = _table(KERNEL_COLUMNS, cells(KERNEL_COLUMNS, result.kernels))
+            kernels = _draw_table(KERNEL_COLUMNS, cells(KERNEL_COLUMNS, result.kernels))
             parts.append(f"{name}: kernels of the step with most\n{kernels}")
     parts += [
         printable(f"{unused.file}: {unused.words}") + (f"\n  do: {unused.remedy}" if unused.remedy else "")
@@ -86,38 +86,38 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
     return "\n\n".join([*parts, closing(run)])
 
 
-def _results(run: RunResults, width: int) -> str:
+def _draw_results(run: RunResults, width: int) -> str:
     lines = cells(RESULT_COLUMNS, run.results)
     table = dict(zip(RESULT_COLUMNS, zip(*lines, strict=True), strict=True))
     names = table[RESULT_COLUMNS[0]]
     may_leave = [column for column in RESULT_COLUMNS if column.leaves]
     for column in sorted(may_leave, key=lambda column: (set(table[column][1:]) != {"-"}, column.leaves)):
-        if _room(table, width) >= min(MIN_NAME_WIDTH, _widest(names)):
+        if _room_for_names(table, width) >= min(MIN_NAME_WIDTH, _width_of(names)):
             break
         del table[column]
-    room = max(_room(table, width), MIN_NAME_WIDTH)
-    table[RESULT_COLUMNS[0]] = (names[0], *(_elided(name, room) for name in names[1:]))
-    return _table(tuple(table), list(zip(*table.values(), strict=True)))
+    room = max(_room_for_names(table, width), MIN_NAME_WIDTH)
+    table[RESULT_COLUMNS[0]] = (names[0], *(_shorten_name(name, room) for name in names[1:]))
+    return _draw_table(tuple(table), list(zip(*table.values(), strict=True)))
 
 
-def _room(table: Mapping[Column, Sequence[str]], width: int) -> int:
+def _room_for_names(table: Mapping[Column, Sequence[str]], width: int) -> int:
     """Return what the other columns leave for the tests' names."""
     _, *others = table.values()
-    return width - sum(2 + _widest(column) for column in others)
+    return width - sum(2 + _width_of(column) for column in others)
 
 
-def _widest(column: Sequence[str]) -> int:
+def _width_of(column: Sequence[str]) -> int:
     return max(map(len, column))
 
 
-def _elided(name: str, room: int) -> str:
+def _shorten_name(name: str, room: int) -> str:
     # The folder is the same for most tests, and the end of a name is what tells parameters and labels apart.
     file, colons, test = name.partition("::")
     short = f"{file.rpartition('/')[2]}{colons}{test}"
     return short if len(short) <= room else "..." + short[-(room - 3) :]
 
 
-def _table(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> str:
+def _draw_table(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> str:
     from tabulate import tabulate  # noqa: PLC0415  (only a run with measurements pays for it)
 
     # The headers as a row of their own: tabulate pads real headers by two columns each, which costs a narrow terminal.
