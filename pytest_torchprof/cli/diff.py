@@ -56,10 +56,10 @@ def run(words: list[str]) -> int:
 
 def differences(before: Mapping[_Key, Entry], after: Mapping[_Key, Entry]) -> dict[_Key, Comparison]:
     """Return how the entries of each test that either side has differ, in order."""
-    from pytest_torchprof.compare import contrast  # noqa: PLC0415 - comparing needs msgspec, --help does not
+    from pytest_torchprof.compare import compare  # noqa: PLC0415 - comparing needs msgspec, --help does not
 
     keys = sorted(before.keys() | after.keys())
-    return {key: contrast(before.get(key), after.get(key), sides=("the first was", "the second")) for key in keys}
+    return {key: compare(before.get(key), after.get(key), sides=("the first was", "the second")) for key in keys}
 
 
 def summary_of(found: Comparison) -> str:

@@ -152,11 +152,9 @@ def _swap_change(was: KernelRecord, now: KernelRecord, times: int, names: Names)
     # A name that tells less, or more, than the other is no other kernel; two that tell different things are.
     untold = bool(differ) and all(a == b or None in (a, b) for _, a, b in facts)
     same_name = was.family in STRUCTURAL or names == "structure" or was.normal_name == now.normal_name
-    if names == "structure" and was.structure == now.structure:
-        return _variant_change(was, now, times, NEUTRAL, explain_rename(was.name, now.name))
-    if untold and names != "exact" and same_name:
-        return _variant_change(was, now, times, NEUTRAL, ", ".join(differ))
-    return _variant_change(was, now, times, WORSE, ", ".join(differ) or explain_rename(was.name, now.name))
+    is_variant = (names == "structure" and not differ) or (untold and names != "exact" and same_name)
+    how = ", ".join(differ) or explain_rename(was.name, now.name)
+    return _variant_change(was, now, times, NEUTRAL if is_variant else WORSE, how)
 
 
 def _variant_change(was: KernelRecord, now: KernelRecord, times: int, direction: str, how: str) -> Change:
@@ -265,14 +263,14 @@ def _show_fact(value: object) -> str:
     return str(value)
 
 
-def other_device(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
+def other_device(old: Environment, new: Environment, sides: Sides) -> str | None:
     """Return what to say where a baseline was recorded on another device, None where it was the same."""
     if all(old.get(key) == new.get(key) for key in _DEVICE):
         return None
     return f"{sides[0]} recorded on {_device_words(old)}, {sides[1]} used {_device_words(new)}"
 
 
-def other_software(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
+def other_software(old: Environment, new: Environment, sides: Sides) -> str | None:
     """Return what to say, before any verdict, where software or precision flags differ; None where they do not."""
     # Each names what decides about kernels on its device, and the device lists it in one order.
     keys = dict.fromkeys((*old, *new))

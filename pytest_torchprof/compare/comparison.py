@@ -107,37 +107,26 @@ class Comparison:
 
 def compare(
     old: Entry | None,
-    new: Entry,
-    *,
-    names: Literal["normal", "exact"] = "normal",
-    tolerance: Mapping[str, float] = _NO_TOLERANCE,
-) -> Comparison:
-    """Compare a measurement with its baseline's entry, None where there is none.
-
-    ``names="exact"`` takes another raw name for another kernel, but only under the same software. ``tolerance`` allows
-    so much more of a count (an int is added, a float is a share), and makes ``"memory"`` and ``"time"`` gated.
-    """
-    if old is not None and (device := other_device(old.environment, new.environment)):
-        return Comparison(verdict="new", environment=f"{device}: it has no baseline")
-    return contrast(old, new, names=names, tolerance=tolerance)
-
-
-def contrast(
-    old: Entry | None,
     new: Entry | None,
     *,
     names: Literal["normal", "exact"] = "normal",
     tolerance: Mapping[str, float] = _NO_TOLERANCE,
-    sides: Sides = THIS_RUN,
+    sides: Sides | None = None,
 ) -> Comparison:
-    """Compare two entries as `compare` does, also where their devices differ: then structure alone counts.
+    """Compare two entries, None where there is none: a baseline's and this run's, or those of two files.
 
-    An entry that only one side has is "new" or "gone".
+    ``names="exact"`` takes another raw name for another kernel, but only under the same software. ``tolerance`` allows
+    so much more of a count (an int is added, a float is a share), and makes ``"memory"`` and ``"time"`` gated. An entry
+    of another device is no baseline. ``sides``, what two files are called ("the first was", "the second"), compares
+    their entries all the same, by structure.
     """
     if old is None or new is None:
         return Comparison(verdict="new" if old is None else "gone")
     environments = old.environment, new.environment
-    environment = other_device(*environments, sides) or other_software(*environments, sides)
+    device = other_device(*environments, sides or THIS_RUN)
+    if device and sides is None:
+        return Comparison(verdict="new", environment=f"{device}: it has no baseline")
+    environment = device or other_software(*environments, sides or THIS_RUN)
     changes = (
         *kernel_changes(old, new, "structure" if environment else names, allowed=tolerance.get("kernels", 0)),
         *number_changes(old, new, tolerance),

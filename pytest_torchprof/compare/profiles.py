@@ -122,25 +122,11 @@ class ProfileDiff:
 
     def to_dict(self) -> dict[str, object]:
         """Return the difference as JSON data."""
-        return {
-            "same": dict(self.same),
-            "renamed": [asdict(change) for change in self.renamed],
-            "replaced": [
-                {
-                    "old": [kernel.name for kernel in change.old],
-                    "new": [kernel.name for kernel in change.new],
-                    "count": change.count,
-                    "words": change.words,
-                }
-                for change in self.replaced
-            ],
-            "numbers": {name: list(values) for name, values in self.numbers.items()},
-            "kernels_differ": self.kernels_differ,
-            "words": self.words,
-            "moved": self.moved,
-            "steps": list(self.steps) if self.steps else None,
-            "devices": list(self.devices) if self.devices else None,
-        }
+        replaced = [
+            {**asdict(change), "old": _names(change.old), "new": _names(change.new), "words": change.words}
+            for change in self.replaced
+        ]
+        return {**asdict(self), "replaced": replaced, "words": self.words}
 
 
 def diff(before: Analysis, after: Analysis) -> ProfileDiff:
@@ -158,7 +144,7 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
     differ = _count_names(first) != _count_names(second)
     most = {max(profile.steps, key=_count_kernels) for profile in (before, after)}
     return ProfileDiff(
-        same=Counter(kind_of(kernel) for kernel, _ in (*delta.stayed, *delta.moved)),
+        same=dict(Counter(kind_of(kernel) for kernel, _ in (*delta.stayed, *delta.moved))),
         renamed=tuple(
             Renamed(old=old, new=new, count=count, explanation=explain_rename(old, new))
             for (old, new), count in _merge_names(delta.renamed).items()
@@ -201,6 +187,10 @@ def _count_kernels(step: StepProfile) -> int:
 
 def _count_names(step: StepProfile) -> Counter[str]:
     return Counter(without_index(kernel.name) for kernel in step.kernels)
+
+
+def _names(kernels: Iterable[KernelRecord]) -> list[str]:
+    return [kernel.name for kernel in kernels]
 
 
 def _merge_names(pairs: Mapping[tuple[KernelRecord, KernelRecord], int]) -> Counter[tuple[str, str]]:
