@@ -56,10 +56,10 @@ BETTER: Final = "better"
 WORSE: Final = "worse"
 NEUTRAL: Final = "neutral"
 AMBIGUOUS: Final = "ambiguous"
-"""It may be worse; the samples do not tell."""
+"""It may be worse; the samples leave it open."""
 
 WORTH_A_LINE: Final = 0.10
-"""What varies from run to run is worth a line only where it moved by a larger share than noise does."""
+"""A number that varies from run to run gets a line only where it moved by more than this share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Change:
     new: str | float | None
     direction: str
     gated: bool
-    """Whether it counts for the verdict: worse fails, better is better."""
+    """Whether it decides the verdict."""
     words: str
     times: int = 1
     """How many launches of a step it concerns."""
@@ -88,8 +88,8 @@ class Change:
 def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) -> tuple[Change, ...]:
     """Return what changed in the kernels of each distinct step; up to ``allowed`` further launches do not fail.
 
-    A step whose kernels some step of the baseline had is the same, whichever step it was; any other is compared with
-    the baseline's step that is most like it.
+    A step is the same if any step of the baseline ran its kernels; any other is compared with the baseline's step that
+    is most like it.
     """
     rule = RULES[names]
     known = {tuple(keys(step, rule.same)): step for step in _as_read_now(old, new) or ((),)}
@@ -104,10 +104,10 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
 
 
 def _as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
-    """Return the baseline's steps with what this version reads from the names that are still there.
+    """Return the baseline's steps, with names that both entries have read as this version of the package reads them.
 
-    One raw name is one family; where the two entries say otherwise, another version of this package recorded one. Where
-    it is now read in several ways, as an operator's name is on several types, the baseline's may be any of them.
+    A raw name has one family: if the entries disagree, another version recorded the older one. If this version reads a
+    name in several ways, as an operator that runs on several types, the baseline's kernel may be any of them and stays.
     """
     readings: defaultdict[object, list[KernelRecord]] = defaultdict(list)
     for kernel in new.kernels:
@@ -149,10 +149,10 @@ def _step_changes(delta: Difference, before: Step, step: Step, names: Names, all
 def _swap_change(was: KernelRecord, now: KernelRecord, times: int, names: Names) -> Change:
     facts = [(fact, getattr(was, fact), getattr(now, fact)) for fact in ("dtype", "layout")]
     differ = [f"{fact} {a or 'not told'} -> {b or 'not told'}" for fact, a, b in facts if a != b]
-    # A name that tells less, or more, than the other is no other kernel; two that tell different things are.
-    untold = bool(differ) and all(a == b or None in (a, b) for _, a, b in facts)
+    # Two names that contradict each other are two kernels; one that only says less may be the same.
+    says_less = bool(differ) and all(a == b or None in (a, b) for _, a, b in facts)
     same_name = was.family in STRUCTURAL or names == "structure" or was.normal_name == now.normal_name
-    is_variant = (names == "structure" and not differ) or (untold and names != "exact" and same_name)
+    is_variant = (names == "structure" and not differ) or (says_less and names != "exact" and same_name)
     how = ", ".join(differ) or explain_rename(was.name, now.name)
     return _variant_change(was, now, times, NEUTRAL if is_variant else WORSE, how)
 
@@ -197,7 +197,7 @@ def explain_rename(a: str, b: str) -> str:
     old, new = decode(a), decode(b)
     if old.family == new.family == "other" or (old.library, new.library) == ("triton", "triton"):
         return _explain_plain(a, b, old, new)
-    # How two libraries tune their kernels is not comparable, but for the tile.
+    # Tuning is not comparable between libraries, apart from the tile.
     tuning = _TUNING if old.library == new.library else _TUNING[:1]
     changed = [text for fact in (*_FACTS, *tuning) if (text := _explain_fact(fact, old, new))]
     if old.family != new.family or not changed:
@@ -237,7 +237,7 @@ def _explain_fact(fact: str, old: KernelName, new: KernelName) -> str | None:
     if before == after:
         return None
     if fact in _TUNING and (before in (None, ()) or after in (None, ())):
-        # What only one of two grammars writes is no change: cuBLAS names have no cluster, nvjet names no alignment.
+        # What only one of the names can say is no change: cuBLAS names have no cluster, nvjet names no alignment.
         return f"{'' if after else 'no '}{_WORDS.get(fact, fact)}" if fact == "split_k" else None
     if fact == "tile":
         return _explain_tile(before, after)
@@ -264,15 +264,15 @@ def _show_fact(value: object) -> str:
 
 
 def other_device(old: Environment, new: Environment, sides: Sides) -> str | None:
-    """Return what to say where a baseline was recorded on another device, None where it was the same."""
+    """Return a line that names both devices, None if they are the same."""
     if all(old.get(key) == new.get(key) for key in _DEVICE):
         return None
     return f"{sides[0]} recorded on {_device_words(old)}, {sides[1]} used {_device_words(new)}"
 
 
 def other_software(old: Environment, new: Environment, sides: Sides) -> str | None:
-    """Return what to say, before any verdict, where software or precision flags differ; None where they do not."""
-    # Each names what decides about kernels on its device, and the device lists it in one order.
+    """Return a line that names the software and precision flags that differ, None if none do."""
+    # An entry holds what decides about kernels on its kind of device.
     keys = dict.fromkeys((*old, *new))
     differ = [key for key in keys if key not in _DEVICE and old.get(key) != new.get(key)]
     if not differ:

@@ -53,26 +53,26 @@ GATED: Final = frozenset(number.name for number in TABLE if number.gated)
 # A kernel more that is allowed has a launch more, unless that is given by itself.
 _ALLOWED_WITH: Final = {"launches": "kernels"}
 PROBABILITY: Final = 0.002
-"""Samples differ where chance alone would rank them so less often than this; many tests are judged in one run."""
+"""Samples differ if chance would rank them so less often than this; it is small because a run judges many tests."""
 FLOOR_US: Final = {"events": 2.0, "perf_counter": 10.0}
-"""What a clock tells less than is no difference, whatever share of a short step it is."""
+"""Smaller differences do not count, whatever share of a short step they are: the clock does not resolve them."""
 _BEST: Final = 2
 """Which quantile stands for the undisturbed calls: an eighth of them are faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What a measurement is, held against its baseline."""
+    """A measurement compared with its baseline, or one entry with another."""
 
     verdict: Verdict
     changes: tuple[Change, ...] = ()
     stale: bool = False
-    """The test's source changed since the baseline was recorded; it is compared all the same."""
+    """The test's source has changed since the baseline was recorded; it is compared all the same."""
     environment: str | None = None
-    """What to say before the verdict: another device, or other software."""
+    """A line about the other device or software, shown before the verdict."""
 
     def fails(self, *, strict: bool = False) -> bool:
-        """Whether the test fails for it; ``strict`` fails where there is no baseline, or no telling, too."""
+        """Whether the test fails; ``strict`` also fails one without a baseline, or with times that leave it open."""
         return self.verdict == WORSE or (strict and self.verdict in ("new", AMBIGUOUS))
 
     @property
@@ -194,7 +194,7 @@ def _show_movement(name: str, change: Change) -> str:
 
 
 def number_changes(old: Entry, new: Entry, tolerance: Mapping[str, float]) -> Iterator[Change]:
-    """Return what changed in the numbers that code decides, then in the varying ones (only memory can be gated)."""
+    """Return what changed in the numbers that the code decides, then in those that vary; only memory can be gated."""
     for number in (number for number in TABLE if number.exact):
         was, now = old.numbers.get(number.name), new.numbers.get(number.name)
         if was != now:
@@ -232,7 +232,7 @@ def _direction_of(number: Number, was: float | None, now: float | None) -> str:
 
 
 def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:
-    """Return which way the times went, by median, best calls and rank; slower only where measured again."""
+    """Return whether the times are better or worse, by median, best calls and rank; worse only if measured twice."""
     floor = FLOOR_US.get(str(new.conditions.get("clock")), 0.0)
     # Slower code is slower in its best moments too; a busy machine moves the others.
     slower, faster = _beyond(old, new, share, floor), _beyond(new, old, share, floor)
@@ -253,14 +253,14 @@ def _beyond(fewer: Times, more: Times, share: float, floor: float) -> list[bool]
 
 
 def unsure(old: Times | None, new: Times | None, share: float) -> bool:
-    """Whether to measure once more before anything is said."""
+    """Whether to measure again before judging."""
     return (
         old is not None and new is not None and not differs(old, new) and time_verdict(old, new, share) == "ambiguous"
     )
 
 
 def differs(old: Times, new: Times) -> str | None:
-    """Return in what conditions the samples of two measurements differ, None where they can be compared."""
+    """Return the conditions in which the samples were taken differently, None if they can be compared."""
     names = sorted(old.conditions.keys() | new.conditions.keys())
     other = [name for name in names if old.conditions.get(name) != new.conditions.get(name)]
     if not other:
@@ -291,7 +291,7 @@ def chance(fewer: Sequence[float], more: Sequence[float]) -> float:
 
 
 def time_changes(old: Times | None, new: Times | None, share: float | None) -> Iterator[Change]:
-    """Return what there is to say about the times; ``share`` is the tolerance, None where times are not gated."""
+    """Return what changed in the times; ``share`` is the tolerance, None if times are not gated."""
     if new is None:
         return
     other = differs(old, new) if old is not None else "it has none; --torchprof-baseline=update keeps them"

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     Key = Callable[[KernelRecord], Hashable]
 
 
-# Searching edit by edit costs the square of the edits, bit by bit the product of the lengths, in time (64 at once) and
-# in memory. Of sequences that are too long for either nothing is in common: their order says nothing any more.
+# Time and memory grow with the square of the edits where the search goes edit by edit, and with the product of the
+# lengths (64 at once) where it goes bit by bit. Sequences too long for both count as having nothing in common: their
+# order says nothing any more.
 _MOST_EDITS: Final = 300
 _MOST_BITS: Final = 2**29
 
@@ -68,7 +69,7 @@ RULES: Final[dict[Names, IdentityRule]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What there is to say about two steps; each kernel as often as it is launched."""
+    """How two steps differ; each kernel stands there as often as it is launched."""
 
     stayed: tuple[Pair, ...]
     """The same kernel in the same place, perhaps under another name."""
@@ -95,7 +96,8 @@ class Difference:
 def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
     """Compare two steps.
 
-    What is launched less or more often goes or comes, wherever an alignment of the two puts it; the rest only moved.
+    A kernel goes or comes if it is launched less or more often, wherever an alignment of the steps puts it; any other
+    only moved.
     """
     were, are = keys(old, rule.same), keys(new, rule.same)
     stayed: list[Pair] = []
@@ -109,7 +111,7 @@ def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
     swaps: dict[int, int] = {}
     for before, after in blocks:
         leaving = ((i, rule.work(old[i])) for i in before if losing[were[i]])
-        # Asked one by one, while what is gained too much of becomes less.
+        # Lazily: each pair leaves less to gain.
         coming = ((j, rule.work(new[j])) for j in after if gaining[are[j]])
         for i, j in _paired(leaving, coming):
             if losing[were[i]] and gaining[are[j]]:
@@ -180,7 +182,7 @@ def _paired(old: Iterable[tuple[T, Hashable]], new: Iterable[tuple[T, Hashable]]
 
 
 def _swap_anywhere(delta: Difference, reasons: Iterable[Key]) -> Difference:
-    """Take what went and what came as swapped where a reason's key is the same, wherever in the step it was."""
+    """Count kernels that went and came as swapped if a reason's key is the same, wherever in the step they ran."""
     swapped, went, came = list(delta.swapped), Counter(delta.went), Counter(delta.came)
     for key in reasons:
         left, right = ([(kernel, key(kernel)) for kernel in side.elements()] for side in (went, came))

@@ -43,7 +43,7 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """Kernels that others took the place of, ``count`` times; either side may be empty."""
+    """Kernels and those that took their place, ``count`` times; either side may be empty."""
 
     old: tuple[KernelRecord, ...]
     new: tuple[KernelRecord, ...]
@@ -70,7 +70,7 @@ class Replaced:
 class ProfileDiff:
     """Two measurements compared: kernel by kernel, a step of one with a step of the other.
 
-    These are the steps with most kernels; where those run the same kernels and others do not, the first that do not.
+    Compared are the steps with most kernels; if those run the same kernels and other steps do not, the first of those.
     """
 
     same: Mapping[str, int]
@@ -108,7 +108,7 @@ class ProfileDiff:
 
     @property
     def lines(self) -> list[str]:
-        """What is different, one line each, after a line that says it all; the most frequent changes first."""
+        """The differences, one line each, the most frequent first, after a line that sums them up."""
         lines = [f"recorded on {' and on '.join(self.devices)}"] if self.devices else []
         lines.append(self.words)
         if self.steps:
@@ -116,9 +116,9 @@ class ProfileDiff:
             lines.append(f"  these are {first} and {second}; the steps with most kernels run the same")
         lines += _most_frequent(self.replaced, "more change") + _most_frequent(self.renamed, "more rename")
         shown = ((BY_NAME[name], values) for name, values in self.numbers.items())
-        # What differs by less than is shown is in the data.
-        told = [number_words(number, *values) for number, values in shown if len({*map(number.show, values)}) > 1]
-        return lines + [f"  {words}" for words in told]
+        # Values that print alike are left to the data.
+        differing = [number_words(number, *values) for number, values in shown if len({*map(number.show, values)}) > 1]
+        return lines + [f"  {words}" for words in differing]
 
     def to_dict(self) -> dict[str, object]:
         """Return the difference as JSON data."""
@@ -132,7 +132,7 @@ class ProfileDiff:
 def diff(before: Analysis, after: Analysis) -> ProfileDiff:
     """Compare two measurements of the same code; numbers are the medians over their steps.
 
-    NotMeasured where one of them may not be believed.
+    NotMeasured if one of them cannot be trusted.
     """
     for profile in (before, after):
         if reason := profile.why_not or profile.kernels_unknown:
@@ -161,9 +161,9 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
 
 
 def _compared_steps(before: Sequence[StepProfile], after: Sequence[StepProfile]) -> tuple[StepProfile, StepProfile]:
-    """Return the steps to compare: of most kernels, or the first that run what no step of the other measurement runs.
+    """Return the steps to compare: those with most kernels, or the first that the other measurement does not have.
 
-    Steps are the same in whatever order; how often each occurs counts only where there are as many on either side.
+    The order of the steps does not matter; how often each occurs counts only if there are as many on either side.
     """
     first, second = max(before, key=_count_kernels), max(after, key=_count_kernels)
     kinds = {step: frozenset(_count_names(step).items()) for step in (*before, *after)}

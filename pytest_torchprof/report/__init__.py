@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 class BaselineState(StrEnum):
-    """How a measurement compares with its baseline, or what became of the entry that it was to leave there."""
+    """How a measurement compares with its baseline, or what became of the entry that it should have written."""
 
     SAME = "same"
     BETTER = "better"
@@ -46,16 +46,16 @@ class Disuse(StrEnum):
     """Why nothing measures an entry of a baseline any more."""
 
     GONE = "gone"
-    """The test file does not have the test."""
+    """The test file no longer has the test."""
     UNMEASURED = "unmeasured"
-    """The test ran and did not measure it."""
+    """The test ran without measuring it."""
     REMOVED = "removed"
-    """So too, and the run removed the entry."""
+    """The test ran without measuring it, and the run removed the entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One measurement and what was judged of it; plain data only."""
+    """One measurement and its verdicts; plain data only."""
 
     nodeid: str
     label: str | None
@@ -95,7 +95,7 @@ class UnusedEntries:
 
     @property
     def words(self) -> str:
-        """What is so about the entries, with their keys."""
+        """Why they are unused, with their keys."""
         return f"{_DISUSE[self.why][0]}: {', '.join(self.keys)}"
 
     @property
@@ -120,7 +120,7 @@ class RunResults:
 
     @property
     def environment(self) -> Mapping[str, Any]:
-        """Where it was measured; of the first measurement that tells."""
+        """Device and versions, from the first measurement that holds them."""
         return next((result.environment for result in self.results if result.environment), {})
 
     def to_plain(self) -> list[dict[str, Any]]:
