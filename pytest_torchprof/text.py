@@ -172,6 +172,6 @@ def cut(words: str, width: int) -> str:
     return words if len(words) <= width else words[: width - 3] + "..."
 
 
-def share(value: float) -> str:
+def show_share(value: float) -> str:
     """Return a share as percent."""
     return f"{100 * value:.1f}%"

@@ -189,12 +189,12 @@ def _read_files(paths: list[Path]) -> Iterator[BaselineFile]:
 def _find_files(folder: Path) -> list[Path]:
     """Return a folder's baseline files: those in ``__torchprof__`` folders, else all that are named like one."""
     named: list[Path] = []
-    for where, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         # Environments and caches hold other people's files.
         folders[:] = [
-            name for name in folders if not name.startswith(".") and not (Path(where, name, "pyvenv.cfg").exists())
+            name for name in folders if not name.startswith(".") and not (Path(parent, name, "pyvenv.cfg").exists())
         ]
-        named += [Path(where, name) for name in names if split_name(Path(name)) and not name.startswith(".")]
+        named += [Path(parent, name) for name in names if split_name(Path(name)) and not name.startswith(".")]
     beside = [path for path in named if path.absolute().parent.name == FOLDER]
     return beside or named
 

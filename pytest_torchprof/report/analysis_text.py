@@ -15,7 +15,18 @@ from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.report.analysis_json import chosen_steps
-from pytest_torchprof.text import WIDTH, Column, counted, cut, drawn, printable, share, show_bytes, show_us, wrapped
+from pytest_torchprof.text import (
+    WIDTH,
+    Column,
+    counted,
+    cut,
+    drawn,
+    printable,
+    show_bytes,
+    show_share,
+    show_us,
+    wrapped,
+)
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
@@ -166,7 +177,7 @@ def _draw_kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over
 
 
 def _share_column(total_us: float) -> Column:
-    return Column("share", lambda row: share(row.time_us / (total_us or 1.0)))
+    return Column("share", lambda row: show_share(row.time_us / (total_us or 1.0)))
 
 
 def _number_alike(labels: Sequence[str]) -> list[str]:
@@ -303,7 +314,7 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile]) -> str:
 
 
 def _show_number(number: Number, value: float) -> str:
-    return share(value) if number.unit == "share" else number.show(value)
+    return show_share(value) if number.unit == "share" else number.show(value)
 
 
 def _draw_steps(steps: Sequence[StepProfile]) -> str:
@@ -331,7 +342,7 @@ def _list_shares(what: str, spent: Counter[str]) -> list[str]:
     whole = spent.total()
     if not whole:
         return []
-    most = [f"{printable(name)} {share(ns / whole)}" for name, ns in spent.most_common(_MOST_SHARES)]
+    most = [f"{printable(name)} {show_share(ns / whole)}" for name, ns in spent.most_common(_MOST_SHARES)]
     return wrapped(f"{what}: {', '.join(most)}{', ..' if len(spent) > _MOST_SHARES else ''}", "  ")
 
 
@@ -344,13 +355,13 @@ def _describe_efficiency(analysis: Analysis) -> str:
     spent = [(name.replace("_", " "), us) for name, us in asdict(found.step_time).items() if us > 0.0005 * total]
     lines = []
     if spent:
-        shares = ", ".join(f"{name} {share(us / total)}" for name, us in spent)
+        shares = ", ".join(f"{name} {show_share(us / total)}" for name, us in spent)
         lines.append(f"time of a step, to its last GPU operation, {show_us(total)}: {shares}")
     if found.tensor_core_share is not None:
-        lines.append(f"on tensor cores: {share(found.tensor_core_share)} of the time of products and convolutions")
+        lines.append(f"on tensor cores: {show_share(found.tensor_core_share)} of the time of products and convolutions")
     if found.throughput.mfu is not None:
         speed = found.throughput
-        lines.append(f"{speed.tflops:.3g} TFLOP/s, {share(speed.mfu or 0.0)} of the peak in {speed.dtype}")
+        lines.append(f"{speed.tflops:.3g} TFLOP/s, {show_share(speed.mfu or 0.0)} of the peak in {speed.dtype}")
     known = [f"{row.direction} {row.gb_per_s:.3g} GB/s" for row in found.copies if row.gb_per_s is not None]
     if known:
         lines.append(f"copies: {', '.join(known)}")
