@@ -27,6 +27,7 @@ Stretch = tuple[range, range]
 """A stretch of the old sequence and the stretch of the new one that stands in its place; either may be empty."""
 Diagonal = tuple[int, int, int]
 """Start in the old sequence, start in the new one, length of what both have."""
+Trail = tuple[Diagonal, "Trail"] | None
 
 Names = Literal["normal", "exact", "structure"]
 """What makes two kernels the same: identity, raw name, or family, dtype and layout alone (other software)."""
@@ -218,41 +219,29 @@ def _common_by_edits(old: list[int], new: list[int]) -> list[Diagonal] | None:
     Myers, "An O(ND) difference algorithm and its variations" (1986), the greedy forward search: cheap where the two
     are nearly alike, which difflib's is not on steps that repeat one layer.
     """
-    reach = {1: 0}
-    history: list[dict[int, int]] = []
+    # Of each diagonal how far it is reached, and what is common on the way there, the last stretch first.
+    reached: dict[int, tuple[int, Trail]] = {1: (0, None)}
     for edits in range(min(len(old) + len(new), _MOST_EDITS) + 1):
-        history.append(dict(reach))
         for diagonal in range(-edits, edits + 1, 2):
-            i = _furthest(reach, diagonal, edits)
-            j = i - diagonal
-            while i < len(old) and j < len(new) and old[i] == new[j]:
-                i += 1
-                j += 1
-            reach[diagonal] = i
-            if i >= len(old) and j >= len(new):
-                return _walk_back(history, diagonal, len(old))
+            down = diagonal == -edits or (diagonal != edits and reached[diagonal - 1][0] < reached[diagonal + 1][0])
+            start, path = reached[diagonal + 1] if down else reached[diagonal - 1]
+            start += not down
+            end = start
+            while end < len(old) and end - diagonal < len(new) and old[end] == new[end - diagonal]:
+                end += 1
+            if end > start:
+                path = ((start, start - diagonal, end - start), path)
+            reached[diagonal] = end, path
+            if end >= len(old) and end - diagonal >= len(new):
+                return _unwind(path)
     return None
 
 
-def _furthest(reach: dict[int, int], diagonal: int, edits: int) -> int:
-    """Return where on ``diagonal`` the search stands after one more edit."""
-    if diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1]):
-        return reach[diagonal + 1]
-    return reach[diagonal - 1] + 1
-
-
-def _walk_back(history: list[dict[int, int]], diagonal: int, end: int) -> list[Diagonal]:
+def _unwind(path: Trail) -> list[Diagonal]:
     found = []
-    for edits in range(len(history) - 1, -1, -1):
-        reach = history[edits]
-        start = _furthest(reach, diagonal, edits)
-        if end > start:
-            found.append((start, start - diagonal, end - start))
-        if edits == 0:
-            break
-        down = diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1])
-        diagonal += 1 if down else -1
-        end = reach[diagonal]
+    while path is not None:
+        stretch, path = path
+        found.append(stretch)
     return found[::-1]
 
 

@@ -15,6 +15,7 @@ from pytest_torchprof.kernels.names.text import word_table
 from pytest_torchprof.kernels.selectors import (
     SIGNATURES,
     Selector,
+    TextPattern,
     bare,
     build,
     checked_text,
@@ -40,11 +41,10 @@ class Pattern(Protocol):
         """Tell whether the kernel matches; None where neither its name nor its launch tells."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamePattern:
+@dataclass(frozen=True, slots=True, repr=False)
+class NamePattern(TextPattern):
     """A string pattern on the raw kernel name."""
 
-    written: str
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -59,12 +59,6 @@ class NamePattern:
     def matches(self, kernel: Kernel) -> bool:
         """Tell whether the kernel's raw name matches."""
         return self.verdict(kernel)
-
-    def __str__(self) -> str:
-        return self.written
-
-    def __repr__(self) -> str:
-        return repr(self.written)
 
 
 # What stands beside the kernels in a recording: no pattern on kernels would ever match it.

@@ -50,14 +50,26 @@ def checked_text(value: object, what: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class TextPattern:
+    """What is written as a text, and printed so."""
+
+    written: str
+
+    def __str__(self) -> str:
+        return self.written
+
+    def __repr__(self) -> str:
+        return repr(self.written)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Operator(TextPattern):
     """A pattern on operator names.
 
     With a namespace (``aten::mm``) the whole name; without one whole words of it: ``layer_norm`` is in
     ``aten::native_layer_norm``, ``mm`` is not in ``aten::addmm``. Globs and ``re:`` work on the whole name.
     """
 
-    written: str
     _regex: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
     _words: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
@@ -77,12 +89,6 @@ class Operator:
         words = _words_of(name.rpartition("::")[2])
         length = len(self._words)
         return any(words[at : at + length] == self._words for at in range(len(words) - length + 1))
-
-    def __str__(self) -> str:
-        return self.written
-
-    def __repr__(self) -> str:
-        return repr(self.written)
 
 
 def _no_operator(text: str) -> str | None:
