@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -87,18 +85,13 @@ def _read_value(name: str, text: str) -> object:
     UnknownLimit for what begins as one of these and is none: as a text it would match nothing, and a limit that forbids
     it would hold.
     """
-    for read in (ast.literal_eval, json.loads):
-        try:
-            return read(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-    if not _WRITTEN.match(text):
-        return text
     from pytest_torchprof.kernels.patterns import parse_value  # noqa: PLC0415  (help and usage errors do without)
 
     try:
         return parse_value(text)
     except UnknownLimit as wrong:
+        if not _WRITTEN.match(text):
+            return text
         raise UnknownLimit(f"--limit {name}: {wrong}") from None
 
 

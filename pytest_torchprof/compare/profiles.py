@@ -225,12 +225,10 @@ def _count_kinds(kernels: Sequence[KernelRecord]) -> str:
 def _say_same(same: Mapping[str, int]) -> str:
     named = {kind: count for kind, count in same.items() if kind in (*STRUCTURAL, "communication")}
     rest = sum(same.values()) - sum(named.values())
-    parts = [noun(kind, 1) if count == 1 else number_of(kind, count) for kind, count in named.items()]
-    if rest and named:
-        parts.append(f"{amount(rest)} other {noun('other', rest)}")
-    elif rest:
-        kind = next(iter(same)) if len(same) == 1 else "other"
-        parts.append(number_of(kind, rest) if rest > 1 else noun(kind, 1))
+    others = [f"{amount(rest)} other {noun('other', rest)}"] if rest and named else []
+    if not named:
+        named = {next(iter(same)) if len(same) == 1 else "other": rest}
+    parts = [noun(kind, 1) if count == 1 else number_of(kind, count) for kind, count in named.items()] + others
     return "same " + ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
 
 
