@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.numbers import Numbers
     from pytest_torchprof.analysis.parts import Part
-    from pytest_torchprof.analysis.tables import KernelRow, OpRow, RangeRow
+    from pytest_torchprof.analysis.tables import KernelRow
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.trace import Trace
 
 SCHEMA = 1
+_MANY_OF = {"family": "families", "op": "ops", "range": "ranges", "module": "modules"}
 # Of fewer events one process is done before a second has begun.
 _MANY = 50_000
 # What the second process looks for beside the efficiency, so that both take as long.
@@ -68,7 +69,9 @@ def as_dict(  # noqa: PLR0913 - the options of the command
         "steps": [{"name": one.name, **_number_values(one.numbers, numbers.OF_STEP)} for one in steps],
         "kernels": [_kernel_values(row) for row in rows[:top]],
     }
-    found |= _rows_by(analysis, chosen, rows, by, top)
+    if by != "kernel":
+        more = tables.rows_by(by, trace, analysis.launching, chosen, rows)[:top]
+        found[_MANY_OF[by]] = [_row_values(trace, chosen, by, row) for row in more]
     seen = analysis.compile
     found["compile"] = {
         "regions": seen.regions,
@@ -77,8 +80,8 @@ def as_dict(  # noqa: PLR0913 - the options of the command
         "recompiles": median.recompiles,
         "compiled_in_window": seen.compiled_in_window,
     }
-    more = _efficiency_and_findings(analysis, tuple(rules), by_two=by_two) if findings else {"findings": []}
-    return {**found, **more}
+    stands_out = _efficiency_and_findings(analysis, tuple(rules), by_two=by_two) if findings else {"findings": []}
+    return {**found, **stands_out}
 
 
 def _efficiency_and_findings(analysis: Analysis, rules: Sequence[Rule], *, by_two: bool) -> dict[str, Any]:
@@ -145,30 +148,13 @@ def _kernel_values(row: KernelRow) -> dict[str, Any]:
     }
 
 
-def _rows_by(
-    analysis: Analysis, chosen: Sequence[Part], rows: Sequence[KernelRow], by: str, top: int | None
-) -> dict[str, Any]:
-    """Return the rows that ``--by`` adds to the kernels."""
-    trace, launching = analysis.trace, analysis.launching
-    if by == "op":
-        return {"ops": [_row_values(row) for row in tables.by_op(trace, launching, chosen)[:top]]}
-    if by == "range":
-        return {"ranges": [_range_values(trace, chosen, row) for row in tables.by_annotation(trace, chosen)[:top]]}
-    if by == "module":
-        return {"modules": [_row_values(row) for row in tables.by_module(trace, chosen)[:top]]}
-    if by == "family":
-        return {"families": [msgspec.structs.asdict(row) for row in tables.by_family(rows)[:top]]}
-    return {}
+def _row_values(trace: Trace, chosen: Sequence[Part], by: str, row: Any) -> dict[str, Any]:
+    """Return the row's columns; sums of nanoseconds need no more digits.
 
-
-def _row_values(row: RangeRow | OpRow) -> dict[str, Any]:
-    """Return the row's columns; sums of nanoseconds need no more digits."""
-    values = msgspec.structs.asdict(row).items()
-    return {name: round(value, 3) if isinstance(value, float) else value for name, value in values}
-
-
-def _range_values(trace: Trace, chosen: Sequence[Part], row: RangeRow) -> dict[str, Any]:
-    """Return the row with the numbers of ``Profile.range``; of the steps' own row they are the summary."""
-    if row.name == tables.EACH_STEP:
-        return _row_values(row)
-    return {**_row_values(row), "worst": _number_values(numbers_within(trace, chosen, row.name), numbers.OF_STEP)}
+    A range has the numbers of ``Profile.range`` too, apart from the steps' own, whose numbers are the summary.
+    """
+    items = msgspec.structs.asdict(row).items()
+    values = {name: round(value, 3) if isinstance(value, float) else value for name, value in items}
+    if by == "range" and row.name != tables.EACH_STEP:
+        values["worst"] = _number_values(numbers_within(trace, chosen, row.name), numbers.OF_STEP)
+    return values

@@ -105,15 +105,15 @@ _SORT_BY: dict[str, str] = {
     **{name: name for name in ("calls", "cpu_us", "self_cpu_us", "gpu_us", "self_gpu_us", "time_us")},
 }
 _PER_CALL = {"cpu_time": "cpu_us", **{f"{device}_time": "gpu_us" for device in _DEVICES}}
-_WAYS = ("kernel", "family", "op", "range", "module")
+_NOUNS = {"op": "operators", "range": "user annotations", "module": "modules"}
 _MOST_STEPS = 10
 _MOST_SHARES = 5
 
 
 def table(analysis: Analysis, *, by: str = "kernel", sort_by: str | None = None, top: int = 20) -> str:
     """Return one table over all steps; UnknownLimit for an unknown way or column."""
-    if by not in _WAYS:
-        raise UnknownLimit(f"by= takes one of {', '.join(_WAYS)}; got {by!r}")
+    if by not in tables.WAYS:
+        raise UnknownLimit(f"by= takes one of {', '.join(tables.WAYS)}; got {by!r}")
     if sort_by is not None and sort_by not in _SORT_BY and sort_by not in _PER_CALL:
         raise UnknownLimit(f"sort_by= takes one of {', '.join([*_SORT_BY, *_PER_CALL])}; got {sort_by!r}")
     return rows_of(analysis, analysis.steps, by=by, sort_by=sort_by, top=top)
@@ -121,24 +121,19 @@ def table(analysis: Analysis, *, by: str = "kernel", sort_by: str | None = None,
 
 def rows_of(analysis: Analysis, steps: Sequence[StepProfile], *, by: str, sort_by: str | None, top: int) -> str:
     """Return one table over these steps."""
-    trace, launching, parts = analysis.trace, analysis.launching, [step.part for step in steps]
     over = f"over {len(steps)} steps" if len(steps) > 1 else "in the step"
-    if by in ("kernel", "family"):
-        kernels = tables.by_kernel(trace, launching, parts)
-        return _draw_kernels(kernels, sort_by, top, over) if by == "kernel" else _draw_families(kernels, top, over)
-    if by == "op":
-        rows = _sort_rows(tables.by_op(trace, launching, parts), sort_by)
-        if rows:
-            return _draw_operators(rows[:top], f"operators {over}", len(rows) - top, gpu=len(trace.gpu) > 0)
-        return f"no operators {over}"
-    if by == "range":
-        found, what = tables.by_annotation(trace, parts), "user annotations"
-    else:
-        found, what = tables.by_module(trace, parts), "modules"
-    if not found:
-        missing = "; they are not recorded: record them with profile(with_stack=True), here with record=['modules']"
-        return "\n".join(wrapped(f"no {what} {over}{missing if by == 'module' else ''}", ""))
-    return drawn(_sort_rows(found, sort_by)[:top], _RANGES, f"{what} {over}", len(found) - top)
+    rows = tables.rows_by(by, analysis.trace, analysis.launching, [step.part for step in steps])
+    if by == "kernel":
+        return _draw_kernels(rows, sort_by, top, over)
+    if by == "family":
+        return _draw_families(rows, top, over)
+    heading, rows = f"{_NOUNS[by]} {over}", _sort_rows(rows, sort_by)
+    if by == "op" and rows:
+        return _draw_operators(rows[:top], heading, len(rows) - top, gpu=len(analysis.trace.gpu) > 0)
+    if rows:
+        return drawn(rows[:top], _RANGES, heading, len(rows) - top)
+    missing = "; they are not recorded: record them with profile(with_stack=True), here with record=['modules']"
+    return "\n".join(wrapped(f"no {heading}{missing if by == 'module' else ''}", ""))
 
 
 def _sort_rows(rows: Sequence[Sorted], sort_by: str | None) -> Sequence[Sorted]:
@@ -210,13 +205,12 @@ def _kernel_name(row: KernelRow) -> str:
     return " ".join([decoded.family, *facts, rest])
 
 
-def _draw_families(rows: Sequence[KernelRow], top: int, over: str) -> str:
-    found: Sequence[FamilyRow] = tables.by_family(rows)
-    if not found:
+def _draw_families(rows: Sequence[FamilyRow], top: int, over: str) -> str:
+    if not rows:
         return f"no kernels {over}"
-    total = sum(row.time_us for row in found)
+    total = sum(row.time_us for row in rows)
     columns = (*_FAMILIES, _COUNT, _TIME, _share_column(total))
-    return drawn(found[:top], columns, f"families {over}, {show_us(total)}", len(found) - top)
+    return drawn(rows[:top], columns, f"families {over}, {show_us(total)}", len(rows) - top)
 
 
 def _draw_operators(rows: Sequence[OpRow], title: str, more: int, *, gpu: bool) -> str:
