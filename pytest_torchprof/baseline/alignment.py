@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
-# Searching edit by edit costs the square of the edits, bit by bit the product of the lengths, in time (64 at once) and
-# in memory. Of sequences that are too long for either nothing is in common: their order says nothing any more.
+# Time and memory grow with the square of the edits where the search goes edit by edit, and with the product of the
+# lengths (64 at once) where it goes bit by bit. Sequences too long for both count as having nothing in common: their
+# order says nothing any more.
 _MOST_EDITS: Final = 300
 _MOST_BITS: Final = 2**29
 
@@ -17,6 +18,7 @@ Stretch = tuple[range, range]
 """A stretch of the old sequence and the stretch of the new one that stands in its place; either may be empty."""
 Diagonal = tuple[int, int, int]
 """Start in the old sequence, start in the new one, length of what both have."""
+Trail = tuple[Diagonal, "Trail"] | None
 
 
 def stretches(before: Sequence[Hashable], after: Sequence[Hashable]) -> Iterator[tuple[Stretch, bool]]:
@@ -24,65 +26,53 @@ def stretches(before: Sequence[Hashable], after: Sequence[Hashable]) -> Iterator
     numbers: dict[Hashable, int] = {}
     old, new = ([numbers.setdefault(one, len(numbers)) for one in side] for side in (before, after))
     i = j = 0
-    for i_equal, j_equal, length in [*_common(old, new), (len(old), len(new), 0)]:
+    for i_equal, j_equal, length in [*_find_common(old, new), (len(old), len(new), 0)]:
         if i < i_equal or j < j_equal:
             yield (range(i, i_equal), range(j, j_equal)), False
         i, j = i_equal + length, j_equal + length
         yield (range(i_equal, i), range(j_equal, j)), True
 
 
-def _common(old: list[int], new: list[int]) -> list[Diagonal]:
+def _find_common(old: list[int], new: list[int]) -> list[Diagonal]:
     were, are = Counter(old), Counter(new)
     edits_at_least = ((were - are) + (are - were)).total()
-    near = _common_of_near(old, new) if edits_at_least <= _MOST_EDITS else None
-    return _common_of_far(old, new) if near is None else near
+    near = _common_by_edits(old, new) if edits_at_least <= _MOST_EDITS else None
+    return _common_by_bits(old, new) if near is None else near
 
 
-def _common_of_near(old: list[int], new: list[int]) -> list[Diagonal] | None:
+def _common_by_edits(old: list[int], new: list[int]) -> list[Diagonal] | None:
     """Return what a shortest edit script keeps, None where it is long.
 
     Myers, "An O(ND) difference algorithm and its variations" (1986), the greedy forward search: cheap where the two
     are nearly alike, which difflib's is not on steps that repeat one layer.
     """
-    reach = {1: 0}
-    history: list[dict[int, int]] = []
+    # Of each diagonal how far it is reached, and what is common on the way there, the last stretch first.
+    reached: dict[int, tuple[int, Trail]] = {1: (0, None)}
     for edits in range(min(len(old) + len(new), _MOST_EDITS) + 1):
-        history.append(dict(reach))
         for diagonal in range(-edits, edits + 1, 2):
-            i = _start(reach, diagonal, edits)
-            j = i - diagonal
-            while i < len(old) and j < len(new) and old[i] == new[j]:
-                i += 1
-                j += 1
-            reach[diagonal] = i
-            if i >= len(old) and j >= len(new):
-                return _walk_back(history, diagonal, len(old))
+            down = diagonal == -edits or (diagonal != edits and reached[diagonal - 1][0] < reached[diagonal + 1][0])
+            start, path = reached[diagonal + 1] if down else reached[diagonal - 1]
+            start += not down
+            end = start
+            while end < len(old) and end - diagonal < len(new) and old[end] == new[end - diagonal]:
+                end += 1
+            if end > start:
+                path = ((start, start - diagonal, end - start), path)
+            reached[diagonal] = end, path
+            if end >= len(old) and end - diagonal >= len(new):
+                return _unwind(path)
     return None
 
 
-def _start(reach: dict[int, int], diagonal: int, edits: int) -> int:
-    """Return where on ``diagonal`` the search stands after one more edit."""
-    if diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1]):
-        return reach[diagonal + 1]
-    return reach[diagonal - 1] + 1
-
-
-def _walk_back(history: list[dict[int, int]], diagonal: int, end: int) -> list[Diagonal]:
+def _unwind(path: Trail) -> list[Diagonal]:
     found = []
-    for edits in range(len(history) - 1, -1, -1):
-        reach = history[edits]
-        start = _start(reach, diagonal, edits)
-        if end > start:
-            found.append((start, start - diagonal, end - start))
-        if edits == 0:
-            break
-        down = diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1])
-        diagonal += 1 if down else -1
-        end = reach[diagonal]
+    while path is not None:
+        stretch, path = path
+        found.append(stretch)
     return found[::-1]
 
 
-def _common_of_far(old: list[int], new: list[int]) -> list[Diagonal]:
+def _common_by_bits(old: list[int], new: list[int]) -> list[Diagonal]:
     """Return a longest common subsequence of two that have little in common.
 
     Hyyrö, "Bit-parallel LCS-length computation revisited" (2004): a bit of a row is 0 where the common subsequence

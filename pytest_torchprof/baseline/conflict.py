@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.baseline.form import BASE, OURS, THEIRS, THEIRS_END
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_torchprof.baseline.entry import Entry
     from pytest_torchprof.baseline.form import WrittenEntry
-
-OURS: Final = "<<<<<<<"
-BASE: Final = "|||||||"
-THEIRS: Final = "======="
-END: Final = ">>>>>>>"
-MARKERS: Final = (OURS, BASE, THEIRS, END)
-"""What version control begins a line with where it leaves a conflict in a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +23,13 @@ class Resolution:
     """What both sides changed, each in its way: the entry is one side's, and has to be measured again."""
 
 
-def has_markers(text: str) -> bool:
-    """Whether a merge left its markers in a text."""
-    return any(line.startswith(MARKERS) for line in text.splitlines())
-
-
 def sides(text: str) -> tuple[str, str, str | None]:
     """Return ours, theirs and, where the markers tell it, the common ancestor of a text with merge markers."""
     ours: list[str] = []
     theirs: list[str] = []
     base: list[str] = []
-    told_base, now = False, (ours, base, theirs)
+    told_base = False
+    now: tuple[list[str], ...] = (ours, base, theirs)
     for line in text.splitlines(keepends=True):
         if line.startswith(OURS):
             now = (ours,)
@@ -46,7 +37,7 @@ def sides(text: str) -> tuple[str, str, str | None]:
             now, told_base = (base,), True
         elif line.startswith(THEIRS):
             now = (theirs,)
-        elif line.startswith(END):
+        elif line.startswith(THEIRS_END):
             now = (ours, base, theirs)
         else:
             for side in now:
@@ -66,7 +57,7 @@ def resolve(
     for key in sorted({*base, *ours, *theirs}):
         was, our, their = base.get(key), ours.get(key), theirs.get(key)
         taken = their if our == was else our
-        if our != was and their != was and _measured(our) != _measured(their):
+        if was not in (our, their) and _measured(our) != _measured(their):
             taken = our or their
             undecided.append(key)
         if taken is not None:

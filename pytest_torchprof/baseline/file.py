@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import filelock
 
+from pytest_torchprof.baseline.conflict import resolve as resolve_entries
 from pytest_torchprof.baseline.form import dumps, loads, write_entry
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 
@@ -72,12 +73,32 @@ def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
         ) from None
 
 
-def _read(path: Path) -> dict[str, WrittenEntry]:
+def resolve(path: Path, ours: str, theirs: str, base: str | None) -> tuple[str, ...]:
+    """Write the merge of two versions of a file and return the keys of the entries that both changed.
+
+    ``base`` is the version that both began with, None where it is not known; UnreadableBaseline where one is damaged.
+    """
+    versions = [loads(text.encode(), path) if text else {} for text in (base or "", ours, theirs)]
+    resolution = resolve_entries(*versions)
+    with _only_writer(path.parent):
+        _replace(path, dumps(resolution.entries))
+    return resolution.undecided
+
+
+def read_text(path: Path) -> str:
+    """Return what a baseline file holds, whatever that is; UnreadableBaseline where it cannot be opened."""
+    return _read_bytes(path).decode("utf-8", "replace")
+
+
+def _read_bytes(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise UnreadableBaseline(f"{path}: cannot read this baseline: {error.strerror or error}") from None
-    return loads(data, path)
+
+
+def _read(path: Path) -> dict[str, WrittenEntry]:
+    return loads(_read_bytes(path), path)
 
 
 def _merge(path: Path, changes: Mapping[str, Entry | None]) -> None:

@@ -28,7 +28,11 @@ SCHEMA: Final = 2
 MOST_LAUNCHES: Final = 1_000_000
 """How many launches the steps of an entry may have; more is nothing that anybody measured."""
 
-_MARKERS: Final = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
+OURS: Final = "<<<<<<<"
+BASE: Final = "|||||||"
+THEIRS: Final = "======="
+THEIRS_END: Final = ">>>>>>>"
+"""What version control begins the lines with that surround a conflict's sides."""
 _REMEDY: Final = "restore it from version control, or delete it and record it again with --torchprof-baseline=update"
 _ROUNDS: Final = r"[1-9]\d{0,6}(-[1-9]\d{0,6})?"
 # Closes each list of kernels, so that no line changes by a comma where the last kernel comes or goes.
@@ -157,6 +161,11 @@ def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
     return made
 
 
+def has_conflict(text: str) -> bool:
+    """Whether a merge left its markers in a text."""
+    return any(line.startswith((OURS, BASE, THEIRS, THEIRS_END)) for line in text.splitlines())
+
+
 def _read_entry(value: object, schema: int) -> WrittenEntry:
     fields = msgspec.convert(_from_first_form(value) if schema == 1 else value, EntryFields)
     left, orders = MOST_LAUNCHES, []
@@ -264,8 +273,9 @@ def _json(data: bytes, path: Path) -> Any:
     except UnicodeDecodeError:
         _refuse(path, "it is not text in UTF-8")
     except json.JSONDecodeError as error:
-        if any(line.startswith(_MARKERS) for line in text.splitlines()):
-            _refuse(path, "a merge left its markers (<<<<<<<, >>>>>>>) in it", "resolve the merge: keep one side, then")
+        if has_conflict(text):
+            first = f"resolve it with `torchprof baseline resolve {path}`, or"
+            _refuse(path, "a merge left its markers (<<<<<<<, >>>>>>>) in it", first)
         if not text.strip():
             _refuse(path, "it is empty")
         if not text[error.pos :].strip() or error.msg.startswith("Unterminated"):
