@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
@@ -70,6 +70,9 @@ class Difference:
     went: Step
     """What has no counterpart in the new step."""
     came: Step
+    swapped_at: tuple[int, ...]
+    """Where in the new step the new kernel of each of ``swapped`` stands."""
+    came_at: tuple[int, ...]
     places: tuple[tuple[Step, Step], ...]
     """The same changes by their place in the step: what stood there, what stands there now."""
 
@@ -120,16 +123,23 @@ def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
     moved = _paired(
         ((i, were[i]) for i in rest_of_old if i not in leaves), ((j, are[j]) for j in rest_of_new if j not in comes)
     )
-    return _swap_anywhere(
-        Difference(
-            stayed=tuple(stayed),
-            moved=tuple((old[i], new[j]) for i, j in moved),
-            swapped=tuple((old[i], new[j]) for i, j in swaps.items()),
-            went=tuple(old[i] for i in went),
-            came=tuple(new[j] for j in came),
-            places=tuple(place for place in places if any(place)),
-        ),
-        rule.anywhere,
+    # The best reason first, wherever in the step it is launched.
+    went_by_kernel, came_by_kernel = _group(went, old), _group(came, new)
+    for key in rule.anywhere:
+        leaving = ((i, key(old[i])) for i in went_by_kernel if i not in swaps)
+        coming = ((j, key(new[j])) for j in came_by_kernel if j not in swapped_in)
+        swaps.update([*_paired(leaving, coming)])
+        swapped_in = set(swaps.values())
+    came_at = tuple(j for j in came if j not in swapped_in)
+    return Difference(
+        stayed=tuple(stayed),
+        moved=tuple((old[i], new[j]) for i, j in moved),
+        swapped=tuple((old[i], new[j]) for i, j in swaps.items()),
+        went=tuple(old[i] for i in went if i not in swaps),
+        came=tuple(new[j] for j in came_at),
+        swapped_at=tuple(swaps.values()),
+        came_at=came_at,
+        places=tuple(place for place in places if any(place)),
     )
 
 
@@ -161,6 +171,14 @@ def _surplus(indices: Iterable[int], identities: Sequence[Hashable], surplus: Co
     return found
 
 
+def _group(indices: Iterable[int], step: Step) -> list[int]:
+    """Return the launches of each kernel next to each other, so that as few kernels as can be stand for one another."""
+    groups: defaultdict[KernelRecord, list[int]] = defaultdict(list)
+    for index in indices:
+        groups[step[index]].append(index)
+    return [index for group in groups.values() for index in group]
+
+
 def _paired(old: Iterable[tuple[T, Hashable]], new: Iterable[tuple[T, Hashable]]) -> Iterator[tuple[T, T]]:
     """Yield what has the same key on either side, in order; both are given as (thing, key)."""
     waiting: defaultdict[Hashable, deque[T]] = defaultdict(deque)
@@ -169,15 +187,3 @@ def _paired(old: Iterable[tuple[T, Hashable]], new: Iterable[tuple[T, Hashable]]
     for one, key in new:
         if waiting[key]:
             yield waiting[key].popleft(), one
-
-
-def _swap_anywhere(delta: Difference, reasons: Iterable[Key]) -> Difference:
-    """Count kernels that went and came as swapped if a reason's key is the same, wherever in the step they ran."""
-    swapped, went, came = list(delta.swapped), Counter(delta.went), Counter(delta.came)
-    for key in reasons:
-        left, right = ([(kernel, key(kernel)) for kernel in side.elements()] for side in (went, came))
-        pairs = list(_paired(left, right))
-        swapped += pairs
-        went.subtract(was for was, _ in pairs)
-        came.subtract(now for _, now in pairs)
-    return replace(delta, swapped=tuple(swapped), went=tuple(went.elements()), came=tuple(came.elements()))

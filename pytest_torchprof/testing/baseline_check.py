@@ -10,9 +10,7 @@ from msgspec.structs import asdict, replace
 
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.limits import NOT_MEASURED, Verdict, idle_step, nothing_ran
-from pytest_torchprof.limits.limit import group_kernels
 from pytest_torchprof.testing.options import BaselineMode
-from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits import Asked
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.testing.options import RunOptions, TestOptions
-
-MOST_PLACED = 5
-"""Kernels with lines below a comparison, and lines for each."""
 
 
 class BaselineFiles:
@@ -204,7 +199,7 @@ class BaselineCheck:
         if comparison.verdict == "worse":
             yield f"worse than the baseline {file}:"
             yield from (f"  {line}" for line in comparison.lines)
-            yield from _sources(profile, comparison)
+            yield from compare.origins(profile, judgement.new, comparison.changes)
             yield accept
         elif comparison.verdict == "ambiguous":
             yield f"ambiguous against the baseline {file} (strict):"
@@ -213,18 +208,6 @@ class BaselineCheck:
         else:
             yield f"no baseline for this test and device in {file} (strict)"
             yield f'  do: pytest "{self.nodeid}" --torchprof-baseline=add'
-
-
-def _sources(profile: Profile, comparison: Comparison) -> Iterator[str]:
-    """Yield from where in the user's code the kernels come that the baseline has not, or has fewer of."""
-    step = max(profile.steps, key=lambda step: len(step.kernels))
-    worse = {change.what for change in comparison.changes if change.direction == "worse"}
-    rows = group_kernels(step, [kernel for kernel in step.kernels if kernel.short in worse])
-    for row in rows[:MOST_PLACED]:
-        if row.places:
-            yield f"    {row.name} from: {'; '.join(place for _, place in row.places[:MOST_PLACED])}"
-    if rows and step.places.why_not:
-        yield f"  lines: not known: {printable_line(step.places.why_not)}"
 
 
 def environment_of(profile: Profile) -> Mapping[str, Any]:
