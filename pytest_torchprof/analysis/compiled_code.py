@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from pytest_torchprof.devices.base import CallKind, OperatorWork
 from pytest_torchprof.devices.cpu import operator_work
+from pytest_torchprof.devices.kinds import CallKind, OperatorWork
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.analysis import gpu_time
-from pytest_torchprof.devices.base import CallKind
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where

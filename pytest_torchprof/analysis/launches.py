@@ -12,7 +12,7 @@ from pytest_torchprof.analysis import parts
 from pytest_torchprof.analysis.compilation import unprofiled
 from pytest_torchprof.analysis.parts import forward_operator
 from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
-from pytest_torchprof.devices.base import BLOCKING, CallKind
+from pytest_torchprof.devices.kinds import BLOCKING, CallKind
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.errors import not_measured
 from pytest_torchprof.kernels.kernel import Kernel

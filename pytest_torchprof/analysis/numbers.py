@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.parts import StepWork, Window
-from pytest_torchprof.devices.base import BLOCKING, CallKind
+from pytest_torchprof.devices.kinds import BLOCKING, CallKind
 from pytest_torchprof.text import counted, plural, show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.analysis import gpu_time
-from pytest_torchprof.devices.base import LAUNCHES, OperatorWork
+from pytest_torchprof.devices.kinds import LAUNCHES, OperatorWork
 from pytest_torchprof.trace import StepRange
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY
 from pytest_torchprof.trace.links import Intervals
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from pytest_torchprof.analysis.compilation import Compile
-    from pytest_torchprof.devices.base import CallKind
+    from pytest_torchprof.devices.kinds import CallKind
     from pytest_torchprof.trace import Trace
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.devices.base import CallKind
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where

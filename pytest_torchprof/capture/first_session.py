@@ -15,8 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture import reasons
-from pytest_torchprof.capture.devices.cuda import why_unusable
-from pytest_torchprof.capture.observers import watched
+from pytest_torchprof.capture.devices import why_unusable
 from pytest_torchprof.capture.processes import only_measurement
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
 from pytest_torchprof.capture.torch_profiler import this_process
@@ -58,16 +57,14 @@ def arm(device: str) -> None:
     """Make sure that this process records kernels of `device`; the first call opens a session, later ones are free.
 
     kineto registers with the GPU's tracing library once, with what the first session asks for, so the earlier the
-    better. Raises NotMeasured when another profiler runs, when the kernels that were launched are not in the recording,
-    and with whatever the device raises.
+    better; and only the kernels of CUDA graphs that are captured after it are counted. Raises NotMeasured when another
+    profiler runs, when the kernels that were launched are not in the recording, and with whatever the device raises.
     """
     if not kind_of(device).has_launches:
         return
     refuse_second_profiler()
-    # A graph that is captured from here on has its kernels counted.
-    watched()
     try:
-        reason = why_unusable()
+        reason = why_unusable(device)
         if reason is None:
             with only_measurement(device):
                 reason = _probe(device)

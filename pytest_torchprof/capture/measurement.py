@@ -11,13 +11,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.compile_watch import CompileWatch
-from pytest_torchprof.capture.devices import live_device
-from pytest_torchprof.capture.devices.cuda import (
-    MeasuredCodeFailed,
-    devices_in_use,
-    synchronize,
-    wait_for_measured_work,
-)
+from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
 from pytest_torchprof.capture.first_session import arm, look_for_losses
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.processes import only_measurement, this_rank
@@ -96,7 +90,8 @@ def _own_reason(problem: Exception, device: str) -> Exception:
         return problem.error
     if isinstance(problem, TorchprofError):
         return problem
-    if isinstance(problem, RuntimeError) and device != "cpu":  # what torch raises of a device and its libraries
+    # What torch raises of a device and its libraries.
+    if isinstance(problem, RuntimeError) and kind_of(device).has_launches:
         return NotMeasured(reasons.of_device(device, problem))
     return NotMeasured(reasons.of_ourselves(problem))
 
@@ -115,8 +110,7 @@ def _measured(
     measurement = _Measurement(plan=plan, path=path)
     with measurement.removing_what_is_unfinished():
         refuse_second_profiler()
-        device = live_device(plan.device)
-        if reason := device.why_unusable():
+        if reason := why_unusable(plan.device):
             raise NotMeasured(reason)
         with only_measurement(plan.device):
             arm(plan.device)
@@ -131,7 +125,7 @@ def _measured(
                     measurement.prepare_another()
             if reason is None and plan.times is not None and measurement.written is not None:
                 samples = Samples(
-                    plan.device, plan.times, one_stream=device.kind.has_launches and on_one_stream(read(path))
+                    plan.device, plan.times, one_stream=kind_of(plan.device).has_launches and on_one_stream(read(path))
                 )
                 yield from measurement.sample(measurement.written, samples, check, unsure)
         measurement.over = True
@@ -163,10 +157,11 @@ class _Measurement:
         for done in range(self.calls, self.plan.warmup):
             self.calls += 1
             with watch.call(warmup_calls_left=self.plan.warmup - done):
-                synchronize(devices_in_use(self.plan.device))
+                synchronize(self.plan.device)
                 began = perf_counter_ns()
                 yield
-                wait_for_measured_work(devices_in_use(self.plan.device))
+                with after_measured_code():
+                    synchronize(self.plan.device)
             self.untraced_step_times_us.append((perf_counter_ns() - began) / 1000)
 
     def attempt(self, watch: CompileWatch) -> Iterator[None]:

@@ -8,18 +8,15 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.capture import reasons, torch_profiler
-from pytest_torchprof.capture.devices import live_device
-from pytest_torchprof.capture.devices.cuda import (
-    activities,
+from pytest_torchprof.capture.devices import (
+    Replays,
+    accelerator,
     after_measured_code,
     devices_in_use,
-    has_gpu,
-    peak_memory_bytes,
-    start_peak_memory,
+    live_device,
     synchronize,
-    wait_for_measured_work,
 )
-from pytest_torchprof.capture.observers import Lines, Replays, handed_to_threads, replays
+from pytest_torchprof.capture.observers import Lines, handed_to_threads
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -75,14 +72,14 @@ class Session:
                 "this build of torch has no kineto, so its profiler writes no recording: use another build"
             )
         profiler = torch_profiler.profiler(
-            activities(), with_stack=self._lines is not None, profile_memory="memory" in self._record
+            accelerator().activities(), with_stack=self._lines is not None, profile_memory="memory" in self._record
         )
         # Before the profiler starts: its own kernel or fill would stand outside the sentinel's range.
         spare = self._something_on_the_device()
         with without_profiler_lines():
             profiler.prepare_trace()
         # What is still queued would run inside the window without a launch in it.
-        synchronize(devices_in_use(self._device))
+        synchronize(self._device)
         # torch records stacks by a profile function, in place of the one that is there.
         self._profiled_by = sys.getprofile() if self._lines is not None else None
         with without_profiler_lines():
@@ -90,11 +87,11 @@ class Session:
         self._profiler = profiler
         try:
             self._starts = self._watch.enter_context(torch_profiler.profiler_starts())
-            self.replays = self._watch.enter_context(replays())
+            self.replays = self._watch.enter_context(accelerator().replays())
             _launch_sentinel(spare)
             del spare
             if self._counts_memory:
-                start_peak_memory(devices_in_use(self._device))
+                accelerator().start_peak_memory(devices_in_use(self._device))
         except BaseException:
             self._end()
             raise
@@ -145,12 +142,13 @@ class Session:
         """Wait for the GPUs, stop the profiler and say what can be believed."""
         # Found again now: the measured code may have used a device that was idle before.
         self.devices = devices_in_use(self._device)
-        wait_for_measured_work(self.devices)
+        with after_measured_code():
+            accelerator().synchronize(self.devices)
         if self._counts_memory:
-            self.memory = {"peak_memory_bytes": peak_memory_bytes(self.devices)}
+            self.memory = {"peak_memory_bytes": accelerator().peak_memory_bytes(self.devices)}
         elif self._counts_memory is False:
             self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED}
-        early = has_gpu() and torch_profiler.stopped_early()
+        early = torch_profiler.stopped_early()
         self._end()
         if early and not self.problem:
             self.problem = "the profiler stopped collecting from the GPU early: its buffers were full"
@@ -234,4 +232,4 @@ def _launch_sentinel(spare: torch.Tensor) -> None:
     with record_function(SENTINEL):
         for _ in range(this_process().next_sentinel()):
             spare.add_(1)
-        synchronize(devices_in_use(str(spare.device)))
+        synchronize(str(spare.device))

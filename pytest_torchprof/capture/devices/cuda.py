@@ -1,15 +1,14 @@
-"""CUDA's GPUs, and ROCm's: one that is measured, and those that the process uses, which every measurement waits for."""
+"""CUDA's GPUs, and ROCm's, as devices that are measured."""
 
 from __future__ import annotations
 
-import warnings
 from array import array
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import nvml, reasons, torch_cuda
-from pytest_torchprof.capture.devices.base import LiveDevice, WallClock
+from pytest_torchprof.capture.devices import LiveDevice, Replays, WallClock, synchronize
+from pytest_torchprof.capture.torch_cuda import has_gpu
 from pytest_torchprof.capture.torch_profiler import this_process
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -57,8 +56,57 @@ class Cuda(LiveDevice):
             raise TorchprofError(f"device {asked!r} was asked for, but torch sees {seen}, from 'cuda:0'.")
         return f"cuda:{index}"
 
-    def why_unusable(self) -> str | None:
-        return why_unusable()
+    @classmethod
+    def why_unusable(cls) -> str | None:
+        process = this_process()
+        if torch_cuda.cannot_use_gpus_since_fork():
+            process.unusable = reasons.FORKED
+        elif process.unusable is None:
+            process.unusable = _lasting_error()
+        return process.unusable
+
+    @classmethod
+    def activities(cls) -> list[ProfilerActivity]:
+        from torch.profiler import ProfilerActivity
+
+        # Also for measurements of the CPU: kineto registers once per process, and a first session without the GPU would
+        # leave all later ones without kernels. Where the GPU cannot be used any more, the profiler would fail with it.
+        gpu = has_gpu() and this_process().unusable is None
+        return [ProfilerActivity.CPU, ProfilerActivity.CUDA] if gpu else [ProfilerActivity.CPU]
+
+    @classmethod
+    def in_use(cls, measured: str) -> tuple[int, ...]:
+        if this_process().unusable is not None:
+            return ()
+        import torch
+
+        index = torch.device(measured).index
+        # The others are left alone: to synchronize a device creates a context on it, which costs memory and time.
+        return tuple(i for i in range(torch.cuda.device_count()) if i == index or torch_cuda.has_context(i))
+
+    @classmethod
+    def synchronize(cls, indices: tuple[int, ...]) -> None:
+        import torch
+
+        for index in indices:
+            torch.cuda.synchronize(index)
+
+    @classmethod
+    def start_peak_memory(cls, indices: tuple[int, ...]) -> None:
+        import torch
+
+        for index in indices:
+            torch.cuda.reset_peak_memory_stats(index)
+
+    @classmethod
+    def peak_memory_bytes(cls, indices: tuple[int, ...]) -> int | None:
+        import torch
+
+        return max((torch.cuda.max_memory_allocated(index) for index in indices), default=None)
+
+    @classmethod
+    def replays(cls) -> AbstractContextManager[Replays]:
+        return torch_cuda.replays()
 
     def lock_names(self, *, with_others: bool) -> list[str]:
         import torch
@@ -154,7 +202,7 @@ class EventClock(WallClock):
     def ready(self) -> None:
         """Let the next sample be a call's own time: without a head start, wait for what came before it."""
         if not self._cycles:
-            synchronize(devices_in_use(self._device))
+            synchronize(self._device)
 
     @contextmanager
     def sample(self) -> Iterator[None]:
@@ -166,7 +214,7 @@ class EventClock(WallClock):
 
     def times_us(self) -> array[float]:
         """Wait for the device, and return the times since the last time it was asked."""
-        synchronize(devices_in_use(self._device))
+        synchronize(self._device)
         events, self._events, self._calls_that_waited = self._events, [], 0
         return array("d", (start.elapsed_time(end) * 1000 for start, end in events))
 
@@ -176,34 +224,6 @@ class EventClock(WallClock):
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
-
-
-def has_gpu() -> bool:
-    """Whether torch can use a CUDA or ROCm device in this process."""
-    import torch
-
-    _let_torch_look_for_gpus()
-    return torch.cuda.is_available()
-
-
-@cache
-def _let_torch_look_for_gpus() -> None:
-    """Let torch warn now, unheard, of what it finds: once, and where warnings are errors that would be raised."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.cuda.is_available()
-
-
-def why_unusable() -> str | None:
-    """Return what keeps this process from using its GPUs any more; None where nothing does, or where there is none."""
-    process = this_process()
-    if torch_cuda.cannot_use_gpus_since_fork():
-        process.unusable = reasons.FORKED
-    elif process.unusable is None:
-        process.unusable = _lasting_error()
-    return process.unusable
 
 
 def _lasting_error() -> str | None:
@@ -227,19 +247,7 @@ def _wait_for_all() -> None:
     import torch
 
     torch.cuda.synchronize()
-    synchronize(devices_in_use("cpu"))
-
-
-def activities() -> list[ProfilerActivity]:
-    """Return what every session records: the CPU, and the GPU wherever there is one.
-
-    Also for measurements of the CPU: kineto registers once per process, and a first session without the GPU would
-    leave all later ones without kernels. Where the GPU cannot be used any more, the profiler would fail with it.
-    """
-    from torch.profiler import ProfilerActivity
-
-    gpu = has_gpu() and this_process().unusable is None
-    return [ProfilerActivity.CPU, ProfilerActivity.CUDA] if gpu else [ProfilerActivity.CPU]
+    synchronize("cpu")
 
 
 def gpu_uuid(device: str) -> str:
@@ -252,66 +260,4 @@ def gpu_uuid(device: str) -> str:
     return f"GPU-{uuid}" if uuid else "PCI-{:04x}-{:02x}-{:02x}".format(*place)
 
 
-def devices_in_use(device: str) -> tuple[int, ...]:
-    """Return the indices of the GPUs that this process holds a context on, and of `device` if it is one.
-
-    The others are left alone: to synchronize a device creates a context on it, which costs memory and time.
-    """
-    if not has_gpu() or this_process().unusable is not None:
-        return ()
-    import torch
-
-    measured = {torch.device(device).index} - {None}
-    return tuple(
-        index for index in range(torch.cuda.device_count()) if index in measured or torch_cuda.has_context(index)
-    )
-
-
-def synchronize(devices: tuple[int, ...]) -> None:
-    """Wait for all work queued on these GPUs; the profiler itself waits for the current one only."""
-    import torch
-
-    for index in devices:
-        torch.cuda.synchronize(index)
-
-
-class MeasuredCodeFailed(Exception):
-    """Carries an error of the GPU that is the measured code's own to where it is raised as that."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-@contextmanager
-def after_measured_code() -> Iterator[None]:
-    """Raise MeasuredCodeFailed with an error of the GPU that comes up inside: the measured code queued its cause."""
-    try:
-        yield
-    except RuntimeError as error:
-        error.add_note(
-            "It came up while the plugin waited for what the measured code had queued on the GPU; with "
-            "CUDA_LAUNCH_BLOCKING=1 it is raised at the call that queued it."
-        )
-        raise MeasuredCodeFailed(error) from None
-
-
-def wait_for_measured_work(devices: tuple[int, ...]) -> None:
-    """Wait as `synchronize` does, after the measured code; raises MeasuredCodeFailed with what comes up here."""
-    with after_measured_code():
-        synchronize(devices)
-
-
-def start_peak_memory(devices: tuple[int, ...]) -> None:
-    """Begin a new allocator peak on these GPUs; a peak that the test had running begins anew with it."""
-    import torch
-
-    for index in devices:
-        torch.cuda.reset_peak_memory_stats(index)
-
-
-def peak_memory_bytes(devices: tuple[int, ...]) -> int | None:
-    """Return the largest allocator peak of these GPUs since `start_peak_memory`, in bytes; None without a GPU."""
-    import torch
-
-    return max((torch.cuda.max_memory_allocated(index) for index in devices), default=None)
+LIVE = Cuda
