@@ -12,12 +12,17 @@ from msgspec.structs import replace
 from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
-from pytest_torchprof.capture.first_session import arm, look_for_losses
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.processes import only_measurement, this_rank
 from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
 from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
-from pytest_torchprof.capture.session import Session, another_profiler_runs, refuse_second_profiler
+from pytest_torchprof.capture.session import (
+    Session,
+    another_profiler_runs,
+    arm,
+    look_for_losses,
+    refuse_second_profiler,
+)
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)

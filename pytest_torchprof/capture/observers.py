@@ -1,7 +1,8 @@
-"""What is observed of measured calls beside the profiler: threads, lines, floating-point operations."""
+"""What is observed of measured calls beside the profiler: threads, lines, CUDA graphs, floating-point operations."""
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,9 +10,11 @@ from contextlib import contextmanager, nullcontext
 from functools import cache, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
 from pytest_torchprof.analysis.source_lines import EXPORTED_MARK
 from pytest_torchprof.capture import torch_dynamo, torch_profiler
+from pytest_torchprof.capture.devices import Replays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,6 +153,80 @@ def _shown(file: str) -> str:
     folders = [Path.cwd(), *sorted(map(Path, filter(None, sys.path)), key=lambda folder: -len(folder.parts))]
     path = Path(file)
     return next((str(path.relative_to(folder)) for folder in folders if path.is_relative_to(folder)), file)
+
+
+# As the driver numbers the types of nodes.
+_KERNEL, _CHILD = 0, 4
+
+
+@cache
+def _kernels_of_graphs() -> WeakKeyDictionary[Any, int | None] | None:
+    """Begin to count the kernels of each graph that is instantiated from here on; None where torch does not tell.
+
+    Before 2.14 it does not, nor does ROCm. None in place of a number: not known.
+    """
+    import torch
+    from torch.cuda import graphs
+
+    register = getattr(graphs, "register_graph_instantiate_hook", None)
+    if register is None or torch.version.hip:
+        return None
+    found = WeakKeyDictionary[Any, int | None]()
+
+    def note(graph: Any) -> None:
+        # Now, while its template is there; what is raised here torch keeps to itself.
+        found[graph] = None
+        found[graph] = _kernels(graph.raw_cuda_graph())
+
+    register(note)
+    return found
+
+
+@contextmanager
+def replays() -> Iterator[Replays]:
+    """Note the replays that the code inside makes; the first time, begin to watch graphs being instantiated."""
+    kernels, found = _kernels_of_graphs(), Replays()
+    if kernels is None:
+        yield found
+        return
+    from torch.cuda import graphs
+
+    def note(graph: Any) -> None:
+        found.kernels.append(kernels.get(graph))
+        found.threads.add(threading.get_ident())
+
+    hooks: Any = graphs
+    handle = hooks.register_graph_replay_start_hook(note)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+def _kernels(graph: int | None) -> int | None:
+    """Return the number of kernel nodes, those of child graphs too, which run in each replay; None: not known."""
+    driver, count = _driver(), ctypes.c_size_t(0)
+    if driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)):
+        return None
+    nodes = (ctypes.c_void_p * count.value)()
+    if count.value and driver.cuGraphGetNodes(ctypes.c_void_p(graph), nodes, ctypes.byref(count)):
+        return None
+    found = 0
+    for node in nodes:
+        kind, child = ctypes.c_int(-1), ctypes.c_void_p()
+        if driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)):
+            return None
+        found += kind.value == _KERNEL
+        if kind.value == _CHILD and not driver.cuGraphChildGraphNodeGetGraph(
+            ctypes.c_void_p(node), ctypes.byref(child)
+        ):
+            found += _kernels(child.value) or 0
+    return found
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
 LEAST_WARMUP = 2

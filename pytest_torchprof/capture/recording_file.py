@@ -12,10 +12,9 @@ from functools import cache
 from importlib import metadata
 from mmap import mmap
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, MARK
-from pytest_torchprof.capture import torch_cuda
 from pytest_torchprof.capture.devices import live_device
 from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.recording.metadata import KEY, Environment
@@ -113,10 +112,30 @@ def environment(device: str) -> Environment:
         python=platform.python_version(),
         cpu=_cpu_model(),
         platform=f"{platform.system()}-{platform.machine()}",
-        **torch_cuda.precision_flags(),
+        **_precision_flags(),
         cuda_launch_blocking=os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
         launches_wait=launches_wait(),
     )
+
+
+def _precision_flags() -> dict[str, Any]:
+    """Return `tf32_matmul`, `tf32_cudnn` and `matmul_precision` as torch has them set; None where it will not say.
+
+    Since 2.9 torch has two sets of these flags, and asking by the older one raises once the newer one was used.
+    """
+    import torch
+
+    matmul: Any = torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    if hasattr(matmul, "fp32_precision"):
+        tf32 = matmul.fp32_precision == "tf32", cudnn.conv.fp32_precision == "tf32"
+    else:
+        tf32 = matmul.allow_tf32, cudnn.allow_tf32
+    try:
+        overall: str | None = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        overall = None
+    return {"tf32_matmul": tf32[0], "tf32_cudnn": tf32[1], "matmul_precision": overall}
 
 
 @cache

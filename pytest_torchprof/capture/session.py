@@ -1,10 +1,13 @@
-"""One session of torch's profiler around the measured calls, watched for other profilers, always ended."""
+"""Sessions of torch's profiler, the process's first one too: watched for other profilers, always ended."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.capture import reasons, torch_profiler
@@ -15,16 +18,19 @@ from pytest_torchprof.capture.devices import (
     devices_in_use,
     live_device,
     synchronize,
+    why_unusable,
 )
 from pytest_torchprof.capture.observers import Lines, handed_to_threads
+from pytest_torchprof.capture.processes import only_measurement
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import torch
     from torch.profiler.profiler import _KinetoProfile
@@ -233,3 +239,55 @@ def _launch_sentinel(spare: torch.Tensor) -> None:
         for _ in range(this_process().next_sentinel()):
             spare.add_(1)
         synchronize(str(spare.device))
+
+
+# The sentinel of each is twice as long as that of the one before, if that lost kernels.
+_ATTEMPTS = 4
+
+
+def arm(device: str) -> None:
+    """Make sure that this process records kernels of `device`; the first call opens a session, later ones are free.
+
+    kineto registers with the GPU's tracing library once, with what the first session asks for, so the earlier the
+    better; and only the kernels of CUDA graphs that are captured after it are counted. Raises NotMeasured when another
+    profiler runs, when the kernels that were launched are not in the recording, and with whatever the device raises.
+    """
+    if not kind_of(device).has_launches:
+        return
+    refuse_second_profiler()
+    try:
+        reason = why_unusable(device)
+        if reason is None:
+            with only_measurement(device):
+                reason = _probe(device)
+    except NotMeasured:
+        raise
+    except Exception as error:  # noqa: BLE001 - a test that does not measure must not suffer from the device
+        raise NotMeasured(reasons.of_device(device, error)) from None
+    if reason:
+        raise NotMeasured(reason)
+
+
+@cache
+def _probe(device: str) -> str | None:
+    if any(_sees_the_sentinel(device) for _ in range(_ATTEMPTS)):
+        return None
+    return reasons.why_no_kernels(device, reasons.fresh_process(device))
+
+
+def _sees_the_sentinel(device: str) -> bool:
+    with TemporaryDirectory() as folder, Session(device) as session:
+        session.finish()
+        if not session.exportable:
+            return False
+        recording = Path(folder) / "probe.json"
+        session.export(recording)
+        return look_for_losses(recording)
+
+
+def look_for_losses(recording: Path) -> bool:
+    """Return whether a recording has anything of the GPU; where a kernel is missing, the next sentinel is longer."""
+    trace = read(recording)
+    if trace.links.lost or not len(trace.gpu):
+        this_process().lost_kernels()
+    return bool(trace.devices)

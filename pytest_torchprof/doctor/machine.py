@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import no_gpu, pick_device, reasons, torch_profiler
-from pytest_torchprof.capture.devices.cuda import gpu_uuid
+from pytest_torchprof.capture.devices.cuda import gpu_uuid, has_gpu
 from pytest_torchprof.capture.processes import holding, lock_file
-from pytest_torchprof.capture.torch_cuda import has_gpu
 from pytest_torchprof.doctor.inquiry import OK, WRONG, Answer, ChildFailed, ask, first_line, public
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.text import printable_line

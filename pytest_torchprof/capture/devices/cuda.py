@@ -1,14 +1,20 @@
-"""CUDA's GPUs, and ROCm's, as devices that are measured."""
+"""CUDA's GPUs, and ROCm's, as devices that are measured.
+
+torch's private names about them each have a function below that says what it is for. Run with torch 2.13.0, 2.14.1 and
+2.15.0; names that older versions (from 2.6) may lack are looked up with a default.
+"""
 
 from __future__ import annotations
 
+import warnings
 from array import array
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture import nvml, reasons, torch_cuda
+from pytest_torchprof.capture import nvml, observers, reasons
 from pytest_torchprof.capture.devices import LiveDevice, Replays, WallClock, synchronize
-from pytest_torchprof.capture.torch_cuda import has_gpu
 from pytest_torchprof.capture.torch_profiler import this_process
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -59,7 +65,7 @@ class Cuda(LiveDevice):
     @classmethod
     def why_unusable(cls) -> str | None:
         process = this_process()
-        if torch_cuda.cannot_use_gpus_since_fork():
+        if _cannot_use_gpus_since_fork():
             process.unusable = reasons.FORKED
         elif process.unusable is None:
             process.unusable = _lasting_error()
@@ -82,7 +88,7 @@ class Cuda(LiveDevice):
 
         index = torch.device(measured).index
         # The others are left alone: to synchronize a device creates a context on it, which costs memory and time.
-        return tuple(i for i in range(torch.cuda.device_count()) if i == index or torch_cuda.has_context(i))
+        return tuple(i for i in range(torch.cuda.device_count()) if i == index or _has_context(i))
 
     @classmethod
     def synchronize(cls, indices: tuple[int, ...]) -> None:
@@ -106,7 +112,7 @@ class Cuda(LiveDevice):
 
     @classmethod
     def replays(cls) -> AbstractContextManager[Replays]:
-        return torch_cuda.replays()
+        return observers.replays()
 
     def lock_names(self, *, with_others: bool) -> list[str]:
         import torch
@@ -189,7 +195,7 @@ class EventClock(WallClock):
 
     def _spun_s(self, cycles: int) -> float:
         start = self._recorded()
-        spun = torch_cuda.spin(self._device, cycles)
+        spun = _spin(self._device, cycles)
         end = self._recorded()
         end.synchronize()
         return float(start.elapsed_time(end)) / 1e3 if spun else 0.0
@@ -197,7 +203,7 @@ class EventClock(WallClock):
     def begin(self) -> None:
         """Keep the device busy from now on; without use of memory, so that the caches stay as they are."""
         if self._cycles:
-            torch_cuda.spin(self._device, self._cycles)
+            _spin(self._device, self._cycles)
 
     def ready(self) -> None:
         """Let the next sample be a call's own time: without a head start, wait for what came before it."""
@@ -258,6 +264,53 @@ def gpu_uuid(device: str) -> str:
     uuid = getattr(properties, "uuid", None)
     place = (getattr(properties, f"pci_{part}_id", 0) for part in ("domain", "bus", "device"))
     return f"GPU-{uuid}" if uuid else "PCI-{:04x}-{:02x}-{:02x}".format(*place)
+
+
+def has_gpu() -> bool:
+    """Whether torch can use a CUDA or ROCm device in this process."""
+    import torch
+
+    _let_torch_look_for_gpus()
+    return torch.cuda.is_available()
+
+
+@cache
+def _let_torch_look_for_gpus() -> None:
+    """Let torch warn now, unheard, of what it finds: once, and where warnings are errors that would be raised."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.cuda.is_available()
+
+
+def _has_context(index: int) -> bool:
+    """Whether this process holds a context on that GPU; True where torch does not tell."""
+    import torch
+
+    tell = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    return bool(tell(index)) if tell else True
+
+
+def _spin(device: str, cycles: int) -> bool:
+    """Keep a GPU's current stream busy for so many cycles of its clock, without use of memory; False if torch cannot.
+
+    Run with torch 2.15 (CUDA); undocumented, and in torch since long before 2.6.
+    """
+    import torch
+
+    sleep = getattr(torch.cuda, "_sleep", None)
+    if sleep is None:
+        return False
+    with torch.cuda.device(device):
+        sleep(cycles)
+    return True
+
+
+def _cannot_use_gpus_since_fork() -> bool:
+    """Whether this process was forked from one that had asked for its GPUs: CUDA refuses to begin again in it."""
+    tell = getattr(import_module("torch.cuda"), "_is_in_bad_fork", None)
+    return bool(tell and tell())
 
 
 LIVE = Cuda
