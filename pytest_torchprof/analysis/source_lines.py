@@ -233,9 +233,13 @@ class Origins:
 
 
 def _read(match: re.Match[str]) -> _Frame:
-    function = match["function"]
-    resumed = _RESUMED.fullmatch(function)
-    return _Frame(_INSTALLED.sub("", match["file"]), int(match["line"]), resumed["function"] if resumed else function)
+    return _Frame(_INSTALLED.sub("", match["file"]), int(match["line"]), name_in_source(match["function"]))
+
+
+def name_in_source(function: str) -> str:
+    """Return the name the user gave a function, for code after a graph break that of the function it is a part of."""
+    match = _RESUMED.fullmatch(function)
+    return match["function"] if match else function
 
 
 def _is_library(file: str) -> bool:

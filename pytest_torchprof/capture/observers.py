@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import sysconfig
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -12,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
-from pytest_torchprof.analysis.source_lines import EXPORTED_MARK
-from pytest_torchprof.capture import torch_dynamo, torch_profiler
+from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, name_in_source
+from pytest_torchprof.capture import torch_profiler
 from pytest_torchprof.capture.devices import Replays
+from pytest_torchprof.capture.torch_compile import CodeLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,7 +77,7 @@ def _name(work: Any) -> str:
 MOST_LINES = 100_000
 """Marks in a recording: some 20 MB of it. A loop that goes on after so many is no place that anybody would look for."""
 
-_HERE = str(Path(__file__).parents[1])
+_HERE = str(Path(__file__).parents[1]) + os.sep
 _RUNNERS = frozenset({"_pytest", "pytest", "pluggy", "xdist", "unittest"})
 
 
@@ -130,7 +133,7 @@ class Lines:
     def _name(self, code: CodeType, line: int) -> str:
         name = self._names.get((code, line))
         if name is None:
-            function = torch_dynamo.name_in_source(code.co_name)
+            function = name_in_source(code.co_name)
             name = self._names[code, line] = f"{EXPORTED_MARK}{self._shown(code.co_filename)}({line}): {function}"
         return name
 
@@ -141,9 +144,39 @@ class Lines:
         return known
 
 
+@cache
+def is_library_file(file: str) -> bool:
+    """Whether a file belongs to torch or to Python itself, so that a line in it is no place to act on."""
+    import torch
+
+    python = sysconfig.get_path("stdlib") + os.sep
+    installed = (f"{python}site-packages{os.sep}", f"{python}dist-packages{os.sep}")
+    in_python = file.startswith(python) and not file.startswith(installed)
+    return in_python or file.startswith((str(Path(torch.__file__).parent) + os.sep, "<"))
+
+
+def is_library_code(code: CodeType) -> bool:
+    """Whether code is what users compile of torch's own: the forward of its modules, the step of its optimizers."""
+    return code.co_name in ("forward", "step") and any(
+        f"{os.sep}torch{os.sep}{part}{os.sep}" in code.co_filename for part in ("nn", "optim")
+    )
+
+
+def user_stack() -> tuple[CodeLine, ...]:
+    """Return the frames outside torch and Python that led to where this is called, outermost first."""
+    found: list[CodeLine] = []
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the frames that are running
+    while frame is not None:
+        code = frame.f_code
+        if not is_library_file(code.co_filename) and not code.co_filename.startswith(_HERE):
+            found.append(CodeLine(code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
 def is_users_file(file: str) -> bool:
     """Whether a file is neither torch's, nor Python's, nor generated, nor of the machinery that runs the test."""
-    if torch_dynamo.is_library_file(file) or file.startswith(_HERE) or "/torchinductor_" in file:
+    if is_library_file(file) or file.startswith(_HERE) or "/torchinductor_" in file:
         return False
     return not _RUNNERS.intersection(Path(file).parts)
 
