@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 
 class HasViews:
@@ -36,10 +36,10 @@ class HasViews:
         self._answers = {} if answers is None else answers
 
 
-class shared(Generic[Answer]):  # noqa: N801 - it decorates as ``property`` does
+class shared(Generic[Value]):  # noqa: N801 - it decorates as ``property`` does
     """A property that is worked out when it is first asked for, once for all views."""
 
-    def __init__(self, work_out: Callable[[Any], Answer]) -> None:
+    def __init__(self, work_out: Callable[[Any], Value]) -> None:
         """Take what works it out; it may depend on nothing in which views differ."""
         self._work_out = work_out
         self._name = work_out.__name__
@@ -48,14 +48,14 @@ class shared(Generic[Answer]):  # noqa: N801 - it decorates as ``property`` does
     @overload
     def __get__(self, view: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, view: HasViews, owner: type) -> Answer: ...
-    def __get__(self, view: HasViews | None, owner: type) -> Self | Answer:
+    def __get__(self, view: HasViews, owner: type) -> Value: ...
+    def __get__(self, view: HasViews | None, owner: type) -> Self | Value:
         if view is None:
             return self
         answers = view._answers  # noqa: SLF001 - both are of this module
         if self._name not in answers:
             answers[self._name] = self._work_out(view)
-        answer: Answer = answers[self._name]
+        answer: Value = answers[self._name]
         return answer
 
 
@@ -177,13 +177,13 @@ class Analysis(HasViews, AllAttributes):
     def _compile(self) -> Compile:
         from pytest_torchprof.analysis import compilation  # noqa: PLC0415 - only who asks pays
 
-        return compilation.read(self.trace)
+        return compilation.compile_of(self.trace)
 
     @shared
     def _efficiency(self) -> Efficiency:
         from pytest_torchprof.analysis import efficiency  # noqa: PLC0415 - only who asks pays
 
-        return efficiency.read(self.gpu_work)
+        return efficiency.efficiency_of(self.gpu_work)
 
     @shared
     def _recorded_steps(self) -> tuple[StepProfile, ...]:
@@ -292,7 +292,7 @@ class Analysis(HasViews, AllAttributes):
 
 def numbers_within(trace: Trace, steps: Sequence[parts.Part], name: str) -> Numbers:
     """Return the numbers of what was launched inside user annotations of this name, the largest over the steps."""
-    found = [parts.within(trace, part, name) for part in steps]
+    found = [parts.part_within(trace, part, name) for part in steps]
     # A step that the range does not appear in says nothing about it.
     return numbers.worst([numbers.of_part(trace, part) for part in found if part.ranges], Numbers())
 

@@ -53,10 +53,10 @@ class Compile(Struct, frozen=True, kw_only=True):
     """Compile time by phase, warm-up included, each without what it calls; "total" is their sum."""
 
 
-def read(trace: Trace) -> Compile:
+def compile_of(trace: Trace) -> Compile:
     """Return the compile evidence of a recording, ours or a foreign one."""
     evidence = None if trace.metadata is None else trace.metadata.compile
-    seen, no_evidence = compiled_code.read(trace), _no_evidence(trace)
+    seen, no_evidence = compiled_code.regions_of(trace), _no_evidence(trace)
     found, unknown = _graph_breaks(evidence, no_evidence, seen)
     again, again_unknown = _recompiles(trace, evidence, no_evidence, seen)
     called, called_unknown = fallbacks(trace, evidence)
@@ -96,7 +96,7 @@ def unprofiled(trace: Trace) -> str | None:
         return None
     ran = {graph.hash for graph in fx_graphs(trace, evidence)}
     # Where the calls of graphs leave no range, any of them may have run in a region.
-    any_may = evidence.graphs_are_marked is False and bool(compiled_code.read(trace).regions)
+    any_may = evidence.graphs_are_marked is False and bool(compiled_code.regions_of(trace).regions)
     for graph in evidence.fx_graphs:
         if graph.unprofiled and (any_may or graph.hash in ran):
             return (
@@ -126,7 +126,7 @@ def _graph_breaks(
         worst = max(seen.nested_by_step.values(), key=len, default=[])
         return tuple(_nested(inner, outer) for inner, outer in worst), unknown
     ran = [one for identity in sorted(seen.ids) for one in evidence.entries.get(identity, ())]
-    found = _merge(evidence.breaks, ran, (*evidence.given_up, *evidence.given_up_earlier))
+    found = _merge_breaks(evidence.breaks, ran, (*evidence.given_up, *evidence.given_up_earlier))
     unexplained = {outer: inner for inner, outer in seen.nested if outer.identity not in evidence.entries}
     return (
         (*found, *(_nested(inner, outer) for outer, inner in unexplained.items())),
@@ -139,7 +139,7 @@ def _nested(inner: Region, outer: Region) -> GraphBreak:
     return GraphBreak(reason=f"{inner.name} ran inside {outer.name}")
 
 
-def _merge(
+def _merge_breaks(
     reported: Iterable[GraphBreak], ran: Iterable[GraphBreak], skipped: Iterable[GraphBreak]
 ) -> tuple[GraphBreak, ...]:
     """Return one break per source line.
@@ -154,15 +154,15 @@ def _merge(
     for source in sources:
         breaks = [one if _names_users_line(one) else named.get(one.at, one) for one in source]
         # The same break may be told of by several sources; one that tells of it twice has seen two graphs.
-        counts |= Counter(map(_line, breaks))
+        counts |= Counter(map(_source_line, breaks))
         for one in breaks:
-            known = found.setdefault(_line(one), one)
+            known = found.setdefault(_source_line(one), one)
             if source is sources[2]:
-                found[_line(one)] = replace(known, skipped_frame=True)
+                found[_source_line(one)] = replace(known, skipped_frame=True)
     return tuple(replace(one, count=counts[line]) for line, one in found.items())
 
 
-def _line(one: GraphBreak) -> tuple[str | None, int | None]:
+def _source_line(one: GraphBreak) -> tuple[str | None, int | None]:
     return one.file, one.line
 
 

@@ -74,7 +74,7 @@ def is_compiled_code(name: str) -> bool:
     return name.startswith(_COMPILED_CODE)
 
 
-def read(trace: Trace) -> Regions:
+def regions_of(trace: Trace) -> Regions:
     """Return the regions that ran in the steps."""
     spans = trace.spans_in_steps(_REGION)
     nested: dict[int, list[tuple[Region, Region]]] = defaultdict(list)
@@ -190,12 +190,12 @@ def _graph_calls(trace: Trace) -> Iterator[tuple[str | None, Span]]:
 
 def fx_graphs(trace: Trace, evidence: CompileEvidence | None) -> Iterator[FxGraph]:
     """Yield the graphs of Inductor's that ran in the steps."""
-    paths = {graph.hash: graph.code_path for graph in _known(evidence)}
+    paths = {graph.hash: graph.code_path for graph in _known_graphs(evidence)}
     for key, calls in Counter(key for key, _ in _graph_calls(trace)).items():
         yield FxGraph(hash=key, code_path=paths.get(key), calls=calls)
 
 
-def _known(evidence: CompileEvidence | None) -> tuple[InductorGraph, ...]:
+def _known_graphs(evidence: CompileEvidence | None) -> tuple[InductorGraph, ...]:
     return () if evidence is None else evidence.fx_graphs
 
 
@@ -206,8 +206,8 @@ def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fal
     """
     calls = list(_graph_calls(trace))
     replayed = _replayed(trace, [span for _, span in calls])
-    by_step = _aten_calls(trace, [span for _, span in calls if span not in replayed])
-    written = {graph.hash: graph.aten_calls for graph in _known(evidence)}
+    by_step = _aten_calls_by_step(trace, [span for _, span in calls if span not in replayed])
+    written = {graph.hash: graph.aten_calls for graph in _known_graphs(evidence)}
     unknown = None
     for key, span in calls:
         if span in replayed:
@@ -227,7 +227,7 @@ def _replayed(trace: Trace, spans: list[Span]) -> set[Span]:
     return {span for span in found if span is not None}
 
 
-def _aten_calls(trace: Trace, spans: list[Span]) -> dict[int, Counter[str]]:
+def _aten_calls_by_step(trace: Trace, spans: list[Span]) -> dict[int, Counter[str]]:
     """Count by step the aten operators that compute directly inside the ranges, views and allocation aside."""
     graphs = ByThread(spans)
     by_step: dict[int, Counter[str]] = {}

@@ -61,7 +61,7 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     copies: tuple[Copies, ...]
 
 
-def read(work: GpuWork) -> Efficiency:
+def efficiency_of(work: GpuWork) -> Efficiency:
     """Return the efficiency of a recording's steps."""
     return Efficiency(
         step_time=step_time(
@@ -69,7 +69,7 @@ def read(work: GpuWork) -> Efficiency:
         ),
         tensor_core_share=_tensor_core_share(work),
         throughput=throughput(work),
-        copies=_copies(work),
+        copies=_copies_by_direction(work),
     )
 
 
@@ -133,7 +133,7 @@ def _tensor_core_share(work: GpuWork) -> float | None:
     return spent[True] / whole if whole else None
 
 
-def _copies(work: GpuWork) -> tuple[Copies, ...]:
+def _copies_by_direction(work: GpuWork) -> tuple[Copies, ...]:
     gpu, names = work.trace.gpu, work.trace.names
     # A copy is called "Memcpy HtoD (Pageable -> Device)".
     called = {

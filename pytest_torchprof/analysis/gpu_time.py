@@ -20,19 +20,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.intervals import Spans
 
 
-def union_ns(ranges: Iterable[tuple[int, int]]) -> int:
-    """Return the length that the ranges, in start order, cover together."""
-    covered, reached = 0, -(2**63)
-    for start, end in ranges:
-        if start >= reached:
-            covered += end - start
-            reached = end
-        elif end > reached:
-            covered += end - reached
-            reached = end
-    return covered
-
-
 def by_device(trace: Trace, gpu_ops: Iterable[int]) -> dict[int, list[int]]:
     """Return the GPU operations by index of their device."""
     process = trace.gpu.process
@@ -49,7 +36,7 @@ def busy_ns(trace: Trace, gpu_ops: Iterable[int]) -> int:
     """Return the length of the union of the intervals of operations in start order, per device, then summed."""
     start, end = trace.gpu.start, trace.gpu.end
     return sum(
-        union_ns(zip([start[i] for i in ops], [end[i] for i in ops], strict=True))
+        intervals.covered_length([start[i] for i in ops], sorted([end[i] for i in ops]))
         for ops in by_device(trace, gpu_ops).values()
     )
 
@@ -90,7 +77,7 @@ class Occupation:
         """The share of the window in which a kernel ran, the mean over devices; kineto's "GPU Utilization"."""
         if not self._devices or self._window_ns <= 0:
             return None
-        covered = [union_ns(zip(starts, ends, strict=True)) for starts, ends, _, _ in self._devices]
+        covered = [intervals.covered_length(starts, sorted(ends)) for starts, ends, _, _ in self._devices]
         return sum(covered) / len(covered) / self._window_ns
 
     @property
@@ -197,7 +184,7 @@ def idle_time(found: Sequence[Gap]) -> Idle:
     return Idle(host_us=spent["host"] / 1000, kernel_us=spent["kernel"] / 1000, other_us=spent["other"] / 1000)
 
 
-_LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
+_LOADING_DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 _COMMUNICATING = ("nccl:", "gloo:")
 _STEP = "ProfilerStep#"
 
@@ -285,7 +272,7 @@ def _roles(trace: Trace, communication: Container[int], outermost: Sequence[int]
     yield ran(where(kind, {MEMSET}))
     yield _together(ran([i for i in kernels if i in communication]), *_named(trace, _COMMUNICATING))
     yield trace.calls.start, trace.calls.end
-    yield _together(*_named(trace, _LOADING))
+    yield _together(*_named(trace, _LOADING_DATA))
     ops, frames = trace.ops, trace.frames
     alone = [ops.start[i] for i in outermost], [ops.end[i] for i in outermost]
     notes = [i for i, name in enumerate(trace.annotations.name) if not trace.names[name].startswith(_STEP)]

@@ -59,7 +59,7 @@ class Launching:
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The recording's steps."""
-        return parts.steps(self._trace)
+        return parts.step_parts(self._trace)
 
     @cached_property
     def op_of(self) -> Sequence[int]:
@@ -104,7 +104,7 @@ class Launching:
         """Return types, shapes and strides of a set of operands, by its index in ``Trace.inputs``."""
         found = self._inputs.get(index)
         if found is None:
-            shapes, types, strides = map(_listed, self._trace.inputs[index].split(b"\0"))
+            shapes, types, strides = map(_decode_operands, self._trace.inputs[index].split(b"\0"))
             found = (None if types is None else tuple(map(str, types)), shapes, strides)
             self._inputs[index] = found
         return found
@@ -250,7 +250,7 @@ class Launching:
             yield (names[trace.calls.name[call]], self.op_name(op)), origins.of_call(call, op)
 
 
-def _listed(text: bytes) -> tuple[Any, ...] | None:
+def _decode_operands(text: bytes) -> tuple[Any, ...] | None:
     if not text:
         return None
     try:

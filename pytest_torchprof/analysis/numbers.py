@@ -90,7 +90,7 @@ _SHOW: Final[dict[str, Callable[[Any], str]]] = {
 _GRAPHS: Final = frozenset({CallKind.GRAPH_LAUNCH})
 
 
-def _copies(name: str, noun: str, direction: str) -> Number:
+def _copies_one_way(name: str, noun: str, direction: str) -> Number:
     return Number(
         name=name, noun=noun, of=lambda work: work.copies(direction), gated=True, follows="memcpys", detail=True
     )
@@ -121,9 +121,9 @@ TABLE: Final = (
     # More graph launches are as often the aim as fewer.
     Number(name="graph_launches", noun="graph launch", of=lambda work: work.calls(_GRAPHS), better=None),
     Number(name="memcpys", noun="copy", of=lambda work: work.count(MEMCPY), gated=True, headline=True),
-    _copies("memcpys_h2d", "host-to-device copy", "HtoD"),
-    _copies("memcpys_d2h", "device-to-host copy", "DtoH"),
-    _copies("memcpys_d2d", "device-to-device copy", "DtoD"),
+    _copies_one_way("memcpys_h2d", "host-to-device copy", "HtoD"),
+    _copies_one_way("memcpys_d2h", "device-to-host copy", "DtoH"),
+    _copies_one_way("memcpys_d2d", "device-to-device copy", "DtoD"),
     Number(name="memcpy_bytes", noun="bytes copied", of=lambda work: work.bytes_copied, unit="bytes"),
     Number(name="memsets", noun="fill", of=lambda work: work.count(MEMSET)),
     Number(name="syncs", noun="blocking call", of=lambda work: work.calls(BLOCKING), gated=True, headline=True),

@@ -86,14 +86,14 @@ class Places(Struct, frozen=True, kw_only=True):
         counted: Counter[Origin] = Counter()
         for one in work:
             counted.update(self.work.get(one, {}))
-        return _listed(counted)
+        return _most_frequent(counted)
 
     def of_operator(self, name: str) -> list[tuple[int, Origin]]:
         """Return how often an operator of this name was called from where, likewise."""
-        return _listed(self.operators.get(name, Counter()))
+        return _most_frequent(self.operators.get(name, Counter()))
 
 
-def _listed(counted: Counter[Origin]) -> list[tuple[int, Origin]]:
+def _most_frequent(counted: Counter[Origin]) -> list[tuple[int, Origin]]:
     return [(count, origin) for origin, count in counted.most_common()]
 
 

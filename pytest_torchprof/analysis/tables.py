@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.parts import forward_operator, waiting
+from pytest_torchprof.analysis.parts import forward_operator, waiting_threads
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, Ranges
 from pytest_torchprof.trace.links import Nesting
@@ -168,7 +168,7 @@ def by_annotation(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
     What autograd's threads launched counts where their work was waited for.
     """
     calls = {trace.links.call_of[i] for part in chosen for i in part.gpu_ops} - {ABSENT}
-    return _by_range(trace, trace.annotations, chosen, waiting(trace, calls))
+    return _by_range(trace, trace.annotations, chosen, waiting_threads(trace, calls))
 
 
 def by_module(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:

@@ -50,7 +50,7 @@ def _by_nodes(trace: Trace) -> dict[int, Cut]:
     if not any(gpu.node):
         return {}
     replays: dict[tuple[int, int, int], dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-    changes, step_of = _changes(trace), {}
+    changes, step_of = _graph_changes(trace), {}
     for i, node in enumerate(gpu.node):
         if node:
             replay, call = gpu.correlation[i], call_of[i]
@@ -66,7 +66,7 @@ def _by_nodes(trace: Trace) -> dict[int, Cut]:
     return found
 
 
-def _changes(trace: Trace) -> list[int]:
+def _graph_changes(trace: Trace) -> list[int]:
     names = {i for i in set(trace.calls.name) if _CHANGES.match(trace.names[i])}
     return sorted(trace.calls.start[i] for i in where(trace.calls.name, names)) if names else []
 

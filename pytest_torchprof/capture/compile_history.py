@@ -54,7 +54,7 @@ def break_of_code(reason: str, code: CodeType) -> GraphBreak:
     return _break(reason, place, place, inferred=False)
 
 
-def first_line(text: str) -> str:
+def short_reason(text: str) -> str:
     """Return the first line of a reason, and the second where the first only announces it."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     if not lines:
@@ -70,12 +70,12 @@ def _explanation(text: str) -> str | None:
 
 def _break(text: str, place: CodeLine | None, at: CodeLine | None, *, inferred: bool) -> GraphBreak:
     return GraphBreak(
-        reason=first_line(text),
+        reason=short_reason(text),
         explanation=_explanation(text),
         file=place.file if place else None,
         line=place.line if place else None,
         function=name_in_source(place.function) if place else None,
-        at=f"{at.file}:{at.line}" if at else first_line(text),
+        at=f"{at.file}:{at.line}" if at else short_reason(text),
         inferred=inferred,
     )
 
@@ -158,7 +158,7 @@ class History:
         torch 2.6 skips a frame with a break in a loop without a word, as it does one without anything to compile; only
         its count of what it cannot do has grown.
         """
-        now = Counter(torch_compile.counted("unimplemented"))
+        now = Counter(torch_compile.counters("unimplemented"))
         new = list((now - self._unimplemented).elements())
         self._unimplemented = now
         failures = sum(attempt.failure is not None for attempt in attempts)
@@ -207,7 +207,7 @@ class History:
 
     def suspects(self) -> list[CodeType]:
         """Return code that may have been given up without a record left; empty unless records were lost."""
-        frames = torch_compile.counted("frames")
+        frames = torch_compile.counters("frames")
         if not self.lost or frames.get("total", 0) - frames.get("ok", 0) <= self._failures:
             return []
         known = {id(one.code()) for one in self._given_up if one.code}
@@ -314,7 +314,7 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
         if one.guard is not None and _again(one, before):
             found.append(
                 Recompile(
-                    reason=re.sub(r"^\d+/\d+: ", "", first_line(one.guard)),
+                    reason=re.sub(r"^\d+/\d+: ", "", short_reason(one.guard)),
                     function=name_in_source(one.place.function) if one.place else None,
                     file=one.place.file if one.place else None,
                     line=one.place.line if one.place else None,

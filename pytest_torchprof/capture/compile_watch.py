@@ -16,8 +16,8 @@ from pytest_torchprof.capture.compile_history import (
     GivenUp,
     break_of_code,
     compile_history,
-    first_line,
     recompiles,
+    short_reason,
 )
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
@@ -126,8 +126,8 @@ class CompileWatch:
             self._before = _Before(
                 considered=frozenset(id(code) for code in torch_compile.considered_codes() or ()),
                 compiled=frozenset(id(known.code()) for known in self._history.compilations().values()),
-                frames=torch_compile.counted("frames"),
-                inductor=torch_compile.counted("inductor"),
+                frames=torch_compile.counters("frames"),
+                inductor=torch_compile.counters("inductor"),
                 given_up=tuple(self._history.given_up()),
                 suspects=tuple(self._history.suspects()),
             )
@@ -190,7 +190,7 @@ class CompileWatch:
         """Return the frames that were given up during the measurement."""
         failed = [attempt for attempt in self._attempts if attempt.failure]
         found = [self._history.break_of(attempt) for attempt in failed]
-        frames = torch_compile.counted("frames")
+        frames = torch_compile.counters("frames")
         left_eager = frames.get("total", 0) - frames.get("ok", 0)
         left_eager -= before.frames.get("total", 0) - before.frames.get("ok", 0)
         if left_eager > len(failed):
@@ -238,8 +238,8 @@ class CompileWatch:
         return [*sorted(self._settings), *left_alone[:3]]
 
     def _cudagraph_skips(self, before: _Before) -> CudaGraphSkips:
-        count = torch_compile.counted("inductor").get("cudagraph_skips", 0) - before.inductor.get("cudagraph_skips", 0)
-        reasons = [first_line(one.cudagraph_skip) for one in self._attempts if one.cudagraph_skip]
+        count = torch_compile.counters("inductor").get("cudagraph_skips", 0) - before.inductor.get("cudagraph_skips", 0)
+        reasons = [short_reason(one.cudagraph_skip) for one in self._attempts if one.cudagraph_skip]
         return CudaGraphSkips(count=max(count, len(reasons)), reasons=tuple(dict.fromkeys(reasons)))
 
     def _time_us(self) -> dict[str, int]:

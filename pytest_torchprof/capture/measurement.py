@@ -77,7 +77,7 @@ def iterations(
     """
     made = 0
     reason: Exception | None = None
-    with closing(_measured(plan, path, check, unsure)) as calls:
+    with closing(_measure(plan, path, check, unsure)) as calls:
         try:
             for _ in calls:
                 made += 1
@@ -109,7 +109,7 @@ def calls_beside_others(warmup: int, steps: int, *, times: bool) -> int:
     return 0 if this_rank().alone else warmup + steps + times * CALLS_BESIDE_OTHERS
 
 
-def _measured(
+def _measure(
     plan: Plan, path: Path, check: Callable[[Path], str | None], unsure: Callable[[], bool]
 ) -> Generator[None, None, None]:
     measurement = _Measurement(plan=plan, path=path)

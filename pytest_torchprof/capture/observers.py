@@ -38,19 +38,19 @@ _SERVICES = (
 def handed_to_threads(seen: list[str]) -> Iterator[None]:
     """Add to ``seen`` the name of what is started as a thread, or handed to a pool of them, meanwhile."""
     with (
-        _told(threading.Thread, "start", lambda thread: getattr(thread, "_target", None) or thread, seen),
-        _told(ThreadPoolExecutor, "submit", lambda _, function, *__, **___: function, seen),
+        _note_calls(threading.Thread, "start", lambda thread: getattr(thread, "_target", None) or thread, seen),
+        _note_calls(ThreadPoolExecutor, "submit", lambda _, function, *__, **___: function, seen),
     ):
         yield
 
 
 @contextmanager
-def _told(owner: type, method: str, work_of: Callable[..., Any], seen: list[str]) -> Iterator[None]:
+def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: list[str]) -> Iterator[None]:
     original = getattr(owner, method)
 
     @wraps(original)
     def telling(*args: Any, **named: Any) -> Any:
-        name = _name(work_of(*args, **named))
+        name = _name_of_work(work_of(*args, **named))
         if not name.startswith(_SERVICES):
             seen.append(name)
         return original(*args, **named)
@@ -64,7 +64,7 @@ def _told(owner: type, method: str, work_of: Callable[..., Any], seen: list[str]
             setattr(owner, method, original)
 
 
-def _name(work: Any) -> str:
+def _name_of_work(work: Any) -> str:
     function = work
     while isinstance(function, partial):
         # asyncio.to_thread hands over partial(context.run, what is meant, ...).
@@ -93,7 +93,7 @@ class Lines:
         self._around: list[tuple[FrameType, Any]] = []
         self._users: dict[CodeType, bool] = {}
         self._names: dict[tuple[CodeType, int], str] = {}
-        self._shown = cache(_shown)
+        self._shown = cache(_path_from_here)
         self._mark: Callable[[str], None] = torch_profiler.mark_in_recording()
 
     @property
@@ -181,7 +181,7 @@ def is_users_file(file: str) -> bool:
     return not _RUNNERS.intersection(Path(file).parts)
 
 
-def _shown(file: str) -> str:
+def _path_from_here(file: str) -> str:
     """Return a file as a person would name it: from here, else, as torch does, from where it is imported."""
     folders = [Path.cwd(), *sorted(map(Path, filter(None, sys.path)), key=lambda folder: -len(folder.parts))]
     path = Path(file)
@@ -209,7 +209,7 @@ def _kernels_of_graphs() -> WeakKeyDictionary[Any, int | None] | None:
     def note(graph: Any) -> None:
         # Now, while its template is there; what is raised here torch keeps to itself.
         found[graph] = None
-        found[graph] = _kernels(graph.raw_cuda_graph())
+        found[graph] = _count_kernels(graph.raw_cuda_graph())
 
     register(note)
     return found
@@ -236,9 +236,9 @@ def replays() -> Iterator[Replays]:
         handle.remove()
 
 
-def _kernels(graph: int | None) -> int | None:
+def _count_kernels(graph: int | None) -> int | None:
     """Return the number of kernel nodes, those of child graphs too, which run in each replay; None: not known."""
-    driver, count = _driver(), ctypes.c_size_t(0)
+    driver, count = _cuda_driver(), ctypes.c_size_t(0)
     if driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)):
         return None
     nodes = (ctypes.c_void_p * count.value)()
@@ -253,12 +253,12 @@ def _kernels(graph: int | None) -> int | None:
         if kind.value == _CHILD and not driver.cuGraphChildGraphNodeGetGraph(
             ctypes.c_void_p(node), ctypes.byref(child)
         ):
-            found += _kernels(child.value) or 0
+            found += _count_kernels(child.value) or 0
     return found
 
 
 @cache
-def _driver() -> ctypes.CDLL:
+def _cuda_driver() -> ctypes.CDLL:
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 

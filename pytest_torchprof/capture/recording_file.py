@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from mmap import mmap
@@ -21,6 +22,8 @@ from pytest_torchprof.recording.metadata import KEY, Environment
 from pytest_torchprof.recording.reader import write_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_torchprof.capture.session import Session
     from pytest_torchprof.recording.metadata import Metadata
 
@@ -38,16 +41,12 @@ _NAME = re.compile(rb'"traceName":\s*(' + _STRING + rb")")
 
 def write_recording(session: Session, path: Path, metadata: Metadata) -> None:
     """Write what the session holds to `path`, with `metadata` under its `torchprof` key; all of it or nothing."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
+    with _replacing(path) as unfinished:
         session.export(unfinished)
         if session.marked:
             _settle_marks(unfinished, keep=metadata.lines is True)
         make_anonymous(unfinished, path.name)
         write_metadata(unfinished, metadata)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _settle_marks(path: Path, *, keep: bool) -> None:
@@ -63,12 +62,19 @@ def _settle_marks(path: Path, *, keep: bool) -> None:
 
 def replace_metadata(path: Path, metadata: Metadata) -> None:
     """Write `metadata` in place of what the recording at `path` has under its `torchprof` key; all of it or nothing."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
+    with _replacing(path) as unfinished:
         # The key is the file's last, and the only one of its line: text in JSON has no line ends.
         trace, _, _ = path.read_bytes().rpartition(b',\n"%s": ' % KEY.encode())
         unfinished.write_bytes(trace + b"\n}\n")
         write_metadata(unfinished, metadata)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Give a file to write that takes the place of `path` once it is written, and is gone where that fails."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    try:
+        yield unfinished
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -134,11 +134,11 @@ def read_reason(reason: Any) -> Reason:
     return Reason(str(reason.reason), stack)
 
 
-def counted(group: str) -> dict[str, int]:
+def counters(group: str) -> dict[str, int]:
     """Return one group of Dynamo's counters ("frames", "unimplemented", "inductor"); empty where there is none."""
-    counters = getattr(import_module("torch._dynamo.utils"), "counters", {})
+    groups = getattr(import_module("torch._dynamo.utils"), "counters", {})
     # Asking a missing key would make it.
-    return dict(counters[group]) if group in counters else {}
+    return dict(groups[group]) if group in groups else {}
 
 
 def missing_records() -> str | None:
@@ -359,7 +359,7 @@ def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
         code_hash=code_hash,
         code_path=path if path and Path(path).is_file() else None,
         cudagraph_skip=getattr(graph, "disabled_cudagraphs_reason", None),
-        aten_calls=_aten_calls(source),
+        aten_calls=_aten_calls_in_source(source),
         unprofiled=cpu and _has_unprofiled_kernels(source),
     )
 
@@ -369,7 +369,7 @@ _CALLS_ATEN = re.compile(
 )
 
 
-def _aten_calls(source: str) -> dict[str, int]:
+def _aten_calls_in_source(source: str) -> dict[str, int]:
     """Count the aten kernels that the generated code calls itself, by operator ("aten::mm")."""
     found = (match[1] or match[2] for match in _CALLS_ATEN.finditer(source))
     return dict(Counter(f"aten::{name}" for name in found))
