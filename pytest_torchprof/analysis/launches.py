@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.analysis import parts
-from pytest_torchprof.analysis.compilation import unprofiled
-from pytest_torchprof.analysis.parts import forward_operator
+from pytest_torchprof.analysis.parts import forward_operator, step_parts
 from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
+from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.devices.kinds import BLOCKING, CallKind
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.errors import not_measured
@@ -59,7 +58,7 @@ class Launching:
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The recording's steps."""
-        return parts.step_parts(self._trace)
+        return step_parts(self._trace)
 
     @cached_property
     def op_of(self) -> Sequence[int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis.compiled_code import is_compiled_code
+from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.errors import UnknownLimit
