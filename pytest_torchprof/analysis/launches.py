@@ -151,20 +151,25 @@ class Launching:
 
         return sorted(gpu_ops, key=moment)
 
+    def _of_operator(self, op: int) -> dict[str, Any]:
+        """Return what a kernel has from the operator that it comes from, its name aside."""
+        dtypes, shapes, strides = self.inputs(op)
+        return {
+            "op_chain": self.chain(op),
+            "forward_op": self.forward_op(op),
+            "op_dtypes": dtypes,
+            "op_shapes": shapes,
+            "op_strides": strides,
+        }
+
     def _kernel(self, gpu_op: int) -> Kernel:
         trace, gpu, op = self._trace, self._trace.gpu, self.op_of[gpu_op]
-        call = trace.links.call_of[gpu_op]
-        dtypes, shapes, strides = self.inputs(op)
-        decoded = self.decoded(gpu_op)
+        call, decoded = trace.links.call_of[gpu_op], self.decoded(gpu_op)
         return Kernel(
             name=trace.names[gpu.name[gpu_op]],
             decoded=decoded,
             op=self.op_name(op),
-            op_chain=self.chain(op),
-            forward_op=self.forward_op(op),
-            op_dtypes=dtypes,
-            op_shapes=shapes,
-            op_strides=strides,
+            **self._of_operator(op),
             start_ns=gpu.start[gpu_op],
             dur_ns=gpu.end[gpu_op] - gpu.start[gpu_op],
             device=trace.device_of[gpu.process[gpu_op]],
@@ -179,7 +184,6 @@ class Launching:
         """Return an operator that is a kernel where the CPU is the device."""
         trace = self._trace
         name = trace.names[trace.ops.name[op]]
-        dtypes, shapes, strides = self.inputs(op)
         key = (name, self.chain(op), trace.ops.inputs[op])
         decoded = self._decoded.get(key)
         if decoded is None:
@@ -188,11 +192,7 @@ class Launching:
             name=name,
             decoded=decoded,
             op=name,
-            op_chain=self.chain(op),
-            forward_op=self.forward_op(op),
-            op_dtypes=dtypes,
-            op_shapes=shapes,
-            op_strides=strides,
+            **self._of_operator(op),
             start_ns=trace.ops.start[op],
             dur_ns=trace.ops.end[op] - trace.ops.start[op],
             launch_start_ns=trace.ops.start[op],

@@ -281,9 +281,6 @@ class FlopCount:
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
-        if not hasattr(torch.compiler, "set_stance"):  # pragma: no cover - torch before 2.6
-            yield
-            return
         counter = FlopCounterMode(display=False)
         # Its own tracker hooks into every module, of which torch.compile warns; sums by module are not asked for.
         setattr(counter, "mod_tracker", _Nowhere())  # noqa: B010 - it is no ModuleTracker, and need not be one

@@ -82,10 +82,10 @@ class Replays:
 
 
 class LiveDevice(ABC):
-    """A device of this machine by torch's name for it, such as "cuda:0"; its class is asked about all of its kind.
+    """A device of this machine by torch's name for it, such as "cuda:0"; its class answers for all devices of the kind.
 
-    What a kind does not say otherwise is as on the CPU: nothing is launched, and there is no lock, no allocator that
-    counts, and nothing that disturbs a measurement.
+    The answers given here hold for a device on which nothing is launched: it needs no lock, its allocator counts
+    nothing, and nothing is known to disturb it.
     """
 
     numbered = True
@@ -94,7 +94,6 @@ class LiveDevice(ABC):
     def __init__(self, name: str) -> None:
         """Take the name; nothing is asked of the device."""
         self.name = name
-        self.kind = kind_of(name)
 
     @classmethod
     @abstractmethod
