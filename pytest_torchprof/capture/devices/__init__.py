@@ -16,7 +16,7 @@ from pkgutil import iter_modules
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.devices.kinds import device_kinds, kind_of
+from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
