@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import read_limits
@@ -204,7 +205,7 @@ class TestRun:
     def _plan(self, measurement: Measurement) -> capture.Plan:
         test, options = self.test, self.test.options
         device = capture.pick_device(options.device)
-        takes_times = test.baseline.takes_times and not (options.device == "auto" and device == "cpu")
+        in_place_of_gpu = options.device == "auto" and not kind_of(device).has_launches
         return capture.Plan(
             device=device,
             asked=options.device,
@@ -214,7 +215,7 @@ class TestRun:
             nodeid=test.nodeid,
             label=measurement.label,
             count_flops=any(one.limit.name == "min_mfu" for one in measurement.limits),
-            times=options.tolerance.cache if takes_times else None,
+            times=options.tolerance.cache if test.baseline.takes_times and not in_place_of_gpu else None,
         )
 
     def _measure(self, label: str | None, plan: capture.Plan) -> Generator[None, None, Profile | None]:
