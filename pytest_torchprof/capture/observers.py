@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 
-# Threads that run no operators of a model: progress bars, the ends of queues and pools of processes, and of torch
-# compilation, loading of data and the like. What a pool's own threads run is seen when it is handed to the pool.
+# Threads that run no operators of a model: those of progress bars, of queues and process pools, and torch's own for
+# compilation, loading of data and the like. What a thread pool runs is seen when it is handed to the pool.
 _SERVICES = (
     *("tqdm.", "asyncio.base_events.BaseEventLoop._do_shutdown", "concurrent.futures.", "pytest_torchprof."),
     *("multiprocessing.queues.", "multiprocessing.pool.Pool.", "logging."),

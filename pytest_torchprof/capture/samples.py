@@ -47,7 +47,7 @@ class _Settled(NamedTuple):
     launching: float
     """Until the call returned."""
     left_over: float
-    """From the end of what it had put in order until nothing ran any more."""
+    """From the end of the work on the current stream until nothing ran any more."""
     whole: float
 
 

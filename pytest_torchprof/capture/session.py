@@ -81,7 +81,7 @@ class Session:
             accelerator().activities(), with_stack=self._lines is not None, profile_memory="memory" in self._record
         )
         # Before the profiler starts: its own kernel or fill would stand outside the sentinel's range.
-        spare = self._something_on_the_device()
+        spare = self._sentinel_tensor()
         with without_profiler_lines():
             profiler.prepare_trace()
         # What is still queued would run inside the window without a launch in it.
@@ -103,7 +103,7 @@ class Session:
             raise
         return self
 
-    def _something_on_the_device(self) -> torch.Tensor:
+    def _sentinel_tensor(self) -> torch.Tensor:
         import torch
 
         try:

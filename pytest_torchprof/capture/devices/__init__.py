@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class WallClock:
-    """Times samples of an untraced call by wall time; another clock knows better what the device did meanwhile."""
+    """Times samples of an untraced call by wall time; the clocks of other devices derive from it."""
 
     name = "perf_counter"
 
     def __init__(self, wait: Callable[[], None]) -> None:
-        """Take what waits for all work of the process."""
+        """Take the function that waits for all work of the process."""
         self._wait = wait
         self._times_us = array("d")
 
@@ -42,7 +42,7 @@ class WallClock:
         return False
 
     def wait(self) -> None:
-        """Wait for all that the code has put in order so far."""
+        """Wait for the work that the code has queued in order so far."""
         self._wait()
 
     def head_start(self, launching_s: float) -> float:  # noqa: ARG002
@@ -112,7 +112,7 @@ class LiveDevice(ABC):
 
     @classmethod
     def activities(cls) -> list[ProfilerActivity]:
-        """Return what the profiler has to record."""
+        """Return the activities that a profiler session records."""
         from torch.profiler import ProfilerActivity
 
         return [ProfilerActivity.CPU]
@@ -141,7 +141,7 @@ class LiveDevice(ABC):
         return nullcontext(Replays())
 
     def mark_boundary(self) -> None:  # noqa: B027 - a device on which nothing is launched has no need of it
-        """Leave a call in the recording between two steps, so that an unrecorded one is told to be before or after."""
+        """Leave a call in the recording between two steps, by which unrecorded calls are placed before or after it."""
 
     @abstractmethod
     def last_cache_bytes(self) -> int:
@@ -156,11 +156,11 @@ class LiveDevice(ABC):
         return None
 
     def lock_names(self, *, with_others: bool) -> list[str]:  # noqa: ARG002
-        """Return what processes that measure on it, or on it and its neighbours, must hold one after the other."""
+        """Return the locks that a process must hold while it measures on it, or on all devices of its kind, by name."""
         return []
 
     def counts_memory(self) -> bool | None:
-        """Whether its allocator counts what it gives out, asked while something lies there; None: it has none."""
+        """Whether its allocator counts what it gives out, asked while a tensor is on it; None where it has no allocator."""
         return None
 
     def describe(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class LiveDevice(ABC):
         return {}
 
     def disturbances(self) -> AbstractContextManager[Callable[[], list[str]]]:
-        """Watch it; what is yielded says what has disturbed it since."""
+        """Watch it; the function that is given returns what has disturbed it since."""
         return nullcontext(list)
 
 

@@ -182,7 +182,7 @@ class EventClock(WallClock):
         return 2 * self._calls_that_waited > len(self._events)
 
     def wait(self) -> None:
-        """Wait for what the code has put in order so far: what is on the current stream, or is waited for there."""
+        """Wait for the work queued on the current stream so far, and for all that it waits for."""
         self._recorded().synchronize()
 
     def head_start(self, launching_s: float) -> float:
