@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.capture import observers, torch_compile
+from pytest_torchprof.capture.torch_compile import CodeLine
 from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import CodeType
 
-    from pytest_torchprof.capture.torch_compile import Attempt, CodeLine, Reason
+    from pytest_torchprof.capture.torch_compile import Attempt, Reason
 
 
 def break_of_reason(reason: Reason, caller: Iterable[CodeLine] = ()) -> GraphBreak:
@@ -36,13 +37,10 @@ def break_of_reason(reason: Reason, caller: Iterable[CodeLine] = ()) -> GraphBre
 
 def break_of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
     """Return the frame that an attempt gave up, placed where the attempt failed."""
-    frame = attempt.frame
-    if frame is None and code is not None:
-        frame = torch_compile.CodeLine(code.co_filename, code.co_firstlineno, code.co_name)
-    place = frame
+    place = frame = attempt.frame or (CodeLine.of(code) if code is not None else None)
     if attempt.failed_at:
         file, line = attempt.failed_at
-        place = torch_compile.CodeLine(file, line, _function_at(file, line) or (frame.function if frame else "?"))
+        place = CodeLine(file, line, _function_at(file, line) or (frame.function if frame else "?"))
     # The failure may lie in torch's code that was traced from the user's frame.
     user = _user_place(one for one in (frame, place) if one)
     return _break(attempt.failure or "", user or place, place, inferred=False)
@@ -50,8 +48,7 @@ def break_of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
 
 def break_of_code(reason: str, code: CodeType) -> GraphBreak:
     """Return a break of a code object as a whole."""
-    place = torch_compile.CodeLine(code.co_filename, code.co_firstlineno, code.co_name)
-    return _break(reason, place, place, inferred=False)
+    return _break(reason, CodeLine.of(code), CodeLine.of(code), inferred=False)
 
 
 def short_reason(text: str) -> str:
@@ -268,7 +265,7 @@ def _code_of(attempt: Attempt, codes: Iterable[CodeType]) -> CodeType | None:
     """Return the code object of an attempt; one that hit the recompile limit has nothing but its frame's number."""
     frame = attempt.frame
     if frame:
-        same = [c for c in codes if (c.co_filename, c.co_firstlineno, c.co_name) == tuple(frame)]
+        same = [c for c in codes if CodeLine.of(c) == frame]
         return same[-1] if same else None
     number = (attempt.compile_id or "?").partition("/")[0] + "/"
     for code in codes:

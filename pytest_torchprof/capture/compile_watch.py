@@ -149,7 +149,7 @@ class CompileWatch:
         self._breaks += self._history.note(code, generated)
         self._hooked[identity] = Compilation(
             frame=id(code),
-            place=torch_compile.CodeLine(code.co_filename, code.co_firstlineno, code.co_name),
+            place=torch_compile.CodeLine.of(code),
             module=weakref.ref(module) if module is not None else None,
             call=self._calls,
             known_before=self._before is not None and id(code) in self._before.compiled,

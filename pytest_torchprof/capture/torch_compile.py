@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.recording.metadata import InductorGraph
@@ -33,6 +33,11 @@ class CodeLine(NamedTuple):
     file: str
     line: int
     function: str
+
+    @classmethod
+    def of(cls, code: CodeType) -> Self:
+        """Return the line at which a code object begins."""
+        return cls(code.co_filename, code.co_firstlineno, code.co_name)
 
 
 class Reason(NamedTuple):

@@ -160,7 +160,7 @@ class LiveDevice(ABC):
         return []
 
     def counts_memory(self) -> bool | None:
-        """Whether its allocator counts what it gives out, asked while a tensor is on it; None where it has no allocator."""
+        """Whether its allocator counts what it gives out, asked while a tensor is on it; None where it has none."""
         return None
 
     def describe(self) -> dict[str, Any]:
