@@ -104,8 +104,8 @@ def _literal(name: str, text: str) -> object:
 
 def _check(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
-    from pytest_torchprof.limits import catalogue, judge, read_limits  # noqa: PLC0415
-    from pytest_torchprof.limits.failure import one_line  # noqa: PLC0415
+    from pytest_torchprof.limits import catalogue, check_limits, read_limits  # noqa: PLC0415
+    from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
     from pytest_torchprof.profile import load  # noqa: PLC0415
     from pytest_torchprof.text import printable_line  # noqa: PLC0415
 
@@ -113,9 +113,9 @@ def _check(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
     profile = load(trace)
     if isinstance(profile, list):
         raise UnknownLimit(f"{trace} is a folder of {len(profile)} recordings; check one file at a time")
-    verdicts = judge(profile, asked)
+    verdicts = check_limits(profile, asked)
     for verdict in verdicts:
-        sys.stdout.write(f"{verdict.status:<14}{one_line(verdict).lstrip()}\n")
+        sys.stdout.write(f"{verdict.status:<14}{limit_line(verdict).lstrip()}\n")
         sys.stdout.writelines(f"{'':14}    {printable_line(str(line))}\n" for line in verdict.details)
     statuses = {verdict.status for verdict in verdicts}
     return MISSED if "missed" in statuses else UNKNOWN if "not measured" in statuses else HOLDS

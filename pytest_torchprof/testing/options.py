@@ -212,6 +212,15 @@ class _Source:
             ) from None
 
 
+WORKER_KEY = "torchprof"
+"""Under which name a worker of pytest-xdist hands its results over."""
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is a worker of pytest-xdist."""
+    return hasattr(config, "workerinput")
+
+
 def _dest(name: str) -> str:
     return "torchprof" + (f"_{name.replace('-', '_')}" if name else "")
 
@@ -236,8 +245,6 @@ class TestOptions:
     tolerance: Tolerance
     marker: Mapping[str, object] | None
     """The markers as they were merged, None without one."""
-    written_limits: Mapping[str, object] = field(repr=False)
-    """The limits as they were written, for a measurement that adds its own."""
 
     @property
     def marked(self) -> bool:
@@ -284,7 +291,6 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Iterable[Limit]
         uses_baseline=options.get("baseline", True),
         tolerance=options.get("tolerance") or run.tolerance or Tolerance(),
         marker=marker,
-        written_limits=limits,
     )
 
 
@@ -389,3 +395,5 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "tolerance": _tolerance,
     "names": _names,
 }
+MARKER_OPTIONS = frozenset(_READERS)
+"""The marker's keywords that are no limits."""
