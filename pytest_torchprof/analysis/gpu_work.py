@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.analysis import gpu_time
-from pytest_torchprof.devices.base import CallKind
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.intervals import Spans
 
 _OWN_BUFFERS = ("Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full")
-_LOADING = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
+_LOADING_CODE = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
 _SETUP = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostMalloc|FreeHost|HostFree|GraphInstantiate|LibraryLoad)|(?:cu|hip)ModuleLoad"
 )
@@ -215,7 +215,7 @@ class GpuWork:
     def setup(self) -> dict[str, Spans]:
         """Inside the steps, what is done once: by its name, when. Code is loaded, memory allocated, graphs recorded."""
         trace, calls, own = self.trace, self.trace.calls, self.trace.overheads
-        names = {i for i, name in enumerate(trace.names) if name in _LOADING or _SETUP.match(name)}
+        names = {i for i, name in enumerate(trace.names) if name in _LOADING_CODE or _SETUP.match(name)}
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for part in (own, calls):
             for i in where(part.name, names):

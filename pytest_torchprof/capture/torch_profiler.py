@@ -63,9 +63,7 @@ def _file_only() -> _ExperimentalConfig | None:
 
 def mark_in_recording() -> Callable[[str], None]:
     """Return what leaves a mark, a range as short as can be, of a given name in the recording that is running."""
-    kind = getattr(import_module("torch._C._profiler"), "_RecordFunctionFast", None)
-    if kind is None:  # pragma: no cover - before torch 2.2
-        kind = import_module("torch.profiler").record_function
+    kind = import_module("torch._C._profiler")._RecordFunctionFast
 
     def mark(name: str) -> None:
         with kind(name):

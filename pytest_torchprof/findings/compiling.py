@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.analysis.compilation import NOT_USED
-from pytest_torchprof.analysis.compiled_code import FX_GRAPH
-from pytest_torchprof.devices.base import CallKind
+from pytest_torchprof.analysis.compilation import FX_GRAPH, NOT_USED
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.finding import (
     HOST_PACE,
     HOW_MANY_KERNELS,
