@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
-from pytest_torchprof.devices.kinds import KINDS
+from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.text import counted, numbered, printable
 
@@ -48,8 +48,6 @@ _NOUNS: Final = {
 _FEW: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 THIS_RUN: Final = ("baseline", "this run")
 """What the two sides are called."""
-# Of these an entry has what its own kind of device names.
-_ENVIRONMENT: Final = tuple(dict.fromkeys(key for kind in KINDS for key in kind.environment))
 _DEVICE: Final = ("gpu", "compute_capability")
 _SWITCHES: Final[dict[object, str]] = {None: "unknown", True: "on", False: "off"}
 _SPOKEN: Final = {"cuda": "CUDA", "rocm": "ROCm", "cudnn": "cuDNN", "triton": "Triton"}
@@ -275,7 +273,9 @@ def other_device(old: Environment, new: Environment, sides: Sides) -> str | None
 
 def other_software(old: Environment, new: Environment, sides: Sides) -> str | None:
     """Return a line that names the software and precision flags that differ, None if none do."""
-    differ = [key for key in _ENVIRONMENT if key not in _DEVICE and old.get(key) != new.get(key)]
+    # Of these an entry has what its own kind of device names.
+    keys = dict.fromkeys(key for kind in device_kinds() for key in kind.environment)
+    differ = [key for key in keys if key not in _DEVICE and old.get(key) != new.get(key)]
     if not differ:
         return None
     return (
