@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _STEP, EACH_STEP = "ProfilerStep#", "ProfilerStep*"
 """The steps' own annotations are one row, called as in the profiler's table."""
+
+WAYS: Final = ("kernel", "family", "op", "range", "module")
+"""What a table may have rows of."""
 
 
 class KernelRow(Struct, frozen=True, kw_only=True, eq=False):
@@ -71,6 +74,20 @@ class RangeRow(TimedRow, kw_only=True, eq=False):
     """All ranges of one name."""
 
     kernels: int = 0
+
+
+def rows_by(
+    way: str, trace: Trace, launching: Launching, chosen: Sequence[Part], kernels: Sequence[KernelRow] | None = None
+) -> Sequence[Any]:
+    """Return the rows of one of the `WAYS`; ``kernels`` are those by kernel, where they are known already."""
+    if way == "op":
+        return by_op(trace, launching, chosen)
+    if way == "range":
+        return by_annotation(trace, chosen)
+    if way == "module":
+        return by_module(trace, chosen)
+    kernels = by_kernel(trace, launching, chosen) if kernels is None else kernels
+    return kernels if way == "kernel" else by_family(kernels)
 
 
 def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:

@@ -15,7 +15,7 @@ import pytest
 from pytest_torchprof.capture import torch_compile
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.report.results import Outcome
+from pytest_torchprof.report import Outcome
 from pytest_torchprof.testing.conclusion import Ending, conclude
 from pytest_torchprof.testing.test_run import measure_function
 
