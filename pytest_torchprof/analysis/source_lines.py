@@ -54,7 +54,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     """What was done is the backward pass of what was called there."""
 
     @property
-    def where(self) -> str | None:
+    def file_line(self) -> str | None:
         """``model.py:12``, None where no frame is the user's."""
         return None if self.file is None else f"{self.file}:{self.line}"
 
@@ -63,9 +63,9 @@ class Origin(Struct, frozen=True, kw_only=True):
         if self.file is None:
             place = ""
         elif self.exact:
-            place = f"{self.where} in {self.function}"
+            place = f"{self.file_line} in {self.function}"
         else:
-            place = f"{self.function} ({self.where})"
+            place = f"{self.function} ({self.file_line})"
         return "backward of " * self.backward + ", ".join(part for part in (place, self.module) if part)
 
 

@@ -385,9 +385,9 @@ def _add_memory(trace: Trace, nesting: Nesting, into: Sequence[int], of_op: dict
         known.self_gpu_memory_bytes = known.gpu_memory_bytes = 0
     moments = Calls(start=made.moment, end=made.moment, thread=made.thread)
     for i, innermost in nesting.around_each(moments, range(len(made))).items():
-        where = "cpu" if made.device_type[i] in _HOST else "gpu"
+        side = "cpu" if made.device_type[i] in _HOST else "gpu"
         for depth, holder in enumerate(_holders(nesting, innermost, into)):
             row = of_op.get(holder)
             if row is not None:
-                for name in (f"{where}_memory_bytes", f"self_{where}_memory_bytes")[: 1 if depth else 2]:
+                for name in (f"{side}_memory_bytes", f"self_{side}_memory_bytes")[: 1 if depth else 2]:
                     setattr(row, name, getattr(row, name) + made.size[i])

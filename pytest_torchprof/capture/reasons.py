@@ -166,8 +166,8 @@ def of_earlier_error(error: BaseException) -> str:
 def of_ourselves(error: Exception) -> str:
     """Return what to say of an error that nobody foresaw: enough for a bug report."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(frame.filename).name}:{frame.lineno}"
-    return f"the measurement itself failed ({type(error).__name__} at {where}: {first_line(error)}): please report it"
+    line = f"{Path(frame.filename).name}:{frame.lineno}"
+    return f"the measurement itself failed ({type(error).__name__} at {line}: {first_line(error)}): please report it"
 
 
 def of_cupti(error: str) -> str | None:

@@ -197,10 +197,10 @@ class Session:
         if elsewhere and self._profiler:
             this_process().hold(self._profiler)
             this_process().free_this_thread()
-            return f"another profiler was started on another thread during the measurement ({elsewhere[0].where})"
+            return f"another profiler was started on another thread during the measurement ({elsewhere[0].line})"
         if here:
             left = " and left running" if running else ""
-            return f"another profiler was started{left} inside the measured code ({here[0].where})"
+            return f"another profiler was started{left} inside the measured code ({here[0].line})"
         if running != "on this thread":
             torch_profiler.forget_running_profiler()
             return "another profiler ended this one during the measurement"
@@ -215,10 +215,9 @@ def another_profiler_runs() -> str | None:
 
 def refuse_second_profiler() -> None:
     """Raise NotMeasured when a profiler is running: torch would let a second one empty it without a word."""
-    where = another_profiler_runs()
-    if where:
+    if thread := another_profiler_runs():
         raise NotMeasured(
-            f"another profiler is running {where}, and torch can run one at a time. Look for torch.profiler (or "
+            f"another profiler is running {thread}, and torch can run one at a time. Look for torch.profiler (or "
             "torch.autograd.profiler) in a fixture, around the test, or left open by an earlier test, and stop it."
         )
 

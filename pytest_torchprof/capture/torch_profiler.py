@@ -28,7 +28,7 @@ class ProfilerStart:
     """Someone started a profiler: on which thread, and from which line ("test_x.py:12") outside torch."""
 
     thread: int
-    where: str
+    line: str
 
 
 def profiler(
@@ -115,7 +115,7 @@ def profiler_starts() -> Iterator[list[ProfilerStart]]:
 
     def noting(*args: Any, **kwargs: Any) -> None:
         enable(*args, **kwargs)
-        starts.append(ProfilerStart(thread=threading.get_ident(), where=_line_outside_torch()))
+        starts.append(ProfilerStart(thread=threading.get_ident(), line=_line_outside_torch()))
 
     module._enable_profiler = noting
     try:

@@ -214,7 +214,7 @@ def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
                 f"{show_us(eager.cpu_time_us)}; on the GPU it gains {show_us(max(gained, 0.0))}",
                 evidence={
                     "time_us": more * len(analysis.steps),
-                    "share": analysis.gpu_work.share(more / compiled.cpu_time_us * cpu_us),
+                    "share": analysis.gpu_work.share_of_window(more / compiled.cpu_time_us * cpu_us),
                     "cpu_us": compiled.cpu_time_us,
                     "cpu_us_uncompiled": eager.cpu_time_us,
                     "gained_us": gained,
