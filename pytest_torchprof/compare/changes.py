@@ -10,6 +10,7 @@ from msgspec import structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
+from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.text import counted, numbered, printable
 
@@ -288,8 +289,8 @@ def other_device(old: Environment, new: Environment, sides: Sides) -> str | None
 
 def other_software(old: Environment, new: Environment, sides: Sides) -> str | None:
     """Return a line that names the software and precision flags that differ, None if none do."""
-    # An entry holds what decides about kernels on its kind of device.
-    keys = dict.fromkeys((*old, *new))
+    # Of these an entry has what its own kind of device names.
+    keys = dict.fromkeys(key for kind in device_kinds() for key in kind.environment)
     differ = [key for key in keys if key not in _DEVICE and old.get(key) != new.get(key)]
     if not differ:
         return None

@@ -115,7 +115,8 @@ def compile_op_pattern(value: object) -> Operator:
     return Operator(checked_text(value, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION"))
 
 
-Verdict = bool | None
+Match = bool | None
+"""None: neither the name nor the launch tells."""
 
 # Scaled dot product attention that torch computes as two products and a softmax; the operator is the sure sign.
 _MATH: Final = ("aten::_scaled_dot_product_attention_math", "aten::_scaled_dot_product_attention_math_for_mps")
@@ -158,27 +159,27 @@ def is_nameless(kernel: Kernel) -> bool:
     return kernel.triton == "unk" and not kernel.decoded.triton_ops
 
 
-def _same(attribute: str) -> Callable[[Kernel, object], Verdict]:
+def _same(attribute: str) -> Callable[[Kernel, object], Match]:
     """Return a test of a field that a name may leave open."""
 
-    def test(kernel: Kernel, value: object) -> Verdict:
+    def test(kernel: Kernel, value: object) -> Match:
         told = getattr(kernel, attribute)
         return None if told is None else bool(told == value)
 
     return test
 
 
-def _is_kind(kernel: Kernel, value: object) -> Verdict:
+def _is_kind(kernel: Kernel, value: object) -> Match:
     # A split-K reduction belongs to a GEMM, but is none: counting GEMMs must not count it.
     return kernel.family == value and kernel.decoded.helper is None
 
 
-def _with_tile(kernel: Kernel, value: object) -> Verdict:
+def _with_tile(kernel: Kernel, value: object) -> Match:
     tile = kernel.decoded.tile
     return None if tile is None else tile[: len(value)] == value  # type: ignore[arg-type]
 
 
-def _launched_by(kernel: Kernel, value: object) -> Verdict:
+def _launched_by(kernel: Kernel, value: object) -> Match:
     chain = kernel.op_chain or ((kernel.op,) if kernel.op else ())
     if not chain:
         return None
@@ -188,7 +189,7 @@ def _launched_by(kernel: Kernel, value: object) -> Verdict:
     return None if kernel.in_graph else False
 
 
-def _is_fused(kernel: Kernel, value: object) -> Verdict:
+def _is_fused(kernel: Kernel, value: object) -> Match:
     if value:
         return kernel.family == "attention" and kernel.decoded.helper is None
     if kernel.family not in ("gemm", "softmax"):
@@ -197,7 +198,7 @@ def _is_fused(kernel: Kernel, value: object) -> Verdict:
     return any(op in _MATH for op in kernel.op_chain) or (batched and _WITH_PROJECTIONS in kernel.op_chain)
 
 
-def _is_triton(kernel: Kernel, value: object) -> Verdict:
+def _is_triton(kernel: Kernel, value: object) -> Match:
     if kernel.triton is None:
         return kernel.library == "triton" and value is None
     if value is None or kernel.triton == value:
@@ -205,14 +206,14 @@ def _is_triton(kernel: Kernel, value: object) -> Verdict:
     return None if is_nameless(kernel) else False
 
 
-def _carries(kernel: Kernel, value: object) -> Verdict:
+def _carries(kernel: Kernel, value: object) -> Match:
     carried = kernel.decoded.triton_ops
     if not carried:
         return None if is_nameless(kernel) else False
     return all(op in carried for op in value)  # type: ignore[attr-defined]
 
 
-def _runs_collective(kernel: Kernel, value: object) -> Verdict:
+def _runs_collective(kernel: Kernel, value: object) -> Match:
     collective = kernel.collective or kernel.decoded.collective
     if collective == "send_recv" and (asked_for := _collective_of(kernel.op_chain)) not in (None, collective):
         # NCCL does many collectives by sends and receives, and older ones name the kernels of all of them so.
@@ -231,7 +232,7 @@ def _collective_of(chain: Iterable[str]) -> str | None:
     return None
 
 
-_TESTS: Final[dict[str, Callable[[Kernel, object], Verdict]]] = {
+_TESTS: Final[dict[str, Callable[[Kernel, object], Match]]] = {
     "kind": _is_kind,
     "family": _same("family"),
     "library": _same("library"),
