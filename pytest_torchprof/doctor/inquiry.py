@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_torchprof.capture.first_session import how_it_ended, without_filters
+from pytest_torchprof.capture.reasons import how_it_ended, without_filters
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:

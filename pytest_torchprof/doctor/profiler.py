@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import arm, reasons
-from pytest_torchprof.capture.first_session import FreshProcess, fresh_process
 from pytest_torchprof.capture.processes import holding, lock_file
+from pytest_torchprof.capture.reasons import FreshProcess, fresh_process
 from pytest_torchprof.capture.session import Session
 from pytest_torchprof.doctor.inquiry import LIMIT_S, OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ask, first_line, public
 from pytest_torchprof.errors import NotMeasured, TorchprofError

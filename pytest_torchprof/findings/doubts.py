@@ -74,7 +74,7 @@ def _profiler_gap(analysis: Analysis) -> Iterator[Finding]:
         yield Finding(
             message=f"for {show_us(lost)} the GPU idled while the profiler handled its own buffers; this is "
             "left out of idle times; without the profiler it does not occur",
-            evidence={"time_us": lost, "share": work.share(lost)},
+            evidence={"time_us": lost, "share": work.share_of_window(lost)},
             severity="information",
         )
 
@@ -116,7 +116,7 @@ def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
         message="; ".join(reason.words for reason in reasons),
         evidence={
             "time_us": spent,
-            "share": analysis.gpu_work.share(min(spent, window_us)),
+            "share": analysis.gpu_work.share_of_window(min(spent, window_us)),
             **{reason.key: reason.us for reason in reasons},
             "steps": [analysis.steps[0].name],
         },
@@ -151,7 +151,7 @@ def _long_first_step(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
 
 def _setup(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
     work = analysis.gpu_work
-    if not work.setup or work.share(work.setup_us) < at[SETUP]:
+    if not work.setup or work.share_of_window(work.setup_us) < at[SETUP]:
         return
     order = sorted(work.setup, key=lambda name: -intervals.length(work.setup[name]))
     shown = ", ".join(f"{name} x{len(work.setup[name])}" for name in order[:3])

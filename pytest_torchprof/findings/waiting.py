@@ -69,7 +69,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         f"{late:.0%} of the GPU operations came late, the GPU was busy {busy_share:.0%} of the time",
         evidence={
             "time_us": waited,
-            "share": work.share(waited),
+            "share": work.share_of_window(waited),
             "cpu_gpu_ratio": ratio,
             "busy_share": busy_share,
             "late_launches": late,
@@ -84,7 +84,7 @@ def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
     computing = [
         work.covered_us([i for i in ops if kind[i] == KERNEL and i not in talking]) for ops in work.by_device.values()
     ]
-    share = work.share(sum(computing) / len(computing)) if computing else 0.0
+    share = work.share_of_window(sum(computing) / len(computing)) if computing else 0.0
     if share >= at[COMPUTING]:
         yield Finding(
             message=f"the GPU computes {share:.0%} of the time: faster kernels make it faster, a faster host does not",
@@ -107,7 +107,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     ]
     devices = max(len(work.by_device), 1)
     waited_us = sum([length for length, _ in late]) / 1000 / devices
-    if not late or work.share(waited_us) < at[WAITING]:
+    if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
     longest_ns, before = max(late)
     loading = _loading_us(analysis)
@@ -115,7 +115,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     awaited = launched_by or decode(analysis.trace.names[analysis.trace.gpu.name[before]]).short
     evidence: dict[str, object] = {
         "time_us": waited_us,
-        "share": work.share(waited_us),
+        "share": work.share_of_window(waited_us),
         "host_wait_us": found.host_us,
         "kernel_wait_us": found.kernel_us,
         "other_us": found.other_us,
@@ -126,10 +126,10 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         "source": work.source_of(before),
     }
     remedy = "launch earlier: fewer and larger launches, no synchronization in between, CUDA graphs"
-    if work.share(loading) >= at[LOADING]:
+    if work.share_of_window(loading) >= at[LOADING]:
         remedy = f"load data meanwhile (num_workers, pin_memory), which takes {show_us(loading)}; {remedy}"
     yield Finding(
-        message=f"{show_us(waited_us)} ({work.share(waited_us):.0%} of the time) the GPU idled because "
+        message=f"{show_us(waited_us)} ({work.share_of_window(waited_us):.0%} of the time) the GPU idled because "
         f"the next operation was not launched yet, in {counted(len(late), 'gap')}, the longest "
         f"{show_us(longest_ns / 1000)} before {awaited}",
         evidence=evidence,
@@ -204,7 +204,7 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
         "in which the GPU was nearly idle: the awaited work was launched late, is itself waiting, or runs elsewhere",
         evidence={
             "time_us": wasted,
-            "share": work.share(idle_us),
+            "share": work.share_of_window(idle_us),
             "calls": dict(names),
             "source": work.source_of_call(longest),
         },
@@ -289,7 +289,7 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
         return
     exposed = [_exposed_ns(work, ops) / 1000 for ops in work.by_device.values()]
     lost = max(exposed)
-    if work.share(lost) < at[EXPOSED]:
+    if work.share_of_window(lost) < at[EXPOSED]:
         return
     gpu = analysis.trace.gpu
     spent: Counter[str] = Counter()
@@ -297,11 +297,11 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
         spent[analysis.launching.decoded(i).collective or "other"] += gpu.end[i] - gpu.start[i]
     ordered = [name for name, _ in spent.most_common()]
     yield Finding(
-        message=f"{show_us(lost)} ({work.share(lost):.0%} of the time) the GPU only communicates "
+        message=f"{show_us(lost)} ({work.share_of_window(lost):.0%} of the time) the GPU only communicates "
         f"({', '.join(ordered[:3])}), with nothing to compute meanwhile",
         evidence={
             "time_us": lost,
-            "share": work.share(lost),
+            "share": work.share_of_window(lost),
             "collectives_us": {name: spent[name] / 1000 for name in ordered},
         },
         saves_us=lost,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis.compilation import unprofiled
+from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS

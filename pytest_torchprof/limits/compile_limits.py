@@ -6,9 +6,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis.compiled_code import is_compiled_code
-from pytest_torchprof.devices.base import OperatorWork
+from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.devices.cpu import operator_work
+from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.limit import (
     COMPILE,

@@ -7,16 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.kernels.patterns import (
-    Operator,
-    Pattern,
-    compile_op_pattern,
-    compile_pattern,
-    fused_match,
-    hint,
-    is_nameless,
-    unfused_lines,
-)
+from pytest_torchprof.kernels.patterns import Pattern, compile_pattern, fused_match, hint, unfused_lines
+from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, is_nameless
 from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,

@@ -9,7 +9,7 @@ from enum import StrEnum
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.devices.base import BLOCKING
+from pytest_torchprof.devices.kinds import BLOCKING
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.text import printable, show_bytes, show_us
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, with_thresholds
@@ -98,7 +99,7 @@ def _lacks_gpu(device: str) -> str | None:
         picked = capture.pick_device(device)
     except TorchprofError as problem:
         return f"cannot be measured: {problem}"
-    if picked != "cpu":
+    if kind_of(picked).has_launches:
         return None
     lack = f"torch sees no GPU: {capture.no_gpu().reason}" if device == "auto" else f"its device is {device!r}"
     return f"would be measured on the cpu ({lack})"

@@ -311,9 +311,10 @@ def _yes_or_no(value: object) -> bool:
 
 
 def _device(value: object) -> str:
-    from pytest_torchprof.devices.kinds import KINDS  # noqa: PLC0415  (this module loads in every pytest run)
+    from pytest_torchprof.devices.kinds import device_kinds  # noqa: PLC0415  (this module loads in every pytest run)
 
-    names, numbered = sorted(kind.name for kind in KINDS), [kind.name for kind in KINDS if kind.has_launches]
+    known = device_kinds()
+    names, numbered = sorted(kind.name for kind in known), [kind.name for kind in known if kind.has_launches]
     # A torch.device prints as its name; torch itself is not imported to look.
     if type(value).__name__ == "device" or isinstance(value, str):
         name, colon, number = str(value).partition(":")

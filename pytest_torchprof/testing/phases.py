@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.capture import torch_dynamo
+from pytest_torchprof.capture import torch_compile
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.report.results import Outcome
+from pytest_torchprof.report import Outcome
 from pytest_torchprof.testing.conclusion import Ending, conclude
 from pytest_torchprof.testing.test_run import measure_function
 
@@ -63,7 +63,7 @@ def without_trace_records() -> Iterator[None]:
     have no message: each compilation would leave hundreds of empty lines in front of the failure's own text, and torch
     would take the time to make them. A handler that the user asked for (``TORCH_TRACE``) stays.
     """
-    logger = torch_dynamo.trace_logger()
+    logger = torch_compile.trace_logger()
     if logger is None:
         yield
         return

@@ -19,8 +19,7 @@ from pytest_torchprof import baseline
 from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
-from pytest_torchprof.report import ci, terminal
-from pytest_torchprof.report.results import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries
+from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.testing.baseline_check import BaselineFiles
 from pytest_torchprof.testing.options import WORKER_KEY, BaselineMode, is_worker
 from pytest_torchprof.testing.recordings import SUFFIX, stacks_name

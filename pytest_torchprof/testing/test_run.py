@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import read_limits
@@ -216,7 +217,7 @@ def _live(run: TestRun, label: str | None) -> Calls:
 def _plan(run: TestRun, measurement: Measurement) -> capture.Plan:
     test, options = run.test, run.test.options
     device = capture.pick_device(options.device)
-    takes_times = test.baseline.takes_times and not (options.device == "auto" and device == "cpu")
+    takes_times = test.baseline.takes_times and (options.device != "auto" or kind_of(device).has_launches)
     return capture.Plan(
         device=device,
         asked=options.device,
