@@ -118,6 +118,7 @@ def test_numbers_that_print_alike_are_in_the_data_only(recording):
     found = load(recording("a", EAGER, dur=40)).diff(load(recording("b", EAGER, dur=40.001)))
     assert found.numbers["kernel_time_us"] == (120, pytest.approx(120.003))
     assert found.lines == ["same GEMM and two other kernels"]
+    assert str(found) == "same GEMM and two other kernels"
 
 
 def test_long_steps_are_aligned_too(recording):

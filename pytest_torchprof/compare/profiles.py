@@ -91,6 +91,9 @@ class ProfileDiff:
     def __bool__(self) -> bool:
         return self.kernels_differ
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
     @property
     def words(self) -> str:
         """One line for people: "same GEMM, two pointwise became one Triton kernel"."""
