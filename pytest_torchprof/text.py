@@ -54,6 +54,11 @@ def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith(_HISSING) else f"{noun}s"
 
 
+def enumerated(words: Sequence[str]) -> str:
+    """Return ``a, b or c``."""
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 _NUMBER = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
 _US_PER = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
 _BYTES_PER: dict[str, int] = {

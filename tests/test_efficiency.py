@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 import torch
 from builder import TraceBuilder
+from torch.utils.flop_counter import register_flop_formula
 
 from pytest_torchprof import capture, load
 from pytest_torchprof.analysis import efficiency
@@ -224,3 +225,17 @@ def test_flops_are_counted_in_the_warm_up_as_the_code_is_written(compiled, recor
 
 def test_without_a_second_warm_up_call_nothing_is_counted(record):
     assert record(lambda: torch.ones(4, 4) @ torch.ones(4, 4), warmup=1).trace.metadata.flops_per_step is None
+
+
+def test_flops_that_a_formula_tells_as_a_float_are_kept_as_a_whole_number(record):
+    @torch.library.custom_op("torchprof_test::halved", mutates_args=())
+    def halved(x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+    @register_flop_formula(torch.ops.torchprof_test.halved)
+    def _count(shape, *_, **__):
+        return shape.numel() * 1.0
+
+    profile = record(lambda: halved(torch.ones(4, 4)))
+    assert profile.trace.metadata.flops_per_step == 16
+    assert profile.why_not is None

@@ -248,15 +248,15 @@ def ask_nvml(device: str, uuid: str) -> Told:
     torch.ones(1, device=device)
     with nvml.opened() as library:
         if isinstance(library, nvml.Unknown):
-            return {"library": _told(library)}
-        driver, gpu = _told(library.driver_version()), library.gpu(uuid)
+            return {"library": _plain_answer(library)}
+        driver, gpu = _plain_answer(library.driver_version()), library.gpu(uuid)
         if isinstance(gpu, nvml.Unknown):
-            return {"driver": driver, "GPU": _told(gpu)}
-        told = {name: _told(query(gpu)) for name, query in _QUERIES.items()}
-        return {"driver": driver, **told, "MIG": _told(gpu.is_slice)}
+            return {"driver": driver, "GPU": _plain_answer(gpu)}
+        told = {name: _plain_answer(query(gpu)) for name, query in _QUERIES.items()}
+        return {"driver": driver, **told, "MIG": _plain_answer(gpu.is_slice)}
 
 
-def _told(answer: Any) -> Told:
+def _plain_answer(answer: Any) -> Told:
     return {"why": answer.why, "code": answer.code} if isinstance(answer, nvml.Unknown) else {"value": answer}
 
 

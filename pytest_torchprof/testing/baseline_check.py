@@ -54,7 +54,7 @@ class BaselineJudgement:
 
     @property
     def has_worse_kernels(self) -> bool:
-        """Whether it is worse by kernels, which come from lines of the user's code, and not by a number alone."""
+        """Whether kernels are worse, which lines of the user's code launched, and not a number alone."""
         return any(change.fails and change.kind != "number" for change in self.comparison.changes)
 
 

@@ -109,7 +109,7 @@ class MeasuredTest:
     state: RunState
     baseline: BaselineCheck
     screen: Screen
-    """How much a failure may say."""
+    """How much text a failure may have."""
     progress: Callable[[str, int, int], None]
     """Shows on the terminal which measurement has made how many calls of how many."""
 
@@ -180,7 +180,7 @@ class Judgement:
     stands_in: bool = False
     """The CPU was measured only because there was no GPU."""
     only_elsewhere: bool = False
-    """And its baselines are all of other devices."""
+    """The CPU stands in, and all baselines of the measurement are of other devices."""
 
     @property
     def holds(self) -> bool:
