@@ -110,13 +110,18 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def call_kinds(self) -> Sequence[CallKind]:
         """What each name means as a call; OTHER for names that no call has."""
         kinds = [CallKind.OTHER] * len(self.names)
-        for name in set(self.calls.name):
+        for name in self._named_calls:
             kinds[name] = call_kind(self.names[name])
         return kinds
 
+    @cached_property
+    def _named_calls(self) -> frozenset[int]:
+        return frozenset(self.calls.name)
+
     def call_names(self, kinds: frozenset[CallKind]) -> frozenset[int]:
         """Return the names of the calls of these kinds."""
-        return frozenset(i for i, kind in enumerate(self.call_kinds) if kind in kinds)
+        # Most names are no call's: each step's range has one of its own.
+        return frozenset(i for i in self._named_calls if self.call_kinds[i] in kinds)
 
     @cached_property
     def blocking(self) -> list[int]:
