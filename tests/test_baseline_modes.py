@@ -170,6 +170,29 @@ def test_an_entry_that_is_the_same_keeps_its_bytes_times_included(run_tests, pyt
     assert path.read_text() == recorded
 
 
+def test_update_with_times_renews_the_times_of_what_is_the_same(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=update")
+    (path,) = baseline_files(pytester)
+    path.write_text(re.sub(r'"gpu_busy_us": [0-9.e+]+', '"gpu_busy_us": 987654', path.read_text()))
+    run_tests(ONE, "--torchprof-baseline=update,times").assert_outcomes(passed=1)
+    assert "987654" not in path.read_text()
+
+
+def test_a_renamed_test_is_named_in_every_verbosity(run_tests):
+    run_tests(ONE, "--torchprof-baseline=update")
+    for verbosity in ("-q", "-qq", "-v"):
+        result = run_tests(ONE.replace("test_block", "test_renamed"), verbosity)
+        result.stdout.fnmatch_lines(
+            ["*test_renamed*", "*entries of tests that are gone: test_block", "*do: torchprof baseline prune"]
+        )
+
+
+def test_without_any_baseline_quiet_names_none(run_tests):
+    result = run_tests(ONE, "-q")
+    result.stdout.fnmatch_lines(["torchprof: 1 passed"])
+    result.stdout.no_fnmatch_line("*without a baseline*")
+
+
 def test_a_test_that_was_edited_and_is_the_same_changes_its_source_alone(run_tests, pytester):
     run_tests(ONE, "--torchprof-baseline=update")
     (path,) = baseline_files(pytester)
@@ -342,7 +365,7 @@ def test_an_option_that_cannot_be_used_is_one_error_line(run_tests, args):
     result = run_tests(ONE, "--torchprof-baseline=foo", *args, in_process=False)
     assert result.ret == 4
     result.stderr.fnmatch_lines(
-        ["ERROR: --torchprof-baseline: expected compare, update, add, strict or off, got 'foo'"]
+        ["ERROR: --torchprof-baseline: expected compare, update, add, strict, off or update,times, got 'foo'"]
     )
     assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
 

@@ -123,12 +123,13 @@ class BaselineCheck:
 
     def writes(self, old: Entry | None) -> bool:
         """Whether this run writes the entry of a test that passes, where ``old`` is what there is."""
-        return self.run.baseline is BaselineMode.UPDATE or (self.run.baseline is BaselineMode.ADD and old is None)
+        return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None)
 
     def entry_to_write(self, judgement: BaselineJudgement) -> Entry:
         """Return the new entry, or the old one with its times where nothing that counts changed."""
         old, new, comparison = judgement.old, judgement.new, judgement.comparison
-        if old is None or comparison.verdict != "same" or comparison.environment is not None:
+        renewed = self.run.baseline is BaselineMode.UPDATE_TIMES or comparison.environment is not None
+        if old is None or comparison.verdict != "same" or renewed:
             return new
         return replace(old, source=new.source)
 
@@ -177,7 +178,7 @@ class BaselineCheck:
         if judgement is None:
             return
         old, new = judgement.old, judgement.new
-        held = old.numbers if old and self.run.baseline is not BaselineMode.UPDATE else {}
+        held = old.numbers if old and not self.run.baseline.updates else {}
         lost = [name for name in sorted(compare.GATED) if name in held and name not in new.numbers]
         tolerance = (self.options.marker or {}).get("tolerance")
         if isinstance(tolerance, Mapping) and "memory" in tolerance and "peak_memory_bytes" not in new.varying:
@@ -194,7 +195,7 @@ class BaselineCheck:
         """Yield what fails the test, a line each; nothing where it does not."""
         comparison, mode, file = judgement.comparison, self.run.baseline, self.run.shown(judgement.file)
         accept = f'  do: fix the code, or accept the change: pytest "{self.nodeid}" --torchprof-baseline=update'
-        if mode is BaselineMode.UPDATE or not comparison.fails(strict=mode is BaselineMode.STRICT):
+        if mode.updates or not comparison.fails(strict=mode is BaselineMode.STRICT):
             return
         if comparison.verdict == "worse":
             yield f"worse than the baseline {file}:"
