@@ -17,7 +17,7 @@ from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.devices.kinds import call_kind, kind_of
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
-from pytest_torchprof.trace.links import Intervals, Links, Nesting, link
+from pytest_torchprof.trace.links import Intervals, Links, Nesting, link, nest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -117,7 +117,12 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def call_names(self, kinds: frozenset[CallKind]) -> frozenset[int]:
         """Return the names of the calls of these kinds."""
-        return frozenset(i for i, kind in enumerate(self.call_kinds) if kind in kinds)
+        return frozenset().union(*(self._names_by_kind.get(kind, ()) for kind in kinds))
+
+    @cached_property
+    def _names_by_kind(self) -> Mapping[CallKind, Sequence[int]]:
+        names, kinds = set(self.calls.name), self.call_kinds
+        return {kind: [name for name in names if kinds[name] is kind] for kind in CallKind}
 
     @cached_property
     def blocking(self) -> list[int]:
@@ -301,7 +306,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def nesting(self) -> Nesting:
         """Which operator ran inside which."""
-        return Nesting(self.ops)
+        return nest(self.ops, self.path)
 
     @cached_property
     def forward_of(self) -> Mapping[int, int]:
