@@ -128,5 +128,5 @@ def test_a_range_that_ends_before_it_starts_has_no_length(tmp_path, capsys, cate
 @pytest.mark.parametrize("category", ["kernel", "cpu_op", "cuda_runtime"])
 def test_a_name_that_is_no_text_is_an_error(tmp_path, category, name):
     event = (EVENT % (category, "k", 1, 1)).replace('"name":"k"', f'"name":{name}')
-    with pytest.raises(UnreadableRecording, match=f'"name" of event 0 should be text but is {json.dumps(name)[1:4]}'):
+    with pytest.raises(UnreadableRecording, match='"name" of event 0 should be text'):
         load(write(tmp_path / "t.json", document(event)))

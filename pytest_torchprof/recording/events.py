@@ -14,6 +14,7 @@ from msgspec import Meta, Raw, Struct, defstruct
 from msgspec.structs import asdict
 
 from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, LARGEST, LATEST_US, MIB, too_large
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Allocations, Arrows, Calls, GpuOps, Ranges
 
@@ -165,8 +166,7 @@ class _Numbering(defaultdict[Any, int]):
         super().__init__(count().__next__)
 
 
-# As many as 64 bits hold.
-_DIGITS = 19
+_DIGITS = 19  # As many as 64 bits hold.
 
 
 class _Threads(defaultdict[Any, int]):
@@ -212,6 +212,7 @@ class Columns:
     def __init__(self) -> None:
         self.events = 0
         self._weight = 0
+        self.ending = b""
         self.stamps = WHOLE
         self.names = _Numbering()
         self.threads = _Threads()
@@ -313,6 +314,7 @@ class Columns:
             ],
             "collectives": self.collectives,
             "arrows": asdict(self.arrows),
+            "ending": self.ending,
         }
 
     def extend(self, packed: Mapping[str, Any]) -> None:
@@ -326,6 +328,7 @@ class Columns:
                 getattr(mine, name).extend(map(renumbered[name], column) if name in renumbered else column)
         self.count(packed["events"])
         self.unended += packed["unended"]
+        self.ending = packed["ending"]
         self.collectives |= {before + i: (name, dtype) for i, (name, dtype) in packed["collectives"].items()}
         thread = renumbered["thread"]
         for name, ends in packed["arrows"].items():
@@ -393,6 +396,5 @@ def _times(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
 
 def _check(stamps: Iterable[Any]) -> None:
     """Refuse exact time stamps, for which msgspec knows no bounds, that are larger than any is."""
-    for stamp in stamps:
-        if not -LATEST_US <= stamp <= LATEST_US:
-            raise UnreadableRecording(f"a time stamp is larger than any in microseconds: {str(stamp)[:40]}")
+    if (stamp := next((stamp for stamp in stamps if not -LATEST_US <= stamp <= LATEST_US), None)) is not None:
+        raise UnreadableRecording(f"a time stamp is larger than any in microseconds: {str(stamp)[:40]}")

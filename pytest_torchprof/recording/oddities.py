@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.bounds import LARGEST, LATEST_US
 from pytest_torchprof.recording.events import GPU, ROLES, Args
 

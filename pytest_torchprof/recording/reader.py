@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.errors import TorchprofError, UnreadableRecording
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording import text
 from pytest_torchprof.recording.bounds import AROUND, DEVICES, KERNEL_NAMES, MIB, UNCUT, bounded, too_large
+from pytest_torchprof.recording.digest import ending, sealed
 from pytest_torchprof.recording.events import EXACT, STAMPS, WHOLE, Columns, TooFineError, kinds
-from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, encode, parse
+from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, parse
 from pytest_torchprof.recording.text import PERFETTO_REFUSAL, UncuttableError, inflated, is_perfetto
 from pytest_torchprof.recording.two_processes import Other, border
 from pytest_torchprof.trace import Trace
@@ -167,6 +169,7 @@ def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
         return {}
     # The list that was cut must be the document's own, not one further in.
     _document(head + b"[]}")
+    columns.ending = ending(rest)
     document = _repaired(head + rest, _document)
     _fold(columns, document.pop(_EVENTS))
     return _header(document)
@@ -206,6 +209,7 @@ def _decoded(path: str, text: bytes | msgspec.Raw) -> Trace:
             raise _OtherJsonError("it is a JSON list, but not of trace events.")
         _fold_events(columns, text)
     else:
+        columns.ending = ending(bytes(text))
         document = _document(text)
         _fold_events(columns, document.pop(_EVENTS))
         header = _header(document)
@@ -266,6 +270,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         allocations=columns.allocations,
         unended=columns.unended,
         collectives=columns.collectives,
+        ending=columns.ending,
     )
 
 
@@ -281,9 +286,15 @@ def write_metadata(path: str | os.PathLike[str], metadata: Metadata) -> None:
             start = max(0, file.seek(0, SEEK_END) - 4096)
             file.seek(start)
             end = start + file.read().rindex(b"}")
+            ours = sealed(metadata, file, end)
             file.seek(end)
             file.truncate()
-            file.write(b',\n"%s": %s\n}\n' % (KEY.encode(), encode(metadata)))
+            file.write(ours)
+    except UnicodeEncodeError as error:
+        raise TorchprofError(
+            f"{error.object!r} cannot be written into a recording: it holds half of a character (a lone surrogate). "
+            "Name the test or the label otherwise."
+        ) from None
     except ValueError:
         raise UnreadableRecording(
             f"{_shown(path)} is not a recording: it does not end as a JSON object does."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PIECE = 256 * 1024
 """How much text is decoded at once, in bytes; more costs memory, less costs time."""
 _SLICE = 16 * 1024
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')
 """How the events of a file begin: all alike, as a program wrote them."""
@@ -34,7 +34,7 @@ def inflated(path: str) -> Iterator[bytes]:
     """Yield the file's bytes, unpacked; UnreadableRecording where it unpacks to more than any recording is."""
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib's import costs more than a small file
         part = file.read(_SLICE)
-        if part[:2] == _GZIP:
+        if part[:2] == GZIP:
             yield from bounded(_unpacked(file, part), UNPACKED, "unpacks to")
             return
         while part:
@@ -48,7 +48,7 @@ def _unpacked(file: FileIO, part: bytes) -> Iterator[bytes]:
         # The input is sliced small rather than the output bounded: unconsumed_tail copies the rest at each call.
         yield unpack.decompress(part)
         part = unpack.unused_data if unpack.eof else b""
-        if part[:2] == _GZIP:
+        if part[:2] == GZIP:
             unpack, members = zlib.decompressobj(wbits=31), members + 1
             if members > MEMBERS:
                 raise too_large(f"is packed in more than {MEMBERS:,} parts")
@@ -61,7 +61,7 @@ def _unpacked(file: FileIO, part: bytes) -> Iterator[bytes]:
 def size(path: str) -> int:
     """Return how many bytes of text the file holds; a guess where it is packed in several parts or beyond 4 GiB."""
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-        packed = file.read(2) == _GZIP
+        packed = file.read(2) == GZIP
         end = file.seek(0, 2)
         if packed and end > 4:
             # RFC 1952: the last four bytes are the length before packing, modulo 2**32.

@@ -15,6 +15,7 @@ from msgspec import Struct
 from pytest_torchprof.devices.base import BLOCKING, COPIES, LAUNCHES, CallKind
 from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.devices.kinds import call_kind, kind_of
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
 from pytest_torchprof.trace.links import Intervals, Links, Nesting, link, nest
@@ -31,8 +32,7 @@ _COMPILING = " (dynamo_timed)"
 # (torch/_inductor/cudagraph_trees.py, dynamo_timed_cudagraph).
 _RECORDING_A_GRAPH = ("CUDAGraphNode.", "CUDAWarmupNode.", "cudagraphify.")
 SENTINEL = "torchprof::sentinel"
-_HOUR_NS = 3600 * 10**9
-_LATEST_NS = 2**62
+_HOUR_NS, _LATEST_NS = 3600 * 10**9, 2**62
 
 
 class Span(NamedTuple):
@@ -93,6 +93,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """GPU operations without a duration that can be one; in ``gpu`` they end as they start."""
     collectives: Mapping[int, tuple[str, str | None]]
     """Collective and its dtype by index of the GPU operation, where the file says one."""
+    ending: bytes = b""  # Our key as the file has it, and what is behind it.
 
     @cached_property
     def device_kind(self) -> DeviceKind:
@@ -200,7 +201,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def _listed(self) -> Mapping[object, Mapping[str, object]]:
         """What the file says of the machine's devices, by ordinal."""
         listed = self.header.get("deviceProperties")
-        return {item.get("id"): item for item in listed if isinstance(item, dict)} if isinstance(listed, list) else {}
+        items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+        return {item["id"]: item for item in items if isinstance(item.get("id"), int | str)}
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
@@ -292,8 +294,6 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             for i, name in enumerate(self.names)
             if name.endswith(_COMPILING) and not name.startswith(_RECORDING_A_GRAPH)
         }
-        if not names:
-            return Intervals(())
         ops = self.ops
         return Intervals((ops.thread[i], ops.start[i], ops.end[i]) for i in where(ops.name, names))
 
