@@ -48,7 +48,10 @@ def damaged(draw, document: Any) -> bytes:
     """Return the document with a few places changed, and then perhaps the text of it."""
     document = json.loads(json.dumps(document))
     for _ in range(draw(st.integers(1, 3))):
-        container, key = draw(st.sampled_from(places(document)))
+        found = places(document)
+        if not found:
+            break
+        container, key = found[draw(st.integers(0, len(found) - 1))]
         if draw(st.booleans()):
             container[key] = deepcopy(draw(values))
         elif isinstance(container, list):
@@ -90,3 +93,16 @@ def test_a_damaged_recording_is_a_result_or_an_error_that_is_documented(text, pa
         assert status in (HOLDS, MISSED, UNREADABLE, UNKNOWN)
         status, _ = run("diff", str(path), str(path))
         assert status in (HOLDS, MISSED, UNREADABLE, UNKNOWN)
+
+
+@often
+@given(damaged(json.loads((Path(__file__).parent / "baselines_before" / "test_steps.cpu-x86_64.json").read_text())))
+def test_a_damaged_baseline_is_shown_or_refused(text):
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "__torchprof__" / "test_steps.cpu-x86_64.json"
+        path.parent.mkdir()
+        path.write_bytes(text)
+        for words in (["baseline", "list"], ["baseline", "show"], ["diff", str(path)]):
+            status, errors = run(*words, str(path))
+            assert status in (HOLDS, UNREADABLE)
+            assert bool(errors) == (status == UNREADABLE)

@@ -62,7 +62,11 @@ HUGE = {
         *[(EVENT % ("kernel", "k", i, 1)).replace('"pid":0', f'"pid":{i}') for i in range(100_000)]
     ),
     "as many kernels' names as events": lambda: document(*[EVENT % ("kernel", f"k{i}", i, 1) for i in range(200_000)]),
-    "as many steps as events": lambda: document(
+    "as many GPU operations as events": lambda: document(*[EVENT % ("kernel", "k", i, 1) for i in range(600_000)]),
+    "two hundred thousand steps": lambda: document(
+        *[EVENT % ("user_annotation", f"ProfilerStep#{i}", i, 1) for i in range(200_000)]
+    ),
+    "fifty thousand steps": lambda: document(
         *[EVENT % ("user_annotation", f"ProfilerStep#{i}", i, 1) for i in range(50_000)], EVENT % ("kernel", "k", 1, 1)
     ),
 }
@@ -77,14 +81,16 @@ def test_any_file_ends_soon_and_in_bounded_memory_in_a_result_or_the_documented_
 
 
 REFUSED = {
+    "two hundred thousand steps": "more than 100,000 steps",
+    "as many GPU operations as events": "more than 500,000 GPU operations",
     "a name of 200 MB": "more than 32 MiB of text",
     "2 GB in 3 MB": "more than 32 MiB of text",
     "two million parts": "packed in more than 100,000 parts",
-    "twenty million events": "more than 5,000,000 events",
+    "twenty million events": "more than 3,000,000 events",
     "a million numbers around the events": "more than 16 MiB of text around its events",
     "operators a hundred thousand deep": "100,000 of its operators are inside one another",
     "as many devices as events": "more than 1,000 devices",
-    "as many kernels' names as events": "more than 50,000 names",
+    "as many kernels' names as events": "more than 10,000 names",
 }
 
 

@@ -22,7 +22,9 @@ UNCUT = 32 * MIB
 """Bytes of text that is decoded at once, because it does not come apart between its events."""
 AROUND = 16 * MIB
 """Bytes before the list of events, behind it, and of one event."""
-EVENTS = 5_000_000
+EVENTS = 3_000_000
+GPU_OPERATIONS = 500_000
+STEPS = 100_000
 DISTINCT = 256 * MIB
 """Bytes of memory for what is kept once of each: names, operands, threads, streams."""
 LARGEST = 2**63 - 1
@@ -30,7 +32,8 @@ LARGEST = 2**63 - 1
 LATEST_US = 2**64
 """Half of it is what CUPTI writes for a time that it does not know."""
 DEVICES = 1000
-KERNEL_NAMES = 50_000
+KERNEL_NAMES = 10_000
+"""Fewer than kernels.names keeps decoded: beyond, each kernel would be decoded anew."""
 
 
 def too_large(what: str) -> UnreadableRecording:

@@ -13,7 +13,17 @@ import msgspec
 from pytest_torchprof.errors import TorchprofError, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording import text
-from pytest_torchprof.recording.bounds import AROUND, DEVICES, KERNEL_NAMES, MIB, UNCUT, bounded, too_large
+from pytest_torchprof.recording.bounds import (
+    AROUND,
+    DEVICES,
+    GPU_OPERATIONS,
+    KERNEL_NAMES,
+    MIB,
+    STEPS,
+    UNCUT,
+    bounded,
+    too_large,
+)
 from pytest_torchprof.recording.digest import ending, sealed
 from pytest_torchprof.recording.events import EXACT, STAMPS, WHOLE, Columns, TooFineError, kinds
 from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, parse
@@ -242,15 +252,11 @@ def _syntax(error: str) -> str:
 
 def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
     ours = header.pop(KEY, None)
-    if len(columns.processes.labels) > DEVICES:
-        raise too_large(f"has work of more than {DEVICES:,} devices")
-    if len(columns.names) > KERNEL_NAMES and len(set(columns.gpu.name)) > KERNEL_NAMES:
-        raise too_large(f"has GPU operations of more than {KERNEL_NAMES:,} names")
     try:
         metadata = None if ours is None else parse(ours)
     except MalformedError as malformed:
         raise _NoTraceError(str(malformed)) from None
-    return Trace(
+    trace = Trace(
         path=path,
         events=columns.events,
         header=header,
@@ -272,6 +278,21 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         collectives=columns.collectives,
         ending=columns.ending,
     )
+    _check_counts(trace)
+    return trace
+
+
+def _check_counts(trace: Trace) -> None:
+    """Refuse more of what is looked at one by one than any recording has."""
+    gpu = trace.gpu
+    if len(gpu) > GPU_OPERATIONS:
+        raise too_large(f"has more than {GPU_OPERATIONS:,} GPU operations")
+    if len(trace.processes) > DEVICES:
+        raise too_large(f"has work of more than {DEVICES:,} devices")
+    if len(trace.names) > KERNEL_NAMES and len(set(gpu.name)) > KERNEL_NAMES:
+        raise too_large(f"has GPU operations of more than {KERNEL_NAMES:,} names")
+    if len(trace.ops) + len(trace.annotations) > STEPS and len(trace.spans("ProfilerStep#")) > STEPS:
+        raise too_large(f"has more than {STEPS:,} steps")
 
 
 def _shown(path: str) -> str:
