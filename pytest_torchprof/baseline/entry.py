@@ -30,7 +30,6 @@ QUANTILES: Final = 20
 """How many quantiles of the times are kept: as many as the fewest samples that are taken."""
 
 Count = Annotated[int, Meta(ge=1)]
-Index = Annotated[int, Meta(ge=0)]
 
 
 class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,33 +87,28 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str
     """Hash of the test's source."""
     environment: dict[str, str | bool]
-    kernels: tuple[KernelRecord, ...]
-    """The distinct kernels, by first launch."""
-    steps: tuple[tuple[Index, ...], ...]
-    """The distinct launch orders that steps had, as indices into ``kernels``."""
-    numbers: dict[str, Index]
+    steps: tuple[tuple[KernelRecord, ...], ...]
+    """The distinct steps, as kernels in launch order."""
+    numbers: dict[str, Annotated[int, Meta(ge=0)]]
     """Those that the code decides: the worst step's."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
     """Those that vary from run to run: medians over the steps."""
     time: Times | None = None
     """Untraced times, where a test asked for them."""
 
+    @property
+    def kernels(self) -> tuple[KernelRecord, ...]:
+        """The distinct kernels, by first launch."""
+        return tuple(dict.fromkeys(kernel for step in self.steps for kernel in step))
+
     def counts(self) -> tuple[int, ...]:
         """Return how often each of ``kernels`` is launched in the step that launches it most."""
-        per_step = [Counter(order) for order in self.steps]
-        return tuple(max(counts[i] for counts in per_step) for i in range(len(self.kernels)))
-
-    def launched(self) -> tuple[tuple[KernelRecord, ...], ...]:
-        """Return the distinct steps as kernels in launch order."""
-        return tuple(tuple(self.kernels[i] for i in order) for order in self.steps)
+        per_step = [Counter(step) for step in self.steps]
+        return tuple(max(counts[kernel] for counts in per_step) for kernel in self.kernels)
 
 
 def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
     """Return what a baseline keeps of ``profile``; it must be measured."""
-    rows: dict[KernelRecord, int] = {}
-    orders: dict[tuple[int, ...], None] = {}
-    for step in profile.steps:
-        orders[tuple(rows.setdefault(record, len(rows)) for record in records(step.kernels))] = None
     worst, median = profile.worst, profile.median
     counts = {number.name: getattr(worst, number.name) for number in TABLE if number.exact}
     varying = {number.name: getattr(median, number.name) for number in TABLE if not number.exact}
@@ -122,14 +116,13 @@ def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
     return Entry(
         source=source_hash,
         environment={
-            key: _plain(key, value)
+            key: _plain_value(key, value)
             for key in profile.trace.device_kind.environment
             if (value := getattr(environment, key)) is not None
         },
-        kernels=tuple(rows),
-        steps=tuple(orders),
+        steps=tuple(dict.fromkeys(records(step.kernels) for step in profile.steps)),
         numbers={name: int(value) for name, value in counts.items() if value is not None},
-        varying={name: _rounded(value) for name, value in varying.items() if value is not None},
+        varying={name: _round_number(value) for name, value in varying.items() if value is not None},
         time=times_of(profile),
     )
 
@@ -176,8 +169,8 @@ def times(conditions: Mapping[str, str | int], samples: Sequence[float], **other
     return Times(
         conditions=dict(conditions),
         samples=len(ordered),
-        median_us=_four_digits(statistics.median(ordered)),
-        quantiles_us=tuple(_four_digits(_interpolated(ordered, middle)) for middle in middles),
+        median_us=_round_to_four_digits(statistics.median(ordered)),
+        quantiles_us=tuple(_round_to_four_digits(_interpolate(ordered, middle)) for middle in middles),
         **others,
     )
 
@@ -210,21 +203,21 @@ def source_hash(source: str) -> str:
     return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _plain(key: str, value: object) -> str | bool:
+def _plain_value(key: str, value: object) -> str | bool:
     # "2.13.0+cu130" and "2.13.0+cpu" are one torch; CUDA is kept by itself.
     return value if isinstance(value, bool) else str(value).partition("+")[0] if key == "torch" else str(value)
 
 
-def _rounded(value: float) -> float:
+def _round_number(value: float) -> float:
     # More digits would be noise in a file that people review. Bytes stay whole.
-    return value if isinstance(value, int) else _four_digits(value)
+    return value if isinstance(value, int) else _round_to_four_digits(value)
 
 
-def _four_digits(value: float) -> float:
+def _round_to_four_digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _interpolated(ordered: Sequence[float], place: float) -> float:
+def _interpolate(ordered: Sequence[float], place: float) -> float:
     place = min(max(place, 0.0), len(ordered) - 1.0)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
