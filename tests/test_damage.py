@@ -96,7 +96,11 @@ def test_a_damaged_recording_is_a_result_or_an_error_that_is_documented(text, pa
 
 
 @often
-@given(damaged(json.loads((Path(__file__).parent / "baselines_before" / "test_steps.cpu-x86_64.json").read_text())))
+@given(
+    damaged(
+        json.loads((Path(__file__).parent / "baselines_before" / "schema_2" / "test_steps.cpu-x86_64.json").read_text())
+    )
+)
 def test_a_damaged_baseline_is_shown_or_refused(text):
     with TemporaryDirectory() as folder:
         path = Path(folder) / "__torchprof__" / "test_steps.cpu-x86_64.json"
