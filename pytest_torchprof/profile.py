@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+from pytest_torchprof.analysis.analysis import Analysis, Repeat, StepProfile
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
 from pytest_torchprof.recording.reader import copy, read
+from pytest_torchprof.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pytest_torchprof.analysis.analysis import Repeat
-    from pytest_torchprof.findings import Finding, Rule
     from pytest_torchprof.limits import Screen
-    from pytest_torchprof.trace import Trace
 
 __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file"]
 
@@ -119,8 +117,6 @@ class Profile(Analysis):
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules by which findings are looked for."""
-        from pytest_torchprof.findings import RULES  # noqa: PLC0415 - only who asks pays
-
         return RULES if self._view.rules is None else self._view.rules
 
     @property
@@ -131,14 +127,10 @@ class Profile(Analysis):
 
     @cached_property
     def _findings(self) -> tuple[Finding, ...]:
-        from pytest_torchprof import findings  # noqa: PLC0415 - only who asks pays
-
-        return findings.find(self._open(), self.rules)
+        return find(self._open(), self.rules)
 
     def why_missed(self, limit: str) -> list[str]:
         """Return a line for each finding that may explain why the limit of this name was missed."""
-        from pytest_torchprof.findings import explaining  # noqa: PLC0415 - only who asks pays
-
         return [finding.in_one_line for finding in explaining(limit, self.findings, self.rules)]
 
     def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:

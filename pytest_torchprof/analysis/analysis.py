@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 from pytest_torchprof.analysis import numbers, validity
 from pytest_torchprof.analysis.compilation import Compile, compile_of
+from pytest_torchprof.analysis.efficiency import Efficiency, efficiency_of
+from pytest_torchprof.analysis.gpu_work import GpuWork
 from pytest_torchprof.analysis.launches import Launching
 from pytest_torchprof.analysis.numbers import AllAttributes, Numbers, StepAttributes
-from pytest_torchprof.analysis.parts import parts_within
+from pytest_torchprof.analysis.parts import Part, parts_within
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.text import printable_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pytest_torchprof.analysis.efficiency import Efficiency
-    from pytest_torchprof.analysis.gpu_work import GpuWork
-    from pytest_torchprof.analysis.parts import Part
-    from pytest_torchprof.kernels.kernels import Kernels
-    from pytest_torchprof.trace import Trace
-
+from pytest_torchprof.trace import Trace
 
 Value = TypeVar("Value")
 
@@ -166,8 +161,6 @@ class Analysis(HasViews, AllAttributes):
     @shared
     def gpu_work(self) -> GpuWork:
         """The GPU work grouped and put in order."""
-        from pytest_torchprof.analysis.gpu_work import GpuWork  # noqa: PLC0415 - only who asks pays
-
         return GpuWork(self.trace, self.launching)
 
     @shared
@@ -180,8 +173,6 @@ class Analysis(HasViews, AllAttributes):
 
     @shared
     def _efficiency(self) -> Efficiency:
-        from pytest_torchprof.analysis.efficiency import efficiency_of  # noqa: PLC0415 - only who asks pays
-
         return efficiency_of(self.gpu_work)
 
     @shared

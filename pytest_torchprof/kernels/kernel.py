@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from pytest_torchprof.kernels.names import KernelName
+from pytest_torchprof.kernels.names.kernelname import KernelName
 
 
 class Kernel(Struct, frozen=True, kw_only=True):

@@ -5,25 +5,20 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
 from pytest_torchprof.devices.cuda import is_rocm
-from pytest_torchprof.devices.kinds import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind, kind_of
+from pytest_torchprof.devices.kinds import BLOCKING, COPIES, LAUNCHES, CallKind, DeviceKind, call_kind, kind_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording.metadata import Environment
+from pytest_torchprof.recording.metadata import Environment, Metadata
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
 from pytest_torchprof.trace.links import Intervals, Links, Nesting, link, nest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from pytest_torchprof.devices.kinds import DeviceKind
-    from pytest_torchprof.recording.metadata import Metadata
 
 _STEP = re.compile(r"ProfilerStep#\d+")
 _COMPILING = " (dynamo_timed)"

@@ -1,0 +1,54 @@
+"""Every public name explains itself: to help(), to inspect, to typing, in dir() and as text."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import typing
+
+import pytest
+
+import pytest_torchprof
+
+PUBLIC = {name: getattr(pytest_torchprof, name) for name in pytest_torchprof.__all__}
+
+
+def plain(member):
+    """Return the function behind a property, a class method or a static method."""
+    if isinstance(member, property):
+        return member.fget
+    return getattr(member, "__func__", member)
+
+
+def members():
+    """Yield the public names, and the public methods and properties of the classes among them."""
+    for name, value in PUBLIC.items():
+        yield name, value
+        if inspect.isclass(value):
+            for attribute, member in inspect.getmembers_static(value):
+                if not attribute.startswith("_") and inspect.isfunction(plain(member)):
+                    yield f"{name}.{attribute}", member
+
+
+MEMBERS = dict(members())
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_its_annotations_can_be_read(name):
+    typing.get_type_hints(plain(MEMBERS[name]))
+
+
+@pytest.mark.parametrize("name", [name for name, member in MEMBERS.items() if inspect.isroutine(plain(member))])
+def test_its_signature_can_be_read(name):
+    assert inspect.signature(plain(MEMBERS[name])) is not None
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_it_has_a_help_page(name):
+    page = pydoc.render_doc(PUBLIC[name], renderer=pydoc.plaintext)
+    assert (PUBLIC[name].__doc__ or "").split("\n")[0] in page
+
+
+def test_help_lists_what_the_package_offers():
+    page = pydoc.render_doc(pytest_torchprof, renderer=pydoc.plaintext)
+    assert [name for name in PUBLIC if name not in page] == []
