@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file"]
 
 _ABSENT: Any = object()
+_BUILDING = ("with_", "unmeasured", "answers", "launching", "gpu_work", "beside", "repeat", "worst_of", "median_of")
 
 
 class Explainer(Protocol):
@@ -92,6 +93,10 @@ class Profile(Analysis):
 
     def _open(self) -> Self:
         return self if self._view.gate is None else self._changed(gate=None)
+
+    def __dir__(self) -> list[str]:
+        """Return what a person looks for; what the plugin builds profiles with is left out."""
+        return sorted(name for name in super().__dir__() if not name.startswith(("_", *_BUILDING)))
 
     def __repr__(self) -> str:
         path = self._trace.path if self._trace else None

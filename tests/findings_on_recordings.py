@@ -26,6 +26,10 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
             761000,
             "aten::to x75: 30 copies to pageable memory wait up to 147 ms in cudaMemcpyAsync, all have a cudaStreamSynchronize",
         ),
+        "queued-work-waits": (
+            669000,
+            "266 gaps of up to 65 ms before graphs and copies that were launched: streams wait",
+        ),
         "in-flight-kernels": (59500, "872 GPU operations whose correlation has no call in the file"),
         "tf32-gemm": (99500, "cutlass_tensorop_s1688gemm: TF32 in the name, fp32 operands where they are known"),
         "unfused-pointwise": (9000, "the loss: sigmoid, neg, clamp, mul .. in a row on one size, without a compiler"),
@@ -76,6 +80,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "cold-start": (67000, "a graph is captured inside the recording; cudaMalloc and cudaFree x16 each"),
         "costly-children": (472000, "aten::index: most of it in the aten::nonzero of a mask"),
         "implicit-sync": (375000, "6,896 blocking calls inside aten::to, aten::index, aten::is_nonzero .."),
+        "unasked-fp64": (57200, "aten::upsample_bilinear2d and what follows it take and give double"),
         "launch-gaps": (1.97e6, "18,164 gaps before late launches: the GPU got faster, the host did not"),
         "overhead-bound": (2.01e6, "72 % late launches, the GPU 21 % busy"),
         "unfused-pointwise": (18400, "the mask decoder is eager: div, mul, add, gelu on one size"),
@@ -149,9 +154,12 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     },
     "mi300x_sglang_decode_device9": {
         "implicit-sync": (463000, "hipMemcpyWithStream inside aten::copy_"),
+        "queued-work-waits": (463000, "one kernel starts 463 ms after its launch had returned"),
         "sync-over-little-work": (463000, "hipMemcpyWithStream of 463 ms over next to no GPU work"),
     },
-    "mi300x_vllm_decode_graph": {},
+    "mi300x_vllm_decode_graph": {
+        "queued-work-waits": (7830, "hipGraphLaunch and a copy return, and 7.8 ms pass until the copy runs"),
+    },
     "rocm_no_correlation": {
         "compute-bound": (10900, "ten GEMMs without a gap, 99 % of the window"),
     },
@@ -207,5 +215,5 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     },
 }
 
-HEALTHY = ("mi300x_compile_tiny", "mi300x_vllm_decode_graph", "rocm_no_correlation")
+HEALTHY = ("mi300x_compile_tiny", "rocm_no_correlation")
 """Compiled or graph-launched work in bf16 that keeps the GPU busy: nothing to warn of."""

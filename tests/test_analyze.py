@@ -160,7 +160,7 @@ def test_the_text_has_all_that_one_opens_a_trace_for(analyze, trace):
         ("ProfilerStep#2", "3", "3", "0"),
     ]
     lines = shown.splitlines()
-    assert "by family: gemm 60.0%, pointwise 40.0%" in lines
+    assert "of the kernel time, by family: gemm 60.0%, pointwise 40.0%" in lines
     assert "launched by: aten::mul 100.0%" in lines
     assert any(line.startswith("time of a step, ") for line in lines)
     assert "what stands out" in lines
@@ -297,3 +297,17 @@ def test_kernels_that_only_raw_names_tell_apart_are_numbered(analyze, tmp_path):
         "pointwise fp32 add [1]",
         "pointwise fp32 add [2]",
     ]
+
+
+def test_ranges_on_the_cpu_have_the_kernels_that_the_range_says(tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.annotation("forward", 10, 500)
+    for at in (20, 100):
+        builder.op("aten::mul", at, 30)
+    builder.op("aten::mul", 600, 30)
+    builder.own(device="cpu", steps=1)
+    profile = load(builder.write(tmp_path / "cpu.json"))
+    assert (profile.range("forward").kernels, profile.range("forward").kernel_time_us) == (2, 60)
+    (row,) = [line for line in profile.table(by="range").split("\n") if line.startswith("forward")]
+    assert row.split()[-5:] == ["2", "60.0", "us", "60.0", "us"]

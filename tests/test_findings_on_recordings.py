@@ -81,6 +81,8 @@ EVIDENCE = {
     "profiler-gap": lambda _: lambda event: event["name"] in {"Activity Buffer Request", "Buffer Flush"},
     "overhead-bound": calls(""),
     "launch-gaps": calls(""),
+    "queued-work-waits": calls(""),
+    "unasked-fp64": lambda _: lambda event: category(event) == "kernel" and "double" in event["name"],
     "launch-delay": lambda _: lambda event: "Launch" in event["name"] and event["dur"] > 1000,
     "compute-bound": lambda _: lambda event: category(event) == "kernel",
     "sync-over-little-work": calls("Synchronize", "MemcpyWithStream"),

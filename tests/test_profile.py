@@ -72,7 +72,12 @@ def test_kernels_are_a_sequence_in_launch_order(profile):
     assert kernels[-1].dur_ns == 5000
     assert kernels[:2].names == ["first", "second"]
     assert kernels[:2].count == 2
-    assert repr(kernels) == "<Kernels: 3 of 2 names, 35.0 us>"
+    assert repr(kernels).split("\n") == [
+        "<Kernels: 3 of 2 names, 35.0 us>",
+        "  [0] first, 20.0 us",
+        "  [1] second, 10.0 us",
+        "  [2] first, 5.00 us",
+    ]
 
 
 def test_kernels_are_matched_by_patterns(profile):
@@ -326,3 +331,14 @@ def test_imports_bring_no_more_than_they_need(code, absent):
     script = f"import sys; {code}; print([name for name in {absent!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_printed_a_kernel_says_what_it_is_how_long_it_ran_and_what_launched_it(profile):
+    kernel = profile(nested()).kernels[0]
+    assert str(kernel) == "gemm fp32 tn ampere_sgemm_128x64, 50.0 us, aten::addmm"
+
+
+def test_dir_shows_what_a_person_looks_for(profile):
+    names = dir(profile(nested()))
+    assert {"kernels", "table", "range", "steps", "findings", "expect", "save", "trace"} <= set(names)
+    assert [name for name in names if name.startswith(("_", "with_", "unmeasured"))] == []

@@ -32,6 +32,8 @@ MOVED = {
         "-small-grid.share=1.1",
         "+sync-over-little-work.wait_us=1",
     ],
+    "a100_sam_fast_large": ["-unasked-fp64.share=0.2", "-unasked-fp64.meant=0.1"],
+    "mi300x_vllm_decode_graph": ["-queued-work-waits.share=0.5"],
     "a100_moe_no_steps": [
         "-launch-delay.first_us=1e6",
         "-launch-delay.first_times=1e6",
@@ -112,6 +114,19 @@ def test_the_others_do_so_on_traces_built_for_them(tmp_path):
     assert "num_workers" not in remedy("launch-gaps.data_loading=0.2")
 
 
+def test_on_a_gpu_that_idles_a_hotspot_is_not_where_to_start(tmp_path):
+    builder = TraceBuilder()
+    for at, name in enumerate(["a", "b", "c"]):
+        builder.launched(name, at * 1000, dur=100 if at else 400)
+    profile = load(builder.write(tmp_path / "idle.json"))
+
+    def remedy(*thresholds):
+        return next(one.remedy for one in find(profile, with_thresholds(RULES, thresholds)) if one.code == "hotspot")
+
+    assert "the GPU idles" in remedy()
+    assert "start here" in remedy("hotspot.busy=0")
+
+
 @pytest.mark.parametrize("value", ["0", "1000000"])
 def test_no_value_of_a_threshold_is_an_error(value, shared_trace):
     for recording in ("rocm_no_correlation", "cpu_only_steps", "mi250_string_tids", "a100_launches_without_kernels"):
@@ -122,7 +137,7 @@ def test_no_value_of_a_threshold_is_an_error(value, shared_trace):
 
 def test_each_threshold_is_shown_to_matter():
     shown = {text[1:].partition("=")[0] for texts in MOVED.values() for text in texts}
-    built = {"cold-start.steps", "cold-start.gap_us", "launch-gaps.data_loading"}
+    built = {"cold-start.steps", "hotspot.busy", "cold-start.gap_us", "launch-gaps.data_loading"}
     assert shown | built == set(NAMED)
 
 

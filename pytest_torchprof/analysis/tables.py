@@ -238,25 +238,31 @@ def _add_gpu_time_of_ranges(
     within: Mapping[int, RangeRow],
     for_others: Mapping[int, frozenset[int]],
 ) -> None:
-    gpu, calls, call_of = trace.gpu, trace.calls, trace.links.call_of
+    gpu, calls, ops, call_of = trace.gpu, trace.calls, trace.ops, trace.links.call_of
+
+    def count(innermost: Iterable[int], spent: float, *, kernel: bool) -> None:
+        seen: set[int] = set()
+        for first in innermost:
+            for holder in nesting.chain(first):
+                row = within.get(holder)
+                # A name inside itself has the time once.
+                if row is not None and id(row) not in seen:
+                    seen.add(id(row))
+                    row.self_gpu_us += spent if holder == first else 0
+                    row.gpu_us += spent
+                    row.kernels += kernel
+
     for part in chosen:
+        for i in part.operators:
+            inside = nesting.around(ops.thread[i], ops.start[i], ops.end[i])
+            count([inside], (ops.end[i] - ops.start[i]) / 1000, kernel=True)
         for i in part.gpu_ops:
             call = call_of[i]
             if call < 0:
                 continue
-            spent = (gpu.end[i] - gpu.start[i]) / 1000
             innermost = [nesting.around(calls.thread[call], calls.start[call], calls.end[call])]
             innermost += [nesting.around(one, calls.start[call], calls.start[call]) for one in for_others.get(call, ())]
-            seen: set[int] = set()
-            for first in innermost:
-                for holder in nesting.chain(first):
-                    row = within.get(holder)
-                    # A name inside itself has the time once.
-                    if row is not None and id(row) not in seen:
-                        seen.add(id(row))
-                        row.self_gpu_us += spent if holder == first else 0
-                        row.gpu_us += spent
-                        row.kernels += gpu.kind[i] == KERNEL
+            count(innermost, (gpu.end[i] - gpu.start[i]) / 1000, kernel=gpu.kind[i] == KERNEL)
 
 
 _HOST = frozenset({0, 2, 5})

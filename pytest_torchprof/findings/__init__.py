@@ -20,6 +20,7 @@ __all__ = ["RULES", "Finding", "Rule", "Threshold", "explaining", "find", "ranke
 _SUBJECTS = (
     "doubts",
     "waiting",
+    "queued",
     "kernels",
     "products",
     "fusible",

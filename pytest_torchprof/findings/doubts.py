@@ -145,7 +145,8 @@ def _long_first_step(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
         yield _Reason(
             "first_step_us",
             lengths[0] - usual,
-            f"the first step takes {show_us(lengths[0])}, the others {show_us(usual)}",
+            f"the first step takes {show_us(lengths[0])}, the median of the others is {show_us(usual)}, "
+            f"the slowest of them {show_us(rest[-1])}",
         )
 
 

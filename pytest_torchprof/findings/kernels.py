@@ -29,6 +29,7 @@ SHARE = Threshold(
     "share", 0.4, "two fifths of the kernel time in one place: made twice as fast, it saves more than anything else can"
 )
 NAMES = Threshold("names", 3, "of two kernels one always dominates")
+BUSY = Threshold("busy", 0.5, "on a GPU that idles most of the time, a faster kernel ends in a longer gap")
 
 CALLS = Threshold("calls", 100, "per step; at some 5 to 10 us of host time each, about a millisecond")
 SMALL_US = Threshold("mean_us", 10.0, "about what the host needs to launch one from Python")
@@ -79,6 +80,9 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
             "count": len(kernels),
             "source": work.source_of(kernels[0]),
         },
+        remedy=""
+        if work.busy_share >= at[BUSY]
+        else f"the GPU idles {1 - work.busy_share:.0%} of the time: first give it work to do, then look at its kernels",
         severity="information",
     )
 
@@ -259,7 +263,7 @@ RULES = (
         code="hotspot",
         title="Hotspot",
         find=_hotspot,
-        thresholds=(SHARE, NAMES),
+        thresholds=(SHARE, NAMES, BUSY),
         remedy="start here: what it does not take cannot be won",
         explains=SLOW_KERNELS,
     ),

@@ -36,6 +36,9 @@ _UNIT = {"bf16": 8, "fp16": 8, "tf32": 4, "fp8": 16, "int8": 16}
 
 _FLAGS = ("tf32_matmul", "tf32_cudnn", "matmul_precision")
 
+DOUBLE = Threshold("share", 0.01, "a hundredth of the kernel time in a type that few programs ask for")
+MEANT = Threshold("meant", 0.5, "a program that computes mostly in fp64 means to")
+
 COPYING = Threshold("share", 0.01, "a hundredth of the kernel time on copies that nobody wrote is easily saved")
 
 _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_addmm_activation": 1}
@@ -95,6 +98,29 @@ def _fp32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Fi
 
 def _tf32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     yield from _slow_products(analysis, at[SLOW_TYPE], "tf32", ("bf16",))
+
+
+def _unasked_fp64(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    """Find kernels that compute in fp64 in a program that computes in another type."""
+    work = analysis.gpu_work
+    found = [group for group in work.groups if work.decoded(group).dtype == "fp64"]
+    spent = sum(group.time_ns for group in found) / 1000
+    if not spent or not at[DOUBLE] * work.kernel_time_us <= spent < at[MEANT] * work.kernel_time_us:
+        return
+    shown = list(dict.fromkeys(work.op_name(group) or work.decoded(group).short for group in found))
+    yield Finding(
+        message=f"{', '.join(shown[:3])}{' and others' if len(shown) > 3 else ''} computed in fp64 for "
+        f"{show_us(spent)}, {spent / work.kernel_time_us:.0%} of the kernel time, in a program of other types",
+        evidence={
+            "time_us": spent,
+            "share": work.share_of(i for group in found for i in group.members),
+            "kernels": list(dict.fromkeys(work.decoded(group).short for group in found))[:5],
+            "ops": list(dict.fromkeys(op for group in found if (op := work.op_name(group))))[:5],
+            "count": sum(len(group.members) for group in found),
+            "source": work.source_of(found[0].members[0]),
+        },
+        saves_us=spent / 2,
+    )
 
 
 def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -206,6 +232,15 @@ RULES = (
         remedy="fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): "
         "autocast or a model in bf16 moves half of the bytes and computes twice as fast",
         explains=(*WHICH_KERNELS, *SLOW_KERNELS),
+    ),
+    Rule(
+        code="unasked-fp64",
+        title="Work in fp64",
+        find=_unasked_fp64,
+        thresholds=(DOUBLE, MEANT),
+        remedy="find where float64 comes in: numpy arrays and Python floats made to tensors without a dtype, "
+        ".double(), torch.set_default_dtype",
+        explains=SLOW_KERNELS,
     ),
     Rule(
         code="misaligned-gemm",

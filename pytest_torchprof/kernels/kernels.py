@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, overload
 
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.kernel import Kernel
-from pytest_torchprof.text import counted
+from pytest_torchprof.text import WIDTH, counted, printable_line, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+
+_SHOWN = 20
+"""How many of them are listed when they are printed."""
 
 
 class Kernels(Sequence[Kernel]):
@@ -50,7 +54,11 @@ class Kernels(Sequence[Kernel]):
     def __repr__(self) -> str:
         if self._open_question is not None:
             return f"<Kernels: at least {self._count}; {self._open_question}>"
-        return f"<Kernels: {self.count} of {len(self.names)} names, {self.time_us:.1f} us>"
+        lines = [f"<Kernels: {self.count} of {len(self.names)} names, {show_us(self.time_us)}>"]
+        lines += [
+            f"  [{place}] {printable_line(str(kernel), WIDTH - 10)}" for place, kernel in enumerate(self[:_SHOWN])
+        ]
+        return "\n".join(lines + [f"  ... and {self.count - _SHOWN} more"] * (self.count > _SHOWN))
 
     @property
     def count(self) -> int:  # type: ignore[override]  # a number here, as max_kernels reads it

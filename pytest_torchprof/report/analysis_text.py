@@ -69,6 +69,12 @@ _RANGES = (
     _column("self GPU", "self_gpu_us", show_us),
     _column("GPU total", "gpu_us", show_us),
 )
+# Where operators on the CPU are the kernels, theirs is the time.
+_RANGES_ON_CPU = (
+    *_RANGES[:-2],
+    _column("self kernels", "self_gpu_us", show_us),
+    _column("kernel time", "gpu_us", show_us),
+)
 _OPERATORS = (
     # Of autograd's nodes what they evaluate is what tells one from the other.
     Column("name", lambda row: printable(row.name.replace(_EVALUATED, "autograd:: .. ")), "left"),
@@ -106,6 +112,8 @@ _SORT_BY: dict[str, str] = {
 }
 _PER_CALL = {"cpu_time": "cpu_us", **{f"{device}_time": "gpu_us" for device in _DEVICES}}
 _NOUNS = {"op": "operators", "range": "user annotations", "module": "modules"}
+_ROLES = {"cpu": "operators on the CPU", "other": "nothing recorded on CPU or GPU"}
+"""What two parts of a step's time are called where people read of them."""
 _MOST_STEPS = 10
 _MOST_SHARES = 5
 
@@ -131,7 +139,8 @@ def rows_of(analysis: Analysis, steps: Sequence[StepProfile], *, by: str, sort_b
     if by == "op" and rows:
         return _draw_operators(rows[:top], heading, len(rows) - top, gpu=len(analysis.trace.gpu) > 0)
     if rows:
-        return drawn(rows[:top], _RANGES, heading, len(rows) - top)
+        columns = _RANGES if analysis.trace.device_kind.has_launches else _RANGES_ON_CPU
+        return drawn(rows[:top], columns, heading, len(rows) - top)
     missing = "; they are not recorded: record them with profile(with_stack=True), here with record=['modules']"
     return "\n".join(wrapped(f"no {heading}{missing if by == 'module' else ''}", ""))
 
@@ -167,7 +176,7 @@ def _draw_kernels(rows: Sequence[KernelRow], sort_by: str | None, top: int, over
         *(_COUNT, _TIME, _share_column(total)),
         Column("launched by", lambda row: _launched_by(row, launched), "left"),
     )
-    heading = f"{counted(len(rows), 'kernel name')} {over}, {show_us(total)}"
+    heading = f"{counted(len(rows), 'kernel name')} {over}, {show_us(total)} of kernel time"
     return drawn(rows[:top], columns, heading, len(rows) - top)
 
 
@@ -210,7 +219,7 @@ def _draw_families(rows: Sequence[FamilyRow], top: int, over: str) -> str:
         return f"no kernels {over}"
     total = sum(row.time_us for row in rows)
     columns = (*_FAMILIES, _COUNT, _TIME, _share_column(total))
-    return drawn(rows[:top], columns, f"families {over}, {show_us(total)}", len(rows) - top)
+    return drawn(rows[:top], columns, f"families {over}, {show_us(total)} of kernel time", len(rows) - top)
 
 
 def _draw_operators(rows: Sequence[OpRow], title: str, more: int, *, gpu: bool) -> str:
@@ -329,7 +338,10 @@ def _by_family_and_operator(analysis: Analysis, steps: Sequence[StepProfile]) ->
             if gpu.kind[i] == KERNEL:
                 families[decode(trace.names[gpu.name[i]]).family] += gpu.end[i] - gpu.start[i]
                 operators[analysis.launching.op_name(op_of[i]) or "no operator"] += gpu.end[i] - gpu.start[i]
-    return "\n".join(_list_shares("by family", families) + _list_shares("launched by", operators))
+    return "\n".join(
+        _list_shares("of the kernel time, by family", families)
+        + _list_shares("of the kernel time, launched by", operators)
+    )
 
 
 def _list_shares(what: str, spent: Counter[str]) -> list[str]:
@@ -346,11 +358,15 @@ def _describe_efficiency(analysis: Analysis) -> str:
         return ""
     found = analysis.efficiency
     total = found.step_time.total
-    spent = [(name.replace("_", " "), us) for name, us in asdict(found.step_time).items() if us > 0.0005 * total]
+    spent = [
+        (_ROLES.get(name, name.replace("_", " ")), us)
+        for name, us in asdict(found.step_time).items()
+        if us > 0.0005 * total
+    ]
     lines = []
     if spent:
         shares = ", ".join(f"{name} {show_share(us / total)}" for name, us in spent)
-        lines.append(f"time of a step, to its last GPU operation, {show_us(total)}: {shares}")
+        lines.append(f"of a step's time, {show_us(total)} to its last GPU operation: {shares}")
     if found.tensor_core_share is not None:
         lines.append(f"on tensor cores: {show_share(found.tensor_core_share)} of the time of products and convolutions")
     if found.throughput.mfu is not None:
