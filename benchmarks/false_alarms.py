@@ -25,7 +25,7 @@ import torch
 
 from pytest_torchprof.baseline.entry import times
 from pytest_torchprof.capture.samples import Samples
-from pytest_torchprof.compare.comparison import verdict
+from pytest_torchprof.compare.comparison import time_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ def judged(baseline: list[list[float]], run: list[list[float]], tolerance: float
     old = times(CLOCK, [*baseline[0], *baseline[1]])
 
     def held(samples: list[float], *, confirmed: bool) -> str:
-        return verdict(old, times(CLOCK, samples, confirmed=confirmed), tolerance)
+        return time_verdict(old, times(CLOCK, samples, confirmed=confirmed), tolerance)
 
     first = held(run[0], confirmed=False)
     return first, held([*run[0], *run[1]], confirmed=True) if first == "ambiguous" else first

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.kernels.kernels import Kernels
-    from pytest_torchprof.kernels.patterns import attention, communication, conv, family, gemm, library, triton
+    from pytest_torchprof.kernels.selectors import attention, communication, conv, family, gemm, library, triton
     from pytest_torchprof.profile import Profile, StepProfile, load
     from pytest_torchprof.trace import Trace
 
@@ -59,7 +59,7 @@ _HOMES = {
         ],
         "errors",
     ),
-    **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.patterns"),
+    **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.selectors"),
     **dict.fromkeys(["Profile", "StepProfile", "load"], "profile"),
     "Kernel": "kernels.kernel",
     "Kernels": "kernels.kernels",

@@ -14,8 +14,8 @@ import pytest
 
 from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
-from pytest_torchprof.testing.stash_keys import PASSED, RUN, STATE, WORKER_KEY, is_ours, is_worker
+from pytest_torchprof.testing import PASSED, RUN, STATE, is_ours
+from pytest_torchprof.testing.options import WORKER_KEY, BaselineMode, add_options, is_worker, run_options
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -199,7 +199,7 @@ def pytest_runtest_makereport(
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     state = config.stash.get(STATE, None)
     if state is not None and not is_worker(config):
-        from pytest_torchprof.testing.reporting import write_section
+        from pytest_torchprof.testing.session import write_section
 
         write_section(state, terminalreporter)
 
@@ -208,7 +208,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_sessionfinish(session: pytest.Session) -> None:
     state = session.config.stash.get(STATE, None)
     if state is not None:
-        from pytest_torchprof.testing.reporting import finish
+        from pytest_torchprof.testing.session import finish
 
         finish(state, session)
 

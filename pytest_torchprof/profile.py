@@ -161,15 +161,15 @@ class Profile(Analysis):
             self._look("expect")
         asked, explainer = of_tests.read_limits(limits, known=of_tests.catalogue(self.rules)), self._view.explainer
         profile = self._open()
-        verdicts = of_tests.judge(profile, asked)
+        verdicts = of_tests.check_limits(profile, asked)
         if explainer is not None and of_tests.missed_somewhere(verdicts, asked):
             # The same verdicts, with lines: what explains them changes none.
             profile = explainer.explained(profile)
-            verdicts = of_tests.judge(profile, asked)
+            verdicts = of_tests.check_limits(profile, asked)
         screen = explainer.screen if explainer else of_tests.Screen()
         # Whoever catches it may look for something in its text, which must not depend on -q.
         whole, brief = (
-            of_tests.failure(verdicts, profile, profile.why_missed, screen=screen.with_verbosity(verbosity))
+            of_tests.error_for(verdicts, profile, profile.why_missed, screen=screen.with_verbosity(verbosity))
             for verbosity in (max(screen.verbosity, 0), -1)
         )
         if whole is not None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 LONGEST = 200
@@ -52,6 +52,11 @@ def plural(noun: str) -> str:
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         return f"{noun[:-1]}ies"
     return f"{noun}es" if noun.endswith(_HISSING) else f"{noun}s"
+
+
+def enumerated(words: Sequence[str]) -> str:
+    """Return ``a, b or c``."""
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 _NUMBER = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
@@ -124,24 +129,42 @@ def _three_digits(number: float) -> str:
 
 
 WIDTH = 100
-_LEFT = {"step", "kernel", "family", "library", "name", "launched by"}
 
 
-def drawn(rows: Sequence[tuple[Any, ...]], headers: tuple[str, ...], title: str, more: int) -> str:
-    """Return a table under its title, the first column cut to the room that the others leave; ``more`` are left out."""
+class Column(NamedTuple):
+    """A column of a table."""
+
+    title: str
+    show: Callable[[Any], str]
+    """What a cell says of its row."""
+    align: Literal["left", "right"] = "right"
+    widest: int | None = None
+    """Where longer cells are wrapped."""
+    leaves: int = 0
+    """When a narrow terminal does without it, 1 the first; 0: never."""
+
+
+def cells(columns: Iterable[Column], rows: Iterable[Any]) -> list[list[str]]:
+    """Return a table's lines, the titles first."""
+    shown = tuple(columns)
+    return [[column.title for column in shown], *([column.show(row) for column in shown] for row in rows)]
+
+
+def drawn(rows: Sequence[Any], columns: Sequence[Column], heading: str, more: int) -> str:
+    """Return a table under its heading, the first column cut to what the others leave; ``more`` are left out."""
     from tabulate import tabulate  # noqa: PLC0415 - only tables need it
 
-    taken = sum(_width(column) + 2 for column in list(zip(headers, *rows, strict=True))[1:])
-    rows = [(cut(row[0], WIDTH - taken), *row[1:]) for row in rows]
-    align = tuple("left" if header in _LEFT else "right" for header in headers)
-    table = tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
-    return f"{title}\n{table}" + (f"\n... and {more} more (--top {more + len(rows)})" if more > 0 else "")
-
-
-def _width(column: tuple[Any, ...]) -> int:
-    """Return a column's width; tabulate leaves two spaces beside a header."""
-    header, *cells = column
-    return max(max(map(len, header.split("\n"))) + 2, *(len(str(cell)) for cell in cells), 0)
+    titles, *lines = cells(columns, rows)
+    # Beside a title tabulate leaves two spaces.
+    widths = [
+        max([max(map(len, title.split("\n"))) + 2, *map(len, column)])
+        for title, *column in zip(titles, *lines, strict=True)
+    ]
+    room = WIDTH - sum(width + 2 for width in widths[1:])
+    lines = [[cut(first, room), *others] for first, *others in lines]
+    align = [column.align for column in columns]
+    table = tabulate(lines, headers=titles, tablefmt="simple", disable_numparse=True, colalign=align)
+    return f"{heading}\n{table}" + (f"\n... and {more} more (--top {more + len(rows)})" if more > 0 else "")
 
 
 def wrapped(words: str, indent: str, *, first: str = "") -> list[str]:
@@ -154,6 +177,6 @@ def cut(words: str, width: int) -> str:
     return words if len(words) <= width else words[: width - 3] + "..."
 
 
-def share(value: float) -> str:
+def show_share(value: float) -> str:
     """Return a share as percent."""
     return f"{100 * value:.1f}%"

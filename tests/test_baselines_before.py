@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_torchprof.baseline import read, update
-from pytest_torchprof.compare import contrast
+from pytest_torchprof.compare import compare
 
 BEFORE = Path(__file__).with_name("baselines_before")
 FILES = sorted(BEFORE.glob("*.json"))
@@ -37,7 +37,7 @@ def test_entries_of_old_files_compare_as_they_did(file):
     pairs = [then for then in VERDICTS if then["file"] == file.name]
     assert len(pairs) == 4 * len(entries) ** 2
     for then in pairs:
-        now = contrast(entries[then["old"]], entries[then["new"]], names=then["names"], tolerance=then["tolerance"])
+        now = compare(entries[then["old"]], entries[then["new"]], names=then["names"], tolerance=then["tolerance"])
         assert {
             "verdict": now.verdict,
             "stale": now.stale,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_torchprof.analysis.compilation import unprofiled
+from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
 from pytest_torchprof.profile import load
 

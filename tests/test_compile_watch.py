@@ -14,7 +14,7 @@ import torch._dynamo
 import torch._inductor.config
 from torch import nn
 
-from pytest_torchprof.analysis.compilation import unprofiled
+from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.errors import LimitsMissed, NotMeasured

@@ -111,7 +111,14 @@ def test_only_the_index_of_a_triton_kernel_is_no_difference(recording, capsys):
     assert not found
     assert found.renamed == ()
     assert run([str(first), str(second)]) == 0
-    assert "kernel_time_us: 5 -> 9" in capsys.readouterr().out
+    assert "kernel_time_us 5.00 us -> 9.00 us" in capsys.readouterr().out
+
+
+def test_numbers_that_print_alike_are_in_the_data_only(recording):
+    found = load(recording("a", EAGER, dur=40)).diff(load(recording("b", EAGER, dur=40.001)))
+    assert found.numbers["kernel_time_us"] == (120, pytest.approx(120.003))
+    assert found.lines == ["same GEMM and two other kernels"]
+    assert str(found) == "same GEMM and two other kernels"
 
 
 def test_long_steps_are_aligned_too(recording):

@@ -21,7 +21,8 @@ from pytest_torchprof import doctor
 from pytest_torchprof.cli import main
 from pytest_torchprof.doctor import inquiry, profiler
 from pytest_torchprof.doctor.inquiry import public
-from pytest_torchprof.doctor.machine import Machine, of_lock
+from pytest_torchprof.doctor.machine import Machine
+from pytest_torchprof.doctor.profiler import of_lock
 
 COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; main()", "doctor"]
 DOCTOR = "do: run `torchprof doctor` to see what is wrong with the profiler or the device"
@@ -129,7 +130,7 @@ def test_what_a_fresh_process_raises_is_told_in_its_first_line():
 def test_no_module_of_the_current_folder_is_imported_in_place_of_an_installed_one(tmp_path, monkeypatch):
     (tmp_path / "msgspec.py").write_text("raise SystemExit('not this one')")
     monkeypatch.chdir(tmp_path)
-    assert inquiry.ask(json.loads, '{"a": 1}').facts == {"a": 1}
+    assert inquiry.ask(json.loads, '{"a": 1}') == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_another_cupti_in_place_of_torchs_own_is_told_from_it(tmp_path, monkeypa
 
 def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("pytest_torchprof.doctor.machine._WAIT_S", 0.1)
+    monkeypatch.setattr("pytest_torchprof.doctor.profiler._WAIT_S", 0.1)
     machine = Machine()
     machine.gpu = {"uuid": "GPU-x"}
     hold = "import sys, filelock\nwith filelock.FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"

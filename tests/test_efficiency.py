@@ -7,9 +7,10 @@ from contextlib import closing
 import pytest
 import torch
 from builder import TraceBuilder
+from torch.utils.flop_counter import register_flop_formula
 
 from pytest_torchprof import capture, load
-from pytest_torchprof.analysis import peaks
+from pytest_torchprof.analysis import efficiency
 from pytest_torchprof.errors import LimitsMissed, NotMeasured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
@@ -172,18 +173,18 @@ def test_without_flops_or_peak_there_is_no_share(changed, reason, profile_of):
     ],
 )
 def test_a_device_has_the_peak_of_its_own_data_sheet_or_none(name, bf16):
-    peak = peaks.of_device(name)
+    peak = efficiency.peak_of_device(name)
     assert (peak and peak.tflops["bf16"]) == bf16
 
 
 def test_each_peak_has_a_source():
-    assert all(peak.source.startswith("https://") and peak.tflops for peak in peaks.PEAKS)
-    assert len({peak.source for peak in peaks.PEAKS}) == len(peaks.PEAKS)
+    assert all(peak.source.startswith("https://") and peak.tflops for peak in efficiency.PEAKS)
+    assert len({peak.source for peak in efficiency.PEAKS}) == len(efficiency.PEAKS)
 
 
 def test_what_depends_on_the_type_only_has_its_usual_ratio():
     # Tensor cores halve their rate with each doubling of the operands; a slip in the table would show.
-    for peak in peaks.PEAKS:
+    for peak in efficiency.PEAKS:
         known = peak.tflops
         for narrow, wide in (("fp8", "bf16"), ("fp8", "fp16"), ("fp4", "fp8")):
             if narrow in known and wide in known:
@@ -224,3 +225,17 @@ def test_flops_are_counted_in_the_warm_up_as_the_code_is_written(compiled, recor
 
 def test_without_a_second_warm_up_call_nothing_is_counted(record):
     assert record(lambda: torch.ones(4, 4) @ torch.ones(4, 4), warmup=1).trace.metadata.flops_per_step is None
+
+
+def test_flops_that_a_formula_tells_as_a_float_are_kept_as_a_whole_number(record):
+    @torch.library.custom_op("torchprof_test::halved", mutates_args=())
+    def halved(x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+    @register_flop_formula(torch.ops.torchprof_test.halved)
+    def _count(shape, *_, **__):
+        return shape.numel() * 1.0
+
+    profile = record(lambda: halved(torch.ones(4, 4)))
+    assert profile.trace.metadata.flops_per_step == 16
+    assert profile.why_not is None

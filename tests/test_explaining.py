@@ -387,7 +387,7 @@ from pytest_torchprof.findings import Finding, Rule
 
 def find(profile):
     origin = profile.launching.origins.of_operator(profile.steps[0].part.operators[0])
-    yield Finding(code="slow-add", title="slow", message="an add", evidence={"source": origin and origin.where})
+    yield Finding(code="slow-add", title="slow", message="an add", evidence={"source": origin and origin.file_line})
 
 def pytest_torchprof_findings():
     return [Rule(code="slow-add", find=find)]

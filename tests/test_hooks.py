@@ -74,3 +74,31 @@ def test_a_limit_of_another_plugin_is_refused_without_it(run_tests):
     result = run_tests(TESTS)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "unknown keyword 'max_names'" in result.stderr.str() + result.stdout.str()
+
+
+RAISING = """
+import pytest
+from pytest_torchprof.limits import Limit
+from pytest_torchprof.limits.limit import whole_number
+
+def check(profile, bound):
+    RAISE
+
+def pytest_torchprof_limits():
+    return [Limit(name="max_heat", read=whole_number, check=check)]
+"""
+
+
+@pytest.mark.parametrize(
+    "raised", ['pytest.fail("the table has no entry")', 'raise ValueError("the table has no entry")']
+)
+def test_what_a_check_of_another_plugin_raises_fails_the_test_when_its_body_is_over(run_tests, pytester, raised):
+    pytester.makepyfile(outside=RAISING.replace("RAISE", raised))
+    pytester.syspathinsert()
+    source = (
+        '@pytest.mark.torchprof(device="cpu", max_heat=1)\n'
+        "def test_it(torchprof):\n    torchprof(torch.sin, x)\n    print('the body went on')\n"
+    )
+    result = run_tests(source, "-p", "outside")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the table has no entry*", "*the body went on*"])

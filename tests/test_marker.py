@@ -169,7 +169,7 @@ def test_nothing_is_meant():
         ("tolerance={'kernels': -1}", "expected so many more (1) or a share below 1 (0.5)"),
         ("tolerance={'tiem': 0.1}", "unknown tolerance 'tiem'; did you mean 'time'?"),
         ("tolerance={'time': 0.1, 'cache': 'warm'}", 'expected "hot" or "cold"'),
-        ("names='normal'", "names='normal': expected \"exact\""),
+        ("names='normal'", "names='normal': expected exact"),
         ("5", "the torchprof marker takes keywords only, got 5"),
     ],
 )
@@ -499,3 +499,16 @@ def test_it():
     )
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*is a selector written as a text*from pytest_torchprof import gemm*"])
+
+
+def test_kernels_that_left_no_event_are_not_measured_for_that_reason_whatever_the_limit(run_tests):
+    result = run_tests("""
+from concurrent.futures import ThreadPoolExecutor
+
+@pytest.mark.torchprof(device="cpu", min_kernels=1)
+def test_elsewhere():
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(torch.mm, x, x).result()
+""")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*min_kernels=1 *not measured: the measured code ran *mm on another thread*"])

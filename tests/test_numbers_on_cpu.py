@@ -9,8 +9,8 @@ import torch
 from builder import TraceBuilder, own_recording
 
 from pytest_torchprof import load
-from pytest_torchprof.devices.base import OperatorWork
 from pytest_torchprof.devices.cpu import operator_work
+from pytest_torchprof.devices.kinds import OperatorWork
 
 GPU_ONLY = [
     *("launches", "graph_launches", "memcpys", "memsets", "memcpys_h2d", "memcpys_d2h", "memcpys_d2d", "memcpy_bytes"),

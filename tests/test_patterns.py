@@ -18,14 +18,8 @@ from pytest_torchprof import (
     triton,
 )
 from pytest_torchprof.kernels.operands import Launch, complete
-from pytest_torchprof.kernels.patterns import (
-    compile_op_pattern,
-    compile_pattern,
-    fused_match,
-    hint,
-    parse_value,
-    unfused_lines,
-)
+from pytest_torchprof.kernels.patterns import compile_pattern, fused_match, hint, parse_value, unfused_lines
+from pytest_torchprof.kernels.selectors import compile_op_pattern
 
 NVJET = "nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT"
 AMPERE = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"

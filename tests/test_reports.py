@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_torchprof.report.results import where
+from pytest_torchprof.report.terminal import describe_environment
 
 MIXED = """
 @pytest.mark.torchprof(device="cpu", max_kernels=1)
@@ -148,4 +148,4 @@ def test_require_gpu_does_not_concern_runs_without_a_torchprof_test(run_tests):
     ],
 )
 def test_where_a_run_measured_is_said_in_the_words_of_its_maker(environment, said):
-    assert where(environment) == said
+    assert describe_environment(environment) == said

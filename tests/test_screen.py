@@ -6,7 +6,7 @@ import pytest
 from builder import own_recording
 
 from pytest_torchprof import LimitsMissed, load
-from pytest_torchprof.limits import Screen, failure, judge, read_limits
+from pytest_torchprof.limits import Screen, check_limits, error_for, read_limits
 
 MANY = """
 ops = [torch.sin, torch.cos, torch.tan, torch.exp, torch.sqrt, torch.abs, torch.neg, torch.floor, torch.ceil, torch.log,
@@ -114,7 +114,9 @@ def test_the_table_of_results_fits_the_terminal(run_tests, monkeypatch, width):
 def judged(tmp_path, **limits):
     profile = load(own_recording({"void kernel_a(float*)": 3, "gemm_" + "x" * 200: 1}).write(tmp_path / "t.json"))
     asked = read_limits(limits)
-    return lambda **screen: str(failure(judge(profile, asked), profile, profile.why_missed, screen=Screen(**screen)))
+    return lambda **screen: str(
+        error_for(check_limits(profile, asked), profile, profile.why_missed, screen=Screen(**screen))
+    )
 
 
 def test_names_are_cut_to_the_screen_and_whole_when_all_is_asked_for(tmp_path):
@@ -132,8 +134,8 @@ def test_a_screen_too_small_still_names_each_limit(tmp_path):
 
 def test_what_holds_is_no_failure(tmp_path):
     profile = load(own_recording({"a": 1}).write(tmp_path / "t.json"))
-    assert failure(judge(profile, read_limits({"max_kernels": 1})), profile, profile.why_missed) is None
-    assert isinstance(failure((), profile, profile.why_missed, also=["worse"]), LimitsMissed)
+    assert error_for(check_limits(profile, read_limits({"max_kernels": 1})), profile, profile.why_missed) is None
+    assert isinstance(error_for((), profile, profile.why_missed, also=["worse"]), LimitsMissed)
 
 
 def test_what_a_caught_failure_says_does_not_depend_on_verbosity(run_tests):

@@ -11,22 +11,21 @@ import pytest
 
 from pytest_torchprof.baseline import settle_times
 from pytest_torchprof.baseline.entry import QUANTILES, times
-from pytest_torchprof.capture import nvml, samples
-from pytest_torchprof.capture.devices import base
+from pytest_torchprof.capture import devices, nvml, samples
 from pytest_torchprof.compare.comparison import chance, time_verdict, unsure
 
 CONDITIONS = {"clock": "perf_counter", "cache": "hot", "machine": "a machine", "threads": 2}
 
 TIMED = """
-from pytest_torchprof.capture.devices import base
+from pytest_torchprof.capture import devices
 calls = []
 @pytest.mark.torchprof(device="cpu", warmup=1, steps=2, tolerance={"time": 0.10})
 def test_block():
     calls.append(1)
     torch.mm(x, x)
-    base.perf_counter_ns.pass_us(1000)
+    devices.perf_counter_ns.pass_us(1000)
 """
-LIVE = TIMED.replace("    base.perf_counter_ns.pass_us(1000)\n", "")
+LIVE = TIMED.replace("    devices.perf_counter_ns.pass_us(1000)\n", "")
 
 
 class Clock:
@@ -47,7 +46,7 @@ class Clock:
 def clock(monkeypatch):
     """Let samples be taken by that clock, in this process."""
     ours = Clock()
-    monkeypatch.setattr(base, "perf_counter_ns", ours)
+    monkeypatch.setattr(devices, "perf_counter_ns", ours)
     monkeypatch.setattr(samples, "perf_counter", lambda: ours() / 1e9)
 
 
@@ -153,7 +152,7 @@ def test_without_a_time_tolerance_nothing_is_sampled(run_tests, pytester):
 
 
 def test_samples_follow_the_profiled_steps_and_their_calls_are_counted(run_tests, pytester, monkeypatch):
-    monkeypatch.setattr(base, "perf_counter_ns", perf_counter_ns)
+    monkeypatch.setattr(devices, "perf_counter_ns", perf_counter_ns)
     monkeypatch.setattr(samples, "perf_counter", perf_counter)
     source = LIVE + "\ndef test_calls(): __import__('pathlib').Path('calls').write_text(str(len(calls)))\n"
     run_tests(source, "--torchprof-save=kept").assert_outcomes(passed=2)

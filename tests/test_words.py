@@ -11,7 +11,7 @@ import pytest
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.compare.changes import _NOUNS as OF_DIFFERENCES
 from pytest_torchprof.compare.comparison import _NOUNS as OF_BASELINES
-from pytest_torchprof.kernels.patterns.hints import _NOUNS as OF_HINTS
+from pytest_torchprof.kernels.patterns import _NOUNS as OF_HINTS
 from pytest_torchprof.text import counted, numbered, plural
 
 PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"

@@ -6,9 +6,11 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from pytest_torchprof.analysis import numbers, parts, validity
+from pytest_torchprof.analysis import numbers, validity
+from pytest_torchprof.analysis.compilation import Compile, compile_of
 from pytest_torchprof.analysis.launches import Launching
 from pytest_torchprof.analysis.numbers import AllAttributes, Numbers, StepAttributes
+from pytest_torchprof.analysis.parts import part_within
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -17,7 +19,6 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.analysis.efficiency import Efficiency
     from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.analysis.parts import Part
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 
 class HasViews:
@@ -36,10 +37,10 @@ class HasViews:
         self._answers = {} if answers is None else answers
 
 
-class shared(Generic[Answer]):  # noqa: N801 - it decorates as ``property`` does
+class shared(Generic[Value]):  # noqa: N801 - it decorates as ``property`` does
     """A property that is worked out when it is first asked for, once for all views."""
 
-    def __init__(self, work_out: Callable[[Any], Answer]) -> None:
+    def __init__(self, work_out: Callable[[Any], Value]) -> None:
         """Take what works it out; it may depend on nothing in which views differ."""
         self._work_out = work_out
         self._name = work_out.__name__
@@ -48,14 +49,14 @@ class shared(Generic[Answer]):  # noqa: N801 - it decorates as ``property`` does
     @overload
     def __get__(self, view: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, view: HasViews, owner: type) -> Answer: ...
-    def __get__(self, view: HasViews | None, owner: type) -> Self | Answer:
+    def __get__(self, view: HasViews, owner: type) -> Value: ...
+    def __get__(self, view: HasViews | None, owner: type) -> Self | Value:
         if view is None:
             return self
         answers = view._answers  # noqa: SLF001 - both are of this module
         if self._name not in answers:
             answers[self._name] = self._work_out(view)
-        answer: Answer = answers[self._name]
+        answer: Value = answers[self._name]
         return answer
 
 
@@ -175,15 +176,13 @@ class Analysis(HasViews, AllAttributes):
 
     @shared
     def _compile(self) -> Compile:
-        from pytest_torchprof.analysis import compilation  # noqa: PLC0415 - only who asks pays
-
-        return compilation.read(self.trace)
+        return compile_of(self.trace)
 
     @shared
     def _efficiency(self) -> Efficiency:
-        from pytest_torchprof.analysis import efficiency  # noqa: PLC0415 - only who asks pays
+        from pytest_torchprof.analysis.efficiency import efficiency_of  # noqa: PLC0415 - only who asks pays
 
-        return efficiency.read(self.gpu_work)
+        return efficiency_of(self.gpu_work)
 
     @shared
     def _recorded_steps(self) -> tuple[StepProfile, ...]:
@@ -290,9 +289,9 @@ class Analysis(HasViews, AllAttributes):
         return max(values, default=None)
 
 
-def numbers_within(trace: Trace, steps: Sequence[parts.Part], name: str) -> Numbers:
+def numbers_within(trace: Trace, steps: Sequence[Part], name: str) -> Numbers:
     """Return the numbers of what was launched inside user annotations of this name, the largest over the steps."""
-    found = [parts.within(trace, part, name) for part in steps]
+    found = [part_within(trace, part, name) for part in steps]
     # A step that the range does not appear in says nothing about it.
     return numbers.worst([numbers.of_part(trace, part) for part in found if part.ranges], Numbers())
 

@@ -1,24 +1,253 @@
-"""What torch.compile made of the measured code: the recording's own evidence together with what the trace shows."""
+"""What torch.compile made of the measured code: the recording's own evidence, and what it leaves in a trace."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis import compiled_code
-from pytest_torchprof.analysis.compiled_code import CudaGraphs, Fallback, FxGraph, cuda_graphs, fallbacks, fx_graphs
+from pytest_torchprof.devices.cpu import operator_work
+from pytest_torchprof.devices.kinds import CallKind, OperatorWork
 from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_torchprof.analysis.compiled_code import Region, Regions
-    from pytest_torchprof.recording.metadata import CompileEvidence
-    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.recording.metadata import CompileEvidence, InductorGraph
+    from pytest_torchprof.trace import Span, Trace
+
+
+FX_GRAPH = "## Call CompiledFxGraph "
+_REGION = "Torch-Compiled Region"
+_LOOKUP = "TorchDynamo Cache Lookup"
+_COMPILE_ID = re.compile(r"\bcompile_id=(\d+)/(\d+)")
+_COMPILED_CODE = (_REGION, "CompiledFunction", FX_GRAPH)
+
+
+class Region(NamedTuple):
+    """A range in which compiled code ran; `identity` is "0/1", frame and attempt, None in torch before 2.6."""
+
+    name: str
+    identity: str | None
+
+
+class Regions(Struct, frozen=True, kw_only=True):
+    """The regions of the steps, and which ran inside which."""
+
+    regions: Sequence[Region]
+    nested_by_step: Mapping[int, Sequence[tuple[Region, Region]]]
+    """The nested ones with the region around each."""
+    lookups_without_region: int
+
+    @property
+    def nested(self) -> list[tuple[Region, Region]]:
+        return [pair for pairs in self.nested_by_step.values() for pair in pairs]
+
+    @property
+    def ids(self) -> set[str]:
+        return {region.identity for region in self.regions if region.identity is not None}
+
+
+class ByThread:
+    """Finds the range of a thread that an instant lies in; ranges of one thread must not overlap."""
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        self._spans: dict[object, list[Span]] = defaultdict(list)
+        for span in spans:
+            self._spans[span.tid].append(span)
+        self._starts = {tid: [span.start_ns for span in found] for tid, found in self._spans.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    def at(self, tid: object, instant: int) -> Span | None:
+        place = bisect_right(self._starts.get(tid, ()), instant) - 1
+        if place < 0 or instant >= self._spans[tid][place].end_ns:
+            return None
+        return self._spans[tid][place]
+
+
+def is_compiled_code(name: str) -> bool:
+    """Whether a range of this name runs compiled code: a region, or a compiled function's forward or backward."""
+    return name.startswith(_COMPILED_CODE)
+
+
+def regions_of(trace: Trace) -> Regions:
+    """Return the regions that ran in the steps."""
+    spans = trace.spans_in_steps(_REGION)
+    nested: dict[int, list[tuple[Region, Region]]] = defaultdict(list)
+    open_: dict[object, list[Span]] = defaultdict(list)
+    for span in spans:
+        around = open_[span.tid]
+        while around and around[-1].end_ns <= span.start_ns:
+            around.pop()
+        if around:
+            nested[trace.step_at(span.start_ns)].append((_region(span), _region(around[-1])))
+        around.append(span)
+    return Regions(
+        regions=[_region(span) for span in spans],
+        nested_by_step=nested,
+        lookups_without_region=_lookups_without_region(trace, spans),
+    )
+
+
+def compiled_again(trace: Trace, seen: Regions) -> list[str]:
+    """Return the ids of what was compiled inside the steps although a compilation of the same frame had run there.
+
+    A frame whose first compilation lies in the steps too does not tell a guard that failed from a second module.
+    """
+    found = {match.groups() for name in trace.names if (match := _COMPILE_ID.search(name))}
+    first = {frame for frame, attempt in found if attempt == "0"}
+    ran = {tuple(identity.split("/")) for identity in seen.ids if "/" in identity}
+    again = {
+        (frame, attempt)
+        for frame, attempt in found
+        if attempt != "0" and frame not in first and any(f == frame and int(a) < int(attempt) for f, a in ran)
+    }
+    return [f"{frame}/{attempt}" for frame, attempt in sorted(again)]
+
+
+def _region(span: Span) -> Region:
+    _, _, identity = span.name.partition(": ")
+    return Region(span.name, identity if identity and identity != "Unknown" else None)
+
+
+def _lookups_without_region(trace: Trace, regions: Sequence[Span]) -> int:
+    """Count look-ups that neither a region nor a compilation follows before the next look-up of the thread."""
+    count = 0
+    events: dict[object, list[tuple[int, str]]] = defaultdict(list)
+    for span in trace.spans_in_steps(_LOOKUP):
+        events[span.tid].append((span.start_ns, _LOOKUP))
+    if not events:
+        return 0
+    for span in (*regions, *trace.spans(suffix=" (dynamo_timed)")):
+        events[span.tid].append((span.start_ns, _REGION))
+    for found in events.values():
+        kinds = [kind for _, kind in sorted(found)]
+        count += sum(a == b == _LOOKUP for a, b in zip(kinds, [*kinds[1:], _LOOKUP], strict=True))
+    return count
+
+
+class CudaGraphs(Struct, frozen=True, kw_only=True):
+    """Graph launches over all steps, those among them inside compiled code, and why Inductor made no graph."""
+
+    launches: int
+    owned: int
+    skips: tuple[str, ...]
+    skips_unknown: str | None
+    """Why there may be more than ``skips``; None if they are all."""
+
+
+class FxGraph(Struct, frozen=True, kw_only=True):
+    """One graph of Inductor's that ran: its cache key, the generated file if it is known, its calls over all steps."""
+
+    hash: str | None
+    code_path: str | None
+    calls: int
+
+
+class Fallback(Struct, frozen=True, kw_only=True):
+    """An aten kernel that Inductor's graph calls itself; how often in the step that has most."""
+
+    op: str
+    count: int
+
+
+def cuda_graphs(trace: Trace, evidence: CompileEvidence | None, unknown: str | None) -> CudaGraphs:
+    """Return the graph launches of the steps, and why Inductor made no graph where it made none, or why none knows."""
+    launches = _graph_launches(trace)
+    owned = sum(
+        any(is_compiled_code(trace.names[trace.ops.name[op]]) for op in _around(trace, call)) for call in launches
+    )
+    reasons: list[str] = []
+    if evidence is not None:
+        ran = {key for key, _ in _graph_calls(trace)}
+        reasons += evidence.cudagraph_skips.reasons
+        reasons += [one.cudagraph_skip for one in evidence.fx_graphs if one.cudagraph_skip and one.hash in ran]
+        if not reasons and evidence.cudagraph_skips.count:
+            reasons = ["Inductor gives no reason"]
+    return CudaGraphs(launches=len(launches), owned=owned, skips=tuple(dict.fromkeys(reasons)), skips_unknown=unknown)
+
+
+def _graph_launches(trace: Trace) -> list[int]:
+    names, steps = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH})), trace.step_of_call
+    return [i for i in trace.links.launches if trace.calls.name[i] in names and steps[i] >= 0]
+
+
+def _around(trace: Trace, call: int) -> Iterator[int]:
+    calls = trace.calls
+    return trace.nesting.chain(trace.nesting.around(calls.thread[call], calls.start[call], calls.end[call]))
+
+
+def _graph_calls(trace: Trace) -> Iterator[tuple[str | None, Span]]:
+    """Yield the key and the range of each call of a graph of Inductor's inside the steps."""
+    for span in trace.spans_in_steps(FX_GRAPH):
+        key = span.name.removeprefix(FX_GRAPH).strip(" #")
+        yield (None if key == "None" else key), span
+
+
+def fx_graphs(trace: Trace, evidence: CompileEvidence | None) -> Iterator[FxGraph]:
+    """Yield the graphs of Inductor's that ran in the steps."""
+    paths = {graph.hash: graph.code_path for graph in _known_graphs(evidence)}
+    for key, calls in Counter(key for key, _ in _graph_calls(trace)).items():
+        yield FxGraph(hash=key, code_path=paths.get(key), calls=calls)
+
+
+def _known_graphs(evidence: CompileEvidence | None) -> tuple[InductorGraph, ...]:
+    return () if evidence is None else evidence.fx_graphs
+
+
+def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fallback, ...], str | None]:
+    """Return the aten kernels that Inductor's graphs call in the step with most, and why there may be more.
+
+    In a step that replays a CUDA graph nothing of them is on the CPU's side: the generated code tells.
+    """
+    calls = list(_graph_calls(trace))
+    replayed = _replayed(trace, [span for _, span in calls])
+    by_step = _aten_calls_by_step(trace, [span for _, span in calls if span not in replayed])
+    written = {graph.hash: graph.aten_calls for graph in _known_graphs(evidence)}
+    unknown = None
+    for key, span in calls:
+        if span in replayed:
+            counts = written.get(key)
+            if counts is not None:
+                by_step.setdefault(trace.step_at(span.start_ns), Counter()).update(counts)
+            else:
+                unknown = "a CUDA graph replays the kernels, and the recording does not hold the generated code"
+    worst = max(by_step.values(), key=Counter.total, default=Counter[str]())
+    return tuple(Fallback(op=op, count=count) for op, count in worst.most_common()), unknown
+
+
+def _replayed(trace: Trace, spans: list[Span]) -> set[Span]:
+    """Return the calls of a graph that launch a CUDA graph."""
+    calls, at = trace.calls, ByThread(spans).at
+    found = (at(trace.threads[calls.thread[i]], calls.start[i]) for i in _graph_launches(trace))
+    return {span for span in found if span is not None}
+
+
+def _aten_calls_by_step(trace: Trace, spans: list[Span]) -> dict[int, Counter[str]]:
+    """Count by step the aten operators that compute directly inside the ranges, views and allocation aside."""
+    graphs = ByThread(spans)
+    by_step: dict[int, Counter[str]] = {}
+    if not graphs:
+        return by_step
+    names, ops, nesting = trace.names, trace.ops, trace.nesting
+    acting = (OperatorWork.COMPUTES, OperatorWork.ALONE, OperatorWork.MOVES)
+    acts = {i for i in set(ops.name) if names[i].startswith("aten::") and operator_work(names[i]) in acting}
+    for i, name in enumerate(ops.name):
+        if name not in acts or any(ops.name[j] in acts for j in nesting.chain(nesting.parent[i])):
+            continue
+        if graphs.at(trace.threads[ops.thread[i]], ops.start[i]) and not trace.compiling.cover(
+            ops.thread[i], ops.start[i]
+        ):
+            by_step.setdefault(trace.step_at(ops.start[i]), Counter())[names[name]] += 1
+    return by_step
+
 
 NOT_USED = "torch.compile was not used"
 _NO_KEY = "the recording holds no compile evidence (its key `torchprof` is missing)"
@@ -53,10 +282,10 @@ class Compile(Struct, frozen=True, kw_only=True):
     """Compile time by phase, warm-up included, each without what it calls; "total" is their sum."""
 
 
-def read(trace: Trace) -> Compile:
+def compile_of(trace: Trace) -> Compile:
     """Return the compile evidence of a recording, ours or a foreign one."""
     evidence = None if trace.metadata is None else trace.metadata.compile
-    seen, no_evidence = compiled_code.read(trace), _no_evidence(trace)
+    seen, no_evidence = regions_of(trace), _no_evidence(trace)
     found, unknown = _graph_breaks(evidence, no_evidence, seen)
     again, again_unknown = _recompiles(trace, evidence, no_evidence, seen)
     called, called_unknown = fallbacks(trace, evidence)
@@ -79,34 +308,6 @@ def read(trace: Trace) -> Compile:
     )
 
 
-def unprofiled(trace: Trace) -> str | None:
-    """Return why kernels on the CPU cannot be counted: code ran that leaves no event; None if none did."""
-    if trace.device_kind.has_launches:
-        return None
-    metadata = trace.metadata
-    if metadata is None:
-        return None
-    if metadata.threads:
-        return (
-            f"the measured code ran {metadata.threads[0]} on another thread, whose operators torch.profiler does not "
-            "record"
-        )
-    evidence = metadata.compile
-    if evidence is None:
-        return None
-    ran = {graph.hash for graph in fx_graphs(trace, evidence)}
-    # Where the calls of graphs leave no range, any of them may have run in a region.
-    any_may = evidence.graphs_are_marked is False and bool(compiled_code.read(trace).regions)
-    for graph in evidence.fx_graphs:
-        if graph.unprofiled and (any_may or graph.hash in ran):
-            return (
-                "compiled before the measurement: a graph of Inductor's was compiled without kernel profiling, so that "
-                f"its C++ kernels leave no event ({graph.code_path or graph.hash}). Compile it in the "
-                "measured code, or set TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1"
-            )
-    return None
-
-
 def _no_evidence(trace: Trace) -> str | None:
     if trace.metadata is None:
         return _NO_KEY
@@ -126,7 +327,7 @@ def _graph_breaks(
         worst = max(seen.nested_by_step.values(), key=len, default=[])
         return tuple(_nested(inner, outer) for inner, outer in worst), unknown
     ran = [one for identity in sorted(seen.ids) for one in evidence.entries.get(identity, ())]
-    found = _merge(evidence.breaks, ran, (*evidence.given_up, *evidence.given_up_earlier))
+    found = _merge_breaks(evidence.breaks, ran, (*evidence.given_up, *evidence.given_up_earlier))
     unexplained = {outer: inner for inner, outer in seen.nested if outer.identity not in evidence.entries}
     return (
         (*found, *(_nested(inner, outer) for outer, inner in unexplained.items())),
@@ -139,7 +340,7 @@ def _nested(inner: Region, outer: Region) -> GraphBreak:
     return GraphBreak(reason=f"{inner.name} ran inside {outer.name}")
 
 
-def _merge(
+def _merge_breaks(
     reported: Iterable[GraphBreak], ran: Iterable[GraphBreak], skipped: Iterable[GraphBreak]
 ) -> tuple[GraphBreak, ...]:
     """Return one break per source line.
@@ -154,15 +355,15 @@ def _merge(
     for source in sources:
         breaks = [one if _names_users_line(one) else named.get(one.at, one) for one in source]
         # The same break may be told of by several sources; one that tells of it twice has seen two graphs.
-        counts |= Counter(map(_line, breaks))
+        counts |= Counter(map(_source_line, breaks))
         for one in breaks:
-            known = found.setdefault(_line(one), one)
+            known = found.setdefault(_source_line(one), one)
             if source is sources[2]:
-                found[_line(one)] = replace(known, skipped_frame=True)
+                found[_source_line(one)] = replace(known, skipped_frame=True)
     return tuple(replace(one, count=counts[line]) for line, one in found.items())
 
 
-def _line(one: GraphBreak) -> tuple[str | None, int | None]:
+def _source_line(one: GraphBreak) -> tuple[str | None, int | None]:
     return one.file, one.line
 
 
@@ -174,7 +375,7 @@ def _recompiles(
     trace: Trace, evidence: CompileEvidence | None, unknown: str | None, seen: Regions
 ) -> tuple[tuple[Recompile, ...] | None, str | None]:
     if evidence is None:
-        again = compiled_code.compiled_again(trace, seen)
+        again = compiled_again(trace, seen)
         shown = tuple(Recompile(reason=f"compiled again inside the window ({identity})") for identity in again)
         return shown or None, unknown
     unknown = evidence.unknown.recompiles or _why_not_in_steps(evidence, seen)

@@ -1,130 +1,19 @@
-"""How well the GPU was used: where the steps' time went, tensor cores, FLOP/s against the peak, copies.
-
-Where the time went is told by the priority of kineto's TensorBoard plugin: kernels, copies, fills, communication, calls
-of the runtime, loading of data, operators; each takes only what those before it left, and the rest is "other". A step
-ends with the last GPU operation that it launched, and begins where the one before ended. Unlike the plugin, no step at
-the end is left out.
-"""
+"""How well the GPU was used: FLOP/s against the peak of the device, tensor cores, copies."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import fields
 
-from pytest_torchprof.analysis import peaks
-from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, where
+from pytest_torchprof.analysis.gpu_time import StepTime, step_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Mapping
 
     from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.trace import Trace
-
-_LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
-_COMMUNICATING = ("nccl:", "gloo:")
-_STEP = "ProfilerStep#"
-
-_Ranges = tuple[list[int], list[int]]
-"""Starts and ends in ns, in any order."""
-
-
-class StepTime(Struct, frozen=True, kw_only=True):
-    """The mean over the steps, in microseconds."""
-
-    kernel: float
-    memcpy: float
-    memset: float
-    communication: float
-    runtime: float
-    data_loader: float
-    cpu: float
-    other: float
-
-    @property
-    def total(self) -> float:
-        """The mean length of a step."""
-        return float(sum(getattr(self, field.name) for field in fields(self)))
-
-
-def step_time(work: GpuWork) -> StepTime:
-    """Return the breakdown of the recording's steps."""
-    ranges = [*_roles(work)]
-    starts, ends = _outside(work, ranges)
-    reached, spent = intervals.covered_length(starts, ends), []
-    for role_starts, role_ends in ranges:
-        before = reached
-        if role_starts:
-            # What a role takes is what it adds to those before it.
-            starts, ends = sorted(starts + role_starts), sorted(ends + role_ends)
-            reached = intervals.covered_length(starts, ends)
-        spent.append(reached - before)
-    spent.append(ends[-1] - starts[0] - reached)
-    names = [field.name for field in fields(StepTime)]
-    return StepTime(**{name: ns / 1000 / len(work.trace.steps) for name, ns in zip(names, spent, strict=True)})
-
-
-def _outside(work: GpuWork, ranges: Iterable[_Ranges]) -> _Ranges:
-    """Return what no step covers, from the first moment of the recording to the last."""
-    steps = intervals.merged(_steps(work))
-    earliest = min([steps[0][0], *(min(starts) for starts, _ in ranges if starts)])
-    latest = max([steps[-1][1], *(max(ends) for _, ends in ranges if ends)])
-    return [earliest, *(end for _, end in steps)], [*(start for start, _ in steps), latest]
-
-
-def _steps(work: GpuWork) -> Iterator[tuple[int, int]]:
-    """Yield the steps as the plugin sees them: one after the other, each up to its last GPU operation's end."""
-    trace, parts = work.trace, work.launching.parts
-    start, end = trace.gpu.start, trace.gpu.end
-    reached = trace.steps[0].start_ns
-    if parts[0].gpu_ops:
-        first = start[parts[0].gpu_ops[0]]
-        reached = max([reached, *(end[i] for i in trace.links.orphans if end[i] < first)])
-    for step, part in zip(trace.steps, parts, strict=True):
-        begin = max(reached, step.start_ns)
-        reached = max([begin, step.end_ns, *map(end.__getitem__, part.gpu_ops)])
-        yield begin, reached
-
-
-def _roles(work: GpuWork) -> Iterator[_Ranges]:
-    """Yield the ranges of each role, in the order of priority."""
-    trace = work.trace
-    gpu, kind = trace.gpu, trace.gpu.kind
-    talking = work.communication
-
-    def ran(members: list[int]) -> _Ranges:
-        return [gpu.start[i] for i in members], [gpu.end[i] for i in members]
-
-    kernels = where(kind, {KERNEL})
-    yield ran([i for i in kernels if i not in talking] if talking else kernels)
-    yield ran(where(kind, {MEMCPY}))
-    yield ran(where(kind, {MEMSET}))
-    yield _together(ran(sorted(talking)), *_named(trace, _COMMUNICATING))
-    yield trace.calls.start, trace.calls.end
-    yield _together(*_named(trace, _LOADING))
-    ops, frames = trace.ops, trace.frames
-    outermost = [ops.start[i] for i in work.outermost], [ops.end[i] for i in work.outermost]
-    notes = [i for i, name in enumerate(trace.annotations.name) if not trace.names[name].startswith(_STEP)]
-    noted = [trace.annotations.start[i] for i in notes], [trace.annotations.end[i] for i in notes]
-    yield _together(outermost, noted, (frames.start, frames.end))
-
-
-def _together(*ranges: _Ranges) -> _Ranges:
-    return [*chain.from_iterable([starts for starts, _ in ranges])], [
-        *chain.from_iterable([ends for _, ends in ranges])
-    ]
-
-
-def _named(trace: Trace, prefixes: tuple[str, ...]) -> Iterator[_Ranges]:
-    names = {i for i, name in enumerate(trace.names) if name.startswith(prefixes)}
-    for part in (trace.ops, trace.annotations) if names else ():
-        members = where(part.name, names)
-        yield [part.start[i] for i in members], [part.end[i] for i in members]
-
 
 _PRODUCTS = ("gemm", "conv")
 _COUNTED = ("gemm", "conv", "attention")
@@ -172,13 +61,15 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     copies: tuple[Copies, ...]
 
 
-def read(work: GpuWork) -> Efficiency:
+def efficiency_of(work: GpuWork) -> Efficiency:
     """Return the efficiency of a recording's steps."""
     return Efficiency(
-        step_time=step_time(work),
+        step_time=step_time(
+            work.trace, [part.gpu_ops for part in work.launching.parts], work.communication, work.outermost
+        ),
         tensor_core_share=_tensor_core_share(work),
         throughput=throughput(work),
-        copies=_copies(work),
+        copies=_copies_by_direction(work),
     )
 
 
@@ -197,7 +88,7 @@ def throughput(work: GpuWork) -> Throughput:
     if not work.trace.device_kind.has_launches or not work.kernels or not longest:
         return Throughput(flops_per_step=flops, why_not="nothing ran on a GPU")
     tflops = flops / longest / 1000
-    peak, dtypes = peaks.of_trace(work.trace), _dtypes(work)
+    peak, dtypes = peak_of_trace(work.trace), _dtypes(work)
     if peak is None:
         names = ", ".join(str(device.name) for device in work.trace.devices)
         return Throughput(flops_per_step=flops, tflops=tflops, why_not=f"the peak of {names} is not known")
@@ -242,7 +133,7 @@ def _tensor_core_share(work: GpuWork) -> float | None:
     return spent[True] / whole if whole else None
 
 
-def _copies(work: GpuWork) -> tuple[Copies, ...]:
+def _copies_by_direction(work: GpuWork) -> tuple[Copies, ...]:
     gpu, names = work.trace.gpu, work.trace.names
     # A copy is called "Memcpy HtoD (Pageable -> Device)".
     called = {
@@ -264,3 +155,147 @@ def _copies(work: GpuWork) -> tuple[Copies, ...]:
             )
         )
     return tuple(sorted(rows, key=lambda row: -row.time_us))
+
+
+TF32_FROM = 8
+"""The compute capability (Ampere) from which on fp32 operands may be multiplied as TF32."""
+
+
+_OTHERS = frozenset({"MIG", "LAPTOP", "TI", "SUPER", "D", "SXM3"})
+"""Words in a name that make another device of it, with other peaks; a slice of one (MIG) has a part of them."""
+
+
+class Peak(Struct, frozen=True, kw_only=True):
+    """What a device can compute at most, in TFLOP/s (TOP/s for int8): dense matrix products, from its data sheet.
+
+    Tables that count structured sparsity are halved here: products of ordinary matrices do not have it. A device or a
+    type that is not in the table has no known peak, and nothing that needs one is measured on it: for the RTX 3090, the
+    H200 NVL and the V100 SXM3 no figures were found that agree.
+    """
+
+    names: tuple[tuple[str, ...], ...]
+    """Words that are all in the device's name, in one of these ways."""
+    tflops: Mapping[str, float]
+    source: str
+    """The page that says so."""
+
+
+_H100_SXM: Mapping[str, float] = {
+    "fp64": 66.9,
+    "fp32": 66.9,
+    "tf32": 494.7,
+    "bf16": 989.4,
+    "fp16": 989.4,
+    "fp8": 1978.9,
+    "int8": 1978.9,
+}
+_A100: Mapping[str, float] = {"fp64": 19.5, "fp32": 19.5, "tf32": 156.0, "bf16": 312.0, "fp16": 312.0, "int8": 624.0}
+
+_NVIDIA = "https://www.nvidia.com/en-us/data-center"
+_SHEETS = "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center"
+
+# The first entry whose words are all in the name holds, so that the special stands before the general.
+PEAKS: tuple[Peak, ...] = (
+    Peak(
+        names=(("H100", "PCIE"),),
+        tflops={"fp64": 51.0, "fp32": 51.0, "tf32": 378.0, "bf16": 756.0, "fp16": 756.0, "fp8": 1513.0, "int8": 1513.0},
+        source="https://resources.nvidia.com/en-us-tensor-core/nvidia-tensor-core-gpu-datasheet (H100 PCIe)",
+    ),
+    Peak(
+        names=(("H100", "HBM3"), ("H100", "SXM5")),
+        tflops=_H100_SXM,
+        source="https://resources.nvidia.com/en-us-tensor-core/nvidia-tensor-core-gpu-datasheet (H100 SXM5)",
+    ),
+    Peak(
+        # Of this one only the figure of 16-bit types was found.
+        names=(("H100", "NVL"),),
+        tflops={"bf16": 835.0, "fp16": 835.0},
+        source=f"{_NVIDIA}/h100/ (H100 NVL)",
+    ),
+    Peak(names=(("H200",),), tflops=_H100_SXM, source=f"{_NVIDIA}/h200/ (H200 SXM; the same processor as H100 SXM5)"),
+    Peak(
+        names=(("B200",),),
+        tflops={"tf32": 1100.0, "bf16": 2250.0, "fp16": 2250.0, "fp8": 4500.0, "int8": 4500.0, "fp4": 9000.0},
+        source="https://nvdam.widen.net/s/wwnsxrhm2w/blackwell-datasheet-3384703 (HGX B200, per GPU)",
+    ),
+    Peak(
+        names=(("A100",),),
+        tflops=_A100,
+        source=f"{_SHEETS}/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf",
+    ),
+    Peak(
+        names=(("V100", "SXM2"),),
+        tflops={"fp64": 7.8, "fp32": 15.7, "fp16": 125.0},
+        source="https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf",
+    ),
+    Peak(
+        names=(("V100", "PCIE"),),
+        tflops={"fp64": 7.0, "fp32": 14.0, "fp16": 112.0},
+        source="https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf "
+        "(PCIe)",
+    ),
+    Peak(
+        names=(("T4",),),
+        tflops={"fp32": 8.1, "fp16": 65.0, "int8": 130.0},
+        source=f"{_SHEETS}/tesla-t4/t4-tensor-core-datasheet-951643.pdf",
+    ),
+    Peak(
+        names=(("L40S",),),
+        tflops={"fp32": 91.6, "tf32": 183.0, "bf16": 362.05, "fp16": 362.05, "fp8": 733.0, "int8": 733.0},
+        source="https://resources.nvidia.com/en-us-l40s/l40s-datasheet-28413",
+    ),
+    Peak(
+        # 16-bit products with fp32 accumulation, as torch asks for them.
+        names=(("RTX", "4090"),),
+        tflops={"fp32": 82.6, "tf32": 82.6, "bf16": 165.2, "fp16": 165.2, "int8": 660.6},
+        source="https://github.com/Quentin-Anthony/torch-profiler-tutorial (from NVIDIA's Ada white paper)",
+    ),
+    Peak(
+        names=(("MI300X",),),
+        tflops={"fp64": 163.4, "fp32": 163.4, "bf16": 1307.4, "fp16": 1307.4, "fp8": 2614.9, "int8": 2614.9},
+        source="https://www.amd.com/en/products/accelerators/instinct/mi300/mi300x.html",
+    ),
+    Peak(
+        names=(("MI210",),),
+        tflops={"fp64": 45.3, "fp32": 45.3, "fp16": 181.0, "int8": 181.0},
+        source="https://www.anandtech.com/show/17326/amd-releases-instinct-mi210-accelerator-cdna-2-on-a-pcie-card",
+    ),
+)
+
+
+def peak_of_device(name: str | None) -> Peak | None:
+    """Return the peaks of a device by its name, None for one that is not known."""
+    words = set((name or "").upper().replace("-", " ").split())
+    if words & _OTHERS or {"H200", "NVL"} <= words:
+        return None
+    return next((peak for peak in PEAKS if any(words.issuperset(way) for way in peak.names)), None)
+
+
+def peak_of_trace(trace: Trace) -> Peak | None:
+    """Return the peaks of the device that the recording was made on, None where it is not known or they differ."""
+    names = {device.name for device in trace.devices}
+    if names <= {None} and trace.environment.gpu is not None:
+        names = {trace.environment.gpu}
+    found = {peak.source: peak for name in names if (peak := peak_of_device(name)) is not None}
+    return next(iter(found.values())) if len(found) == 1 and len(names) == 1 else None
+
+
+def peak_ratio(trace: Trace, faster: str, slower: str) -> float | None:
+    """Return how many times as fast one type is at its peak as another, None where one of them is not known."""
+    peak = peak_of_trace(trace)
+    if peak is None or faster not in peak.tflops or slower not in peak.tflops:
+        return None
+    return peak.tflops[faster] / peak.tflops[slower]
+
+
+def has_tf32(trace: Trace) -> bool:
+    """Whether the recording's device can multiply fp32 operands as TF32; True where it is not recorded.
+
+    AMD's GPUs count their architectures otherwise, and have no TF32 that torch's flag would choose.
+    """
+    if trace.rocm:
+        return False
+    listed: Any = trace.header.get("deviceProperties")
+    majors = [item.get("computeMajor") for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    known = [major for major in majors if isinstance(major, int)]
+    return not known or max(known) >= TF32_FROM

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.analysis import gpu_time
-from pytest_torchprof.devices.base import CallKind
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.intervals import Spans
 
 _OWN_BUFFERS = ("Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full")
-_LOADING = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
+_LOADING_CODE = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
 _SETUP = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostMalloc|FreeHost|HostFree|GraphInstantiate|LibraryLoad)|(?:cu|hip)ModuleLoad"
 )
@@ -62,18 +62,18 @@ class GpuWork:
         """The window's length."""
         return (self.window[1] - self.window[0]) / 1000
 
-    def share(self, us: float) -> float:
+    def share_of_window(self, us: float) -> float:
         """Return a time's share of the window."""
         return us / self.window_us if self.window_us > 0 else 0.0
 
     def share_of(self, gpu_ops: Iterable[int]) -> float:
         """Return the share of the window in which one of these ran, the mean over devices."""
         found = gpu_time.by_device(self.trace, gpu_ops)
-        return self.share(sum(map(self.covered_us, found.values())) / max(len(self.by_device), 1))
+        return self.share_of_window(sum(map(self.covered_us, found.values())) / max(len(self.by_device), 1))
 
     def share_during(self, ranges: Iterable[tuple[int, int]]) -> float:
         """Return the share of the window that ranges cover together, whichever their threads."""
-        return self.share(intervals.length(intervals.within(intervals.merged(ranges), [self.window])) / 1000)
+        return self.share_of_window(intervals.length(intervals.within(intervals.merged(ranges), [self.window])) / 1000)
 
     def time_us(self, gpu_ops: Iterable[int]) -> float:
         """Return the sum of their durations."""
@@ -186,7 +186,7 @@ class GpuWork:
     @cached_property
     def busy_share(self) -> float:
         """The share of the window in which a device ran something, the mean over devices."""
-        shares = [self.share(intervals.length(busy) / 1000) for busy in self.busy.values()]
+        shares = [self.share_of_window(intervals.length(busy) / 1000) for busy in self.busy.values()]
         return sum(shares) / len(shares) if shares else 0.0
 
     def covered_us(self, gpu_ops: Iterable[int]) -> float:
@@ -215,7 +215,7 @@ class GpuWork:
     def setup(self) -> dict[str, Spans]:
         """Inside the steps, what is done once: by its name, when. Code is loaded, memory allocated, graphs recorded."""
         trace, calls, own = self.trace, self.trace.calls, self.trace.overheads
-        names = {i for i, name in enumerate(trace.names) if name in _LOADING or _SETUP.match(name)}
+        names = {i for i, name in enumerate(trace.names) if name in _LOADING_CODE or _SETUP.match(name)}
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for part in (own, calls):
             for i in where(part.name, names):
@@ -276,12 +276,12 @@ class GpuWork:
     def source_of(self, gpu_op: int) -> str | None:
         """Return ``file.py:12``, the user's line that launched a GPU operation; None without recorded stacks."""
         origin = self.launching.origins.of_call(self.trace.links.call_of[gpu_op], self.launching.op_of[gpu_op])
-        return origin.where if origin else None
+        return origin.file_line if origin else None
 
     def source_of_call(self, call: int) -> str | None:
         """Return the user's line that made a call, likewise."""
         origin = self.launching.origins.of_call(call, ABSENT)
-        return origin.where if origin else None
+        return origin.file_line if origin else None
 
     @cached_property
     def launched_together(self) -> list[list[int]]:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.analysis import parts
-from pytest_torchprof.analysis.compilation import unprofiled
-from pytest_torchprof.analysis.parts import forward_operator
+from pytest_torchprof.analysis.parts import forward_operator, step_parts
 from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
-from pytest_torchprof.devices.base import BLOCKING, CallKind
+from pytest_torchprof.analysis.validity import unprofiled
+from pytest_torchprof.devices.kinds import BLOCKING, CallKind
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.errors import not_measured
 from pytest_torchprof.kernels.kernel import Kernel
@@ -59,7 +58,7 @@ class Launching:
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The recording's steps."""
-        return parts.steps(self._trace)
+        return step_parts(self._trace)
 
     @cached_property
     def op_of(self) -> Sequence[int]:
@@ -104,7 +103,7 @@ class Launching:
         """Return types, shapes and strides of a set of operands, by its index in ``Trace.inputs``."""
         found = self._inputs.get(index)
         if found is None:
-            shapes, types, strides = map(_listed, self._trace.inputs[index].split(b"\0"))
+            shapes, types, strides = map(_decode_operands, self._trace.inputs[index].split(b"\0"))
             found = (None if types is None else tuple(map(str, types)), shapes, strides)
             self._inputs[index] = found
         return found
@@ -152,20 +151,25 @@ class Launching:
 
         return sorted(gpu_ops, key=moment)
 
+    def _of_operator(self, op: int) -> dict[str, Any]:
+        """Return what a kernel has from the operator that it comes from, its name aside."""
+        dtypes, shapes, strides = self.inputs(op)
+        return {
+            "op_chain": self.chain(op),
+            "forward_op": self.forward_op(op),
+            "op_dtypes": dtypes,
+            "op_shapes": shapes,
+            "op_strides": strides,
+        }
+
     def _kernel(self, gpu_op: int) -> Kernel:
         trace, gpu, op = self._trace, self._trace.gpu, self.op_of[gpu_op]
-        call = trace.links.call_of[gpu_op]
-        dtypes, shapes, strides = self.inputs(op)
-        decoded = self.decoded(gpu_op)
+        call, decoded = trace.links.call_of[gpu_op], self.decoded(gpu_op)
         return Kernel(
             name=trace.names[gpu.name[gpu_op]],
             decoded=decoded,
             op=self.op_name(op),
-            op_chain=self.chain(op),
-            forward_op=self.forward_op(op),
-            op_dtypes=dtypes,
-            op_shapes=shapes,
-            op_strides=strides,
+            **self._of_operator(op),
             start_ns=gpu.start[gpu_op],
             dur_ns=gpu.end[gpu_op] - gpu.start[gpu_op],
             device=trace.device_of[gpu.process[gpu_op]],
@@ -180,7 +184,6 @@ class Launching:
         """Return an operator that is a kernel where the CPU is the device."""
         trace = self._trace
         name = trace.names[trace.ops.name[op]]
-        dtypes, shapes, strides = self.inputs(op)
         key = (name, self.chain(op), trace.ops.inputs[op])
         decoded = self._decoded.get(key)
         if decoded is None:
@@ -189,11 +192,7 @@ class Launching:
             name=name,
             decoded=decoded,
             op=name,
-            op_chain=self.chain(op),
-            forward_op=self.forward_op(op),
-            op_dtypes=dtypes,
-            op_shapes=shapes,
-            op_strides=strides,
+            **self._of_operator(op),
             start_ns=trace.ops.start[op],
             dur_ns=trace.ops.end[op] - trace.ops.start[op],
             launch_start_ns=trace.ops.start[op],
@@ -250,7 +249,7 @@ class Launching:
             yield (names[trace.calls.name[call]], self.op_name(op)), origins.of_call(call, op)
 
 
-def _listed(text: bytes) -> tuple[Any, ...] | None:
+def _decode_operands(text: bytes) -> tuple[Any, ...] | None:
     if not text:
         return None
     try:

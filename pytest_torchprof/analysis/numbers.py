@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.parts import StepWork, Window
-from pytest_torchprof.devices.base import BLOCKING, CallKind
+from pytest_torchprof.devices.kinds import BLOCKING, CallKind
 from pytest_torchprof.text import counted, plural, show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_torchprof.analysis.compilation import Compile
+    from pytest_torchprof.analysis.gpu_time import Occupation
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.trace import Trace
 
@@ -89,9 +90,26 @@ _SHOW: Final[dict[str, Callable[[Any], str]]] = {
 _GRAPHS: Final = frozenset({CallKind.GRAPH_LAUNCH})
 
 
-def _copies(name: str, noun: str, direction: str) -> Number:
+def _copies_one_way(name: str, noun: str, direction: str) -> Number:
     return Number(
         name=name, noun=noun, of=lambda work: work.copies(direction), gated=True, follows="memcpys", detail=True
+    )
+
+
+def _time_on_gpu(name: str, noun: str, of: Callable[[StepWork], float], **more: Any) -> Number:
+    return Number(name=name, noun=noun, of=of, unit="us", exact=False, needs="kernels", **more)
+
+
+def _occupation(name: str, noun: str, of: Callable[[Occupation], float | None], absent: str = "") -> Number:
+    return Number(
+        name=name,
+        noun=noun,
+        of=lambda window: of(window.occupation),
+        unit="share",
+        scope="window",
+        better="higher",
+        exact=False,
+        absent=absent,
     )
 
 
@@ -103,49 +121,16 @@ TABLE: Final = (
     # More graph launches are as often the aim as fewer.
     Number(name="graph_launches", noun="graph launch", of=lambda work: work.calls(_GRAPHS), better=None),
     Number(name="memcpys", noun="copy", of=lambda work: work.count(MEMCPY), gated=True, headline=True),
-    _copies("memcpys_h2d", "host-to-device copy", "HtoD"),
-    _copies("memcpys_d2h", "device-to-host copy", "DtoH"),
-    _copies("memcpys_d2d", "device-to-device copy", "DtoD"),
+    _copies_one_way("memcpys_h2d", "host-to-device copy", "HtoD"),
+    _copies_one_way("memcpys_d2h", "device-to-host copy", "DtoH"),
+    _copies_one_way("memcpys_d2d", "device-to-device copy", "DtoD"),
     Number(name="memcpy_bytes", noun="bytes copied", of=lambda work: work.bytes_copied, unit="bytes"),
     Number(name="memsets", noun="fill", of=lambda work: work.count(MEMSET)),
     Number(name="syncs", noun="blocking call", of=lambda work: work.calls(BLOCKING), gated=True, headline=True),
-    Number(
-        name="kernel_time_us",
-        noun="kernel time",
-        of=lambda work: work.kernel_us,
-        unit="us",
-        exact=False,
-        follows="gpu_busy_us",
-        needs="kernels",
-    ),
-    Number(
-        name="gpu_time_us",
-        noun="GPU time",
-        of=lambda work: work.gpu_us,
-        unit="us",
-        exact=False,
-        follows="gpu_busy_us",
-        detail=True,
-        needs="kernels",
-    ),
-    Number(
-        name="gpu_busy_us",
-        noun="GPU busy",
-        of=lambda work: work.busy_us,
-        unit="us",
-        exact=False,
-        headline=True,
-        needs="kernels",
-    ),
-    Number(
-        name="gpu_span_us",
-        noun="GPU span",
-        of=lambda work: work.span_us,
-        unit="us",
-        exact=False,
-        follows="gpu_busy_us",
-        needs="kernels",
-    ),
+    _time_on_gpu("kernel_time_us", "kernel time", lambda work: work.kernel_us, follows="gpu_busy_us"),
+    _time_on_gpu("gpu_time_us", "GPU time", lambda work: work.gpu_us, follows="gpu_busy_us", detail=True),
+    _time_on_gpu("gpu_busy_us", "GPU busy", lambda work: work.busy_us, headline=True),
+    _time_on_gpu("gpu_span_us", "GPU span", lambda work: work.span_us, follows="gpu_busy_us"),
     Number(name="cpu_time_us", noun="CPU time", of=lambda work: work.cpu_us, unit="us", exact=False, needs=None),
     Number(
         name="cpu_gpu_ratio",
@@ -155,35 +140,14 @@ TABLE: Final = (
         exact=False,
         absent="a step has no GPU operations",
     ),
-    Number(
-        name="gpu_utilization",
-        noun="GPU utilization",
-        of=lambda window: window.occupation.utilization,
-        unit="share",
-        scope="window",
-        better="higher",
-        exact=False,
-        absent="the recording has no kernels",
+    _occupation("gpu_utilization", "GPU utilization", lambda gpus: gpus.utilization, "the recording has no kernels"),
+    _occupation(
+        "sm_efficiency",
+        "SM efficiency",
+        lambda gpus: gpus.sm_efficiency,
+        "the recording's kernels carry no `blocks per SM` (ROCm and old recordings do not)",
     ),
-    Number(
-        name="sm_efficiency",
-        noun="SM efficiency",
-        of=lambda window: window.occupation.sm_efficiency,
-        unit="share",
-        scope="window",
-        better="higher",
-        exact=False,
-        absent="the recording's kernels carry no `blocks per SM` (ROCm and old recordings do not)",
-    ),
-    Number(
-        name="achieved_occupancy",
-        noun="occupancy",
-        of=lambda window: window.occupation.achieved_occupancy,
-        unit="share",
-        scope="window",
-        better="higher",
-        exact=False,
-    ),
+    _occupation("achieved_occupancy", "occupancy", lambda gpus: gpus.achieved_occupancy),
     Number(
         name="graph_breaks",
         noun="graph break",

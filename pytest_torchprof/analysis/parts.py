@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.analysis import gpu_time
-from pytest_torchprof.devices.base import LAUNCHES, OperatorWork
-from pytest_torchprof.trace import StepRange
+from pytest_torchprof.devices.kinds import LAUNCHES, OperatorWork
+from pytest_torchprof.trace import StepRange, intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY
 from pytest_torchprof.trace.links import Intervals
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from pytest_torchprof.analysis.compilation import Compile
-    from pytest_torchprof.devices.base import CallKind
+    from pytest_torchprof.devices.kinds import CallKind
     from pytest_torchprof.trace import Trace
 
 
 _NODE = "autograd::engine::evaluate_function: "
 
 
-def waiting(trace: Trace, calls: Iterable[int]) -> Mapping[int, frozenset[int]]:
+def waiting_threads(trace: Trace, calls: Iterable[int]) -> Mapping[int, frozenset[int]]:
     """Return for calls inside a node of the backward pass the other threads that may wait for it.
 
     That is the forward operator's thread where an arrow tells which operator that was, else any thread with user
@@ -122,7 +122,7 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
     """Those that count as kernels, where no kernels are launched."""
 
 
-def steps(trace: Trace) -> tuple[Part, ...]:
+def step_parts(trace: Trace) -> tuple[Part, ...]:
     """Return the recording's steps as parts."""
     count = len(trace.steps)
     gpu_ops: list[list[int]] = [[] for _ in range(count)]
@@ -148,7 +148,7 @@ def steps(trace: Trace) -> tuple[Part, ...]:
     )
 
 
-def within(trace: Trace, part: Part, name: str) -> Part:
+def part_within(trace: Trace, part: Part, name: str) -> Part:
     """Return what of the part was launched inside its user annotations of this name.
 
     By the annotation's own thread, or by autograd's while that waited for it inside of one. A GPU operation without a
@@ -159,7 +159,7 @@ def within(trace: Trace, part: Part, name: str) -> Part:
     inside = [span for span in spans if any(step.start_ns <= span.start_ns < step.end_ns for step in part.ranges)]
     own = Intervals((thread_of[span.tid], span.start_ns, span.end_ns) for span in inside)
     calls, ops, gpu, call_of = trace.calls, trace.ops, trace.gpu, trace.links.call_of
-    for_others = waiting(trace, {*part.calls, *(call_of[i] for i in part.gpu_ops)} - {ABSENT})
+    for_others = waiting_threads(trace, {*part.calls, *(call_of[i] for i in part.gpu_ops)} - {ABSENT})
 
     def launched(call: int) -> bool:
         threads = (calls.thread[call], *for_others.get(call, ()))
@@ -249,7 +249,7 @@ class StepWork:
     def busy_us(self) -> float:
         """The length of the union of all intervals, per device, summed over devices."""
         if not self._trace.device_kind.has_launches:
-            return gpu_time.union_ns(zip(self._start, self._end, strict=True)) / 1000
+            return intervals.covered_length(self._start, sorted(self._end)) / 1000
         return gpu_time.busy_ns(self._trace, self._members) / 1000
 
     @property

@@ -54,7 +54,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     """What was done is the backward pass of what was called there."""
 
     @property
-    def where(self) -> str | None:
+    def file_line(self) -> str | None:
         """``model.py:12``, None where no frame is the user's."""
         return None if self.file is None else f"{self.file}:{self.line}"
 
@@ -63,9 +63,9 @@ class Origin(Struct, frozen=True, kw_only=True):
         if self.file is None:
             place = ""
         elif self.exact:
-            place = f"{self.where} in {self.function}"
+            place = f"{self.file_line} in {self.function}"
         else:
-            place = f"{self.function} ({self.where})"
+            place = f"{self.function} ({self.file_line})"
         return "backward of " * self.backward + ", ".join(part for part in (place, self.module) if part)
 
 
@@ -86,14 +86,14 @@ class Places(Struct, frozen=True, kw_only=True):
         counted: Counter[Origin] = Counter()
         for one in work:
             counted.update(self.work.get(one, {}))
-        return _listed(counted)
+        return _most_frequent(counted)
 
     def of_operator(self, name: str) -> list[tuple[int, Origin]]:
         """Return how often an operator of this name was called from where, likewise."""
-        return _listed(self.operators.get(name, Counter()))
+        return _most_frequent(self.operators.get(name, Counter()))
 
 
-def _listed(counted: Counter[Origin]) -> list[tuple[int, Origin]]:
+def _most_frequent(counted: Counter[Origin]) -> list[tuple[int, Origin]]:
     return [(count, origin) for origin, count in counted.most_common()]
 
 
@@ -233,9 +233,13 @@ class Origins:
 
 
 def _read(match: re.Match[str]) -> _Frame:
-    function = match["function"]
-    resumed = _RESUMED.fullmatch(function)
-    return _Frame(_INSTALLED.sub("", match["file"]), int(match["line"]), resumed["function"] if resumed else function)
+    return _Frame(_INSTALLED.sub("", match["file"]), int(match["line"]), name_in_source(match["function"]))
+
+
+def name_in_source(function: str) -> str:
+    """Return the name the user gave a function, for code after a graph break that of the function it is a part of."""
+    match = _RESUMED.fullmatch(function)
+    return match["function"] if match else function
 
 
 def _is_library(file: str) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.parts import forward_operator, waiting
+from pytest_torchprof.analysis.parts import forward_operator, waiting_threads
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, Ranges
 from pytest_torchprof.trace.links import Nesting
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _STEP, EACH_STEP = "ProfilerStep#", "ProfilerStep*"
 """The steps' own annotations are one row, called as in the profiler's table."""
+
+WAYS: Final = ("kernel", "family", "op", "range", "module")
+"""What a table may have rows of."""
 
 
 class KernelRow(Struct, frozen=True, kw_only=True, eq=False):
@@ -47,8 +51,8 @@ class FamilyRow(Struct, frozen=True, kw_only=True, eq=False):
     time_us: float
 
 
-class RangeRow(Struct, kw_only=True, eq=False):
-    """All ranges of one name; times in microseconds, on the GPU those of what was launched inside.
+class TimedRow(Struct, kw_only=True, eq=False):
+    """All calls of one name; times in microseconds, on the GPU those of what was launched inside.
 
     What is its own is not in a range of the same kind inside it.
     """
@@ -59,7 +63,31 @@ class RangeRow(Struct, kw_only=True, eq=False):
     cpu_us: float = 0.0
     self_gpu_us: float = 0.0
     gpu_us: float = 0.0
+
+    @property
+    def sort_key(self) -> tuple[float, float, str]:
+        """Where it stands among others: the longest time on the GPU first, then on the CPU."""
+        return -self.gpu_us, -self.cpu_us, self.name
+
+
+class RangeRow(TimedRow, kw_only=True, eq=False):
+    """All ranges of one name."""
+
     kernels: int = 0
+
+
+def rows_by(
+    way: str, trace: Trace, launching: Launching, chosen: Sequence[Part], kernels: Sequence[KernelRow] | None = None
+) -> Sequence[Any]:
+    """Return the rows of one of the `WAYS`; ``kernels`` are those by kernel, where they are known already."""
+    if way == "op":
+        return by_op(trace, launching, chosen)
+    if way == "range":
+        return by_annotation(trace, chosen)
+    if way == "module":
+        return by_module(trace, chosen)
+    kernels = by_kernel(trace, launching, chosen) if kernels is None else kernels
+    return kernels if way == "kernel" else by_family(kernels)
 
 
 def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
@@ -168,7 +196,7 @@ def by_annotation(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
     What autograd's threads launched counts where their work was waited for.
     """
     calls = {trace.links.call_of[i] for part in chosen for i in part.gpu_ops} - {ABSENT}
-    return _by_range(trace, trace.annotations, chosen, waiting(trace, calls))
+    return _by_range(trace, trace.annotations, chosen, waiting_threads(trace, calls))
 
 
 def by_module(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
@@ -200,7 +228,7 @@ def _by_range(
         if parent is not None:
             parent.self_cpu_us -= spent
     _add_gpu_time_of_ranges(trace, nesting, chosen, within, for_others)
-    return sorted(rows.values(), key=lambda row: (-row.gpu_us, -row.cpu_us, row.name))
+    return sorted(rows.values(), key=attrgetter("sort_key"))
 
 
 def _add_gpu_time_of_ranges(
@@ -242,15 +270,9 @@ _UNSEEN = frozenset(
 """Operators that the profiler leaves out of its tables."""
 
 
-class OpRow(Struct, kw_only=True, eq=False):
-    """All calls of one operator. Times in microseconds, on the GPU those of what was launched inside."""
+class OpRow(TimedRow, kw_only=True, eq=False):
+    """All calls of one operator."""
 
-    name: str
-    calls: int = 0
-    self_cpu_us: float = 0.0
-    cpu_us: float = 0.0
-    self_gpu_us: float = 0.0
-    gpu_us: float = 0.0
     shapes: tuple[Any, ...] | None = None
     """The operands' shapes of most of the calls."""
     self_cpu_memory_bytes: int | None = None
@@ -287,7 +309,7 @@ def by_op(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[Op
             row.forward_op = trace.names[forward[name].most_common(1)[0][0]]
     _add_gpu_time_of_operators(trace, launching, chosen, into, of_op)
     _add_memory(trace, nesting, into, of_op)
-    return sorted(rows.values(), key=lambda row: (-row.gpu_us, -row.cpu_us, row.name))
+    return sorted(rows.values(), key=attrgetter("sort_key"))
 
 
 def members(trace: Trace, ranges: Ranges, chosen: Sequence[Part]) -> Iterator[int]:
@@ -363,9 +385,9 @@ def _add_memory(trace: Trace, nesting: Nesting, into: Sequence[int], of_op: dict
         known.self_gpu_memory_bytes = known.gpu_memory_bytes = 0
     moments = Calls(start=made.moment, end=made.moment, thread=made.thread)
     for i, innermost in nesting.around_each(moments, range(len(made))).items():
-        where = "cpu" if made.device_type[i] in _HOST else "gpu"
+        side = "cpu" if made.device_type[i] in _HOST else "gpu"
         for depth, holder in enumerate(_holders(nesting, innermost, into)):
             row = of_op.get(holder)
             if row is not None:
-                for name in (f"{where}_memory_bytes", f"self_{where}_memory_bytes")[: 1 if depth else 2]:
+                for name in (f"{side}_memory_bytes", f"self_{side}_memory_bytes")[: 1 if depth else 2]:
                     setattr(row, name, getattr(row, name) + made.size[i])

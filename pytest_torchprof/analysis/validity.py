@@ -8,7 +8,8 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.devices.base import CallKind
+from pytest_torchprof.analysis.compilation import fx_graphs, regions_of
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
@@ -50,7 +51,7 @@ def _by_nodes(trace: Trace) -> dict[int, Cut]:
     if not any(gpu.node):
         return {}
     replays: dict[tuple[int, int, int], dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-    changes, step_of = _changes(trace), {}
+    changes, step_of = _graph_changes(trace), {}
     for i, node in enumerate(gpu.node):
         if node:
             replay, call = gpu.correlation[i], call_of[i]
@@ -66,7 +67,7 @@ def _by_nodes(trace: Trace) -> dict[int, Cut]:
     return found
 
 
-def _changes(trace: Trace) -> list[int]:
+def _graph_changes(trace: Trace) -> list[int]:
     names = {i for i in set(trace.calls.name) if _CHANGES.match(trace.names[i])}
     return sorted(trace.calls.start[i] for i in where(trace.calls.name, names)) if names else []
 
@@ -232,3 +233,31 @@ def _ran(trace: Trace, sentinel: Span) -> bool:
     calls, thread = trace.calls, trace.threads.index(sentinel.tid)
     launched = (call for call in trace.links.call_of if call >= 0 and calls.thread[call] == thread)
     return any(sentinel.start_ns <= calls.start[call] < sentinel.end_ns for call in launched)
+
+
+def unprofiled(trace: Trace) -> str | None:
+    """Return why kernels on the CPU cannot be counted: code ran that leaves no event; None if none did."""
+    if trace.device_kind.has_launches:
+        return None
+    metadata = trace.metadata
+    if metadata is None:
+        return None
+    if metadata.threads:
+        return (
+            f"the measured code ran {metadata.threads[0]} on another thread, whose operators torch.profiler does not "
+            "record"
+        )
+    evidence = metadata.compile
+    if evidence is None:
+        return None
+    ran = {graph.hash for graph in fx_graphs(trace, evidence)}
+    # Where the calls of graphs leave no range, any of them may have run in a region.
+    any_may = evidence.graphs_are_marked is False and bool(regions_of(trace).regions)
+    for graph in evidence.fx_graphs:
+        if graph.unprofiled and (any_may or graph.hash in ran):
+            return (
+                "compiled before the measurement: a graph of Inductor's was compiled without kernel profiling, so that "
+                f"its C++ kernels leave no event ({graph.code_path or graph.hash}). Compile it in the "
+                "measured code, or set TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1"
+            )
+    return None

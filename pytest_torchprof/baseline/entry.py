@@ -122,14 +122,14 @@ def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
     return Entry(
         source=source_hash,
         environment={
-            key: _plain(key, value)
+            key: _plain_value(key, value)
             for key in profile.trace.device_kind.environment
             if (value := getattr(environment, key)) is not None
         },
         kernels=tuple(rows),
         steps=tuple(orders),
         numbers={name: int(value) for name, value in counts.items() if value is not None},
-        varying={name: _rounded(value) for name, value in varying.items() if value is not None},
+        varying={name: _round_number(value) for name, value in varying.items() if value is not None},
         time=times_of(profile),
     )
 
@@ -176,8 +176,8 @@ def times(conditions: Mapping[str, str | int], samples: Sequence[float], **other
     return Times(
         conditions=dict(conditions),
         samples=len(ordered),
-        median_us=_four_digits(statistics.median(ordered)),
-        quantiles_us=tuple(_four_digits(_interpolated(ordered, middle)) for middle in middles),
+        median_us=_round_to_four_digits(statistics.median(ordered)),
+        quantiles_us=tuple(_round_to_four_digits(_interpolate(ordered, middle)) for middle in middles),
         **others,
     )
 
@@ -210,21 +210,21 @@ def source_hash(source: str) -> str:
     return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _plain(key: str, value: object) -> str | bool:
+def _plain_value(key: str, value: object) -> str | bool:
     # "2.13.0+cu130" and "2.13.0+cpu" are one torch; CUDA is kept by itself.
     return value if isinstance(value, bool) else str(value).partition("+")[0] if key == "torch" else str(value)
 
 
-def _rounded(value: float) -> float:
+def _round_number(value: float) -> float:
     # More digits would be noise in a file that people review. Bytes stay whole.
-    return value if isinstance(value, int) else _four_digits(value)
+    return value if isinstance(value, int) else _round_to_four_digits(value)
 
 
-def _four_digits(value: float) -> float:
+def _round_to_four_digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _interpolated(ordered: Sequence[float], place: float) -> float:
+def _interpolate(ordered: Sequence[float], place: float) -> float:
     place = min(max(place, 0.0), len(ordered) - 1.0)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)

@@ -12,14 +12,16 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture import torch_dynamo
+from pytest_torchprof.analysis.source_lines import name_in_source
+from pytest_torchprof.capture import observers, torch_compile
+from pytest_torchprof.capture.torch_compile import CodeLine
 from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import CodeType
 
-    from pytest_torchprof.capture.torch_dynamo import Attempt, CodeLine, Reason
+    from pytest_torchprof.capture.torch_compile import Attempt, Reason
 
 
 def break_of_reason(reason: Reason, caller: Iterable[CodeLine] = ()) -> GraphBreak:
@@ -35,13 +37,10 @@ def break_of_reason(reason: Reason, caller: Iterable[CodeLine] = ()) -> GraphBre
 
 def break_of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
     """Return the frame that an attempt gave up, placed where the attempt failed."""
-    frame = attempt.frame
-    if frame is None and code is not None:
-        frame = torch_dynamo.CodeLine(code.co_filename, code.co_firstlineno, code.co_name)
-    place = frame
+    place = frame = attempt.frame or (CodeLine.of(code) if code is not None else None)
     if attempt.failed_at:
         file, line = attempt.failed_at
-        place = torch_dynamo.CodeLine(file, line, _function_at(file, line) or (frame.function if frame else "?"))
+        place = CodeLine(file, line, _function_at(file, line) or (frame.function if frame else "?"))
     # The failure may lie in torch's code that was traced from the user's frame.
     user = _user_place(one for one in (frame, place) if one)
     return _break(attempt.failure or "", user or place, place, inferred=False)
@@ -49,11 +48,10 @@ def break_of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
 
 def break_of_code(reason: str, code: CodeType) -> GraphBreak:
     """Return a break of a code object as a whole."""
-    place = torch_dynamo.CodeLine(code.co_filename, code.co_firstlineno, code.co_name)
-    return _break(reason, place, place, inferred=False)
+    return _break(reason, CodeLine.of(code), CodeLine.of(code), inferred=False)
 
 
-def first_line(text: str) -> str:
+def short_reason(text: str) -> str:
     """Return the first line of a reason, and the second where the first only announces it."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     if not lines:
@@ -69,18 +67,18 @@ def _explanation(text: str) -> str | None:
 
 def _break(text: str, place: CodeLine | None, at: CodeLine | None, *, inferred: bool) -> GraphBreak:
     return GraphBreak(
-        reason=first_line(text),
+        reason=short_reason(text),
         explanation=_explanation(text),
         file=place.file if place else None,
         line=place.line if place else None,
-        function=torch_dynamo.name_in_source(place.function) if place else None,
-        at=f"{at.file}:{at.line}" if at else first_line(text),
+        function=name_in_source(place.function) if place else None,
+        at=f"{at.file}:{at.line}" if at else short_reason(text),
         inferred=inferred,
     )
 
 
 def _user_place(stack: Iterable[CodeLine]) -> CodeLine | None:
-    own = [place for place in stack if not torch_dynamo.is_library_file(place.file)]
+    own = [place for place in stack if not observers.is_library_file(place.file)]
     return own[-1] if own else None
 
 
@@ -136,16 +134,16 @@ class History:
 
     def catch_up(self) -> list[Attempt]:
         """Return the compilations since the last call, oldest first, and remember what they gave up."""
-        kept = torch_dynamo.compilation_metrics() or []
+        kept = torch_compile.compilation_metrics() or []
         place = next((i for i, one in enumerate(kept) if one is self._last_metrics), -1)
-        if place < 0 and torch_dynamo.metrics_are_full(len(kept)):
+        if place < 0 and torch_compile.metrics_are_full(len(kept)):
             self.lost = True
         self._last_metrics = kept[-1] if kept else self._last_metrics
-        attempts = self._with_silent_failures([torch_dynamo.read_attempt(one) for one in kept[place + 1 :]])
+        attempts = self._with_silent_failures([torch_compile.read_attempt(one) for one in kept[place + 1 :]])
         failed = [attempt for attempt in attempts if attempt.failure]
         self._failures += len(failed)
         if failed:
-            codes = torch_dynamo.considered_codes() or []
+            codes = torch_compile.considered_codes() or []
             new = [_frame_given_up(attempt, codes) for attempt in failed]
             again = {id(one.living_code()) for one in new}
             self._given_up = [one for one in self._given_up if id(one.living_code()) not in again] + new
@@ -157,7 +155,7 @@ class History:
         torch 2.6 skips a frame with a break in a loop without a word, as it does one without anything to compile; only
         its count of what it cannot do has grown.
         """
-        now = Counter(torch_dynamo.counted("unimplemented"))
+        now = Counter(torch_compile.counters("unimplemented"))
         new = list((now - self._unimplemented).elements())
         self._unimplemented = now
         failures = sum(attempt.failure is not None for attempt in attempts)
@@ -168,8 +166,8 @@ class History:
     def note(self, code: CodeType, generated: CodeType) -> list[GraphBreak]:
         """Remember a compilation that has just ended; return the graph breaks that were found since the last one."""
         new = self._new_reasons()
-        caller = torch_dynamo.user_stack() if new else ()
-        lines = torch_dynamo.lines_of_breaks(code, generated)
+        caller = observers.user_stack() if new else ()
+        lines = torch_compile.lines_of_breaks(code, generated)
         # Those of a frame that was given up in between are no breaks of this one.
         own = [break_of_reason(one, caller) for one in _of_code(new, code, lines) or new]
         self._compiled[id(generated)] = Compiled(
@@ -188,8 +186,8 @@ class History:
     def compilations(self) -> dict[str, Compiled]:
         """Return what is in Dynamo's cache now, by compile id; breaks of unwatched code come from its own records."""
         found = {}
-        for code in torch_dynamo.considered_codes() or ():
-            for identity, generated in torch_dynamo.compiled_codes(code):
+        for code in torch_compile.considered_codes() or ():
+            for identity, generated in torch_compile.compiled_codes(code):
                 known = self._compiled.get(id(generated))
                 if known is None or known.generated() is not generated:
                     known = _unwatched(code, generated)
@@ -200,48 +198,48 @@ class History:
 
     def given_up(self) -> list[GivenUp]:
         """Return the frames that are left eager, without those that a reset of Dynamo gave another chance."""
-        considered = {id(code) for code in torch_dynamo.considered_codes() or ()}
+        considered = {id(code) for code in torch_compile.considered_codes() or ()}
         self._given_up = [one for one in self._given_up if _still_given_up(one, considered)]
         return list(self._given_up)
 
     def suspects(self) -> list[CodeType]:
         """Return code that may have been given up without a record left; empty unless records were lost."""
-        frames = torch_dynamo.counted("frames")
+        frames = torch_compile.counters("frames")
         if not self.lost or frames.get("total", 0) - frames.get("ok", 0) <= self._failures:
             return []
         known = {id(one.code()) for one in self._given_up if one.code}
         return [
             code
-            for code in torch_dynamo.considered_codes() or ()
-            if id(code) not in known and not torch_dynamo.compiled_codes(code) and not torch_dynamo.dynamo_skips(code)
+            for code in torch_compile.considered_codes() or ()
+            if id(code) not in known and not torch_compile.compiled_codes(code) and not torch_compile.dynamo_skips(code)
         ]
 
     def _new_reasons(self) -> list[Reason]:
         """Return the entries that Dynamo's list of breaks has gained; a reset empties it."""
-        now = torch_dynamo.break_reasons() or []
+        now = torch_compile.break_reasons() or []
         seen = self._reasons_read
         if seen > len(now) or (seen and now[seen - 1] is not self._last_reason):
             seen = 0
         self._reasons_read, self._last_reason = len(now), now[-1] if now else None
-        return [torch_dynamo.read_reason(one) for one in now[seen:]]
+        return [torch_compile.read_reason(one) for one in now[seen:]]
 
     def break_of(self, attempt: Attempt) -> GraphBreak:
         """Return why and where an attempt was given up."""
-        return break_of_failure(attempt, _code_of(attempt, torch_dynamo.considered_codes() or ()))
+        return break_of_failure(attempt, _code_of(attempt, torch_compile.considered_codes() or ()))
 
 
 def _frame_given_up(attempt: Attempt, codes: Iterable[CodeType]) -> GivenUp:
     code = _code_of(attempt, codes)
-    ids = frozenset(identity for identity, _ in torch_dynamo.compiled_codes(code)) if code else frozenset()
+    ids = frozenset(identity for identity, _ in torch_compile.compiled_codes(code)) if code else frozenset()
     return GivenUp(code=weakref.ref(code) if code else None, compiled=ids, why=break_of_failure(attempt, code))
 
 
 def _unwatched(code: CodeType, generated: CodeType) -> Compiled:
     """Return a compilation that nobody watched, with what Dynamo's own list says about its breaks."""
     breaks: tuple[GraphBreak, ...] = ()
-    lines = torch_dynamo.lines_of_breaks(code, generated)
+    lines = torch_compile.lines_of_breaks(code, generated)
     if lines:
-        reasons = [torch_dynamo.read_reason(one) for one in torch_dynamo.break_reasons() or ()]
+        reasons = [torch_compile.read_reason(one) for one in torch_compile.break_reasons() or ()]
         found = [break_of_reason(one) for one in _of_code(reasons, code, lines)]
         breaks = tuple(dict.fromkeys(found)) or (break_of_code("graph break whose reason torch no longer has", code),)
     return Compiled(generated=weakref.ref(generated), code=weakref.ref(code), breaks=breaks)
@@ -260,18 +258,18 @@ def _still_given_up(one: GivenUp, considered: set[int]) -> bool:
     code = one.living_code()
     if code is None or id(code) not in considered:
         return False
-    return {identity for identity, _ in torch_dynamo.compiled_codes(code)} <= one.compiled
+    return {identity for identity, _ in torch_compile.compiled_codes(code)} <= one.compiled
 
 
 def _code_of(attempt: Attempt, codes: Iterable[CodeType]) -> CodeType | None:
     """Return the code object of an attempt; one that hit the recompile limit has nothing but its frame's number."""
     frame = attempt.frame
     if frame:
-        same = [c for c in codes if (c.co_filename, c.co_firstlineno, c.co_name) == tuple(frame)]
+        same = [c for c in codes if CodeLine.of(c) == frame]
         return same[-1] if same else None
     number = (attempt.compile_id or "?").partition("/")[0] + "/"
     for code in codes:
-        if any(identity.startswith(number) for identity, _ in torch_dynamo.compiled_codes(code)):
+        if any(identity.startswith(number) for identity, _ in torch_compile.compiled_codes(code)):
             return code
     return None
 
@@ -313,8 +311,8 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
         if one.guard is not None and _again(one, before):
             found.append(
                 Recompile(
-                    reason=re.sub(r"^\d+/\d+: ", "", first_line(one.guard)),
-                    function=torch_dynamo.name_in_source(one.place.function) if one.place else None,
+                    reason=re.sub(r"^\d+/\d+: ", "", short_reason(one.guard)),
+                    function=name_in_source(one.place.function) if one.place else None,
                     file=one.place.file if one.place else None,
                     line=one.place.line if one.place else None,
                 )
@@ -327,9 +325,9 @@ def _again(one: Compilation, before: list[Compilation]) -> bool:
     if one.module is not None and before:
         return any(other.module is one.module for other in before) or _replaces(one, before)
     if before:
-        return not torch_dynamo.is_module_wrapper(one.place)
+        return not torch_compile.is_module_wrapper(one.place)
     # Compiled by an earlier test, it ran from the cache in the first call.
-    return one.known_before and one.call > 1 and not torch_dynamo.is_module_wrapper(one.place)
+    return one.known_before and one.call > 1 and not torch_compile.is_module_wrapper(one.place)
 
 
 def _replaces(one: Compilation, before: list[Compilation]) -> bool:

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from inspect import CO_GENERATOR
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_torchprof.capture import torch_dynamo, torch_inductor
+from pytest_torchprof.capture import observers, torch_compile
 from pytest_torchprof.capture.compile_history import (
     Compilation,
     GivenUp,
     break_of_code,
     compile_history,
-    first_line,
     recompiles,
+    short_reason,
 )
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import CodeType, FrameType
 
-    from pytest_torchprof.capture.torch_dynamo import Attempt
+    from pytest_torchprof.capture.torch_compile import Attempt
     from pytest_torchprof.recording.metadata import GraphBreak
 
 
@@ -65,7 +65,7 @@ class CompileWatch:
 
     def __enter__(self) -> Self:
         if self._generates_cpp:
-            self._restore.enter_context(torch_inductor.cpu_kernels_profiled())
+            self._restore.enter_context(torch_compile.cpu_kernels_profiled())
         try:
             self._begin(first=True)
         except BaseException:
@@ -111,23 +111,23 @@ class CompileWatch:
             recompiles=tuple(recompiles(self._compilations)),
             seen_instead=tuple(self._seen_instead(before)),
             cudagraph_skips=self._cudagraph_skips(before),
-            fx_graphs=torch_inductor.inductor_graphs(cpu=self._generates_cpp),
-            graphs_are_marked=torch_inductor.calls_of_graphs_are_marked(),
+            fx_graphs=torch_compile.inductor_graphs(cpu=self._generates_cpp),
+            graphs_are_marked=torch_compile.calls_of_graphs_are_marked(),
             time_us=self._time_us(),
         )
 
     def _begin(self, *, first: bool) -> None:
         """Begin as soon as torch.compile is in use; what was compiled before the watch is history then."""
-        if self._before is not None or not torch_dynamo.dynamo_is_loaded():
+        if self._before is not None or not torch_compile.dynamo_is_loaded():
             return
         history = self._history.catch_up()
         if first:
             self._history.new_breaks()
             self._before = _Before(
-                considered=frozenset(id(code) for code in torch_dynamo.considered_codes() or ()),
+                considered=frozenset(id(code) for code in torch_compile.considered_codes() or ()),
                 compiled=frozenset(id(known.code()) for known in self._history.compilations().values()),
-                frames=torch_dynamo.counted("frames"),
-                inductor=torch_dynamo.counted("inductor"),
+                frames=torch_compile.counters("frames"),
+                inductor=torch_compile.counters("inductor"),
                 given_up=tuple(self._history.given_up()),
                 suspects=tuple(self._history.suspects()),
             )
@@ -137,11 +137,11 @@ class CompileWatch:
         else:
             self._before = _Before(frames={}, inductor={})
             self._take(history)
-        remove = torch_dynamo.on_compiled(self._compiled)
+        remove = torch_compile.on_compiled(self._compiled)
         if remove:
             self._restore.callback(remove)
         self._restore.enter_context(
-            torch_dynamo.stances_noted(lambda name: self._settings.add(torch_dynamo.stance_in_force(name)))
+            torch_compile.stances_noted(lambda name: self._settings.add(torch_compile.stance_in_force(name)))
         )
 
     def _compiled(self, code: CodeType, generated: CodeType, identity: str | None, module: object) -> None:
@@ -149,7 +149,7 @@ class CompileWatch:
         self._breaks += self._history.note(code, generated)
         self._hooked[identity] = Compilation(
             frame=id(code),
-            place=torch_dynamo.CodeLine(code.co_filename, code.co_firstlineno, code.co_name),
+            place=torch_compile.CodeLine.of(code),
             module=weakref.ref(module) if module is not None else None,
             call=self._calls,
             known_before=self._before is not None and id(code) in self._before.compiled,
@@ -167,7 +167,7 @@ class CompileWatch:
             for attempt in attempts
             if attempt.forward and attempt.frame is not None and not attempt.failure
         ]
-        self._settings |= {setting for setting in (torch_dynamo.why_nothing_compiles(),) if setting}
+        self._settings |= {setting for setting in (torch_compile.why_nothing_compiles(),) if setting}
 
     def _compilation(self, attempt: Attempt) -> Compilation:
         hooked = self._hooked.pop(attempt.compile_id, None)
@@ -190,7 +190,7 @@ class CompileWatch:
         """Return the frames that were given up during the measurement."""
         failed = [attempt for attempt in self._attempts if attempt.failure]
         found = [self._history.break_of(attempt) for attempt in failed]
-        frames = torch_dynamo.counted("frames")
+        frames = torch_compile.counters("frames")
         left_eager = frames.get("total", 0) - frames.get("ok", 0)
         left_eager -= before.frames.get("total", 0) - before.frames.get("ok", 0)
         if left_eager > len(failed):
@@ -198,16 +198,16 @@ class CompileWatch:
             found += [
                 break_of_code("Attempt to trace generator", code)
                 for code in self._newly_considered(before)
-                if code.co_flags & CO_GENERATOR and not torch_dynamo.dynamo_skips(code)
+                if code.co_flags & CO_GENERATOR and not torch_compile.dynamo_skips(code)
             ]
         return found
 
     def _newly_considered(self, before: _Before) -> list[CodeType]:
-        return [code for code in torch_dynamo.considered_codes() or () if id(code) not in before.considered]
+        return [code for code in torch_compile.considered_codes() or () if id(code) not in before.considered]
 
     def _unknown(self, before: _Before) -> Untold:
         """Return why breaks or recompiles cannot be told, each None if they can."""
-        missing = torch_dynamo.missing_records()
+        missing = torch_compile.missing_records()
         if missing:
             reason = f"this version of torch has no {missing}: not available"
             return Untold(graph_breaks=reason, recompiles=reason)
@@ -233,13 +233,13 @@ class CompileWatch:
         left_alone = [
             f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) is torch's own code: torch.compile skips it"
             for code in self._newly_considered(before)
-            if torch_dynamo.is_library_code(code) and torch_dynamo.dynamo_skips(code)
+            if observers.is_library_code(code) and torch_compile.dynamo_skips(code)
         ]
         return [*sorted(self._settings), *left_alone[:3]]
 
     def _cudagraph_skips(self, before: _Before) -> CudaGraphSkips:
-        count = torch_dynamo.counted("inductor").get("cudagraph_skips", 0) - before.inductor.get("cudagraph_skips", 0)
-        reasons = [first_line(one.cudagraph_skip) for one in self._attempts if one.cudagraph_skip]
+        count = torch_compile.counters("inductor").get("cudagraph_skips", 0) - before.inductor.get("cudagraph_skips", 0)
+        reasons = [short_reason(one.cudagraph_skip) for one in self._attempts if one.cudagraph_skip]
         return CudaGraphSkips(count=max(count, len(reasons)), reasons=tuple(dict.fromkeys(reasons)))
 
     def _time_us(self) -> dict[str, int]:
@@ -295,8 +295,8 @@ class EagerCode:
             if before is not None:
                 before(frame, event, arg)
 
-        torch_dynamo.keep_from_dynamo(profile.__code__)
-        torch_dynamo.keep_from_dynamo(EagerCode._note.__code__)
+        torch_compile.keep_from_dynamo(profile.__code__)
+        torch_compile.keep_from_dynamo(EagerCode._note.__code__)
         self.blind = None
         self._stop = lambda: sys.setprofile(before)
         sys.setprofile(profile)
@@ -313,7 +313,7 @@ class EagerCode:
         self._stop = self._nothing
 
     def _note(self, code: CodeType, _offset: int) -> None:
-        if torch_dynamo.runs_under_dynamo():
+        if torch_compile.runs_under_dynamo():
             self._ran.add(id(code))
 
     def _nothing(self) -> None:
@@ -325,7 +325,7 @@ class EagerCode:
             self.blind = "all of Python's monitoring tools are taken"
             return
         monitoring.use_tool_id(free, "pytest-torchprof")
-        torch_dynamo.keep_from_dynamo(EagerCode._note.__code__)
+        torch_compile.keep_from_dynamo(EagerCode._note.__code__)
         monitoring.register_callback(free, monitoring.events.PY_START, self._note)
         for code in self._codes:
             monitoring.set_local_events(free, code, monitoring.events.PY_START)

@@ -11,19 +11,18 @@ from msgspec.structs import replace
 
 from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.compile_watch import CompileWatch
-from pytest_torchprof.capture.devices import live_device
-from pytest_torchprof.capture.devices.cuda import (
-    MeasuredCodeFailed,
-    devices_in_use,
-    synchronize,
-    wait_for_measured_work,
-)
-from pytest_torchprof.capture.first_session import arm, look_for_losses
+from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.processes import only_measurement, this_rank
 from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
 from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
-from pytest_torchprof.capture.session import Session, another_profiler_runs, refuse_second_profiler
+from pytest_torchprof.capture.session import (
+    Session,
+    another_profiler_runs,
+    arm,
+    look_for_losses,
+    refuse_second_profiler,
+)
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -78,7 +77,7 @@ def iterations(
     """
     made = 0
     reason: Exception | None = None
-    with closing(_measured(plan, path, check, unsure)) as calls:
+    with closing(_measure(plan, path, check, unsure)) as calls:
         try:
             for _ in calls:
                 made += 1
@@ -96,7 +95,8 @@ def _own_reason(problem: Exception, device: str) -> Exception:
         return problem.error
     if isinstance(problem, TorchprofError):
         return problem
-    if isinstance(problem, RuntimeError) and device != "cpu":  # what torch raises of a device and its libraries
+    # What torch raises of a device and its libraries.
+    if isinstance(problem, RuntimeError) and kind_of(device).has_launches:
         return NotMeasured(reasons.of_device(device, problem))
     return NotMeasured(reasons.of_ourselves(problem))
 
@@ -109,14 +109,13 @@ def calls_beside_others(warmup: int, steps: int, *, times: bool) -> int:
     return 0 if this_rank().alone else warmup + steps + times * CALLS_BESIDE_OTHERS
 
 
-def _measured(
+def _measure(
     plan: Plan, path: Path, check: Callable[[Path], str | None], unsure: Callable[[], bool]
 ) -> Generator[None, None, None]:
     measurement = _Measurement(plan=plan, path=path)
     with measurement.removing_what_is_unfinished():
         refuse_second_profiler()
-        device = live_device(plan.device)
-        if reason := device.why_unusable():
+        if reason := why_unusable(plan.device):
             raise NotMeasured(reason)
         with only_measurement(plan.device):
             arm(plan.device)
@@ -131,7 +130,7 @@ def _measured(
                     measurement.prepare_another()
             if reason is None and plan.times is not None and measurement.written is not None:
                 samples = Samples(
-                    plan.device, plan.times, one_stream=device.kind.has_launches and on_one_stream(read(path))
+                    plan.device, plan.times, one_stream=kind_of(plan.device).has_launches and on_one_stream(read(path))
                 )
                 yield from measurement.sample(measurement.written, samples, check, unsure)
         measurement.over = True
@@ -163,10 +162,11 @@ class _Measurement:
         for done in range(self.calls, self.plan.warmup):
             self.calls += 1
             with watch.call(warmup_calls_left=self.plan.warmup - done):
-                synchronize(devices_in_use(self.plan.device))
+                synchronize(self.plan.device)
                 began = perf_counter_ns()
                 yield
-                wait_for_measured_work(devices_in_use(self.plan.device))
+                with after_measured_code():
+                    synchronize(self.plan.device)
             self.untraced_step_times_us.append((perf_counter_ns() - began) / 1000)
 
     def attempt(self, watch: CompileWatch) -> Iterator[None]:

@@ -259,14 +259,14 @@ def _others(gpu: Gpu) -> Iterator[str]:
 def driver_version() -> str | None:
     """Return the driver's version, None where it is not told."""
     with opened() as library:
-        return _known(library if isinstance(library, Unknown) else library.driver_version())
+        return _value_or_none(library if isinstance(library, Unknown) else library.driver_version())
 
 
 def clocks_mhz(uuid: str) -> dict[str, int] | None:
     """Return the clocks of the GPU with this UUID, None where they are not told."""
     with opened_for(uuid) as gpu:
-        return _known(gpu if isinstance(gpu, Unknown) else gpu.clocks_mhz())
+        return _value_or_none(gpu if isinstance(gpu, Unknown) else gpu.clocks_mhz())
 
 
-def _known(answer: _T | Unknown) -> _T | None:
+def _value_or_none(answer: _T | Unknown) -> _T | None:
     return None if isinstance(answer, Unknown) else answer

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import sysconfig
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import cache, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
-from pytest_torchprof.analysis.source_lines import EXPORTED_MARK
-from pytest_torchprof.capture import torch_dynamo, torch_profiler
-from pytest_torchprof.capture.devices.cuda import has_gpu
+from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, name_in_source
+from pytest_torchprof.capture import torch_profiler
+from pytest_torchprof.capture.devices import Replays
+from pytest_torchprof.capture.torch_compile import CodeLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import CodeType, FrameType
 
 
-# Threads that run no operators of a model: progress bars, the ends of queues and pools of processes, and of torch
-# compilation, loading of data and the like. What a pool's own threads run is seen when it is handed to the pool.
+# Threads that run no operators of a model: those of progress bars, of queues and process pools, and torch's own for
+# compilation, loading of data and the like. What a thread pool runs is seen when it is handed to the pool.
 _SERVICES = (
     *("tqdm.", "asyncio.base_events.BaseEventLoop._do_shutdown", "concurrent.futures.", "pytest_torchprof."),
     *("multiprocessing.queues.", "multiprocessing.pool.Pool.", "logging."),
@@ -36,19 +38,19 @@ _SERVICES = (
 def handed_to_threads(seen: list[str]) -> Iterator[None]:
     """Add to ``seen`` the name of what is started as a thread, or handed to a pool of them, meanwhile."""
     with (
-        _told(threading.Thread, "start", lambda thread: getattr(thread, "_target", None) or thread, seen),
-        _told(ThreadPoolExecutor, "submit", lambda _, function, *__, **___: function, seen),
+        _note_calls(threading.Thread, "start", lambda thread: getattr(thread, "_target", None) or thread, seen),
+        _note_calls(ThreadPoolExecutor, "submit", lambda _, function, *__, **___: function, seen),
     ):
         yield
 
 
 @contextmanager
-def _told(owner: type, method: str, work_of: Callable[..., Any], seen: list[str]) -> Iterator[None]:
+def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: list[str]) -> Iterator[None]:
     original = getattr(owner, method)
 
     @wraps(original)
     def telling(*args: Any, **named: Any) -> Any:
-        name = _name(work_of(*args, **named))
+        name = _name_of_work(work_of(*args, **named))
         if not name.startswith(_SERVICES):
             seen.append(name)
         return original(*args, **named)
@@ -62,7 +64,7 @@ def _told(owner: type, method: str, work_of: Callable[..., Any], seen: list[str]
             setattr(owner, method, original)
 
 
-def _name(work: Any) -> str:
+def _name_of_work(work: Any) -> str:
     function = work
     while isinstance(function, partial):
         # asyncio.to_thread hands over partial(context.run, what is meant, ...).
@@ -75,7 +77,7 @@ def _name(work: Any) -> str:
 MOST_LINES = 100_000
 """Marks in a recording: some 20 MB of it. A loop that goes on after so many is no place that anybody would look for."""
 
-_HERE = str(Path(__file__).parents[1])
+_HERE = str(Path(__file__).parents[1]) + os.sep
 _RUNNERS = frozenset({"_pytest", "pytest", "pluggy", "xdist", "unittest"})
 
 
@@ -91,7 +93,7 @@ class Lines:
         self._around: list[tuple[FrameType, Any]] = []
         self._users: dict[CodeType, bool] = {}
         self._names: dict[tuple[CodeType, int], str] = {}
-        self._shown = cache(_shown)
+        self._shown = cache(_path_from_here)
         self._mark: Callable[[str], None] = torch_profiler.mark_in_recording()
 
     @property
@@ -131,7 +133,7 @@ class Lines:
     def _name(self, code: CodeType, line: int) -> str:
         name = self._names.get((code, line))
         if name is None:
-            function = torch_dynamo.name_in_source(code.co_name)
+            function = name_in_source(code.co_name)
             name = self._names[code, line] = f"{EXPORTED_MARK}{self._shown(code.co_filename)}({line}): {function}"
         return name
 
@@ -142,14 +144,44 @@ class Lines:
         return known
 
 
+@cache
+def is_library_file(file: str) -> bool:
+    """Whether a file belongs to torch or to Python itself, so that a line in it is no place to act on."""
+    import torch
+
+    python = sysconfig.get_path("stdlib") + os.sep
+    installed = (f"{python}site-packages{os.sep}", f"{python}dist-packages{os.sep}")
+    in_python = file.startswith(python) and not file.startswith(installed)
+    return in_python or file.startswith((str(Path(torch.__file__).parent) + os.sep, "<"))
+
+
+def is_library_code(code: CodeType) -> bool:
+    """Whether code is what users compile of torch's own: the forward of its modules, the step of its optimizers."""
+    return code.co_name in ("forward", "step") and any(
+        f"{os.sep}torch{os.sep}{part}{os.sep}" in code.co_filename for part in ("nn", "optim")
+    )
+
+
+def user_stack() -> tuple[CodeLine, ...]:
+    """Return the frames outside torch and Python that led to where this is called, outermost first."""
+    found: list[CodeLine] = []
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the frames that are running
+    while frame is not None:
+        code = frame.f_code
+        if not is_library_file(code.co_filename) and not code.co_filename.startswith(_HERE):
+            found.append(CodeLine(code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
 def is_users_file(file: str) -> bool:
     """Whether a file is neither torch's, nor Python's, nor generated, nor of the machinery that runs the test."""
-    if torch_dynamo.is_library_file(file) or file.startswith(_HERE) or "/torchinductor_" in file:
+    if is_library_file(file) or file.startswith(_HERE) or "/torchinductor_" in file:
         return False
     return not _RUNNERS.intersection(Path(file).parts)
 
 
-def _shown(file: str) -> str:
+def _path_from_here(file: str) -> str:
     """Return a file as a person would name it: from here, else, as torch does, from where it is imported."""
     folders = [Path.cwd(), *sorted(map(Path, filter(None, sys.path)), key=lambda folder: -len(folder.parts))]
     path = Path(file)
@@ -160,71 +192,53 @@ def _shown(file: str) -> str:
 _KERNEL, _CHILD = 0, 4
 
 
-@dataclass(slots=True)
-class Graphs:
-    """The graphs that were instantiated since the process began to watch, and what was replayed meanwhile."""
-
-    kernels: WeakKeyDictionary[Any, int | None] = field(default_factory=WeakKeyDictionary)
-
-    def note(self, graph: Any) -> None:
-        """Count a graph's kernels while its template is there; torch keeps what this raises to itself."""
-        self.kernels[graph] = None
-        self.kernels[graph] = _kernels(graph.raw_cuda_graph())
-
-
-@dataclass(slots=True)
-class Replays:
-    """The replays of a recording, in order: for each the number of its graph's kernels, None where it is not known."""
-
-    kernels: list[int | None] = field(default_factory=list)
-    threads: set[int] = field(default_factory=set)
-
-    @property
-    def in_order(self) -> tuple[int | None, ...] | None:
-        """The replays; None where several threads made them, in whatever order, or none did."""
-        return tuple(self.kernels) if len(self.threads) == 1 else None
-
-
 @cache
-def watched() -> Graphs | None:
-    """Begin to watch, once; None where torch (before 2.14) or ROCm has nothing to watch with."""
-    if not has_gpu():
-        return None
+def _kernels_of_graphs() -> WeakKeyDictionary[Any, int | None] | None:
+    """Begin to count the kernels of each graph that is instantiated from here on; None where torch does not tell.
+
+    Before 2.14 it does not, nor does ROCm. None in place of a number: not known.
+    """
     import torch
     from torch.cuda import graphs
 
     register = getattr(graphs, "register_graph_instantiate_hook", None)
     if register is None or torch.version.hip:
         return None
-    found = Graphs()
-    register(found.note)
+    found = WeakKeyDictionary[Any, int | None]()
+
+    def note(graph: Any) -> None:
+        # Now, while its template is there; what is raised here torch keeps to itself.
+        found[graph] = None
+        found[graph] = _count_kernels(graph.raw_cuda_graph())
+
+    register(note)
     return found
 
 
 @contextmanager
 def replays() -> Iterator[Replays]:
-    """Note the replays that the code inside makes."""
-    graphs, found = watched(), Replays()
-    if graphs is None:
+    """Note the replays that the code inside makes; the first time, begin to watch graphs being instantiated."""
+    kernels, found = _kernels_of_graphs(), Replays()
+    if kernels is None:
         yield found
         return
-    from torch.cuda import graphs as hooks
+    from torch.cuda import graphs
 
     def note(graph: Any) -> None:
-        found.kernels.append(graphs.kernels.get(graph))
+        found.kernels.append(kernels.get(graph))
         found.threads.add(threading.get_ident())
 
-    registering: Any = hooks
-    handle = registering.register_graph_replay_start_hook(note)
+    hooks: Any = graphs
+    handle = hooks.register_graph_replay_start_hook(note)
     try:
         yield found
     finally:
         handle.remove()
 
 
-def _kernels(graph: int | None) -> int | None:
+def _count_kernels(graph: int | None) -> int | None:
     """Return the number of kernel nodes, those of child graphs too, which run in each replay; None: not known."""
-    driver, count = _driver(), ctypes.c_size_t(0)
+    driver, count = _cuda_driver(), ctypes.c_size_t(0)
     if driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)):
         return None
     nodes = (ctypes.c_void_p * count.value)()
@@ -239,12 +253,12 @@ def _kernels(graph: int | None) -> int | None:
         if kind.value == _CHILD and not driver.cuGraphChildGraphNodeGetGraph(
             ctypes.c_void_p(node), ctypes.byref(child)
         ):
-            found += _kernels(child.value) or 0
+            found += _count_kernels(child.value) or 0
     return found
 
 
 @cache
-def _driver() -> ctypes.CDLL:
+def _cuda_driver() -> ctypes.CDLL:
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
@@ -267,9 +281,6 @@ class FlopCount:
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
-        if not hasattr(torch.compiler, "set_stance"):  # pragma: no cover - torch before 2.6
-            yield
-            return
         counter = FlopCounterMode(display=False)
         # Its own tracker hooks into every module, of which torch.compile warns; sums by module are not asked for.
         setattr(counter, "mod_tracker", _Nowhere())  # noqa: B010 - it is no ModuleTracker, and need not be one

@@ -81,13 +81,13 @@ def _launched(rank: str, world: str) -> Rank | None:
     numbers = [os.environ.get(name, "") for name in (rank, world)]
     if not all(text.isascii() and text.isdecimal() for text in numbers):
         return None
-    if rank.startswith("SLURM") and _whole(os.environ.get("SLURM_STEP_ID")) >= _SLURMS_OWN_STEPS:
+    if rank.startswith("SLURM") and _whole_number(os.environ.get("SLURM_STEP_ID")) >= _SLURMS_OWN_STEPS:
         return None
     found = Rank(*map(int, numbers))
     return found if found.number < found.world else None
 
 
-def _whole(text: str | None) -> int:
+def _whole_number(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdecimal() else 0
 
 

@@ -8,20 +8,22 @@ from __future__ import annotations
 import os
 import platform
 import re
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from mmap import mmap
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, MARK
-from pytest_torchprof.capture import torch_cuda
 from pytest_torchprof.capture.devices import live_device
 from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.recording.metadata import KEY, Environment
 from pytest_torchprof.recording.reader import write_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_torchprof.capture.session import Session
     from pytest_torchprof.recording.metadata import Metadata
 
@@ -39,16 +41,12 @@ _NAME = re.compile(rb'"traceName":\s*(' + _STRING + rb")")
 
 def write_recording(session: Session, path: Path, metadata: Metadata) -> None:
     """Write what the session holds to `path`, with `metadata` under its `torchprof` key; all of it or nothing."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
+    with _replacing(path) as unfinished:
         session.export(unfinished)
         if session.marked:
             _settle_marks(unfinished, keep=metadata.lines is True)
         make_anonymous(unfinished, path.name)
         write_metadata(unfinished, metadata)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _settle_marks(path: Path, *, keep: bool) -> None:
@@ -64,12 +62,19 @@ def _settle_marks(path: Path, *, keep: bool) -> None:
 
 def replace_metadata(path: Path, metadata: Metadata) -> None:
     """Write `metadata` in place of what the recording at `path` has under its `torchprof` key; all of it or nothing."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
+    with _replacing(path) as unfinished:
         # The key is the file's last, and the only one of its line: text in JSON has no line ends.
         trace, _, _ = path.read_bytes().rpartition(b',\n"%s": ' % KEY.encode())
         unfinished.write_bytes(trace + b"\n}\n")
         write_metadata(unfinished, metadata)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Give a file to write that takes the place of `path` once it is written, and is gone where that fails."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    try:
+        yield unfinished
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -113,10 +118,30 @@ def environment(device: str) -> Environment:
         python=platform.python_version(),
         cpu=_cpu_model(),
         platform=f"{platform.system()}-{platform.machine()}",
-        **torch_cuda.precision_flags(),
+        **_precision_flags(),
         cuda_launch_blocking=os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
         launches_wait=launches_wait(),
     )
+
+
+def _precision_flags() -> dict[str, Any]:
+    """Return `tf32_matmul`, `tf32_cudnn` and `matmul_precision` as torch has them set; None where it will not say.
+
+    Since 2.9 torch has two sets of these flags, and asking by the older one raises once the newer one was used.
+    """
+    import torch
+
+    matmul: Any = torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    if hasattr(matmul, "fp32_precision"):
+        tf32 = matmul.fp32_precision == "tf32", cudnn.conv.fp32_precision == "tf32"
+    else:
+        tf32 = matmul.allow_tf32, cudnn.allow_tf32
+    try:
+        overall: str | None = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        overall = None
+    return {"tf32_matmul": tf32[0], "tf32_cudnn": tf32[1], "matmul_precision": overall}
 
 
 @cache

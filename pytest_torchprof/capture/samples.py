@@ -6,8 +6,7 @@ import statistics
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_torchprof.capture.devices import live_device
-from pytest_torchprof.capture.devices.cuda import after_measured_code, devices_in_use, synchronize
+from pytest_torchprof.capture.devices import after_measured_code, live_device, synchronize
 from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.recording.metadata import Batch, Timing
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Iterator
 
-    from pytest_torchprof.capture.devices.base import LiveDevice
+    from pytest_torchprof.capture.devices import LiveDevice
     from pytest_torchprof.trace import Trace
 
 Cache = Literal["hot", "cold"]
@@ -48,7 +47,7 @@ class _Settled(NamedTuple):
     launching: float
     """Until the call returned."""
     left_over: float
-    """From the end of what it had put in order until nothing ran any more."""
+    """From the end of the work on the current stream until nothing ran any more."""
     whole: float
 
 
@@ -72,14 +71,14 @@ class Samples:
         settled: list[_Settled] = []
         for _ in range(_SETTLING):
             self.calls += 1
-            synchronize(devices_in_use(self._device.name))
+            synchronize(self._device.name)
             began = perf_counter()
             yield
             returned = perf_counter()
             with after_measured_code():
                 self._clock.wait()
                 in_order = perf_counter()
-                synchronize(devices_in_use(self._device.name))
+                synchronize(self._device.name)
             idle = perf_counter()
             settled.append(_Settled(returned - began, idle - in_order, idle - began))
         seconds = statistics.median(call.whole for call in settled)

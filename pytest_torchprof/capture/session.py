@@ -1,33 +1,36 @@
-"""One session of torch's profiler around the measured calls, watched for other profilers, always ended."""
+"""Sessions of torch's profiler, the process's first one too: watched for other profilers, always ended."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.capture import reasons, torch_profiler
-from pytest_torchprof.capture.devices import live_device
-from pytest_torchprof.capture.devices.cuda import (
-    activities,
+from pytest_torchprof.capture.devices import (
+    Replays,
+    accelerator,
     after_measured_code,
     devices_in_use,
-    has_gpu,
-    peak_memory_bytes,
-    start_peak_memory,
+    live_device,
     synchronize,
-    wait_for_measured_work,
+    why_unusable,
 )
-from pytest_torchprof.capture.observers import Lines, Replays, handed_to_threads, replays
+from pytest_torchprof.capture.observers import Lines, handed_to_threads
+from pytest_torchprof.capture.processes import only_measurement
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import torch
     from torch.profiler.profiler import _KinetoProfile
@@ -75,14 +78,14 @@ class Session:
                 "this build of torch has no kineto, so its profiler writes no recording: use another build"
             )
         profiler = torch_profiler.profiler(
-            activities(), with_stack=self._lines is not None, profile_memory="memory" in self._record
+            accelerator().activities(), with_stack=self._lines is not None, profile_memory="memory" in self._record
         )
         # Before the profiler starts: its own kernel or fill would stand outside the sentinel's range.
-        spare = self._something_on_the_device()
+        spare = self._sentinel_tensor()
         with without_profiler_lines():
             profiler.prepare_trace()
         # What is still queued would run inside the window without a launch in it.
-        synchronize(devices_in_use(self._device))
+        synchronize(self._device)
         # torch records stacks by a profile function, in place of the one that is there.
         self._profiled_by = sys.getprofile() if self._lines is not None else None
         with without_profiler_lines():
@@ -90,17 +93,17 @@ class Session:
         self._profiler = profiler
         try:
             self._starts = self._watch.enter_context(torch_profiler.profiler_starts())
-            self.replays = self._watch.enter_context(replays())
+            self.replays = self._watch.enter_context(accelerator().replays())
             _launch_sentinel(spare)
             del spare
             if self._counts_memory:
-                start_peak_memory(devices_in_use(self._device))
+                accelerator().start_peak_memory(devices_in_use(self._device))
         except BaseException:
             self._end()
             raise
         return self
 
-    def _something_on_the_device(self) -> torch.Tensor:
+    def _sentinel_tensor(self) -> torch.Tensor:
         import torch
 
         try:
@@ -145,12 +148,13 @@ class Session:
         """Wait for the GPUs, stop the profiler and say what can be believed."""
         # Found again now: the measured code may have used a device that was idle before.
         self.devices = devices_in_use(self._device)
-        wait_for_measured_work(self.devices)
+        with after_measured_code():
+            accelerator().synchronize(self.devices)
         if self._counts_memory:
-            self.memory = {"peak_memory_bytes": peak_memory_bytes(self.devices)}
+            self.memory = {"peak_memory_bytes": accelerator().peak_memory_bytes(self.devices)}
         elif self._counts_memory is False:
             self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED}
-        early = has_gpu() and torch_profiler.stopped_early()
+        early = torch_profiler.stopped_early()
         self._end()
         if early and not self.problem:
             self.problem = "the profiler stopped collecting from the GPU early: its buffers were full"
@@ -193,10 +197,10 @@ class Session:
         if elsewhere and self._profiler:
             this_process().hold(self._profiler)
             this_process().free_this_thread()
-            return f"another profiler was started on another thread during the measurement ({elsewhere[0].where})"
+            return f"another profiler was started on another thread during the measurement ({elsewhere[0].line})"
         if here:
             left = " and left running" if running else ""
-            return f"another profiler was started{left} inside the measured code ({here[0].where})"
+            return f"another profiler was started{left} inside the measured code ({here[0].line})"
         if running != "on this thread":
             torch_profiler.forget_running_profiler()
             return "another profiler ended this one during the measurement"
@@ -211,10 +215,9 @@ def another_profiler_runs() -> str | None:
 
 def refuse_second_profiler() -> None:
     """Raise NotMeasured when a profiler is running: torch would let a second one empty it without a word."""
-    where = another_profiler_runs()
-    if where:
+    if thread := another_profiler_runs():
         raise NotMeasured(
-            f"another profiler is running {where}, and torch can run one at a time. Look for torch.profiler (or "
+            f"another profiler is running {thread}, and torch can run one at a time. Look for torch.profiler (or "
             "torch.autograd.profiler) in a fixture, around the test, or left open by an earlier test, and stop it."
         )
 
@@ -234,4 +237,56 @@ def _launch_sentinel(spare: torch.Tensor) -> None:
     with record_function(SENTINEL):
         for _ in range(this_process().next_sentinel()):
             spare.add_(1)
-        synchronize(devices_in_use(str(spare.device)))
+        synchronize(str(spare.device))
+
+
+# The sentinel of each is twice as long as that of the one before, if that lost kernels.
+_ATTEMPTS = 4
+
+
+def arm(device: str) -> None:
+    """Make sure that this process records kernels of `device`; the first call opens a session, later ones are free.
+
+    kineto registers with the GPU's tracing library once, with what the first session asks for, so the earlier the
+    better; and only the kernels of CUDA graphs that are captured after it are counted. Raises NotMeasured when another
+    profiler runs, when the kernels that were launched are not in the recording, and with whatever the device raises.
+    """
+    if not kind_of(device).has_launches:
+        return
+    refuse_second_profiler()
+    try:
+        reason = why_unusable(device)
+        if reason is None:
+            with only_measurement(device):
+                reason = _probe(device)
+    except NotMeasured:
+        raise
+    except Exception as error:  # noqa: BLE001 - a test that does not measure must not suffer from the device
+        raise NotMeasured(reasons.of_device(device, error)) from None
+    if reason:
+        raise NotMeasured(reason)
+
+
+@cache
+def _probe(device: str) -> str | None:
+    if any(_sees_the_sentinel(device) for _ in range(_ATTEMPTS)):
+        return None
+    return reasons.why_no_kernels(device, reasons.fresh_process(device))
+
+
+def _sees_the_sentinel(device: str) -> bool:
+    with TemporaryDirectory() as folder, Session(device) as session:
+        session.finish()
+        if not session.exportable:
+            return False
+        recording = Path(folder) / "probe.json"
+        session.export(recording)
+        return look_for_losses(recording)
+
+
+def look_for_losses(recording: Path) -> bool:
+    """Return whether a recording has anything of the GPU; where a kernel is missing, the next sentinel is longer."""
+    trace = read(recording)
+    if trace.links.lost or not len(trace.gpu):
+        this_process().lost_kernels()
+    return bool(trace.devices)

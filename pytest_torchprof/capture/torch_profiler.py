@@ -28,7 +28,7 @@ class ProfilerStart:
     """Someone started a profiler: on which thread, and from which line ("test_x.py:12") outside torch."""
 
     thread: int
-    where: str
+    line: str
 
 
 def profiler(
@@ -63,9 +63,7 @@ def _file_only() -> _ExperimentalConfig | None:
 
 def mark_in_recording() -> Callable[[str], None]:
     """Return what leaves a mark, a range as short as can be, of a given name in the recording that is running."""
-    kind = getattr(import_module("torch._C._profiler"), "_RecordFunctionFast", None)
-    if kind is None:  # pragma: no cover - before torch 2.2
-        kind = import_module("torch.profiler").record_function
+    kind = import_module("torch._C._profiler")._RecordFunctionFast
 
     def mark(name: str) -> None:
         with kind(name):
@@ -117,7 +115,7 @@ def profiler_starts() -> Iterator[list[ProfilerStart]]:
 
     def noting(*args: Any, **kwargs: Any) -> None:
         enable(*args, **kwargs)
-        starts.append(ProfilerStart(thread=threading.get_ident(), where=_line_outside_torch()))
+        starts.append(ProfilerStart(thread=threading.get_ident(), line=_line_outside_torch()))
 
     module._enable_profiler = noting
     try:

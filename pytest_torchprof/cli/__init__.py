@@ -1,4 +1,4 @@
-"""The ``torchprof`` command; each sub-command is a module that is imported when it is called."""
+"""The ``torchprof`` command: what its sub-commands share; each is a module that is imported when it is called."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import gc
 import io
 import os
 import sys
+from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.cli.arguments import UsageError
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 # Each is a module with USAGE and run(words) -> exit status. Looking for modules at run time would import them all.
 COMMANDS = {
@@ -22,6 +25,46 @@ COMMANDS = {
 USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"
 UNUSABLE = 2
 """The exit status for bad usage and for what cannot be read."""
+
+
+class UsageError(TorchprofError):
+    """Words on the command line that do not belong there; the command's help says which do."""
+
+
+class Arguments(NamedTuple):
+    """What a command was called with."""
+
+    files: list[str]
+    options: dict[str, list[str]]
+    """The values of each option, in order."""
+    flags: frozenset[str]
+
+    def last(self, option: str) -> str | None:
+        """Return the value of an option that counts once; None where it is not there."""
+        values = self.options[option]
+        return values[-1] if values else None
+
+
+def parse(words: list[str], *, flags: Collection[str] = (), options: Mapping[str, str] | None = None) -> Arguments:
+    """Sort the words; UsageError for what is neither. ``options`` maps each to what it takes, in words."""
+    takes = options or {}
+    found = Arguments([], {name: [] for name in takes}, frozenset(flags).intersection(words))
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name in takes:
+            given = value if equals else next(rest, None)
+            if given is None:
+                raise UsageError(f"{name} takes {takes[name]}")
+            found.options[name].append(given)
+        elif word in flags:
+            if words.count(word) > 1:
+                raise UsageError(f"{word} is there twice")
+        elif word.startswith("-") and word != "-":
+            raise UsageError(f"unknown option {word!r}")
+        else:
+            found.files.append(word)
+    return found
 
 
 def main(argv: list[str] | None = None) -> int:

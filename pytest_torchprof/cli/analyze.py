@@ -6,12 +6,13 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.cli.arguments import UsageError, parse
+from pytest_torchprof.analysis.tables import WAYS
+from pytest_torchprof.cli import UsageError, parse
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profile import load, load_file
 
 if TYPE_CHECKING:
-    from pytest_torchprof.cli.arguments import Arguments
+    from pytest_torchprof.cli import Arguments
     from pytest_torchprof.findings import Rule
 
 USAGE = """usage: torchprof analyze TRACE|DIR [--json] [--top N] [--step N] [--by WHAT] [--no-findings]
@@ -30,7 +31,6 @@ traces is shown one after the other.
 
 exit status: 0, or 2 if a file cannot be read or the usage is bad
 """
-WAYS = ("kernel", "family", "op", "range", "module")
 _OPTIONS = {
     "--top": "a whole number from 1 on",
     "--step": "a whole number from 0 on",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline import key_of, read, split_key, test_file_of, update
 from pytest_torchprof.baseline.path import FOLDER, split_name
-from pytest_torchprof.cli.arguments import UsageError, parse
-from pytest_torchprof.cli.diff import differences
+from pytest_torchprof.cli import UsageError, parse
+from pytest_torchprof.cli.diff import differences, summary_of
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
@@ -75,24 +75,24 @@ def run(words: list[str]) -> int:
 
 
 def _list(words: list[str]) -> int:
-    for file in _files(_folders(parse(words).files)):
-        _say(str(file.path))
+    for file in _read_files(_paths_or_here(parse(words).files)):
+        _write_line(str(file.path))
         for key, entry in sorted(file.entries.items()):
-            _say(f"    {key:<50} {_kernels(entry)}, {_software(entry)}")
+            _write_line(f"    {key:<50} {_count_kernels(entry)}, {_describe_software(entry)}")
     return SAME
 
 
 def _show(words: list[str]) -> int:
-    for file in _files(_folders(parse(words).files)):
-        _say(str(file.path))
+    for file in _read_files(_paths_or_here(parse(words).files)):
+        _write_line(str(file.path))
         for key, entry in sorted(file.entries.items()):
-            _say(f"\n  {key}    {_kernels(entry)}, {_software(entry)}")
+            _write_line(f"\n  {key}    {_count_kernels(entry)}, {_describe_software(entry)}")
             for row, count in zip(entry.kernels, entry.counts(), strict=True):
-                _say(f"    {count:>5} x {row.short:<60} {row.op or ''}".rstrip())
+                _write_line(f"    {count:>5} x {row.short:<60} {row.op or ''}".rstrip())
             numbers = {**entry.numbers, **entry.varying}
             said = ", ".join(f"{name} {value:g}" for name, value in numbers.items())
             for line in textwrap.wrap(said, 96):
-                _say(f"    {line}")
+                _write_line(f"    {line}")
     return SAME
 
 
@@ -100,46 +100,47 @@ def _diff(words: list[str]) -> int:
     files = parse(words).files
     if len(files) != 2:
         raise UsageError("diff takes two baseline files or two folders")
-    before, after = (_entries(Path(file)) for file in files)
+    before, after = (_read_entries(Path(file)) for file in files)
     found = differences(before, after)
-    told = {key: one for key, one in found.items() if one.summary != "same" or one.lines}
-    for key, difference in told.items():
-        _say(": ".join(part for part in key if part))
-        for line in (difference.summary, *difference.lines):
-            _say(f"  {line}")
-    _say(f"{len(found) - len(told)} of {counted(len(found), 'entry')} the same")
-    return DIFFER if any(difference.kernels_differ for difference in found.values()) else SAME
+    differing = {key: one for key, one in found.items() if one.verdict != "same" or one.lines}
+    for key, comparison in differing.items():
+        _write_line(": ".join(part for part in key if part))
+        for line in (summary_of(comparison), *comparison.lines):
+            _write_line(f"  {line}")
+    _write_line(f"{len(found) - len(differing)} of {counted(len(found), 'entry')} the same")
+    return DIFFER if any(comparison.kernels_differ for comparison in found.values()) else SAME
 
 
-def _entries(path: Path) -> dict[tuple[str, str], Entry]:
+def _read_entries(path: Path) -> dict[tuple[str, str], Entry]:
     """Return all entries of a file, or of a folder's files by their place in it."""
-    files = {str(file.path.relative_to(path)): file for file in _files([path])} if path.is_dir() else {"": read(path)}
-    return {(name, key): entry for name, file in files.items() for key, entry in file.entries.items()}
+    files = _read_files([path])
+    named = {str(file.path.relative_to(path)) if path.is_dir() else "": file for file in files}
+    return {(name, key): entry for name, file in named.items() for key, entry in file.entries.items()}
 
 
 def _prune(words: list[str]) -> int:
     """List the entries of tests that no longer exist, and remove them with ``--yes``."""
     arguments = parse(words, flags=("--yes",), options={"--rootdir": "a folder"})
     root, really = Path(arguments.last("--rootdir") or Path.cwd()), bool(arguments.flags)
-    files = [(base, file) for base in _folders(arguments.files) for file in _files([base])]
+    files = [(base, file) for base in _paths_or_here(arguments.files) for file in _read_files([base])]
     collected: dict[Path, frozenset[str] | None] = {}
     count, status = 0, SAME
     for base, file in files:
-        keys, why = _gone(base, file, root, collected)
+        keys, why = _find_gone(base, file, root, collected)
         if keys is None:
-            _say(f"{file.path}: left as it is: {why}")
+            _write_line(f"{file.path}: left as it is: {why}")
             status = UNUSABLE
         elif keys:
-            _say("\n    ".join([f"{file.path}: {why}", *keys]))
+            _write_line("\n    ".join([f"{file.path}: {why}", *keys]))
             count += len(keys)
             if really:
                 update(file.path, dict.fromkeys(keys))
     entries = f"{counted(count, 'entry')} of tests that no longer exist"
-    _say(f"{entries}{' removed' if really and count else '; --yes removes them' if count else ''}")
+    _write_line(f"{entries}{' removed' if really and count else '; --yes removes them' if count else ''}")
     return status
 
 
-def _gone(
+def _find_gone(
     base: Path, file: BaselineFile, rootdir: Path, collected: dict[Path, frozenset[str] | None]
 ) -> tuple[list[str] | None, str]:
     """Return the keys whose tests are gone and what is so about them, or None and why that cannot be told."""
@@ -151,14 +152,14 @@ def _gone(
     if test_file is None:
         return None, f"no test file for it below {rootdir}: name pytest's rootdir with --rootdir"
     if test_file not in collected:
-        collected[test_file] = _collect(test_file)
+        collected[test_file] = _collect_tests(test_file)
     tests = collected[test_file]
     if tests is None:
         return None, f"collecting {test_file} failed or skipped tests: see pytest --collect-only {test_file}"
     return [key for key in sorted(file.entries) if split_key(key)[0] not in tests], f"{test_file.name} does not have"
 
 
-def _collect(test_file: Path) -> frozenset[str] | None:
+def _collect_tests(test_file: Path) -> frozenset[str] | None:
     """Return the test ids of a file, without the file part; None where collecting did not go through."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "collected.json")
@@ -170,46 +171,46 @@ def _collect(test_file: Path) -> frozenset[str] | None:
     return frozenset(split_key(key_of(test, None))[0] for test in found["tests"]) if found["whole"] else None
 
 
-def _folders(files: list[str]) -> list[Path]:
+def _paths_or_here(files: list[str]) -> list[Path]:
     return [Path(file) for file in files] or [Path()]
 
 
-def _files(paths: list[Path]) -> Iterator[BaselineFile]:
+def _read_files(paths: list[Path]) -> Iterator[BaselineFile]:
     for path in paths:
         if not path.is_dir():
             yield read(path)
             continue
-        found = sorted(_below(path))
+        found = sorted(_find_files(path))
         if not found:
             raise UsageError(f"{path}: no baseline below it; record some with pytest --torchprof-baseline=update")
         yield from map(read, found)
 
 
-def _below(folder: Path) -> list[Path]:
+def _find_files(folder: Path) -> list[Path]:
     """Return a folder's baseline files: those in ``__torchprof__`` folders, else all that are named like one."""
     named: list[Path] = []
-    for where, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         # Environments and caches hold other people's files.
         folders[:] = [
-            name for name in folders if not name.startswith(".") and not (Path(where, name, "pyvenv.cfg").exists())
+            name for name in folders if not name.startswith(".") and not (Path(parent, name, "pyvenv.cfg").exists())
         ]
-        named += [Path(where, name) for name in names if split_name(Path(name)) and not name.startswith(".")]
+        named += [Path(parent, name) for name in names if split_name(Path(name)) and not name.startswith(".")]
     beside = [path for path in named if path.absolute().parent.name == FOLDER]
     return beside or named
 
 
-def _kernels(entry: Entry) -> str:
+def _count_kernels(entry: Entry) -> str:
     kernels = entry.numbers.get("kernels", 0)
     return counted(int(kernels), "kernel")
 
 
-def _software(entry: Entry) -> str:
+def _describe_software(entry: Entry) -> str:
     names = {"torch": "torch", "cuda": "CUDA", "rocm": "ROCm"}
     known = [f"{name} {entry.environment[key]}" for key, name in names.items() if key in entry.environment]
     return ", ".join(known) or "software not recorded"
 
 
-def _say(line: str) -> None:
+def _write_line(line: str) -> None:
     sys.stdout.write("\n".join(printable(part) for part in line.split("\n")) + "\n")
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.cli.arguments import UsageError, parse
+from pytest_torchprof.cli import UsageError, parse
 from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:
@@ -40,10 +38,10 @@ def run(words: list[str]) -> int:
     arguments = parse(words, options=_OPTIONS)
     if len(arguments.files) != 1 or not arguments.options["--limit"]:
         raise UsageError("expected one TRACE and at least one --limit NAME=VALUE")
-    return _check(arguments.files[0], _limits(arguments.options["--limit"]), arguments.options["--threshold"])
+    return _judge(arguments.files[0], _read_limits(arguments.options["--limit"]), arguments.options["--threshold"])
 
 
-def _limits(texts: Iterable[str]) -> dict[str, object]:
+def _read_limits(texts: Iterable[str]) -> dict[str, object]:
     limits: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -51,15 +49,15 @@ def _limits(texts: Iterable[str]) -> dict[str, object]:
         if not equals or not name:
             raise UnknownLimit(f"--limit {text!r}: expected NAME=VALUE, e.g. max_kernels=5")
         if name not in limits:
-            limits[name] = _literal(name, value)
+            limits[name] = _read_value(name, value)
         elif name in LIST_LIMITS:
-            limits[name] = _added(name, limits[name], _literal(name, value))
+            limits[name] = _add_up(name, limits[name], _read_value(name, value))
         else:
             raise UnknownLimit(f"--limit {name} is given twice")
     return limits
 
 
-def _added(name: str, before: object, more: object) -> object:
+def _add_up(name: str, before: object, more: object) -> object:
     if isinstance(before, dict) and isinstance(more, dict):
         if twice := before.keys() & more.keys():
             raise UnknownLimit(f"--limit {name} has two counts for {next(iter(twice))}")
@@ -68,11 +66,11 @@ def _added(name: str, before: object, more: object) -> object:
         raise UnknownLimit(f"--limit {name} is given once with counts and once without; give it counts each time")
     if name == "fused":
         # Each one is a group of its own: they need not stand in one kernel.
-        return [*_groups(before), *_groups(more)]
+        return [*_as_groups(before), *_as_groups(more)]
     return [*_as_list(before), *_as_list(more)]
 
 
-def _groups(value: object) -> list[object]:
+def _as_groups(value: object) -> list[object]:
     entries = _as_list(value)
     return [entries] if all(isinstance(entry, str) for entry in entries) else entries
 
@@ -81,31 +79,26 @@ def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _literal(name: str, text: str) -> object:
+def _read_value(name: str, text: str) -> object:
     """Return a Python literal, a JSON value, a selector, a list or dict of them, or the text itself.
 
     UnknownLimit for what begins as one of these and is none: as a text it would match nothing, and a limit that forbids
     it would hold.
     """
-    for read in (ast.literal_eval, json.loads):
-        try:
-            return read(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-    if not _WRITTEN.match(text):
-        return text
     from pytest_torchprof.kernels.patterns import parse_value  # noqa: PLC0415  (help and usage errors do without)
 
     try:
         return parse_value(text)
     except UnknownLimit as wrong:
+        if not _WRITTEN.match(text):
+            return text
         raise UnknownLimit(f"--limit {name}: {wrong}") from None
 
 
-def _check(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
+def _judge(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
-    from pytest_torchprof.limits import catalogue, judge, read_limits  # noqa: PLC0415
-    from pytest_torchprof.limits.failure import one_line  # noqa: PLC0415
+    from pytest_torchprof.limits import catalogue, check_limits, read_limits  # noqa: PLC0415
+    from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
     from pytest_torchprof.profile import load  # noqa: PLC0415
     from pytest_torchprof.text import printable_line  # noqa: PLC0415
 
@@ -113,9 +106,9 @@ def _check(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
     profile = load(trace)
     if isinstance(profile, list):
         raise UnknownLimit(f"{trace} is a folder of {len(profile)} recordings; check one file at a time")
-    verdicts = judge(profile, asked)
+    verdicts = check_limits(profile, asked)
     for verdict in verdicts:
-        sys.stdout.write(f"{verdict.status:<14}{one_line(verdict).lstrip()}\n")
+        sys.stdout.write(f"{verdict.status:<14}{limit_line(verdict).lstrip()}\n")
         sys.stdout.writelines(f"{'':14}    {printable_line(str(line))}\n" for line in verdict.details)
     statuses = {verdict.status for verdict in verdicts}
     return MISSED if "missed" in statuses else UNKNOWN if "not measured" in statuses else HOLDS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pytest_torchprof.cli.arguments import UsageError, parse
+from pytest_torchprof.cli import UsageError, parse
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.text import printable
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.compare import Change, ProfileDiff
+    from pytest_torchprof.compare import Comparison, ProfileDiff
 
 USAGE: Final = """usage: torchprof diff A B [--json]
 
@@ -32,22 +32,6 @@ _PEEK: Final = 4096
 _MERGING: Final = b"<<<<<<<"
 
 _Key = TypeVar("_Key", str, tuple[str, str])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryDiff:
-    """What two entries of one test have to say about each other, in the words of a run that compares with them."""
-
-    summary: str
-    """In a few words; "same" where nothing decides anything."""
-    lines: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
-    kernels_differ: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        changes = [asdict(change) for change in self.changes]
-        return {"kernels_differ": self.kernels_differ, "summary": self.summary, "changes": changes}
 
 
 def run(words: list[str]) -> int:
@@ -70,35 +54,30 @@ def run(words: list[str]) -> int:
     return DIFFER if differ else SAME
 
 
-def differences(before: Mapping[_Key, Entry], after: Mapping[_Key, Entry]) -> dict[_Key, EntryDiff]:
+def differences(before: Mapping[_Key, Entry], after: Mapping[_Key, Entry]) -> dict[_Key, Comparison]:
     """Return how the entries of each test that either side has differ, in order."""
-    return {key: _entry_diff(before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())}
+    from pytest_torchprof.compare import compare  # noqa: PLC0415 - comparing needs msgspec, --help does not
+
+    keys = sorted(before.keys() | after.keys())
+    return {key: compare(before.get(key), after.get(key), sides=("the first was", "the second")) for key in keys}
 
 
-def _entry_diff(old: Entry | None, new: Entry | None) -> EntryDiff:
-    from pytest_torchprof.compare import contrast  # noqa: PLC0415 - comparing needs msgspec, --help does not
-
-    if old is None or new is None:
-        return EntryDiff(summary=f"only in {'the first' if new is None else 'the second'}", kernels_differ=True)
-    found = contrast(old, new, sides=("the first was", "the second"))
-    return EntryDiff(
-        summary=found.summary,
-        lines=found.lines,
-        changes=found.changes,
-        # Another order of the same kernels is no other kernels.
-        kernels_differ=any(change.kind not in ("number", "reordered") for change in found.changes),
-    )
+def summary_of(found: Comparison) -> str:
+    """Return in a few words how two entries differ; "same" where nothing decides anything."""
+    return {"new": "only in the second", "gone": "only in the first"}.get(found.verdict) or found.summary
 
 
 def _of_baselines(first: Path, second: Path) -> tuple[bool, dict[str, Any], list[str]]:
     from pytest_torchprof.baseline import read  # noqa: PLC0415 - likewise
 
-    tests = differences(read(first).entries, read(second).entries)
+    tests: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
-    for key, found in tests.items():
-        lines += [printable(f"{key}: {found.summary}"), *(f"  {printable(line)}" for line in found.lines)]
-    data = {"tests": {key: found.to_dict() for key, found in tests.items()}}
-    return any(found.kernels_differ for found in tests.values()), data, lines or ["no tests in either baseline file"]
+    for key, found in differences(read(first).entries, read(second).entries).items():
+        changes = [asdict(change) for change in found.changes]
+        tests[key] = {"kernels_differ": found.kernels_differ, "summary": summary_of(found), "changes": changes}
+        lines += [printable(f"{key}: {summary_of(found)}"), *(f"  {printable(line)}" for line in found.lines)]
+    differ = any(test["kernels_differ"] for test in tests.values())
+    return differ, {"tests": tests}, lines or ["no tests in either baseline file"]
 
 
 def _of_recordings(first: Path, second: Path) -> tuple[bool, dict[str, Any], list[str]]:

@@ -9,7 +9,7 @@ import textwrap
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.cli.arguments import UsageError, parse
+from pytest_torchprof.cli import UsageError, parse
 
 if TYPE_CHECKING:
     from pytest_torchprof.doctor import Answer

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
-from pytest_torchprof.devices.cuda import KIND as CUDA
+from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.text import counted, numbered, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.compare.difference import Difference, Names, Step
     from pytest_torchprof.kernels.names import KernelName
@@ -56,10 +57,10 @@ BETTER: Final = "better"
 WORSE: Final = "worse"
 NEUTRAL: Final = "neutral"
 AMBIGUOUS: Final = "ambiguous"
-"""It may be worse; the samples do not tell."""
+"""It may be worse; the samples leave it open."""
 
 WORTH_A_LINE: Final = 0.10
-"""What varies from run to run is worth a line only where it moved by a larger share than noise does."""
+"""A number that varies from run to run gets a line only where it moved by more than this share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class Change:
     new: str | float | None
     direction: str
     gated: bool
-    """Whether it counts for the verdict: worse fails, better is better."""
+    """Whether it decides the verdict."""
     words: str
     times: int = 1
     """How many launches of a step it concerns."""
@@ -88,15 +89,15 @@ class Change:
 def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) -> tuple[Change, ...]:
     """Return what changed in the kernels of each distinct step; up to ``allowed`` further launches do not fail.
 
-    A step whose kernels some step of the baseline had is the same, whichever step it was; any other is compared with
-    the baseline's step that is most like it.
+    A step is the same if any step of the baseline ran its kernels; any other is compared with the baseline's step that
+    is most like it.
     """
     rule = RULES[names]
     known = {tuple(keys(step, rule.same)): step for step in _as_read_now(old, new) or ((),)}
     changes: dict[tuple[str, str, object], Change] = {}
     for step in new.launched() or ((),):
         before = known.get(tuple(keys(step, rule.same))) or most_alike(step, known.values(), rule)
-        for change in _changes(difference(before, step, rule), before, step, names, allowed):
+        for change in _step_changes(difference(before, step, rule), before, step, names, allowed):
             once = (change.kind, change.what, change.old if change.kind == "changed" else None)
             if once not in changes or changes[once].times < change.times:
                 changes[once] = change
@@ -104,10 +105,10 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
 
 
 def _as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
-    """Return the baseline's steps with what this version reads from the names that are still there.
+    """Return the baseline's steps, with names that both entries have read as this version of the package reads them.
 
-    One raw name is one family; where the two entries say otherwise, another version of this package recorded one. Where
-    it is now read in several ways, as an operator's name is on several types, the baseline's may be any of them.
+    A raw name has one family: if the entries disagree, another version recorded the older one. If this version reads a
+    name in several ways, as an operator that runs on several types, the baseline's kernel may be any of them and stays.
     """
     readings: defaultdict[object, list[KernelRecord]] = defaultdict(list)
     for kernel in new.kernels:
@@ -126,18 +127,18 @@ def _as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
     return tuple(tuple(kernels[i] for i in order) for order in old.steps)
 
 
-def _changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
+def _step_changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
     too_many = len(delta.came) > (allowed if isinstance(allowed, int) else len(before) * allowed)
     for (was, now), times in Counter(delta.swapped).items():
-        yield _swap(was, now, times, names)
+        yield _swap_change(was, now, times, names)
     same = RULES[names].same
     were, are = Counter(keys(before, same)), Counter(keys(step, same))
     for kernel, times in Counter(delta.went).items():
-        yield _count(kernel, times, were[same(kernel)], are[same(kernel)], gated=True)
+        yield _count_change(kernel, times, were[same(kernel)], are[same(kernel)], gated=True)
     for kernel, times in Counter(delta.came).items():
-        yield _count(kernel, times, were[same(kernel)], are[same(kernel)], gated=too_many)
+        yield _count_change(kernel, times, were[same(kernel)], are[same(kernel)], gated=too_many)
     for (was, now), times in delta.renamed.items():
-        yield _changed(was, now, times, NEUTRAL, explain_rename(was.name, now.name))
+        yield _variant_change(was, now, times, NEUTRAL, explain_rename(was.name, now.name))
     if delta.moved:
         first, times = delta.moved[0][1].short, len(delta.moved)
         words = f"another order: {counted(times, 'kernel')} moved, first {first}"
@@ -146,20 +147,18 @@ def _changes(delta: Difference, before: Step, step: Step, names: Names, allowed:
         )
 
 
-def _swap(was: KernelRecord, now: KernelRecord, times: int, names: Names) -> Change:
+def _swap_change(was: KernelRecord, now: KernelRecord, times: int, names: Names) -> Change:
     facts = [(fact, getattr(was, fact), getattr(now, fact)) for fact in ("dtype", "layout")]
     differ = [f"{fact} {a or 'not told'} -> {b or 'not told'}" for fact, a, b in facts if a != b]
-    # A name that tells less, or more, than the other is no other kernel; two that tell different things are.
-    untold = bool(differ) and all(a == b or None in (a, b) for _, a, b in facts)
+    # Two names that contradict each other are two kernels; one that only says less may be the same.
+    says_less = bool(differ) and all(a == b or None in (a, b) for _, a, b in facts)
     same_name = was.family in STRUCTURAL or names == "structure" or was.normal_name == now.normal_name
-    if names == "structure" and was.structure == now.structure:
-        return _changed(was, now, times, NEUTRAL, explain_rename(was.name, now.name))
-    if untold and names != "exact" and same_name:
-        return _changed(was, now, times, NEUTRAL, ", ".join(differ))
-    return _changed(was, now, times, WORSE, ", ".join(differ) or explain_rename(was.name, now.name))
+    is_variant = (names == "structure" and not differ) or (says_less and names != "exact" and same_name)
+    how = ", ".join(differ) or explain_rename(was.name, now.name)
+    return _variant_change(was, now, times, NEUTRAL if is_variant else WORSE, how)
 
 
-def _changed(was: KernelRecord, now: KernelRecord, times: int, direction: str, how: str) -> Change:
+def _variant_change(was: KernelRecord, now: KernelRecord, times: int, direction: str, how: str) -> Change:
     how = printable(how)
     return Change(
         kind="changed",
@@ -173,7 +172,7 @@ def _changed(was: KernelRecord, now: KernelRecord, times: int, direction: str, h
     )
 
 
-def _count(kernel: KernelRecord, times: int, was: int, now: int, *, gated: bool) -> Change:
+def _count_change(kernel: KernelRecord, times: int, was: int, now: int, *, gated: bool) -> Change:
     kind: Literal["added", "removed", "count"] = "count" if was and now else "removed" if was else "added"
     launched = f", launched by {printable(kernel.op)}" if kernel.op else ""
     per_step = f"{was} -> {now} per step" if kind == "count" else f"{times} per step"
@@ -199,9 +198,9 @@ def explain_rename(a: str, b: str) -> str:
     old, new = decode(a), decode(b)
     if old.family == new.family == "other" or (old.library, new.library) == ("triton", "triton"):
         return _explain_plain(a, b, old, new)
-    # How two libraries tune their kernels is not comparable, but for the tile.
+    # Tuning is not comparable between libraries, apart from the tile.
     tuning = _TUNING if old.library == new.library else _TUNING[:1]
-    changed = [text for fact in (*_FACTS, *tuning) if (text := _change(fact, old, new))]
+    changed = [text for fact in (*_FACTS, *tuning) if (text := _explain_fact(fact, old, new))]
     if old.family != new.family or not changed:
         return _explain_plain(a, b, old, new) if not changed else ", ".join(changed)
     kept = [value for fact in ("dtype", "layout") if (value := getattr(old, fact)) and value == getattr(new, fact)]
@@ -218,7 +217,7 @@ def _explain_plain(a: str, b: str, old: KernelName, new: KernelName) -> str:
         if old.triton != new.triton:
             parts.append(f"Triton category {old.triton or 'none'} -> {new.triton or 'none'}")
         return ", ".join(parts) or "only the index differs"
-    loops = _loop(a, old), _loop(b, new)
+    loops = _loop_of(a, old), _loop_of(b, new)
     if old.stem == new.stem and None not in loops and loops[0] != loops[1]:
         return f"{old.short}: {loops[0]} -> {loops[1]}"
     if normal_name(a) == normal_name(b):
@@ -228,34 +227,34 @@ def _explain_plain(a: str, b: str, old: KernelName, new: KernelName) -> str:
     return f"{old.short} -> {new.short}"
 
 
-def _loop(name: str, decoded: KernelName) -> str | None:
+def _loop_of(name: str, decoded: KernelName) -> str | None:
     if decoded.library != "aten":
         return None
     return next((words for loop, words in _LOOPS.items() if loop in name), None)
 
 
-def _change(fact: str, old: KernelName, new: KernelName) -> str | None:
+def _explain_fact(fact: str, old: KernelName, new: KernelName) -> str | None:
     before, after = getattr(old, fact), getattr(new, fact)
     if before == after:
         return None
     if fact in _TUNING and (before in (None, ()) or after in (None, ())):
-        # What only one of two grammars writes is no change: cuBLAS names have no cluster, nvjet names no alignment.
+        # What only one of the names can say is no change: cuBLAS names have no cluster, nvjet names no alignment.
         return f"{'' if after else 'no '}{_WORDS.get(fact, fact)}" if fact == "split_k" else None
     if fact == "tile":
-        return _tile_change(before, after)
-    return f"{_WORDS.get(fact, fact)} {_shown(before)} -> {_shown(after)}"
+        return _explain_tile(before, after)
+    return f"{_WORDS.get(fact, fact)} {_show_fact(before)} -> {_show_fact(after)}"
 
 
-def _tile_change(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
+def _explain_tile(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
     """Compare two tiles as far as both are told; the K step is shown only where nothing else differs."""
     for length in (2, 3):
         old, new = before[:length], after[:length]
         if len(old) == len(new) and old != new:
-            return f"tile {_shown(old)} -> {_shown(new)}"
+            return f"tile {_show_fact(old)} -> {_show_fact(new)}"
     return None
 
 
-def _shown(value: object) -> str:
+def _show_fact(value: object) -> str:
     if value is None:
         return "not told"
     if isinstance(value, bool):
@@ -265,32 +264,40 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def other_device(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
-    """Return what to say where a baseline was recorded on another device, None where it was the same."""
+def other_device(old: Environment, new: Environment, sides: Sides) -> str | None:
+    """Return a line that names both devices, None if they are the same."""
     if all(old.get(key) == new.get(key) for key in _DEVICE):
         return None
-    return f"{sides[0]} recorded on {_device(old)}, {sides[1]} used {_device(new)}"
+    return f"{sides[0]} recorded on {_device_words(old)}, {sides[1]} used {_device_words(new)}"
 
 
-def other_software(old: Environment, new: Environment, sides: Sides = THIS_RUN) -> str | None:
-    """Return what to say, before any verdict, where software or precision flags differ; None where they do not."""
-    differ = [key for key in CUDA.environment if key not in _DEVICE and old.get(key) != new.get(key)]
+def other_software(old: Environment, new: Environment, sides: Sides) -> str | None:
+    """Return a line that names the software and precision flags that differ, None if none do."""
+    # Of these an entry has what its own kind of device names.
+    keys = dict.fromkeys(key for kind in device_kinds() for key in kind.environment)
+    differ = [key for key in keys if key not in _DEVICE and old.get(key) != new.get(key)]
     if not differ:
         return None
     return (
-        f"{sides[0]} recorded with {_words(old, differ)}, {sides[1]} has {_words(new, differ)}: "
+        f"{sides[0]} recorded with {_software_words(old, differ)}, {sides[1]} has {_software_words(new, differ)}: "
         "names may differ, structure is compared"
     )
 
 
-def _words(environment: Environment, keys: list[str]) -> str:
+def _software_words(environment: Environment, keys: list[str]) -> str:
     values = ((_SPOKEN.get(key, key), environment.get(key)) for key in keys)
     return printable(" / ".join(f"{name} {_SWITCHES.get(value, value)}" for name, value in values))
 
 
-def _device(environment: Environment) -> str:
+def _device_words(environment: Environment) -> str:
     gpu, capability = environment.get("gpu"), environment.get("compute_capability")
     return printable(f"{gpu} ({capability})" if capability else str(gpu or "the CPU"))
+
+
+def number_words(number: Number, was: float | None, now: float | None) -> str:
+    """Return "syncs 1 -> 2", with units where the number has one."""
+    before, after = ("not recorded" if value is None else number.show(value) for value in (was, now))
+    return f"{number.name} {before} -> {after}"
 
 
 def kind_of(kernel: KernelRecord) -> str:

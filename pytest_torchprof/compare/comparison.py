@@ -18,6 +18,7 @@ from pytest_torchprof.compare.changes import (
     WORTH_A_LINE,
     Change,
     kernel_changes,
+    number_words,
     other_device,
     other_software,
 )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare.changes import Sides
 
 
-Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new"]
+Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gone"]
 TimeVerdict = Literal["same", "better", "worse", "ambiguous"]
 
 _MARKS: Final = {BETTER: "-", WORSE: "+"}
@@ -52,27 +53,34 @@ GATED: Final = frozenset(number.name for number in TABLE if number.gated)
 # A kernel more that is allowed has a launch more, unless that is given by itself.
 _ALLOWED_WITH: Final = {"launches": "kernels"}
 PROBABILITY: Final = 0.002
-"""Samples differ where chance alone would rank them so less often than this; many tests are judged in one run."""
+"""Samples differ if chance would rank them so less often than this; it is small because a run judges many tests."""
 FLOOR_US: Final = {"events": 2.0, "perf_counter": 10.0}
-"""What a clock tells less than is no difference, whatever share of a short step it is."""
+"""Smaller differences do not count, whatever share of a short step they are: the clock does not resolve them."""
 _BEST: Final = 2
 """Which quantile stands for the undisturbed calls: an eighth of them are faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What a measurement is, held against its baseline."""
+    """A measurement compared with its baseline, or one entry with another."""
 
     verdict: Verdict
     changes: tuple[Change, ...] = ()
     stale: bool = False
-    """The test's source changed since the baseline was recorded; it is compared all the same."""
+    """The test's source has changed since the baseline was recorded; it is compared all the same."""
     environment: str | None = None
-    """What to say before the verdict: another device, or other software."""
+    """A line about the other device or software, shown before the verdict."""
 
     def fails(self, *, strict: bool = False) -> bool:
-        """Whether the test fails for it; ``strict`` fails where there is no baseline, or no telling, too."""
+        """Whether the test fails; ``strict`` also fails one without a baseline, or with times that leave it open."""
         return self.verdict == WORSE or (strict and self.verdict in ("new", AMBIGUOUS))
+
+    @property
+    def kernels_differ(self) -> bool:
+        """Whether the kernels of a step differ; another order of the same kernels is no difference."""
+        return self.verdict in ("new", "gone") or any(
+            change.kind not in ("number", "reordered") for change in self.changes
+        )
 
     @property
     def summary(self) -> str:
@@ -88,65 +96,57 @@ class Comparison:
         first = [self.environment] if self.environment else []
         if self.stale:
             first.append("the test was edited after its baseline was recorded (stale)")
-        kernels = [_kernel_line(change) for change in self.changes if not _number(change)]
+        kernels = [_kernel_line(change) for change in self.changes if not _is_number(change)]
         numbers = [
             f"    {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
             for change in self.changes
-            if _number(change) and (change.gated or change.what not in _WITH_BUSY_TIME)
+            if _is_number(change) and (change.gated or change.what not in _WITH_BUSY_TIME)
         ]
         return (*first, *kernels, *numbers)
 
 
 def compare(
     old: Entry | None,
-    new: Entry,
+    new: Entry | None,
     *,
     names: Literal["normal", "exact"] = "normal",
     tolerance: Mapping[str, float] = _NO_TOLERANCE,
+    sides: Sides | None = None,
 ) -> Comparison:
-    """Compare a measurement with its baseline's entry, None where there is none.
+    """Compare two entries, None where there is none: a baseline's and this run's, or those of two files.
 
     ``names="exact"`` takes another raw name for another kernel, but only under the same software. ``tolerance`` allows
-    so much more of a count (an int is added, a float is a share), and makes ``"memory"`` and ``"time"`` gated.
+    so much more of a count (an int is added, a float is a share), and makes ``"memory"`` and ``"time"`` gated. An entry
+    of another device is no baseline. ``sides``, what two files are called ("the first was", "the second"), compares
+    their entries all the same, by structure.
     """
-    if old is None:
-        return Comparison(verdict="new")
-    if device := other_device(old.environment, new.environment):
-        return Comparison(verdict="new", environment=f"{device}: it has no baseline")
-    return contrast(old, new, names=names, tolerance=tolerance)
-
-
-def contrast(
-    old: Entry,
-    new: Entry,
-    *,
-    names: Literal["normal", "exact"] = "normal",
-    tolerance: Mapping[str, float] = _NO_TOLERANCE,
-    sides: Sides = THIS_RUN,
-) -> Comparison:
-    """Compare two entries as `compare` does, also where their devices differ: then structure alone counts."""
+    if old is None or new is None:
+        return Comparison(verdict="new" if old is None else "gone")
     environments = old.environment, new.environment
-    environment = other_device(*environments, sides) or other_software(*environments, sides)
+    device = other_device(*environments, sides or THIS_RUN)
+    if device and sides is None:
+        return Comparison(verdict="new", environment=f"{device}: it has no baseline")
+    environment = device or other_software(*environments, sides or THIS_RUN)
     changes = (
         *kernel_changes(old, new, "structure" if environment else names, allowed=tolerance.get("kernels", 0)),
         *number_changes(old, new, tolerance),
         *time_changes(old.time, new.time, tolerance.get("time")),
     )
     stale = old.source != new.source
-    return Comparison(verdict=_verdict(changes), changes=changes, stale=stale, environment=environment)
+    return Comparison(verdict=_decide(changes), changes=changes, stale=stale, environment=environment)
 
 
-def _verdict(changes: tuple[Change, ...]) -> Verdict:
+def _decide(changes: tuple[Change, ...]) -> Verdict:
     if any(change.fails for change in changes):
         return "worse"
     if any(change.direction == AMBIGUOUS for change in changes):
         return "ambiguous"
     if any(change.gated and change.direction == BETTER for change in changes):
         return "better"
-    return "changed" if any(not _number(change) or change.what in _COUNTS for change in changes) else "same"
+    return "changed" if any(not _is_number(change) or change.what in _COUNTS for change in changes) else "same"
 
 
-def _number(change: Change) -> bool:
+def _is_number(change: Change) -> bool:
     return change.kind == "number"
 
 
@@ -158,9 +158,9 @@ def _kernel_line(change: Change) -> str:
 
 def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     """Return the changes that made the verdict, shortest form first: "+1 kernel", "2 kernels changed"."""
-    numbers = {change.what: change for change in changes if _number(change) and change.gated}
+    numbers = {change.what: change for change in changes if _is_number(change) and change.gated}
     details = [
-        _delta(name, numbers[name])
+        _show_movement(name, numbers[name])
         for name in _NOUNS
         if name in numbers and numbers[name].direction == verdict and not _said_by_kernels(name, numbers)
     ]
@@ -168,7 +168,7 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
         return details
     if verdict == AMBIGUOUS:
         return ["time not compared"]
-    deciding = [change for change in changes if change.fails == (verdict == "worse") and not _number(change)]
+    deciding = [change for change in changes if change.fails == (verdict == "worse") and not _is_number(change)]
     launches = sum(change.times for change in deciding if change.kind != "reordered")
     if launches:
         changed = " changed" if verdict != "changed" else ""
@@ -177,23 +177,24 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
 
 
 def _said_by_kernels(name: str, numbers: Mapping[str, Change]) -> bool:
-    """Whether launches went the way of the kernels, which says it already."""
-    return name == "launches" and "kernels" in numbers and _moved(numbers["kernels"]) == _moved(numbers["launches"])
+    """Whether as many launches came or went as kernels, so that naming both says nothing more."""
+    moved = {one: _movement(numbers[one]) for one in ("kernels", "launches") if one in numbers}
+    return name == "launches" and moved.get("kernels") == moved["launches"]
 
 
-def _moved(change: Change) -> float:
+def _movement(change: Change) -> float:
     return float(change.new or 0) - float(change.old or 0)
 
 
-def _delta(name: str, change: Change) -> str:
-    moved = _moved(change)
+def _show_movement(name: str, change: Change) -> str:
+    moved = _movement(change)
     if name in _SHARES:
         return f"{moved / float(change.old or 1):+.1%} {_NOUNS[name]}"
     return f"{moved:+.0f} {numbered(abs(moved), _NOUNS[name])}"
 
 
 def number_changes(old: Entry, new: Entry, tolerance: Mapping[str, float]) -> Iterator[Change]:
-    """Return what changed in the numbers that code decides, then in the varying ones (only memory can be gated)."""
+    """Return what changed in the numbers that the code decides, then in those that vary; only memory can be gated."""
     for number in (number for number in TABLE if number.exact):
         was, now = old.numbers.get(number.name), new.numbers.get(number.name)
         if was != now:
@@ -209,7 +210,7 @@ def number_changes(old: Entry, new: Entry, tolerance: Mapping[str, float]) -> It
 
 
 def _number_change(number: Number, was: float | None, now: float | None, *, gated: bool, allowed: float) -> Change:
-    direction = _direction(number, was, now)
+    direction = _direction_of(number, was, now)
     beyond = (
         was is not None and now is not None and now > was + (allowed if isinstance(allowed, int) else was * allowed)
     )
@@ -220,22 +221,18 @@ def _number_change(number: Number, was: float | None, now: float | None, *, gate
         new=now,
         direction=direction,
         gated=gated and direction != NEUTRAL and (direction == BETTER or beyond),
-        words=f"{number.name} {_number_shown(number, was)} -> {_number_shown(number, now)}",
+        words=number_words(number, was, now),
     )
 
 
-def _direction(number: Number, was: float | None, now: float | None) -> str:
+def _direction_of(number: Number, was: float | None, now: float | None) -> str:
     if was is None or now is None or number.better is None:
         return NEUTRAL
     return BETTER if (now > was) == (number.better == "higher") else WORSE
 
 
-def _number_shown(number: Number, value: float | None) -> str:
-    return "not recorded" if value is None else number.show(value)
-
-
 def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:
-    """Return which way the times went, by median, best calls and rank; slower only where measured again."""
+    """Return whether the times are better or worse, by median, best calls and rank; worse only if measured twice."""
     floor = FLOOR_US.get(str(new.conditions.get("clock")), 0.0)
     # Slower code is slower in its best moments too; a busy machine moves the others.
     slower, faster = _beyond(old, new, share, floor), _beyond(new, old, share, floor)
@@ -245,25 +242,25 @@ def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:
     return "better" if all(faster) and chance(new.quantiles_us, old.quantiles_us) < PROBABILITY else "same"
 
 
-def _shown_by(times: Times) -> tuple[float, float]:
+def _middle_and_best(times: Times) -> tuple[float, float]:
     return times.median_us, times.quantiles_us[min(_BEST, len(times.quantiles_us) - 1)]
 
 
 def _beyond(fewer: Times, more: Times, share: float, floor: float) -> list[bool]:
     """Return whether the median, and the best calls, took longer by more than the tolerance."""
-    pairs = zip(_shown_by(fewer), _shown_by(more), strict=True)
+    pairs = zip(_middle_and_best(fewer), _middle_and_best(more), strict=True)
     return [longer - shorter > max(shorter * share, floor) for shorter, longer in pairs]
 
 
 def unsure(old: Times | None, new: Times | None, share: float) -> bool:
-    """Whether to measure once more before anything is said."""
+    """Whether to measure again before judging."""
     return (
         old is not None and new is not None and not differs(old, new) and time_verdict(old, new, share) == "ambiguous"
     )
 
 
 def differs(old: Times, new: Times) -> str | None:
-    """Return in what conditions the samples of two measurements differ, None where they can be compared."""
+    """Return the conditions in which the samples were taken differently, None if they can be compared."""
     names = sorted(old.conditions.keys() | new.conditions.keys())
     other = [name for name in names if old.conditions.get(name) != new.conditions.get(name)]
     if not other:
@@ -294,7 +291,7 @@ def chance(fewer: Sequence[float], more: Sequence[float]) -> float:
 
 
 def time_changes(old: Times | None, new: Times | None, share: float | None) -> Iterator[Change]:
-    """Return what there is to say about the times; ``share`` is the tolerance, None where times are not gated."""
+    """Return what changed in the times; ``share`` is the tolerance, None if times are not gated."""
     if new is None:
         return
     other = differs(old, new) if old is not None else "it has none; --torchprof-baseline=update keeps them"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.kernels.names import without_index
@@ -16,15 +16,18 @@ if TYPE_CHECKING:
     Key = Callable[[KernelRecord], Hashable]
 
 
-# Searching edit by edit costs the square of the edits, bit by bit the product of the lengths, in time (64 at once) and
-# in memory. Of sequences that are too long for either nothing is in common: their order says nothing any more.
+# Time and memory grow with the square of the edits where the search goes edit by edit, and with the product of the
+# lengths (64 at once) where it goes bit by bit. Sequences too long for both count as having nothing in common: their
+# order says nothing any more.
 _MOST_EDITS: Final = 300
 _MOST_BITS: Final = 2**29
 
+T = TypeVar("T")
 Stretch = tuple[range, range]
 """A stretch of the old sequence and the stretch of the new one that stands in its place; either may be empty."""
 Diagonal = tuple[int, int, int]
 """Start in the old sequence, start in the new one, length of what both have."""
+Trail = tuple[Diagonal, "Trail"] | None
 
 Names = Literal["normal", "exact", "structure"]
 """What makes two kernels the same: identity, raw name, or family, dtype and layout alone (other software)."""
@@ -67,7 +70,7 @@ RULES: Final[dict[Names, IdentityRule]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What there is to say about two steps; each kernel as often as it is launched."""
+    """How two steps differ; each kernel stands there as often as it is launched."""
 
     stayed: tuple[Pair, ...]
     """The same kernel in the same place, perhaps under another name."""
@@ -94,7 +97,8 @@ class Difference:
 def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
     """Compare two steps.
 
-    What is launched less or more often goes or comes, wherever an alignment of the two puts it; the rest only moved.
+    A kernel goes or comes if it is launched less or more often, wherever an alignment of the steps puts it; any other
+    only moved.
     """
     were, are = keys(old, rule.same), keys(new, rule.same)
     stayed: list[Pair] = []
@@ -107,23 +111,30 @@ def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
     losing, gaining = Counter(were) - Counter(are), Counter(are) - Counter(were)
     swaps: dict[int, int] = {}
     for before, after in blocks:
-        leaving = [(i, rule.work(old[i]), were[i]) for i in before if losing[were[i]]]
-        coming = [(j, rule.work(new[j]), are[j]) for j in after if gaining[are[j]]]
-        swaps.update(_swaps(leaving, coming, losing, gaining))
+        leaving = ((i, rule.work(old[i])) for i in before if losing[were[i]])
+        # Lazily: each pair leaves less to gain.
+        coming = ((j, rule.work(new[j])) for j in after if gaining[are[j]])
+        for i, j in _paired(leaving, coming):
+            if losing[were[i]] and gaining[are[j]]:
+                losing[were[i]] -= 1
+                gaining[are[j]] -= 1
+                swaps[i] = j
     swapped_in = set(swaps.values())
-    rest_of_old = (i for before, _ in blocks for i in before if i not in swaps)
-    rest_of_new = (j for _, after in blocks for j in after if j not in swapped_in)
-    went, moved_from = _split_surplus(rest_of_old, were, losing)
-    came, moved_to = _split_surplus(rest_of_new, are, gaining)
+    rest_of_old = [i for before, _ in blocks for i in before if i not in swaps]
+    rest_of_new = [j for _, after in blocks for j in after if j not in swapped_in]
+    went, came = _surplus(rest_of_old, were, losing), _surplus(rest_of_new, are, gaining)
     leaves, comes = {*went, *swaps}, {*came, *swapped_in}
     places = (
         (tuple(old[i] for i in before if i in leaves), tuple(new[j] for j in after if j in comes))
         for before, after in blocks
     )
+    moved = _paired(
+        ((i, were[i]) for i in rest_of_old if i not in leaves), ((j, are[j]) for j in rest_of_new if j not in comes)
+    )
     return _swap_anywhere(
         Difference(
             stayed=tuple(stayed),
-            moved=tuple((old[i], new[j]) for i, j in _match(moved_from, moved_to, were, are)),
+            moved=tuple((old[i], new[j]) for i, j in moved),
             swapped=tuple((old[i], new[j]) for i, j in swaps.items()),
             went=tuple(old[i] for i in went),
             came=tuple(new[j] for j in came),
@@ -150,60 +161,36 @@ def most_alike(step: Step, others: Iterable[Step], rule: IdentityRule) -> Step:
     return min(others, key=unlike)
 
 
-def _swaps(
-    leaving: Iterable[tuple[int, Hashable, Hashable]],
-    coming: Iterable[tuple[int, Hashable, Hashable]],
-    losing: Counter[Hashable],
-    gaining: Counter[Hashable],
-) -> Iterator[tuple[int, int]]:
-    """Yield which kernels of one place do the work of which; each is given as (index, work, identity)."""
-    waiting: defaultdict[Hashable, deque[tuple[int, Hashable]]] = defaultdict(deque)
-    for i, work, was in leaving:
-        waiting[work].append((i, was))
-    for j, work, now in coming:
-        if gaining[now] and waiting[work] and losing[waiting[work][0][1]]:
-            i, was = waiting[work].popleft()
-            losing[was] -= 1
-            gaining[now] -= 1
-            yield i, j
-
-
-def _split_surplus(
-    indices: Iterable[int], identities: Sequence[Hashable], surplus: Counter[Hashable]
-) -> tuple[list[int], list[int]]:
-    """Return the first launches of what there is too much of, and the others."""
-    first: list[int] = []
-    others: list[int] = []
+def _surplus(indices: Iterable[int], identities: Sequence[Hashable], surplus: Counter[Hashable]) -> list[int]:
+    """Return the first launches of what there is too much of, as many of each as there are too many."""
+    seen: Counter[Hashable] = Counter()
+    found = []
     for index in indices:
-        is_surplus = surplus[identities[index]] > 0
-        surplus[identities[index]] -= is_surplus
-        (first if is_surplus else others).append(index)
-    return first, others
+        seen[identities[index]] += 1
+        if seen[identities[index]] <= surplus[identities[index]]:
+            found.append(index)
+    return found
 
 
-def _match(
-    old: Iterable[int], new: Iterable[int], were: Sequence[Hashable], are: Sequence[Hashable]
-) -> Iterator[tuple[int, int]]:
-    waiting: defaultdict[Hashable, deque[int]] = defaultdict(deque)
-    for i in old:
-        waiting[were[i]].append(i)
-    for j in new:
-        yield waiting[are[j]].popleft(), j
+def _paired(old: Iterable[tuple[T, Hashable]], new: Iterable[tuple[T, Hashable]]) -> Iterator[tuple[T, T]]:
+    """Yield what has the same key on either side, in order; both are given as (thing, key)."""
+    waiting: defaultdict[Hashable, deque[T]] = defaultdict(deque)
+    for one, key in old:
+        waiting[key].append(one)
+    for one, key in new:
+        if waiting[key]:
+            yield waiting[key].popleft(), one
 
 
 def _swap_anywhere(delta: Difference, reasons: Iterable[Key]) -> Difference:
-    """Take what went and what came as swapped where a reason's key is the same, wherever in the step it was."""
+    """Count kernels that went and came as swapped if a reason's key is the same, wherever in the step they ran."""
     swapped, went, came = list(delta.swapped), Counter(delta.went), Counter(delta.came)
     for key in reasons:
-        waiting: defaultdict[Hashable, deque[KernelRecord]] = defaultdict(deque)
-        for kernel in went.elements():
-            waiting[key(kernel)].append(kernel)
-        for kernel in list(came.elements()):
-            if waiting[key(kernel)]:
-                was = waiting[key(kernel)].popleft()
-                swapped.append((was, kernel))
-                went[was] -= 1
-                came[kernel] -= 1
+        left, right = ([(kernel, key(kernel)) for kernel in side.elements()] for side in (went, came))
+        pairs = list(_paired(left, right))
+        swapped += pairs
+        went.subtract(was for was, _ in pairs)
+        came.subtract(now for _, now in pairs)
     return replace(delta, swapped=tuple(swapped), went=tuple(went.elements()), came=tuple(came.elements()))
 
 
@@ -212,65 +199,53 @@ def stretches(before: Sequence[Hashable], after: Sequence[Hashable]) -> Iterator
     numbers: dict[Hashable, int] = {}
     old, new = ([numbers.setdefault(one, len(numbers)) for one in side] for side in (before, after))
     i = j = 0
-    for i_equal, j_equal, length in [*_common(old, new), (len(old), len(new), 0)]:
+    for i_equal, j_equal, length in [*_find_common(old, new), (len(old), len(new), 0)]:
         if i < i_equal or j < j_equal:
             yield (range(i, i_equal), range(j, j_equal)), False
         i, j = i_equal + length, j_equal + length
         yield (range(i_equal, i), range(j_equal, j)), True
 
 
-def _common(old: list[int], new: list[int]) -> list[Diagonal]:
+def _find_common(old: list[int], new: list[int]) -> list[Diagonal]:
     were, are = Counter(old), Counter(new)
     edits_at_least = ((were - are) + (are - were)).total()
-    near = _common_of_near(old, new) if edits_at_least <= _MOST_EDITS else None
-    return _common_of_far(old, new) if near is None else near
+    near = _common_by_edits(old, new) if edits_at_least <= _MOST_EDITS else None
+    return _common_by_bits(old, new) if near is None else near
 
 
-def _common_of_near(old: list[int], new: list[int]) -> list[Diagonal] | None:
+def _common_by_edits(old: list[int], new: list[int]) -> list[Diagonal] | None:
     """Return what a shortest edit script keeps, None where it is long.
 
     Myers, "An O(ND) difference algorithm and its variations" (1986), the greedy forward search: cheap where the two
     are nearly alike, which difflib's is not on steps that repeat one layer.
     """
-    reach = {1: 0}
-    history: list[dict[int, int]] = []
+    # Of each diagonal how far it is reached, and what is common on the way there, the last stretch first.
+    reached: dict[int, tuple[int, Trail]] = {1: (0, None)}
     for edits in range(min(len(old) + len(new), _MOST_EDITS) + 1):
-        history.append(dict(reach))
         for diagonal in range(-edits, edits + 1, 2):
-            i = _start(reach, diagonal, edits)
-            j = i - diagonal
-            while i < len(old) and j < len(new) and old[i] == new[j]:
-                i += 1
-                j += 1
-            reach[diagonal] = i
-            if i >= len(old) and j >= len(new):
-                return _walk_back(history, diagonal, len(old))
+            down = diagonal == -edits or (diagonal != edits and reached[diagonal - 1][0] < reached[diagonal + 1][0])
+            start, path = reached[diagonal + 1] if down else reached[diagonal - 1]
+            start += not down
+            end = start
+            while end < len(old) and end - diagonal < len(new) and old[end] == new[end - diagonal]:
+                end += 1
+            if end > start:
+                path = ((start, start - diagonal, end - start), path)
+            reached[diagonal] = end, path
+            if end >= len(old) and end - diagonal >= len(new):
+                return _unwind(path)
     return None
 
 
-def _start(reach: dict[int, int], diagonal: int, edits: int) -> int:
-    """Return where on ``diagonal`` the search stands after one more edit."""
-    if diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1]):
-        return reach[diagonal + 1]
-    return reach[diagonal - 1] + 1
-
-
-def _walk_back(history: list[dict[int, int]], diagonal: int, end: int) -> list[Diagonal]:
+def _unwind(path: Trail) -> list[Diagonal]:
     found = []
-    for edits in range(len(history) - 1, -1, -1):
-        reach = history[edits]
-        start = _start(reach, diagonal, edits)
-        if end > start:
-            found.append((start, start - diagonal, end - start))
-        if edits == 0:
-            break
-        down = diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1])
-        diagonal += 1 if down else -1
-        end = reach[diagonal]
+    while path is not None:
+        stretch, path = path
+        found.append(stretch)
     return found[::-1]
 
 
-def _common_of_far(old: list[int], new: list[int]) -> list[Diagonal]:
+def _common_by_bits(old: list[int], new: list[int]) -> list[Diagonal]:
     """Return a longest common subsequence of two that have little in common.
 
     Hyyrö, "Bit-parallel LCS-length computation revisited" (2004): a bit of a row is 0 where the common subsequence

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.baseline.entry import STRUCTURAL, records
-from pytest_torchprof.compare.changes import amount, explain_rename, kind_of, noun, number_of
+from pytest_torchprof.compare.changes import amount, explain_rename, kind_of, noun, number_of, number_words
 from pytest_torchprof.compare.difference import RULES, difference
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.names import decode, without_index
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 # What one line, and what a page, has room for; the data has all of it.
 _SHOWN: Final = 4
 _LINES: Final = 20
-# What says how the work differs; the other numbers go with these.
-_COUNTS: Final = ("kernels", "launches", "graph_launches", "memcpys", "memsets", "syncs")
-_TIMES: Final = ("kernel_time_us", "gpu_busy_us", "cpu_time_us")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +43,7 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """Kernels that others took the place of, ``count`` times; either side may be empty."""
+    """Kernels and those that took their place, ``count`` times; either side may be empty."""
 
     old: tuple[KernelRecord, ...]
     new: tuple[KernelRecord, ...]
@@ -54,7 +52,7 @@ class Replaced:
     @property
     def words(self) -> str:
         """One line for people: "two pointwise became one Triton kernel"."""
-        names = " -> ".join(_listed(side) for side in (self.old, self.new) if side)
+        names = " -> ".join(_list_names(side) for side in (self.old, self.new) if side)
         return f"{self.summary}: {names}"
 
     @property
@@ -62,17 +60,17 @@ class Replaced:
         """The same without the names."""
         times = f" ({self.count}x)" if self.count > 1 else ""
         if not self.new:
-            return f"{_numbered(self.old)} gone{times}"
+            return f"{_count_kinds(self.old)} gone{times}"
         if not self.old:
-            return f"{_numbered(self.new)} more{times}"
-        return f"{_numbered(self.old)} became {_numbered(self.new)}{times}"
+            return f"{_count_kinds(self.new)} more{times}"
+        return f"{_count_kinds(self.old)} became {_count_kinds(self.new)}{times}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileDiff:
     """Two measurements compared: kernel by kernel, a step of one with a step of the other.
 
-    These are the steps with most kernels; where those run the same kernels and others do not, the first that do not.
+    Compared are the steps with most kernels; if those run the same kernels and other steps do not, the first of those.
     """
 
     same: Mapping[str, int]
@@ -93,15 +91,18 @@ class ProfileDiff:
     def __bool__(self) -> bool:
         return self.kernels_differ
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
     @property
     def words(self) -> str:
         """One line for people: "same GEMM, two pointwise became one Triton kernel"."""
-        parts = [_same_words(self.same)] if self.same else []
+        parts = [_say_same(self.same)] if self.same else []
         swapped = [change for change in self.replaced if change.old and change.new]
         parts += [change.summary for change in swapped[:_SHOWN]]
         if len(swapped) > _SHOWN:
             parts.append(counted(len(swapped) - _SHOWN, "more such change"))
-        parts += _one_sided(self.replaced)
+        parts += _count_one_sided(self.replaced)
         if renamed := sum(change.count for change in self.renamed):
             parts.append(f"{renamed} renamed")
         if self.moved:
@@ -110,57 +111,46 @@ class ProfileDiff:
 
     @property
     def lines(self) -> list[str]:
-        """What is different, one line each, after a line that says it all; the most frequent changes first."""
+        """The differences, one line each, the most frequent first, after a line that sums them up."""
         lines = [f"recorded on {' and on '.join(self.devices)}"] if self.devices else []
         lines.append(self.words)
         if self.steps:
             first, second = (name or "the recording" for name in self.steps)
             lines.append(f"  these are {first} and {second}; the steps with most kernels run the same")
-        lines += _page(self.replaced, "more change") + _page(self.renamed, "more rename")
-        lines += [f"  {name}: {_number(before)} -> {_number(after)}" for name, (before, after) in self.numbers.items()]
-        return lines
+        lines += _most_frequent(self.replaced, "more change") + _most_frequent(self.renamed, "more rename")
+        shown = ((BY_NAME[name], values) for name, values in self.numbers.items())
+        # Values that print alike are left to the data.
+        differing = [number_words(number, *values) for number, values in shown if len({*map(number.show, values)}) > 1]
+        return lines + [f"  {words}" for words in differing]
 
     def to_dict(self) -> dict[str, object]:
         """Return the difference as JSON data."""
-        return {
-            "same": dict(self.same),
-            "renamed": [asdict(change) for change in self.renamed],
-            "replaced": [
-                {
-                    "old": [kernel.name for kernel in change.old],
-                    "new": [kernel.name for kernel in change.new],
-                    "count": change.count,
-                    "words": change.words,
-                }
-                for change in self.replaced
-            ],
-            "numbers": {name: list(values) for name, values in self.numbers.items()},
-            "kernels_differ": self.kernels_differ,
-            "words": self.words,
-            "moved": self.moved,
-            "steps": list(self.steps) if self.steps else None,
-            "devices": list(self.devices) if self.devices else None,
-        }
+        replaced = [
+            {**asdict(change), "old": _names(change.old), "new": _names(change.new), "words": change.words}
+            for change in self.replaced
+        ]
+        return {**asdict(self), "replaced": replaced, "words": self.words}
 
 
 def diff(before: Analysis, after: Analysis) -> ProfileDiff:
     """Compare two measurements of the same code; numbers are the medians over their steps.
 
-    NotMeasured where one of them may not be believed.
+    NotMeasured if one of them cannot be trusted.
     """
     for profile in (before, after):
         if reason := profile.why_not or profile.kernels_unknown:
             raise NotMeasured(f"{profile.trace.path or 'a recording'} is not measured: {reason}")
-    numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in (*_COUNTS, *_TIMES)}
+    names = [number.name for number in TABLE if not number.detail]
+    numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in names}
     first, second = _compared_steps(before.steps, after.steps)
     delta = difference(records(first.kernels), records(second.kernels), RULES["normal"])
-    differ = _names(first) != _names(second)
-    most = {max(profile.steps, key=_count) for profile in (before, after)}
+    differ = _count_names(first) != _count_names(second)
+    most = {max(profile.steps, key=_count_kernels) for profile in (before, after)}
     return ProfileDiff(
-        same=Counter(kind_of(kernel) for kernel, _ in (*delta.stayed, *delta.moved)),
+        same=dict(Counter(kind_of(kernel) for kernel, _ in (*delta.stayed, *delta.moved))),
         renamed=tuple(
             Renamed(old=old, new=new, count=count, explanation=explain_rename(old, new))
-            for (old, new), count in _by_name(delta.renamed).items()
+            for (old, new), count in _merge_names(delta.renamed).items()
         ),
         replaced=tuple(
             Replaced(old=went, new=came, count=count) for (went, came), count in Counter(delta.places).items()
@@ -169,17 +159,17 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
         kernels_differ=differ,
         moved=len(delta.moved),
         steps=(first.name, second.name) if differ and {first, second} != most else None,
-        devices=_devices(before, after),
+        devices=_different_devices(before, after),
     )
 
 
 def _compared_steps(before: Sequence[StepProfile], after: Sequence[StepProfile]) -> tuple[StepProfile, StepProfile]:
-    """Return the steps to compare: of most kernels, or the first that run what no step of the other measurement runs.
+    """Return the steps to compare: those with most kernels, or the first that the other measurement does not have.
 
-    Steps are the same in whatever order; how often each occurs counts only where there are as many on either side.
+    The order of the steps does not matter; how often each occurs counts only if there are as many on either side.
     """
-    first, second = max(before, key=_count), max(after, key=_count)
-    kinds = {step: frozenset(_names(step).items()) for step in (*before, *after)}
+    first, second = max(before, key=_count_kernels), max(after, key=_count_kernels)
+    kinds = {step: frozenset(_count_names(step).items()) for step in (*before, *after)}
     left, right = (Counter(kinds[step] for step in steps) for steps in (before, after))
     if len(before) != len(after):
         left, right = Counter(set(left)), Counter(set(right))
@@ -194,22 +184,26 @@ def _compared_steps(before: Sequence[StepProfile], after: Sequence[StepProfile])
     )
 
 
-def _count(step: StepProfile) -> int:
+def _count_kernels(step: StepProfile) -> int:
     return len(step.kernels)
 
 
-def _names(step: StepProfile) -> Counter[str]:
+def _count_names(step: StepProfile) -> Counter[str]:
     return Counter(without_index(kernel.name) for kernel in step.kernels)
 
 
-def _by_name(pairs: Mapping[tuple[KernelRecord, KernelRecord], int]) -> Counter[tuple[str, str]]:
+def _names(kernels: Iterable[KernelRecord]) -> list[str]:
+    return [kernel.name for kernel in kernels]
+
+
+def _merge_names(pairs: Mapping[tuple[KernelRecord, KernelRecord], int]) -> Counter[tuple[str, str]]:
     counts: Counter[tuple[str, str]] = Counter()
     for (old, new), count in pairs.items():
         counts[old.name, new.name] += count
     return counts
 
 
-def _devices(before: Analysis, after: Analysis) -> tuple[str, str] | None:
+def _different_devices(before: Analysis, after: Analysis) -> tuple[str, str] | None:
     first, second = (
         ", ".join(dict.fromkeys(device.name for device in profile.trace.devices if device.name))
         for profile in (before, after)
@@ -217,39 +211,37 @@ def _devices(before: Analysis, after: Analysis) -> tuple[str, str] | None:
     return (printable_line(first), printable_line(second)) if first and second and first != second else None
 
 
-def _page(changes: Sequence[Replaced | Renamed], more: str) -> list[str]:
+def _most_frequent(changes: Sequence[Replaced | Renamed], more: str) -> list[str]:
     """Return a line for each of the most frequent changes, and how many more there are."""
     lines = [f"  {change.words}" for change in sorted(changes, key=lambda change: -change.count)]
     hidden = len(lines) - _LINES
     return lines[:_LINES] + ([f"  {counted(hidden, more)} (see --json)"] if hidden > 0 else [])
 
 
-def _numbered(kernels: Sequence[KernelRecord]) -> str:
+def _count_kinds(kernels: Sequence[KernelRecord]) -> str:
     counts = Counter(map(kind_of, kernels))
     if len(counts) > 2:
         return number_of("other", len(kernels))
     return " and ".join(number_of(kind, count) for kind, count in counts.items())
 
 
-def _same_words(same: Mapping[str, int]) -> str:
+def _say_same(same: Mapping[str, int]) -> str:
     named = {kind: count for kind, count in same.items() if kind in (*STRUCTURAL, "communication")}
     rest = sum(same.values()) - sum(named.values())
-    parts = [noun(kind, 1) if count == 1 else number_of(kind, count) for kind, count in named.items()]
-    if rest and named:
-        parts.append(f"{amount(rest)} other {noun('other', rest)}")
-    elif rest:
-        kind = next(iter(same)) if len(same) == 1 else "other"
-        parts.append(number_of(kind, rest) if rest > 1 else noun(kind, 1))
+    others = [f"{amount(rest)} other {noun('other', rest)}"] if rest and named else []
+    if not named:
+        named = {next(iter(same)) if len(same) == 1 else "other": rest}
+    parts = [noun(kind, 1) if count == 1 else number_of(kind, count) for kind, count in named.items()] + others
     return "same " + ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
 
 
-def _listed(kernels: Sequence[KernelRecord], shown: int = 4) -> str:
+def _list_names(kernels: Sequence[KernelRecord], shown: int = 4) -> str:
     words = [f"{one.short}{f' ({one.op})' if one.op and one.op != one.short else ''}" for one in kernels]
     more = len(words) - shown
     return ", ".join(map(printable_line, words[:shown])) + (f", {more} more" if more > 0 else "")
 
 
-def _one_sided(replaced: Iterable[Replaced]) -> list[str]:
+def _count_one_sided(replaced: Iterable[Replaced]) -> list[str]:
     """Return what came and what went, by kind of kernel: "12 GEMMs more", "one copy gone"."""
     sides: dict[str, Counter[str]] = {"more": Counter(), "gone": Counter()}
     for change in replaced:
@@ -257,9 +249,3 @@ def _one_sided(replaced: Iterable[Replaced]) -> list[str]:
             for kernel in change.old or change.new:
                 sides["gone" if change.old else "more"][kind_of(kernel)] += change.count
     return [f"{number_of(kind, count)} {side}" for side, counts in sides.items() for kind, count in counts.items()]
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "not recorded"
-    return str(value) if isinstance(value, int) else f"{value:.1f}".removesuffix(".0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from pytest_torchprof.devices.base import DeviceKind, OperatorWork
+from pytest_torchprof.devices.kinds import DeviceKind, OperatorWork
 
 _FUSED = re.compile(r"(?:graph_\d+_)?(?:kernel_)?cpp_fused_\w*")
 _OPERATOR = re.compile(r"(?!autograd::|profiler::|torchprof::|prim::)[A-Za-z_]\w*::\w[\w.]*")

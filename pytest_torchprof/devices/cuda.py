@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.devices.base import CallKind, DeviceKind
+from pytest_torchprof.devices.kinds import CallKind, DeviceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_torchprof.doctor import devices, launches, machine, profiler
+from pytest_torchprof.doctor import machine, measurements, profiler
 from pytest_torchprof.doctor.inquiry import OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ChildFailed, first_line
 from pytest_torchprof.doctor.machine import Machine
 
@@ -31,20 +31,20 @@ class Check:
 
 CHECKS = (
     Check("torch", machine.of_torch, NOTHING),
-    Check("GPU", devices.of_gpu, TORCH),
+    Check("GPU", machine.of_gpu, TORCH),
     Check("kineto", machine.of_kineto, TORCH),
     Check("CUPTI", profiler.of_cupti, TORCH),
-    Check("NVML", devices.of_nvml, GPU),
+    Check("NVML", machine.of_nvml, GPU),
     Check("environment", machine.of_variables, NOTHING),
-    Check("GPU lock", machine.of_lock, GPU),
+    Check("GPU lock", profiler.of_lock, GPU),
     Check("probe", profiler.of_probe, PROFILER),
     Check("sessions", profiler.of_sessions, PROFILER),
-    Check("CUDA graph", launches.of_graph, PROFILER),
-    Check("Triton kernel", launches.of_triton, PROFILER),
-    Check("cooperative", launches.of_cooperative, PROFILER),
-    Check("clock", launches.of_clock, PROFILER),
-    Check("CPU as device", devices.of_cpu, TORCH),
-    Check("torch.compile", devices.of_compiler, TORCH),
+    Check("CUDA graph", measurements.of_graph, PROFILER),
+    Check("Triton kernel", measurements.of_triton, PROFILER),
+    Check("cooperative", measurements.of_cooperative, PROFILER),
+    Check("clock", measurements.of_clock, PROFILER),
+    Check("CPU as device", measurements.of_cpu, TORCH),
+    Check("torch.compile", measurements.of_compiler, TORCH),
 )
 
 

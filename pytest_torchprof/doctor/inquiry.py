@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_torchprof.capture.first_session import how_it_ended, without_filters
+from pytest_torchprof.capture.reasons import how_it_ended, without_filters
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -74,15 +74,7 @@ class ChildFailed(Exception):
     """What ran in a process of its own raised, crashed or did not end; the text says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What came of it: facts, and what the process wrote to stderr meanwhile."""
-
-    facts: Mapping[str, Any]
-    stderr: str
-
-
-def ask(work: Work, *given: object, limit_s: float = LIMIT_S, environ: Mapping[str, str] | None = None) -> Told:
+def ask(work: Work, *given: object, limit_s: float = LIMIT_S) -> Mapping[str, Any]:
     """Call a function of a module in a fresh process and return its facts, which must be JSON; else ChildFailed."""
     with TemporaryDirectory(prefix="torchprof-doctor-") as folder:
         facts, stderr = Path(folder, "facts.json"), Path(folder, "stderr.txt")
@@ -90,24 +82,25 @@ def ask(work: Work, *given: object, limit_s: float = LIMIT_S, environ: Mapping[s
         start = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
         command = [sys.executable, "-P", "-c", start, f"{work.__module__}:{work.__name__}", json.dumps(given)]
         with stderr.open("wb") as file:
-            ended = _run([*command, str(facts)], file, limit_s, {**without_filters(os.environ), **(environ or {})})
+            ended = _run([*command, str(facts)], file, limit_s)
         said = stderr.read_text(encoding="utf-8", errors="replace")
         if not facts.is_file():
             raise ChildFailed(_how_it_ended(ended, limit_s, said))
         told = json.loads(facts.read_text(encoding="utf-8"))
         if "raised" in told:
             raise ChildFailed(told["raised"])
-        return Told(told["facts"], said)
+        answer: Mapping[str, Any] = told["facts"]
+        return answer
 
 
-def _run(command: list[str], stderr: Any, limit_s: float, environ: Mapping[str, str]) -> int | None:
+def _run(command: list[str], stderr: Any, limit_s: float) -> int | None:
     """Return the exit status, None where the process had to be ended."""
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=stderr,
-        env=dict(environ),
+        env=without_filters(os.environ),
         start_new_session=True,
     )
     try:

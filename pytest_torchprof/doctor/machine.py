@@ -1,4 +1,4 @@
-"""The machine and its software: torch and what its profiler can record, variables that matter, the GPU's lock."""
+"""The machine and its software: torch and what its profiler records, variables, the GPU and what its driver tells."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import warnings
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.capture import no_gpu, pick_device, reasons, torch_profiler
+from pytest_torchprof.capture import no_gpu, nvml, pick_device, reasons, torch_profiler
 from pytest_torchprof.capture.devices.cuda import gpu_uuid, has_gpu
-from pytest_torchprof.capture.processes import holding, lock_file
-from pytest_torchprof.doctor.inquiry import OK, WRONG, Answer, ChildFailed, ask, first_line, public
-from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.text import printable_line
+from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, first_line, public
+from pytest_torchprof.text import counted, printable_line, show_bytes, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    Told = dict[str, Any]
 
 
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -49,7 +49,7 @@ class Machine:
     def gpu(self) -> Mapping[str, Any]:
         """What `use_gpu` tells; only "problem" where it cannot."""
         try:
-            return ask(use_gpu).facts
+            return ask(use_gpu)
         except ChildFailed as failed:
             return {"problem": str(failed)}
 
@@ -196,47 +196,134 @@ def _of(name: str, value: str, *, gpu: bool) -> Answer | None:
     )
 
 
-# A test run gives it back after each measurement.
-_WAIT_S = 5.0
+_FIRST = "nothing can be measured on a GPU until this is put right"
 
 
-def of_lock(machine: Machine) -> Iterator[Answer]:
-    """Say whether the GPU's lock is free."""
-    uuid = machine.gpu["uuid"]
-    path = lock_file(uuid)
-    shown = public(str(path))
-    try:
-        with holding(uuid, wait_s=_WAIT_S):
-            yield Answer("GPU lock", OK, f"free, {shown}")
-    except NotMeasured as problem:
-        machine.profiler_fails = "the GPU's lock is not to be had"
-        who = holders(path)
-        if who:
-            text = f"held by {' and '.join(who)}, {shown}"
-            yield Answer("GPU lock", WRONG, text, "end it, or run this again when it is done: nothing else is measured")
+def of_gpu(machine: Machine) -> Iterator[Answer]:
+    """Say which GPU is measured, or why none is."""
+    found = machine.gpu
+    if "name" in found:
+        what = f"{found['name']} ({found['kind']}, {show_bytes(found['memory'])})"
+        which = f"{found['device']} of {counted(found['count'], 'GPU')}"
+        text = f"{what}, {which}" + (f", driver for CUDA {found['driver']}" if found["driver"] else "")
+        yield Answer("GPU", OK, text)
+        yield _allocator(found)
+    elif "problem" in found:
+        yield Answer("GPU", WRONG, found["problem"], _FIRST)
+    elif found["surprising"]:
+        yield Answer("GPU", WRONG, f"torch sees no GPU: {found['none']}", _FIRST)
+    else:
+        yield Answer("GPU", OK, f"no GPU ({found['none']}); the CPU is measured as the device")
+
+
+def _allocator(found: Mapping[str, Any]) -> Answer:
+    if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0"):
+        return Answer("allocator", OK, "torch's, without its cache: see environment")
+    return Answer("allocator", OK, f"torch's, backend {found['allocator']}")
+
+
+# nvmlReturn_t, those that nothing but the machine's owner can put right: the GPU fell off the bus; the driver was
+# updated and the one in the kernel is still the old one.
+_BROKEN: Final = {
+    15: "restart the machine; what the kernel's log says of NVRM or Xid tells more (dmesg)",
+    18: "the driver was updated and the old one is still loaded: restart the machine",
+}
+_COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+
+_QUERIES: Mapping[str, Callable[[nvml.Gpu], Any]] = {
+    "clocks": nvml.Gpu.clocks_mhz,
+    "slow-downs": nvml.Gpu.slowed_by,
+    "limits": nvml.Gpu.held_back_ns,
+    "processes": nvml.Gpu.others,
+    "compute mode": nvml.Gpu.compute_mode,
+    "persistence": nvml.Gpu.persistence,
+}
+
+
+def ask_nvml(device: str, uuid: str) -> Told:
+    """Ask everything; each answer is a value or why there is none. Called in a process of its own."""
+    import torch
+
+    # A measurement asks from a process that uses the GPU: one that does not is not listed among those that do.
+    torch.ones(1, device=device)
+    with nvml.opened() as library:
+        if isinstance(library, nvml.Unknown):
+            return {"library": _plain_answer(library)}
+        driver, gpu = _plain_answer(library.driver_version()), library.gpu(uuid)
+        if isinstance(gpu, nvml.Unknown):
+            return {"driver": driver, "GPU": _plain_answer(gpu)}
+        told = {name: _plain_answer(query(gpu)) for name, query in _QUERIES.items()}
+        return {"driver": driver, **told, "MIG": _plain_answer(gpu.is_slice)}
+
+
+def _plain_answer(answer: Any) -> Told:
+    return {"why": answer.why, "code": answer.code} if isinstance(answer, nvml.Unknown) else {"value": answer}
+
+
+def of_nvml(machine: Machine) -> Iterator[Answer]:
+    """Say what the driver answers to each query, and which it does not answer."""
+    if not machine.gpu["cuda"]:
+        return
+    told = ask(ask_nvml, machine.gpu["device"], machine.gpu["uuid"])
+    for name, one in told.items():
+        check = f"NVML {name}"
+        if "value" in one:
+            yield Answer(check, *(_READ[name](one["value"]) if name in _READ else (OK, str(one["value"]))))
+        elif one["code"] in _BROKEN:
+            yield Answer(check, WRONG, one["why"], _BROKEN[one["code"]])
         else:
-            do = "give every user of the machine the right to read and write it, or set TMPDIR to a folder of your own"
-            yield Answer("GPU lock", WRONG, first_line(problem), do)
+            yield Answer(check, UNKNOWN, one["why"], _WITHOUT.get(name, ""))
 
 
-def holders(path: Path) -> list[str]:
-    """Return the processes that hold a lock on a file, by number and program, where the system tells."""
-    try:
-        inode = path.stat().st_ino
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        # 1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF; those that wait have an arrow more.
-        words = line.split()
-        if len(words) == 8 and words[5].rpartition(":")[2] == str(inode):
-            found.append(f"process {words[4]}{_program(words[4])}")
-    return found
+_WITHOUT = dict.fromkeys(
+    ("library", "GPU"),
+    "put NVML where it is found, or measure without: counts need none of it, and a time beyond its limit cannot be "
+    "told from one that others disturbed",
+)
 
 
-def _program(pid: str) -> str:
-    try:
-        return f" ({Path('/proc', pid, 'comm').read_text(encoding='utf-8', errors='replace').strip()})"
-    except OSError:
-        return ""
+def _read_clocks(mhz: Mapping[str, int]) -> tuple[Any, str, str]:
+    now = {name: value for name, value in mhz.items() if not name.endswith("_max")}
+    if not now:
+        return UNKNOWN, "told at their most, not now", ""
+    most = {name: f" of {mhz[f'{name}_max']}" for name in now if f"{name}_max" in mhz}
+    return OK, ", ".join(f"{name} {value}{most.get(name, '')} MHz" for name, value in now.items()), ""
+
+
+def _read_slowed(reasons: list[str]) -> tuple[Any, str, str]:
+    if not reasons:
+        return OK, "none", ""
+    return WRONG, f"slowed down by {', '.join(reasons)}", "compare no times until it is cool and has its power"
+
+
+def _read_limits(held_back_ns: Mapping[str, int]) -> tuple[Any, str, str]:
+    told = (f"{show_us(ns / 1000)} by {name}" for name, ns in held_back_ns.items())
+    return OK, f"held back since the driver was loaded: {', '.join(told)}", ""
+
+
+def _read_processes(others: int) -> tuple[Any, str, str]:
+    if not others:
+        return OK, "no other process computes on it", ""
+    text = f"{counted(others, 'other process')} on it"
+    return WRONG, text, "end what nvidia-smi lists before times are measured; counts are right all the same"
+
+
+def _read_compute_mode(mode: int) -> tuple[Any, str, str]:
+    text = _COMPUTE_MODES.get(mode, str(mode))
+    if mode == 0:
+        return OK, text, ""
+    if mode == 2:
+        return WRONG, f"{text}: no process may compute on it", "nvidia-smi -c DEFAULT, as its administrator"
+    return OK, f"{text}: one process at a time, so workers of pytest-xdist fail on it (nvidia-smi -c DEFAULT)", ""
+
+
+_NOT_LOADED = "the first use of the GPU by any process takes longer: nvidia-smi -pm 1"
+_READ: dict[str, Callable[[Any], tuple[Any, str, str]]] = {
+    "clocks": _read_clocks,
+    "slow-downs": _read_slowed,
+    "limits": _read_limits,
+    "processes": _read_processes,
+    "compute mode": _read_compute_mode,
+    "persistence": lambda on: (OK, "on" if on else f"off ({_NOT_LOADED})", ""),
+    "MIG": lambda is_slice: (OK, "a slice of a GPU" if is_slice else "a whole GPU", ""),
+}

@@ -1,4 +1,4 @@
-"""The profiler: the CUPTI that is loaded, the first session of a process, and ten sessions with idle time between."""
+"""The profiler: the GPU's lock, the CUPTI that is loaded, a process's first session, ten with idle time between."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import arm, reasons
-from pytest_torchprof.capture.first_session import FreshProcess, fresh_process
+from pytest_torchprof.capture.processes import holding, lock_file
+from pytest_torchprof.capture.reasons import FreshProcess, fresh_process
 from pytest_torchprof.capture.session import Session
 from pytest_torchprof.doctor.inquiry import LIMIT_S, OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ask, first_line, public
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import SENTINEL
@@ -23,6 +24,52 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.doctor.machine import Machine
     from pytest_torchprof.trace import Trace
+
+
+# A test run gives it back after each measurement.
+_WAIT_S = 5.0
+
+
+def of_lock(machine: Machine) -> Iterator[Answer]:
+    """Say whether the GPU's lock is free."""
+    uuid = machine.gpu["uuid"]
+    path = lock_file(uuid)
+    shown = public(str(path))
+    try:
+        with holding(uuid, wait_s=_WAIT_S):
+            yield Answer("GPU lock", OK, f"free, {shown}")
+    except NotMeasured as problem:
+        machine.profiler_fails = "the GPU's lock is not to be had"
+        who = holders(path)
+        if who:
+            text = f"held by {' and '.join(who)}, {shown}"
+            yield Answer("GPU lock", WRONG, text, "end it, or run this again when it is done: nothing else is measured")
+        else:
+            do = "give every user of the machine the right to read and write it, or set TMPDIR to a folder of your own"
+            yield Answer("GPU lock", WRONG, first_line(problem), do)
+
+
+def holders(path: Path) -> list[str]:
+    """Return the processes that hold a lock on a file, by number and program, where the system tells."""
+    try:
+        inode = path.stat().st_ino
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        # 1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF; those that wait have an arrow more.
+        words = line.split()
+        if len(words) == 8 and words[5].rpartition(":")[2] == str(inode):
+            found.append(f"process {words[4]}{_program(words[4])}")
+    return found
+
+
+def _program(pid: str) -> str:
+    try:
+        return f" ({Path('/proc', pid, 'comm').read_text(encoding='utf-8', errors='replace').strip()})"
+    except OSError:
+        return ""
 
 
 # cuptiGetVersion's numbers before CUDA 13, as cupti_version.h lists them; from there on 130100 is 13.1.
@@ -64,7 +111,7 @@ def _loaded(machine: Machine) -> Answer:
         shown = " and ".join(map(public, loaded_paths()))
         why = "there is no GPU" if machine.has_none else "torch cannot use the GPU"
         return Answer("CUPTI", OK, f"{shown or 'none loaded'}: not asked for its version, {why}")
-    found = ask(ask_cupti).facts
+    found = ask(ask_cupti)
     paths, number = found["paths"], found["version"]
     if not paths:
         return Answer("CUPTI", UNKNOWN, "none is loaded as a library of its own; some builds of torch hold it inside")
@@ -206,7 +253,7 @@ def _seen(trace: Trace) -> dict[str, int]:
 
 def of_sessions(machine: Machine) -> Iterator[Answer]:
     """Say how many kernels each session launched and saw."""
-    sessions = ask(open_sessions, machine.gpu["device"], _IDLE_S, limit_s=_LIMIT_S).facts["sessions"]
+    sessions = ask(open_sessions, machine.gpu["device"], _IDLE_S, limit_s=_LIMIT_S)["sessions"]
     seen = [one["seen"] for one in sessions]
     head = [one["sentinel_lost"] for one in sessions]
     orphans = sum(one["orphans"] for one in sessions)

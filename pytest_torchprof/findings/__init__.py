@@ -18,14 +18,11 @@ __all__ = ["RULES", "Finding", "Rule", "Threshold", "explaining", "find", "ranke
 
 # In the order in which findings of equal weight are told.
 _SUBJECTS = (
-    "missing",
-    "bound",
+    "doubts",
     "waiting",
-    "frequent",
-    "uneven",
+    "kernels",
     "products",
     "fusible",
-    "filling",
     "compiling",
 )
 RULES: tuple[Rule, ...] = tuple(rule for subject in _SUBJECTS for rule in import_module(f"{__name__}.{subject}").RULES)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.analysis.compilation import NOT_USED
-from pytest_torchprof.analysis.compiled_code import FX_GRAPH
-from pytest_torchprof.devices.base import CallKind
+from pytest_torchprof.analysis.compilation import FX_GRAPH, NOT_USED
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.finding import (
     HOST_PACE,
     HOW_MANY_KERNELS,
@@ -215,7 +214,7 @@ def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
                 f"{show_us(eager.cpu_time_us)}; on the GPU it gains {show_us(max(gained, 0.0))}",
                 evidence={
                     "time_us": more * len(analysis.steps),
-                    "share": analysis.gpu_work.share(more / compiled.cpu_time_us * cpu_us),
+                    "share": analysis.gpu_work.share_of_window(more / compiled.cpu_time_us * cpu_us),
                     "cpu_us": compiled.cpu_time_us,
                     "cpu_us_uncompiled": eager.cpu_time_us,
                     "gained_us": gained,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis import peaks
+from pytest_torchprof.analysis.efficiency import has_tf32, peak_ratio
 from pytest_torchprof.findings.finding import (
     HOW_MANY_KERNELS,
     OPERATORS,
@@ -57,7 +57,7 @@ def _slow_products(
     work, (found, spent) = analysis.gpu_work, _of_type(analysis, dtype, least)
     if not found:
         return
-    known = [gain for other in faster if (gain := peaks.ratio(analysis.trace, other, dtype)) is not None]
+    known = [gain for other in faster if (gain := peak_ratio(analysis.trace, other, dtype)) is not None]
     gain = max(known, default=2.0)
     metadata = analysis.trace.metadata
     environment = None if metadata is None else metadata.environment
@@ -89,7 +89,7 @@ def _fp32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Fi
         'or, where fp32 operands must stay, TF32: torch.set_float32_matmul_precision("high") for products, '
         "torch.backends.cudnn.allow_tf32 for convolutions"
     )
-    remedy = f"{half}, {tf32}" if peaks.has_tf32(analysis.trace) else half
+    remedy = f"{half}, {tf32}" if has_tf32(analysis.trace) else half
     yield from _slow_products(analysis, at[SLOW_TYPE], "fp32", ("bf16", "fp16"), remedy)
 
 

@@ -1,21 +1,36 @@
-"""Limits: what a test allows, and whether a measurement keeps to it."""
+"""Limits: all that there are, how a test asks for them, and whether a measurement keeps to each."""
 
 from __future__ import annotations
 
-from pytest_torchprof.limits.failure import Screen, failure
-from pytest_torchprof.limits.judge import (
-    LIMITS,
-    Asked,
-    catalogue,
-    idle_step,
-    judge,
-    missed_somewhere,
-    nearest,
-    nothing_ran,
-    of_compiling,
-    read_limits,
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.analysis.validity import unprofiled
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
+from pytest_torchprof.limits.failure import Screen, error_for
+from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
+from pytest_torchprof.limits.limit import (
+    COMPILE,
+    GPU,
+    HOLDS,
+    MISSED,
+    NOT_MEASURED,
+    Limit,
+    Status,
+    Verdict,
+    as_list,
+    step_name,
 )
-from pytest_torchprof.limits.limit import COMPILE, GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Verdict
+from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.findings import Finding, Rule
 
 __all__ = [
     "COMPILE",
@@ -27,14 +42,151 @@ __all__ = [
     "Asked",
     "Limit",
     "Screen",
+    "Status",
     "Verdict",
     "catalogue",
-    "failure",
+    "check_limits",
+    "error_for",
     "idle_step",
-    "judge",
     "missed_somewhere",
     "nearest",
     "nothing_ran",
     "of_compiling",
     "read_limits",
 ]
+
+
+def forbid_limit(known: Mapping[str, Rule]) -> Limit:
+    """Return the limit ``forbid`` that takes the finding codes in ``known`` and refuses others."""
+
+    def read(value: object) -> tuple[str, ...]:
+        for code in (codes := as_list(value)):
+            if code not in known:
+                close = get_close_matches(str(code), known, n=1, cutoff=0.5)
+                advice = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(sorted(known))}"
+                raise UnknownLimit(f"{code!r} is no finding; {advice}")
+        return tuple(str(code) for code in codes)
+
+    def check(analysis: Analysis, codes: tuple[str, ...]) -> Verdict:
+        rules = [known[code] for code in dict.fromkeys(codes)]
+        blind = {rule.code: reason for rule in rules if (reason := rule.blind(analysis)) is not None}
+        return _forbid_verdict(find(analysis, rules), blind)
+
+    return Limit(name="forbid", read=read, check=check)
+
+
+def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdict:
+    if not found and blind:
+        code, reason = next(iter(blind.items()))
+        said_of = f"{code} cannot be told from this recording: {reason}"
+        return Verdict(measured=said_of, status=NOT_MEASURED)
+    if not found:
+        return Verdict(measured="none of them occurs", number=0, status=HOLDS)
+    return Verdict(
+        measured=", ".join(dict.fromkeys(finding.code for finding in found)),
+        number=len(found),
+        status=MISSED,
+        details=tuple(finding.in_one_line for finding in found),
+    )
+
+
+def catalogue(rules: Iterable[Rule] = RULES, others: Iterable[Limit] = ()) -> tuple[Limit, ...]:
+    """Return every limit: our own, ``forbid`` over the codes of ``rules``, and those of other plugins."""
+    return (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMPILE_LIMITS, forbid_limit({rule.code: rule for rule in rules}), *others)
+
+
+LIMITS = catalogue()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One limit together with the value a test gave it: read, and as it was written."""
+
+    limit: Limit
+    value: Any
+    written: object
+
+
+def read_limits(given: Mapping[str, object], *, known: Iterable[Limit] = LIMITS) -> tuple[Asked, ...]:
+    """Return the limits in ``given`` with their values read; UnknownLimit names a bad keyword or value."""
+    by_name = {limit.name: limit for limit in known}
+    asked = []
+    for name, value in given.items():
+        limit = by_name.get(name)
+        if limit is None:
+            raise UnknownLimit(f"{name!r} is no limit{nearest(name, by_name)}")
+        try:
+            asked.append(Asked(limit, limit.read(value), value))
+        except UnknownLimit as problem:
+            raise UnknownLimit(f"{name}={value!r}: {problem}") from None
+    return tuple(asked)
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return "; did you mean 'max_kernels'?" where a valid name is close, else the list of valid names."""
+    names = sorted(valid)
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; valid are: {', '.join(names)}"
+
+
+def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
+    """Return a verdict for each limit; none that could not be measured holds."""
+    limits = tuple(asked)
+    idle = idle_step(analysis, limits)
+    return tuple(
+        replace(_check_limit(analysis, one, idle), limit=one.limit.name, expected=_as_written(one.written))
+        for one in limits
+    )
+
+
+def idle_step(analysis: Analysis, asked: Iterable[Asked]) -> StepProfile | None:
+    """Return the first step in which nothing ran on the device; None where that is meant, or what ran is not known."""
+    if analysis.kernels_unknown is not None or any(one.limit.name == "min_kernels" and one.value == 0 for one in asked):
+        return None
+    return next((step for step in analysis.steps if not (step.kernels or step.memcpys or step.memsets)), None)
+
+
+def nothing_ran(analysis: Analysis, step: StepProfile) -> str:
+    """Return why a step in which nothing ran satisfies nothing."""
+    return f"nothing ran on the device in {step_name(analysis, step)}; if that is meant, say min_kernels=0"
+
+
+def of_compiling(given: Iterable[str]) -> bool:
+    """Whether limits of these names are all on what the compiler did, which every device can tell."""
+    names = {limit.name for limit in LIMITS if limit.needs == COMPILE}
+    return bool(asked := set(given)) and asked <= names
+
+
+def missed_somewhere(verdicts: Iterable[Verdict], asked: Iterable[Asked]) -> bool:
+    """Whether a limit was missed by work that comes from lines which a recording with stacks tells."""
+    located = {one.limit.name for one in asked if one.limit.located}
+    return any(verdict.status == MISSED and verdict.limit in located for verdict in verdicts)
+
+
+def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Verdict:
+    limit = one.limit
+    blocked = _cannot_judge(analysis, limit)
+    if blocked is not None:
+        return Verdict(measured=blocked, status=NOT_MEASURED)
+    verdict = limit.check(analysis, one.value)
+    if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
+        reason = nothing_ran(analysis, idle)
+        return Verdict(measured=reason, status=NOT_MEASURED, step=idle.name)
+    return verdict
+
+
+def _cannot_judge(analysis: Analysis, limit: Limit) -> str | None:
+    """Return why this limit cannot be judged on this recording at all, or None."""
+    if limit.needs != GPU:
+        return None
+    if analysis.why_not is not None:
+        return str(analysis.why_not)
+    if limit.on_gpu_work and (hidden := unprofiled(analysis.trace)):
+        return hidden
+    if limit.on_time and (setting := analysis.trace.environment.launches_wait):
+        return f"{setting} makes every launch wait, so that times and ratios mean nothing"
+    return None
+
+
+def _as_written(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)

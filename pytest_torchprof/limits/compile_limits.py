@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis.compiled_code import is_compiled_code
-from pytest_torchprof.devices.base import OperatorWork
+from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.devices.cpu import operator_work
+from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.limit import (
     COMPILE,
@@ -18,10 +18,10 @@ from pytest_torchprof.limits.limit import (
     Limit,
     Verdict,
     WorkRow,
-    kernel_rows,
+    fraction,
+    group_kernels,
+    in_step,
     positive_number,
-    share,
-    step_name,
     whole_number,
 )
 from pytest_torchprof.text import counted
@@ -35,53 +35,40 @@ if TYPE_CHECKING:
     from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 
 _USUAL_CAUSES = (
-    "usual causes: torch.compile is not applied to what the test calls; .compile() on a torch.nn module, whose code it "
-    "skips (use torch.compile(module)); torch.compiler.disable; a stance; no tensor among the arguments; a thread "
-    "of its own, which torch.profiler does not record"
+    "usual causes: the test does not call what torch.compile returned; module.compile() of a module from torch.nn, "
+    "whose own code is skipped (use torch.compile(module)); torch.compiler.disable, or a stance; no tensor among the "
+    "arguments; another thread runs the code, and torch.profiler does not record it"
 )
 
 
 def _max_graph_breaks(analysis: Analysis, bound: int) -> Verdict:
     compiled = analysis.compile
-    found = compiled.graph_breaks or ()
-    lines = tuple(line for one in found for line in _break_lines(one))
-    counted = _Counted("graph break", len(found), lines, compiled.graph_breaks_unknown)
-    return counted.verdict(bound, compiled)
+    lines = [tuple(_break_lines(one)) for one in compiled.graph_breaks or ()]
+    return _at_most(bound, "graph break", lines, compiled.graph_breaks_unknown, compiled)
 
 
 def _max_recompiles(analysis: Analysis, bound: int) -> Verdict:
     compiled = analysis.compile
     found = compiled.recompiles or ()
-    lines = tuple(one.reason if one.file is None else f"{_place(one)}: {one.reason}" for one in found)
-    counted = _Counted("recompile", len(lines), lines, compiled.recompiles_unknown)
-    return counted.verdict(bound, compiled)
+    lines = [(one.reason if one.file is None else f"{_place(one)}: {one.reason}",) for one in found]
+    return _at_most(bound, "recompile", lines, compiled.recompiles_unknown, compiled)
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """Things of which there may be so many, lines about them, and why there may be more."""
-
-    noun: str
-    found: int
-    lines: tuple[str, ...]
-    unknown: str | None
-
-    def verdict(self, bound: int, compiled: Compile) -> Verdict:
-        if self.found > bound:
-            return self._say(MISSED, self._found(), self.lines)
-        if compiled.nothing is not None:
-            skipped = tuple(line for one in compiled.skipped_frames for line in _break_lines(one))
-            return self._say(MISSED, "nothing was compiled", (*skipped, *compiled.nothing) or (_USUAL_CAUSES,))
-        if self.unknown:
-            return self._say(NOT_MEASURED, self.unknown, self.lines)
-        return self._say(HOLDS, self._found(), ())
-
-    def _found(self) -> str:
-        return counted(self.found, self.noun)
-
-    def _say(self, status: str, measured: str, details: tuple[str, ...]) -> Verdict:
-        number = None if status == NOT_MEASURED else self.found
-        return Verdict(measured=measured, number=number, status=status, details=details)
+def _at_most(
+    bound: int, noun: str, lines_of_each: Sequence[tuple[str, ...]], unknown: str | None, compiled: Compile
+) -> Verdict:
+    """Return the verdict on events of the compiler, with lines about each; ``unknown`` is why there may be more."""
+    found, lines = len(lines_of_each), tuple(chain.from_iterable(lines_of_each))
+    seen = counted(found, noun)
+    if found > bound:
+        return Verdict(measured=seen, number=found, status=MISSED, details=lines)
+    if compiled.nothing is not None:
+        skipped = tuple(line for one in compiled.skipped_frames for line in _break_lines(one))
+        details = (*skipped, *compiled.nothing) or (_USUAL_CAUSES,)
+        return Verdict(measured="nothing was compiled", number=found, status=MISSED, details=details)
+    if unknown:
+        return Verdict(measured=unknown, status=NOT_MEASURED, details=lines)
+    return Verdict(measured=seen, number=found, status=HOLDS)
 
 
 def _break_lines(one: GraphBreak) -> Iterator[str]:
@@ -138,7 +125,7 @@ def _read_cuda_graph(value: object) -> object:
     if value is False:
         raise UnknownLimit('expected True, "all" or a share of all kernels such as 0.95, got False')
     try:
-        return share(value)
+        return fraction(value)
     except UnknownLimit:
         raise UnknownLimit(f'expected True, "all" or a share of all kernels such as 0.95, got {value!r}') from None
 
@@ -155,8 +142,7 @@ def _cuda_graph(analysis: Analysis, asked: Any) -> Verdict:
     for step in analysis.steps:
         problem, rows, said = _graphs_of_step(step, asked)
         if problem:
-            where = f" in {step_name(analysis, step)}" if len(analysis.steps) > 1 else ""
-            return Verdict(measured=problem + where, status=MISSED, details=rows, step=step.name)
+            return Verdict(measured=problem + in_step(analysis, step), status=MISSED, details=rows, step=step.name)
     unknown = analysis.compile.cuda_graphs.skips_unknown if asked is True else None
     if unknown:
         measured = f"{said}, but whether Inductor skipped a graph is not known: {unknown}"
@@ -178,17 +164,17 @@ def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[str | None, tuple[Wo
     outside = [kernel for kernel in step.kernels if not kernel.in_graph]
     seen = f"{inside} of {counted(total, 'kernel')} ran in {counted(int(step.graph_launches), 'graph launch')}"
     if not step.graph_launches:
-        return "no graph was launched", kernel_rows(step, outside), seen
+        return "no graph was launched", group_kernels(step, outside), seen
     if asked is True:
         held = list(_in_compiled_code(step.kernels))
         moved = [kernel for kernel in held if kernel.op is not None and operator_work(kernel.op) is OperatorWork.MOVES]
         loose = [kernel for kernel in held if kernel not in moved]
         seen += f", copies and fills before them: {len(moved)}" if moved else ""
         problem = f"{counted(len(loose), 'kernel')} of compiled code launched outside a graph" if loose else None
-        return problem, kernel_rows(step, loose), seen
+        return problem, group_kernels(step, loose), seen
     needed = 1.0 if asked == "all" else asked
     if inside < needed * total:
-        return f"{seen} ({inside / total:.0%})", kernel_rows(step, outside), seen
+        return f"{seen} ({inside / total:.0%})", group_kernels(step, outside), seen
     return None, (), seen
 
 

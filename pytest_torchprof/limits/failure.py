@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
@@ -10,7 +11,7 @@ from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict, 
 from pytest_torchprof.text import counted, printable, printable_line, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
 
@@ -44,7 +45,7 @@ class Screen:
         return replace(self, verbosity=verbosity)
 
     @property
-    def one_line(self) -> bool:
+    def is_brief(self) -> bool:
         """Whether one line is enough (``-q``)."""
         return self.verbosity < 0
 
@@ -114,7 +115,7 @@ def height(lines: Sequence[str], screen: Screen) -> int:
     return sum(max(1, -(-len(line) // screen.width)) for line in lines)
 
 
-def failure(
+def error_for(
     verdicts: Iterable[Verdict],
     analysis: Analysis,
     why: Callable[[str], Sequence[str]],
@@ -141,60 +142,56 @@ def _failure_text(
     others: tuple[str, ...],
     screen: Screen,
 ) -> str:
-    if screen.one_line:
-        return _one_line(verdicts, others)
+    if screen.is_brief:
+        return _brief_text(verdicts, others)
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
     more = [*map(printable, others[:most]), *_left(len(others) - most, "line", 2)]
     if not verdicts:
         return "\n".join(more)
-    told = [_Told(verdict, _why(verdict, why), screen) for verdict in _without_repetition(verdicts)]
+    sections = [_Section.of(verdict, why, screen) for verdict in _without_repetition(verdicts)]
     head = [_headline(verdicts, analysis), ""]
     tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)]
     tail += ["", *more] if more else []
     tail += ["", *(f"  do: {line}" for line in _what_to_do(verdicts, analysis))]
-    if not screen.everything:
-        _share(told, screen.lines - height(head, screen) - height(tail, screen), screen)
-    return "\n".join([*head, *(line for one in told for line in one.lines()), *tail])
+    shown = _fitting(sections, screen.lines - height(head, screen) - height(tail, screen), screen)
+    lines = [line for one, blocks in zip(sections, shown, strict=True) for line in one.lines(blocks)]
+    return "\n".join([*head, *lines, *tail])
 
 
-@dataclass(slots=True)
-class _Told:
-    """One verdict on the screen: its line, and as many of its details and reasons as there is room for."""
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """What there is to say of one verdict: its line, then details and reasons, each a block of a few lines."""
 
-    verdict: Verdict
-    why: tuple[str, ...]
-    screen: Screen
-    blocks: list[list[str]] = field(init=False)
-    """Details, then reasons, each a few lines."""
-    details: int = field(init=False)
-    """How many of the blocks are details."""
-    shown: set[int] = field(init=False)
+    head: list[str]
+    details: list[list[str]]
+    reasons: list[list[str]]
 
-    def __post_init__(self) -> None:
-        self.blocks = _detail_blocks(self.verdict.details, self.screen)
-        self.details = len(self.blocks)
-        self.blocks += [[f"{' ' * INDENT}why: {line}"] for line in self.why]
-        self.shown = set(range(len(self.blocks)))
+    @classmethod
+    def of(cls, verdict: Verdict, why: Callable[[str], Sequence[str]], screen: Screen) -> _Section:
+        """Return all that there is to say of a verdict; ``why`` has reasons for a missed limit."""
+        reasons = why(verdict.limit)[:MOST_REASONS] if verdict.status == MISSED else ()
+        return cls(
+            head=limit_line(verdict).splitlines(),
+            details=_detail_blocks(verdict.details, screen),
+            reasons=[[f"{' ' * INDENT}why: {printable_line(line, LONGEST_REASON)}"] for line in reasons],
+        )
 
-    def head(self) -> list[str]:
-        return one_line(self.verdict).splitlines()
+    @property
+    def blocks(self) -> list[list[str]]:
+        """The details, then the reasons."""
+        return [*self.details, *self.reasons]
 
     def order(self) -> list[int]:
         """Return the blocks by how much they tell: a reason is worth more than the fourth kernel."""
-        details, reasons = list(range(self.details)), list(range(self.details, len(self.blocks)))
+        details, reasons = range(len(self.details)), range(len(self.details), len(self.blocks))
         return [*details[:3], *reasons[:1], *details[3:], *reasons[1:]]
 
-    def lines(self) -> list[str]:
-        found = self.head()
-        for i, block in enumerate(self.blocks):
-            if i == self.details:
-                found += self._more()
-            if i in self.shown:
-                found += block
-        return found if self.details < len(self.blocks) else found + self._more()
-
-    def _more(self) -> list[str]:
-        return _left(sum(i not in self.shown for i in range(self.details)), "", INDENT + 3)
+    def lines(self, shown: Collection[int]) -> list[str]:
+        """Return the lines of these blocks, and how many details are left out."""
+        details = [block for i, block in enumerate(self.details) if i in shown]
+        reasons = [block for i, block in enumerate(self.reasons, len(self.details)) if i in shown]
+        left = _left(len(self.details) - len(details), "", INDENT + 3)
+        return [*self.head, *chain.from_iterable(details), *left, *chain.from_iterable(reasons)]
 
 
 def _left(count: int, noun: str, indent: int) -> list[str]:
@@ -203,24 +200,24 @@ def _left(count: int, noun: str, indent: int) -> list[str]:
     return [f"{' ' * indent}and {counted(count, f'more {noun}') if noun else f'{count} more'}: pytest -vv"]
 
 
-def _share(told: Sequence[_Told], room: int, screen: Screen) -> None:
-    """Leave out what there is no room for: each verdict says something before any says more."""
-    room -= sum(height(one.head(), screen) for one in told)
-    if sum(height(block, screen) for one in told for block in one.blocks) <= room:
-        return
-    room -= sum(one.details > 0 for one in told)
-    waiting = [(one, one.order()) for one in told]
-    for one in told:
-        one.shown = set()
+def _fitting(sections: Sequence[_Section], room: int, screen: Screen) -> list[Collection[int]]:
+    """Return the blocks of each section that there is room for: each says something before any says more."""
+    room -= sum(height(one.head, screen) for one in sections)
+    if screen.everything or sum(height(block, screen) for one in sections for block in one.blocks) <= room:
+        return [range(len(one.blocks)) for one in sections]
+    room -= sum(bool(one.details) for one in sections)
+    shown: list[Collection[int]] = [[] for _ in sections]
+    waiting = [(place, one.order()) for place, one in enumerate(sections)]
     while waiting:
         still = []
-        for one, order in waiting:
-            cost = height(one.blocks[order[0]], screen) if order else 0
+        for place, order in waiting:
+            cost = height(sections[place].blocks[order[0]], screen) if order else 0
             if order and cost <= room:
                 room -= cost
-                one.shown.add(order[0])
-                still.append((one, order[1:]))
+                shown[place] = [*shown[place], order[0]]
+                still.append((place, order[1:]))
         waiting = still
+    return shown
 
 
 def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -233,12 +230,6 @@ def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
         found.append(replace(verdict, details=others) if rows in seen else verdict)
         seen.update([rows] if rows else [])
     return found
-
-
-def _why(verdict: Verdict, why: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
-    if verdict.status != MISSED:
-        return ()
-    return tuple(printable_line(line, LONGEST_REASON) for line in why(verdict.limit)[:MOST_REASONS])
 
 
 def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:
@@ -262,7 +253,7 @@ def _headline(verdicts: tuple[Verdict, ...], analysis: Analysis) -> str:
     return "; ".join(parts) + (f" (worst of {steps} steps)" if steps > 1 else "")
 
 
-def one_line(verdict: Verdict) -> str:
+def limit_line(verdict: Verdict) -> str:
     """Return the limit as it was written, and what was seen."""
     limit = f"  {verdict.limit}={printable_line(verdict.expected)}"
     if len(limit) >= COLUMN:
@@ -275,7 +266,7 @@ def _said(verdict: Verdict) -> str:
     return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
 
 
-def _one_line(verdicts: tuple[Verdict, ...], others: tuple[str, ...]) -> str:
+def _brief_text(verdicts: tuple[Verdict, ...], others: tuple[str, ...]) -> str:
     if not verdicts:
         # A headline and, behind its colon, what it is about: the first kernel that came, went or changed, else what is.
         head, rest = others[:1], [line.strip() for line in others[1:]]
@@ -284,13 +275,13 @@ def _one_line(verdicts: tuple[Verdict, ...], others: tuple[str, ...]) -> str:
         return printable_line(" ".join([*head, *([about] if head and head[0].endswith(":") else [])]))
     first, more = verdicts[0], [verdict.limit for verdict in verdicts[1:]]
     row = next((one for one in first.details if isinstance(one, WorkRow)), None)
-    most = f"; most: {_briefly(row)}" if row else ""
+    most = f"; most: {_brief_row(row)}" if row else ""
     also = f"; also: {', '.join(more)}" if more else ""
     worse = "; worse than the baseline" if others else ""
     return f"{first.limit}={printable_line(first.expected)}: {_said(first)}{most}{also}{worse}"
 
 
-def _briefly(row: WorkRow) -> str:
+def _brief_row(row: WorkRow) -> str:
     place = f" ({row.places[0][1]})" if row.places else ""
     return f"{row.count} x {row.name}{place}"
 

@@ -3,71 +3,61 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.kernels.patterns import (
-    Operator,
-    Pattern,
-    compile_op_pattern,
-    compile_pattern,
-    fused_match,
-    hint,
-    is_nameless,
-    unfused_lines,
-)
+from pytest_torchprof.kernels.patterns import Pattern, compile_pattern, fused_match, hint, unfused_lines
+from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, is_nameless
 from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,
     NOT_MEASURED,
     Limit,
+    Status,
     Verdict,
     WorkRow,
     as_counts,
     as_list,
-    kernel_rows,
-    operator_rows,
-    step_name,
+    group_kernels,
+    in_step,
+    list_operators,
 )
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
-    from pytest_torchprof.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What one step says about one entry of a limit."""
+    """What does not hold of one entry of a limit in one step: it is missed, or cannot be told."""
 
-    status: str
+    status: Status
     measured: str
     details: tuple[str | WorkRow, ...] = ()
 
 
-def _first_bad(analysis: Analysis, answers: Callable[[StepProfile], Iterable[_Answer]]) -> Verdict:
-    """Judge every step; a missed one wins over one that could not be told, the first of its kind is shown."""
-    worst: tuple[StepProfile, list[_Answer]] | None = None
-    status = HOLDS
-    for step in analysis.steps:
-        bad = [answer for answer in answers(step) if answer.status != HOLDS]
-        missed = any(answer.status == MISSED for answer in bad)
-        if (missed and status != MISSED) or (bad and status == HOLDS):
-            worst, status = (step, bad), MISSED if missed else NOT_MEASURED
-    if worst is None:
-        return Verdict(measured="as expected in every step", status=HOLDS)
-    step, bad = worst
-    shown = [answer for answer in bad if answer.status == status]
-    where = f" in {step_name(analysis, step)}" if len(analysis.steps) > 1 else ""
-    return Verdict(
-        measured="; ".join(answer.measured for answer in shown) + where,
-        status=status,
-        details=tuple(dict.fromkeys(line for answer in shown for line in answer.details)),
-        step=step.name,
-    )
+def _in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[_Answer]]) -> Callable[..., Verdict]:
+    """Return a check of every step; a missed one wins over one that cannot be told, the first of its kind is shown."""
+
+    def check(analysis: Analysis, value: Any) -> Verdict:
+        found = [(step, answer) for step in analysis.steps for answer in problems(analysis, step, value)]
+        if not found:
+            return Verdict(measured="as expected in every step", status=HOLDS)
+        status = MISSED if any(answer.status == MISSED for _, answer in found) else NOT_MEASURED
+        shown = next(step for step, answer in found if answer.status == status)
+        answers = [answer for step, answer in found if step is shown and answer.status == status]
+        return Verdict(
+            measured="; ".join(answer.measured for answer in answers) + in_step(analysis, shown),
+            status=status,
+            details=tuple(dict.fromkeys(line for answer in answers for line in answer.details)),
+            step=shown.name,
+        )
+
+    return check
 
 
 Counts = dict["Pattern", "tuple[int, int] | None"]
@@ -96,69 +86,44 @@ def _show_count(count: tuple[int, int] | None) -> str:
     return str(count[0]) if count[0] == count[1] else f"{count[0]} to {count[1]}"
 
 
-def _count_answer(
+def _count_answers(
     pattern: Pattern | Operator, count: tuple[int, int] | None, sure: int, unknown: int, noun: str
-) -> _Answer:
-    """Judge ``sure`` matches and ``unknown`` ones against a count; None asks for at least one."""
+) -> Iterator[_Answer]:
+    """Hold ``sure`` matches and ``unknown`` ones against a count; None asks for at least one."""
     low, high = count or (1, None)
-    expected = _show_count(count)
     if sure + unknown < low or (high is not None and sure > high):
-        return _Answer(MISSED, f"{_matching(sure, noun)} {pattern}, expected {expected}")
-    if sure < low or (high is not None and sure + unknown > high):
-        return _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {counted(unknown, noun)}")
-    return _Answer(HOLDS, "")
+        yield _Answer(MISSED, f"{_matching(sure, noun)} {pattern}, expected {_show_count(count)}")
+    elif sure < low or (high is not None and sure + unknown > high):
+        yield _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {counted(unknown, noun)}")
 
 
 def _matching(count: int, noun: str) -> str:
     return f"{counted(count, noun)} {'matches' if count == 1 else 'match'}"
 
 
-def _kernels(analysis: Analysis, counts: Counts) -> Verdict:
-    def answers(step: StepProfile) -> Iterable[_Answer]:
-        for pattern, count in counts.items():
-            verdicts = Counter(pattern.verdict(kernel) for kernel in step.kernels)
-            answer = _count_answer(pattern, count, verdicts[True], verdicts[None], "kernel")
-            if answer.status == HOLDS:
-                yield answer
-                continue
-            advice = hint(pattern, step.kernels) if not verdicts[True] else None
-            yield _Answer(answer.status, answer.measured, (*((advice,) if advice else ()), *kernel_rows(step)))
-
-    return _first_bad(analysis, answers)
+def _kernels(_analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[_Answer]:
+    for pattern, count in counts.items():
+        matches = Counter(pattern.verdict(kernel) for kernel in step.kernels)
+        for answer in _count_answers(pattern, count, matches[True], matches[None], "kernel"):
+            advice = hint(pattern, step.kernels) if not matches[True] else None
+            yield replace(answer, details=(*((advice,) if advice else ()), *group_kernels(step)))
 
 
-def _forbid_kernels(analysis: Analysis, patterns: list[Pattern]) -> Verdict:
-    def answers(step: StepProfile) -> Iterable[_Answer]:
-        for pattern in patterns:
-            hits = [kernel for kernel in step.kernels if pattern.verdict(kernel)]
-            if hits:
-                rows = kernel_rows(step, hits, raw=True)
-                yield _Answer(MISSED, f"{_matching(len(hits), 'kernel')} {pattern}", rows)
-            elif unknown := sum(pattern.verdict(kernel) is None for kernel in step.kernels):
-                said = f"whether {pattern} matches cannot be told for {counted(unknown, 'kernel')}"
-                yield _Answer(NOT_MEASURED, said)
-
-    return _first_bad(analysis, answers)
+def _forbid_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[_Answer]:
+    for pattern in patterns:
+        if hits := [kernel for kernel in step.kernels if pattern.verdict(kernel)]:
+            rows = group_kernels(step, hits, raw=True)
+            yield _Answer(MISSED, f"{_matching(len(hits), 'kernel')} {pattern}", rows)
+        elif unknown := sum(pattern.verdict(kernel) is None for kernel in step.kernels):
+            yield _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {counted(unknown, 'kernel')}")
 
 
-def _only_kernels(analysis: Analysis, patterns: list[Pattern]) -> Verdict:
-    def answers(step: StepProfile) -> Iterable[_Answer]:
-        others: list[Kernel] = []
-        unknown = 0
-        for kernel in step.kernels:
-            verdicts = [pattern.verdict(kernel) for pattern in patterns]
-            if True not in verdicts:
-                if None in verdicts:
-                    unknown += 1
-                else:
-                    others.append(kernel)
-        if others:
-            said = counted(len(others), "other kernel")
-            yield _Answer(MISSED, said, kernel_rows(step, others, raw=True))
-        elif unknown:
-            yield _Answer(NOT_MEASURED, f"whether they match cannot be told for {counted(unknown, 'kernel')}")
-
-    return _first_bad(analysis, answers)
+def _only_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[_Answer]:
+    matches = [(kernel, {pattern.verdict(kernel) for pattern in patterns}) for kernel in step.kernels]
+    if others := [kernel for kernel, found in matches if found == {False}]:
+        yield _Answer(MISSED, counted(len(others), "other kernel"), group_kernels(step, others, raw=True))
+    elif unknown := sum(True not in found for _, found in matches):
+        yield _Answer(NOT_MEASURED, f"whether they match cannot be told for {counted(unknown, 'kernel')}")
 
 
 def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
@@ -174,31 +139,26 @@ def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> int:
     )
 
 
-def _ops(analysis: Analysis, counts: OpCounts) -> Verdict:
-    def answers(step: StepProfile) -> Iterable[_Answer]:
-        unknown = _of_unknown_operators(analysis, step)
-        for pattern, count in counts.items():
-            answer = _count_answer(pattern, count, _op_hits(step.ops, pattern).total(), unknown, "operator")
-            if answer.status == NOT_MEASURED:
-                said = f"which operator launched them cannot be told for {counted(unknown, 'kernel')}"
-                yield _Answer(NOT_MEASURED, said)
-                continue
-            yield _Answer(answer.status, answer.measured, kernel_rows(step) if answer.status != HOLDS else ())
-
-    return _first_bad(analysis, answers)
+def _untold_operators(unknown: int) -> _Answer:
+    return _Answer(NOT_MEASURED, f"which operator launched them cannot be told for {counted(unknown, 'kernel')}")
 
 
-def _forbid_ops(analysis: Analysis, patterns: list[Operator]) -> Verdict:
-    def answers(step: StepProfile) -> Iterable[_Answer]:
-        for pattern in patterns:
-            # What is forbidden may as well be a copy: .item() launches no kernel.
-            if hits := _op_hits(step.ops_of_work, pattern):
-                rows = operator_rows(step, dict(hits.most_common()))
-                yield _Answer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
-        if unknown := _of_unknown_operators(analysis, step):
-            yield _Answer(NOT_MEASURED, f"which operator launched them cannot be told for {counted(unknown, 'kernel')}")
+def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[_Answer]:
+    unknown = _of_unknown_operators(analysis, step)
+    for pattern, count in counts.items():
+        for answer in _count_answers(pattern, count, _op_hits(step.ops, pattern).total(), unknown, "operator"):
+            missed = answer.status == MISSED
+            yield replace(answer, details=group_kernels(step)) if missed else _untold_operators(unknown)
 
-    return _first_bad(analysis, answers)
+
+def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator]) -> Iterator[_Answer]:
+    for pattern in patterns:
+        # What is forbidden may as well be a copy: .item() launches no kernel.
+        if hits := _op_hits(step.ops_of_work, pattern):
+            rows = list_operators(step, dict(hits.most_common()))
+            yield _Answer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
+    if unknown := _of_unknown_operators(analysis, step):
+        yield _untold_operators(unknown)
 
 
 def _read_fused(value: object) -> list[tuple[str, ...]]:
@@ -212,26 +172,22 @@ def _read_fused(value: object) -> list[tuple[str, ...]]:
     return [tuple(str(token) for token in group) for group in groups]
 
 
-def _fused(analysis: Analysis, groups: list[tuple[str, ...]]) -> Verdict:
-    def answers(step: StepProfile) -> Iterable[_Answer]:
-        for group in groups:
-            if any(fused_match(kernel, group) for kernel in step.kernels):
-                continue
-            if unknown := sum(map(is_nameless, step.kernels)):
-                yield _Answer(NOT_MEASURED, f"which operators they carry cannot be told for {unknown} Triton kernels")
-            else:
-                yield _Answer(
-                    MISSED, f"no kernel carries {' and '.join(group)} together", tuple(unfused_lines(step.kernels))
-                )
-
-    return _first_bad(analysis, answers)
+def _fused(_analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[_Answer]:
+    for group in groups:
+        if any(fused_match(kernel, group) for kernel in step.kernels):
+            continue
+        if unknown := sum(map(is_nameless, step.kernels)):
+            yield _Answer(NOT_MEASURED, f"which operators they carry cannot be told for {unknown} Triton kernels")
+        else:
+            rows = tuple(unfused_lines(step.kernels))
+            yield _Answer(MISSED, f"no kernel carries {' and '.join(group)} together", rows)
 
 
 KERNEL_LIMITS = (
-    Limit(name="kernels", read=_read_counts, check=_kernels),
-    Limit(name="forbid_kernels", read=_read_patterns, check=_forbid_kernels),
-    Limit(name="only_kernels", read=_read_patterns, check=_only_kernels),
-    Limit(name="ops", read=_read_op_counts, check=_ops),
-    Limit(name="forbid_ops", read=_read_ops, check=_forbid_ops),
-    Limit(name="fused", read=_read_fused, check=_fused),
+    Limit(name="kernels", read=_read_counts, check=_in_each_step(_kernels)),
+    Limit(name="forbid_kernels", read=_read_patterns, check=_in_each_step(_forbid_kernels)),
+    Limit(name="only_kernels", read=_read_patterns, check=_in_each_step(_only_kernels)),
+    Limit(name="ops", read=_read_op_counts, check=_in_each_step(_ops)),
+    Limit(name="forbid_ops", read=_read_ops, check=_in_each_step(_forbid_ops)),
+    Limit(name="fused", read=_read_fused, check=_in_each_step(_fused)),
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.devices.base import BLOCKING
+from pytest_torchprof.devices.kinds import BLOCKING
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.text import printable, show_bytes, show_us
 
@@ -26,9 +27,15 @@ COMPILE = "compile"
 """Needs compile evidence only; a CPU can answer it."""
 
 
-HOLDS = "holds"
-MISSED = "missed"
-NOT_MEASURED = "not measured"
+class Status(StrEnum):
+    """How a limit came out."""
+
+    HOLDS = "holds"
+    MISSED = "missed"
+    NOT_MEASURED = "not measured"
+
+
+HOLDS, MISSED, NOT_MEASURED = Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +71,10 @@ class Verdict:
     """What one limit asked for, what was seen, and whether it holds."""
 
     limit: str = ""
-    """The keyword, e.g. ``max_kernels``; ``judge`` fills it in."""
+    """The keyword, e.g. ``max_kernels``; ``check_limits`` fills it in."""
     expected: str = ""
-    """The value as the user wrote it; ``judge`` fills it in."""
-    status: str
-    """``"holds"``, ``"missed"`` or ``"not measured"``."""
+    """The value as the user wrote it; ``check_limits`` fills it in."""
+    status: Status
     measured: str
     """What was seen, in words, or why it is not known."""
     number: float | None = None
@@ -102,6 +108,11 @@ def step_name(analysis: Analysis, step: StepProfile) -> str:
     return f"step {place} of {len(analysis.steps)}" + ("" if own else f" ({step.name})")
 
 
+def in_step(analysis: Analysis, step: StepProfile) -> str:
+    """Return " in step 3 of 5" as the end of a sentence; empty for the only step."""
+    return f" in {step_name(analysis, step)}" if len(analysis.steps) > 1 else ""
+
+
 def whole_number(value: object) -> int:
     """Return a count, or raise UnknownLimit."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -116,7 +127,7 @@ def positive_number(value: object) -> float:
     raise UnknownLimit(f"expected a number from 0, got {value!r}")
 
 
-def share(value: object) -> float:
+def fraction(value: object) -> float:
     """Return a number from 0 to 1, or raise UnknownLimit."""
     number = positive_number(value)
     if number > 1:
@@ -153,7 +164,7 @@ def as_counts(value: object) -> dict[object, tuple[int, int] | None]:
     return dict.fromkeys(as_list(value))
 
 
-def kernel_rows(
+def group_kernels(
     step: StepProfile, kernels: Iterable[Kernel] | None = None, *, raw: bool = False
 ) -> tuple[WorkRow, ...]:
     """Return one row per name of the step's kernels, or of these: most calls first, then most time.
@@ -183,7 +194,7 @@ def _row(places: Places, name: str, kernels: list[Kernel], *, raw: bool) -> Work
     )
 
 
-def moved_rows(analysis: Analysis, step: StepProfile, kind: int) -> tuple[WorkRow, ...]:
+def group_moves(analysis: Analysis, step: StepProfile, kind: int) -> tuple[WorkRow, ...]:
     """Return one row per name (direction and memories) of the step's copies or fills, most calls first."""
     gpu, launching = analysis.trace.gpu, analysis.launching
     found: dict[str, list[int]] = defaultdict(list)
@@ -199,7 +210,7 @@ def moved_rows(analysis: Analysis, step: StepProfile, kind: int) -> tuple[WorkRo
     return _in_order(rows)
 
 
-def waiting_rows(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
+def group_waits(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
     """Return one row per blocking call and the operator that made it, with the time waited, most calls first."""
     trace = analysis.trace
     calls, blocking = trace.calls, trace.call_names(BLOCKING)
@@ -228,7 +239,7 @@ def _other_row(places: Places, name: str, ops: list[str | None], time_us: float,
     )
 
 
-def operator_rows(step: StepProfile, calls: Mapping[str, int]) -> tuple[WorkRow, ...]:
+def list_operators(step: StepProfile, calls: Mapping[str, int]) -> tuple[WorkRow, ...]:
     """Return one row per operator with its number of calls, in the order given."""
     return tuple(
         WorkRow(

@@ -13,12 +13,12 @@ from pytest_torchprof.limits.limit import (
     Limit,
     Verdict,
     WorkRow,
-    kernel_rows,
-    moved_rows,
+    fraction,
+    group_kernels,
+    group_moves,
+    group_waits,
+    in_step,
     positive_number,
-    share,
-    step_name,
-    waiting_rows,
     whole_number,
 )
 from pytest_torchprof.text import duration_us, show_ratio, show_us, size_bytes
@@ -71,7 +71,7 @@ class Bound:
             measured += f" (beyond it by {100 * abs(worst / bound - 1):.2g} %)"
         if worst_step is not None:
             measured += f" = {self.formula(worst_step)}" if self.formula else ""
-            measured += f" in {step_name(analysis, worst_step)}" if len(analysis.steps) > 1 else ""
+            measured += in_step(analysis, worst_step)
         return Verdict(
             number=worst,
             measured=measured,
@@ -87,19 +87,19 @@ class Bound:
 
 
 def _kernels(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
-    return kernel_rows(step)
+    return group_kernels(step)
 
 
 def _longest(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
-    return tuple(sorted(kernel_rows(step), key=lambda row: -(row.time_us or 0)))
+    return tuple(sorted(group_kernels(step), key=lambda row: -(row.time_us or 0)))
 
 
 def _copies(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
-    return moved_rows(analysis, step, MEMCPY)
+    return group_moves(analysis, step, MEMCPY)
 
 
 def _fills(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
-    return moved_rows(analysis, step, MEMSET)
+    return group_moves(analysis, step, MEMSET)
 
 
 def _cpu_and_gpu(step: StepProfile) -> str:
@@ -112,7 +112,7 @@ BOUNDS = (
     Bound("max_launches", BY_NAME["launches"], _kernels),
     Bound("max_memcpys", BY_NAME["memcpys"], _copies),
     Bound("max_memsets", BY_NAME["memsets"], _fills),
-    Bound("max_syncs", BY_NAME["syncs"], waiting_rows),
+    Bound("max_syncs", BY_NAME["syncs"], group_waits),
     Bound("max_cpu_gpu_ratio", BY_NAME["cpu_gpu_ratio"], formula=_cpu_and_gpu),
     Bound("min_gpu_utilization", BY_NAME["gpu_utilization"]),
     Bound("min_sm_efficiency", BY_NAME["sm_efficiency"]),
@@ -124,7 +124,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "count": whole_number,
     "us": duration_us,
     "bytes": size_bytes,
-    "share": share,
+    "share": fraction,
     "ratio": positive_number,
 }
 
@@ -153,5 +153,5 @@ NUMBER_LIMITS = (
         )
         for bound in BOUNDS
     ),
-    Limit(name="min_mfu", read=share, check=_mfu, on_time=True),
+    Limit(name="min_mfu", read=fraction, check=_mfu, on_time=True),
 )

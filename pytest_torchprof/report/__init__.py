@@ -1,13 +1,146 @@
-"""What a run came to, as plain data, and the forms in which it is told."""
+"""What a run came to, as plain data, and the formats of its files; the terminal and CI have modules of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.report.results import Outcome, Result, RunResults
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-__all__ = ["Outcome", "Reporter", "Result", "RunResults", "reporters"]
+
+class Outcome(StrEnum):
+    """How a measurement came out."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    NOT_MEASURED = "not measured"
+    XFAILED = "xfailed"
+    """Failed, and the test is marked as one that does."""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it is one of those that fail a test."""
+        return self in (Outcome.FAILED, Outcome.NOT_MEASURED)
+
+
+class BaselineState(StrEnum):
+    """How a measurement compares with its baseline, or what became of the entry that it should have written."""
+
+    SAME = "same"
+    BETTER = "better"
+    CHANGED = "changed"
+    AMBIGUOUS = "ambiguous"
+    WORSE = "worse"
+    NEW = "new"
+    WRITTEN = "written"
+    LEFT_TO_RANK_0 = "left to rank 0"
+    NOT_WRITTEN = "not written"
+
+
+class Disuse(StrEnum):
+    """Why nothing measures an entry of a baseline any more."""
+
+    GONE = "gone"
+    """The test file no longer has the test."""
+    UNMEASURED = "unmeasured"
+    """The test ran without measuring it."""
+    REMOVED = "removed"
+    """The test ran without measuring it, and the run removed the entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One measurement and its verdicts; plain data only."""
+
+    nodeid: str
+    label: str | None
+    outcome: Outcome
+    message: str = ""
+    """Why it failed, was skipped or not measured; empty when it passed."""
+    baseline: str | None = None
+    """The comparison with the baseline in words, None where none was asked for."""
+    baseline_state: BaselineState | None = None
+    changes: tuple[str, ...] = ()
+    """What differs from the baseline without failing the test, a line each."""
+    limits: tuple[dict[str, Any], ...] = ()
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[dict[str, Any], ...] = ()
+    kernels: tuple[dict[str, Any], ...] = ()
+    """The kernels of the step shown: short name, calls, time, operators; for a failed measurement only."""
+    recording: str | None = None
+    time: Mapping[str, Any] = field(default_factory=dict)
+    """Untraced times where the test asks for them: median, quantiles, conditions."""
+    location: tuple[str, int] | None = None
+    """The test's file, relative to the root directory, and line."""
+
+    @property
+    def name(self) -> str:
+        """The test and, where there is one, the label."""
+        return self.nodeid + (f" ({self.label})" if self.label else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedEntries:
+    """Entries of a baseline file that nothing measures any more."""
+
+    file: str
+    why: Disuse
+    keys: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """Why they are unused, with their keys."""
+        return f"{_DISUSE[self.why][0]}: {', '.join(self.keys)}"
+
+    @property
+    def remedy(self) -> str | None:
+        """The command that removes them."""
+        return _DISUSE[self.why][1]
+
+
+_DISUSE = {
+    Disuse.GONE: ("entries of tests that are gone", "torchprof baseline prune"),
+    Disuse.UNMEASURED: ("entries that their tests no longer measure", "pytest --torchprof-baseline=update"),
+    Disuse.REMOVED: ("removed, since their tests no longer measure them", None),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResults:
+    """All results of a run, in the order in which the tests ran."""
+
+    results: tuple[Result, ...]
+    unused: tuple[UnusedEntries, ...] = ()
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """Device and versions, from the first measurement that holds them."""
+        return next((result.environment for result in self.results if result.environment), {})
+
+    def to_plain(self) -> list[dict[str, Any]]:
+        """Return the results as lists, dicts, strings and numbers."""
+        return [asdict(result) for result in self.results]
+
+    @classmethod
+    def from_plain(cls, plain: list[dict[str, Any]]) -> RunResults:
+        """Return the results that ``to_plain`` gave."""
+        return cls(results=tuple(_result(entry) for entry in plain))
+
+
+def _result(plain: dict[str, Any]) -> Result:
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+    state = fields.pop("baseline_state")
+    return Result(
+        **{**fields, "outcome": Outcome(fields["outcome"])},
+        baseline_state=None if state is None else BaselineState(state),
+    )
+
 
 Reporter = Callable[[RunResults], str]
 """Turns a run's results into the text of one file."""
@@ -15,7 +148,6 @@ Reporter = Callable[[RunResults], str]
 _FILES = (
     "json_report",
     "markdown",
-    "exports",
 )
 
 

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.numbers import Numbers
     from pytest_torchprof.analysis.parts import Part
-    from pytest_torchprof.analysis.tables import KernelRow, OpRow, RangeRow
+    from pytest_torchprof.analysis.tables import KernelRow
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.trace import Trace
 
 SCHEMA = 1
+_MANY_OF = {"family": "families", "op": "ops", "range": "ranges", "module": "modules"}
 # Of fewer events one process is done before a second has begun.
 _MANY = 50_000
 # What the second process looks for beside the efficiency, so that both take as long.
@@ -64,11 +65,13 @@ def as_dict(  # noqa: PLR0913 - the options of the command
             "devices": [{"index": device.index, "name": device.name} for device in trace.devices],
             "events": trace.events,
         },
-        "summary": {**_plain(median), "worst": _plain(worst)},
-        "steps": [{"name": one.name, **_plain(one.numbers, numbers.OF_STEP)} for one in steps],
-        "kernels": [_kernel(row) for row in rows[:top]],
+        "summary": {**_number_values(median), "worst": _number_values(worst)},
+        "steps": [{"name": one.name, **_number_values(one.numbers, numbers.OF_STEP)} for one in steps],
+        "kernels": [_kernel_values(row) for row in rows[:top]],
     }
-    found |= _more(analysis, chosen, rows, by, top)
+    if by != "kernel":
+        more = tables.rows_by(by, trace, analysis.launching, chosen, rows)[:top]
+        found[_MANY_OF[by]] = [_row_values(trace, chosen, by, row) for row in more]
     seen = analysis.compile
     found["compile"] = {
         "regions": seen.regions,
@@ -77,29 +80,34 @@ def as_dict(  # noqa: PLR0913 - the options of the command
         "recompiles": median.recompiles,
         "compiled_in_window": seen.compiled_in_window,
     }
-    return {**found, **(_looked_at(analysis, tuple(rules), by_two=by_two) if findings else {"findings": []})}
+    stands_out = _efficiency_and_findings(analysis, tuple(rules), by_two=by_two) if findings else {"findings": []}
+    return {**found, **stands_out}
 
 
-def _looked_at(analysis: Analysis, rules: Sequence[Rule], *, by_two: bool) -> dict[str, Any]:
+def _efficiency_and_findings(analysis: Analysis, rules: Sequence[Rule], *, by_two: bool) -> dict[str, Any]:
     """Return efficiency and findings, of a large recording worked out at the same time."""
     large = by_two and analysis.trace.events >= _MANY and analysis.kernels_unknown is None
-    if not large or not two_processes.possible():
-        return {"efficiency": msgspec.to_builtins(analysis.efficiency), "findings": _plainly(find(analysis, rules))}
+    answers = _ask_two_processes(analysis, rules) if large and two_processes.possible() else None
+    efficiency, found = answers or (msgspec.to_builtins(analysis.efficiency), find(analysis, rules))
+    return {"efficiency": efficiency, "findings": _finding_values(found)}
+
+
+def _ask_two_processes(analysis: Analysis, rules: Sequence[Rule]) -> tuple[Any, Sequence[Finding]] | None:
     # What both need, once.
     _ = analysis.gpu_work.groups
     mine = [rule for rule in rules if rule.code not in _APART]
     others = [rule for rule in rules if rule.code in _APART]
     with Other(lambda: msgspec.msgpack.encode((analysis.efficiency, find(analysis, others)))) as other:
-        found, told = find(analysis, mine), other.answer()
-    if told is None:
-        return {"efficiency": msgspec.to_builtins(analysis.efficiency), "findings": _plainly(find(analysis, rules))}
-    efficiency, apart = msgspec.msgpack.decode(told)
+        found, answer = find(analysis, mine), other.answer()
+    if answer is None:
+        return None
+    efficiency, apart = msgspec.msgpack.decode(answer)
     place = {rule.code: i for i, rule in enumerate(rules)}
     all_of_them = sorted([*found, *(Finding(**one) for one in apart)], key=lambda one: place.get(one.code, len(place)))
-    return {"efficiency": efficiency, "findings": _plainly(ranked(all_of_them))}
+    return efficiency, ranked(all_of_them)
 
 
-def _plainly(found: Sequence[Finding]) -> list[dict[str, Any]]:
+def _finding_values(found: Sequence[Finding]) -> list[dict[str, Any]]:
     names = ("code", "title", "message", "evidence", "remedy", "severity")
     return [{name: getattr(one, name) for name in names} for one in found]
 
@@ -118,19 +126,19 @@ def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:
 def encoded(value: object) -> str:
     """Return JSON in plain ASCII, so that no name out of a trace reaches a terminal as anything but text."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
-    return (text if text.isascii() else _NOT_PLAIN.sub(_escaped, text)) + "\n"
+    return (text if text.isascii() else _NOT_PLAIN.sub(_escape_units, text)) + "\n"
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_units(match: re.Match[str]) -> str:
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
-def _plain(found: Numbers, names: Iterable[str] = tuple(numbers.BY_NAME)) -> dict[str, Any]:
+def _number_values(found: Numbers, names: Iterable[str] = tuple(numbers.BY_NAME)) -> dict[str, Any]:
     return {name: getattr(found, name) for name in names}
 
 
-def _kernel(row: KernelRow) -> dict[str, Any]:
+def _kernel_values(row: KernelRow) -> dict[str, Any]:
     decoded = ("family", "library", "dtype", "layout", "tensor_core", "triton")
     launched = ("op", "op_chain", "forward_op", "count", "time_us")
     return {
@@ -140,30 +148,13 @@ def _kernel(row: KernelRow) -> dict[str, Any]:
     }
 
 
-def _more(
-    analysis: Analysis, chosen: Sequence[Part], rows: Sequence[KernelRow], by: str, top: int | None
-) -> dict[str, Any]:
-    """Return the rows that ``--by`` adds to the kernels."""
-    trace, launching = analysis.trace, analysis.launching
-    if by == "op":
-        return {"ops": [_rounded(row) for row in tables.by_op(trace, launching, chosen)[:top]]}
-    if by == "range":
-        return {"ranges": [_annotation(trace, chosen, row) for row in tables.by_annotation(trace, chosen)[:top]]}
-    if by == "module":
-        return {"modules": [_rounded(row) for row in tables.by_module(trace, chosen)[:top]]}
-    if by == "family":
-        return {"families": [msgspec.structs.asdict(row) for row in tables.by_family(rows)[:top]]}
-    return {}
+def _row_values(trace: Trace, chosen: Sequence[Part], by: str, row: Any) -> dict[str, Any]:
+    """Return the row's columns; sums of nanoseconds need no more digits.
 
-
-def _rounded(row: RangeRow | OpRow) -> dict[str, Any]:
-    """Return the row's columns; sums of nanoseconds need no more digits."""
-    values = msgspec.structs.asdict(row).items()
-    return {name: round(value, 3) if isinstance(value, float) else value for name, value in values}
-
-
-def _annotation(trace: Trace, chosen: Sequence[Part], row: RangeRow) -> dict[str, Any]:
-    """Return the row with the numbers of ``Profile.range``; of the steps' own row they are the summary."""
-    if row.name == tables.EACH_STEP:
-        return _rounded(row)
-    return {**_rounded(row), "worst": _plain(numbers_within(trace, chosen, row.name), numbers.OF_STEP)}
+    A range has the numbers of ``Profile.range`` too, apart from the steps' own, whose numbers are the summary.
+    """
+    items = msgspec.structs.asdict(row).items()
+    values = {name: round(value, 3) if isinstance(value, float) else value for name, value in items}
+    if by == "range" and row.name != tables.EACH_STEP:
+        values["worst"] = _number_values(numbers_within(trace, chosen, row.name), numbers.OF_STEP)
+    return values

@@ -6,16 +6,16 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.report import BaselineState
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
-from pytest_torchprof.report.results import BaselineState, where
-from pytest_torchprof.report.terminal import closing
+from pytest_torchprof.report.terminal import closing, describe_environment
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pytest_torchprof.report.results import Result, RunResults
+    from pytest_torchprof.report import Result, RunResults
 
 
 # An annotation shows so much before it is folded, and a summary is for reading: the report has the rest.
@@ -33,40 +33,40 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
     """
     for result in run.results:
         if result.outcome.is_failure:
-            yield _command("error", result, result.message, rootdir, workspace)
+            yield _result_command("error", result, result.message, rootdir, workspace)
         elif result.baseline_state is BaselineState.AMBIGUOUS:
             message = "\n".join([f"{result.baseline} against the baseline", *result.changes])
-            yield _command("warning", result, message, rootdir, workspace)
+            yield _result_command("warning", result, message, rootdir, workspace)
     for unused in run.unused:
         message = unused.words + (f"; {unused.remedy} removes them" if unused.remedy else "")
         place = {"file": _in_checkout(rootdir / unused.file, workspace, rootdir), "title": f"torchprof: {unused.why}"}
-        yield _written("warning" if unused.remedy else "notice", place, message)
+        yield _format_command("warning" if unused.remedy else "notice", place, message)
 
 
 def step_summary(run: RunResults) -> str:
     """Return Markdown: one line, and below it what failed with the kernels that differ and how to accept them."""
     failed = [result for result in run.results if result.outcome.is_failure]
-    place = f" on {escaped(where(run.environment))}" if run.environment else ""
+    place = f" on {escaped(describe_environment(run.environment))}" if run.environment else ""
     lines = [f"**torchprof**: {escaped(closing(run))}{place}", ""]
     for result in failed[:_MOST_FAILURES]:
-        lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut(result.message)), ""]
+        lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut_lines(result.message)), ""]
     if len(failed) > _MOST_FAILURES:
         lines += [f"and {len(failed) - _MOST_FAILURES} more: see the report", ""]
     return "\n".join([*lines, *unused_entries(run)])
 
 
-def _cut(message: str) -> str:
+def _cut_lines(message: str) -> str:
     lines = message.splitlines()
     left = len(lines) - _MOST_LINES
     return "\n".join([*lines[:_MOST_LINES], f"... {counted(left, 'more line')}" if left > 0 else ""]).rstrip()
 
 
-def _command(kind: str, result: Result, message: str, rootdir: Path, workspace: str | None) -> str:
+def _result_command(kind: str, result: Result, message: str, rootdir: Path, workspace: str | None) -> str:
     place: dict[str, object] = {"title": f"torchprof: {result.name}"}
     if result.location:
         file, line = result.location
         place = {"file": _in_checkout(rootdir / file, workspace, rootdir), "line": line, **place}
-    return _written(kind, place, message)
+    return _format_command(kind, place, message)
 
 
 def _in_checkout(path: Path, workspace: str | None, rootdir: Path) -> str:
@@ -74,23 +74,23 @@ def _in_checkout(path: Path, workspace: str | None, rootdir: Path) -> str:
     return os.path.relpath(path, workspace or rootdir).replace(os.sep, "/")
 
 
-def _written(kind: str, place: Mapping[str, object], message: str) -> str:
-    properties = ",".join(f"{name}={_property(printable(str(value)))}" for name, value in place.items())
+def _format_command(kind: str, place: Mapping[str, object], message: str) -> str:
+    properties = ",".join(f"{name}={_escape_property(printable(str(value)))}" for name, value in place.items())
     text = "\n".join(printable(line) for line in message[:_LONGEST_MESSAGE].splitlines())
-    return f"::{kind} {properties}::{_data(text)}"
+    return f"::{kind} {properties}::{_escape_data(text)}"
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def properties(result: Result) -> list[tuple[str, str]]:
     """Return names and values: ``torchprof.kernels``, or ``torchprof[label].kernels`` where there is a label."""
-    where = f"{PREFIX}[{printable(result.label)}]" if result.label else PREFIX
+    prefix = f"{PREFIX}[{printable(result.label)}]" if result.label else PREFIX
     values = {
         "outcome": result.outcome,
         "baseline": result.baseline,
@@ -99,7 +99,7 @@ def properties(result: Result) -> list[tuple[str, str]]:
         "recording": result.recording,
     }
     return [
-        (f"{where}.{name}", f"{value:g}" if isinstance(value, float) else str(value))
+        (f"{prefix}.{name}", f"{value:g}" if isinstance(value, float) else str(value))
         for name, value in values.items()
         if value is not None
     ]

@@ -1,17 +1,30 @@
-"""The run's results as JSON."""
+"""The run's results as JSON: all of them, and the numbers in the forms of tools that draw their history.
+
+A history has only what was measured on the device that was asked for, so that no chart jumps where a runner had no GPU.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.report.results import Disuse
+from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.report import Disuse, Outcome
 
 if TYPE_CHECKING:
-    from pytest_torchprof.report.results import RunResults
+    from collections.abc import Iterator
 
-SCHEMA = 1
-_FIELDS = ["nodeid", "label", "outcome", "message", "baseline", "changes", "limits", "summary", "findings", "recording"]
+    from pytest_torchprof.report import Result, RunResults
+
+SCHEMA: Final = 1
+_FIELDS: Final = (
+    *("nodeid", "label", "outcome", "message", "baseline", "changes"),
+    *("limits", "summary", "findings", "recording"),
+)
+# All of them are better the smaller they are. Times are medians; the others are the worst step's, as they are gated.
+_SHOWN: Final = tuple(number for number in TABLE if number.headline)
+_LONGEST_NAME: Final = 1024
 
 
 def render(run: RunResults) -> str:
@@ -23,7 +36,61 @@ def render(run: RunResults) -> str:
     for entries in run.unused:
         unused[entries.why][entries.file] = list(entries.keys)
     report = {"schema": SCHEMA, "environment": run.environment, "results": results, **unused}
-    return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return _dump(report)
 
 
-FORMATS = {".json": render}
+def benchmark(run: RunResults) -> str:
+    """Return what github-action-benchmark reads as ``customSmallerIsBetter``: name, unit, value, range."""
+    rows = []
+    for result in _judged_results(run):
+        for name, unit, value in _headline_values(result):
+            rows.append({"name": f"{result.name}: {name}", "unit": unit, "value": value})
+        if result.time:
+            low, middle, high = _quartiles(result)
+            spread = f"± {max(high - middle, middle - low):.4g}"
+            rows.append({"name": f"{result.name}: time", "unit": "us", "value": middle, "range": spread})
+    return _dump(rows)
+
+
+def bmf(run: RunResults) -> str:
+    """Return Bencher Metric Format: benchmark -> measure -> value; untraced times as its ``latency``, in ns."""
+    benchmarks: dict[str, dict[str, dict[str, float]]] = {}
+    for result in _judged_results(run):
+        measures = {name.replace("_", "-"): {"value": value} for name, _, value in _headline_values(result)}
+        if result.time:
+            low, middle, high = (time_us * 1000 for time_us in _quartiles(result))
+            measures["latency"] = {"value": middle, "lower_value": low, "upper_value": high}
+        benchmarks[_shorten_name(result.name)] = measures
+    return _dump(benchmarks)
+
+
+def _judged_results(run: RunResults) -> Iterator[Result]:
+    judged = (Outcome.PASSED, Outcome.FAILED, Outcome.XFAILED)
+    return (result for result in run.results if result.outcome in judged and result.summary)
+
+
+def _headline_values(result: Result) -> Iterator[tuple[str, str, float]]:
+    for number in _SHOWN:
+        value = (result.summary if number.unit == "us" else result.summary["worst"]).get(number.name)
+        if value is not None:
+            yield number.name, number.title if number.unit == "count" else number.unit, value
+
+
+def _quartiles(result: Result) -> tuple[float, float, float]:
+    quantiles = result.time["quantiles_us"]
+    return quantiles[len(quantiles) // 4], result.time["median_us"], quantiles[-1 - len(quantiles) // 4]
+
+
+def _shorten_name(name: str) -> str:
+    """Return a name no longer than Bencher takes, and still unlike any other."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{name[: _LONGEST_NAME - len(digest) - 1]}-{digest}"
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+FORMATS = {".json": render, ".benchmark.json": benchmark, ".bmf.json": bmf}

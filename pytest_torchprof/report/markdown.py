@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.results import HEADERS, KERNEL_HEADERS, kernel_rows, row, where
+from pytest_torchprof.report.terminal import KERNEL_COLUMNS, RESULT_COLUMNS, title
+from pytest_torchprof.text import cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from pytest_torchprof.report.results import RunResults
+    from pytest_torchprof.report import RunResults
 
 
 def render(run: RunResults) -> str:
     """Return what failed first, with its kernels, then one row per measurement."""
-    lines = [f"## torchprof: {escaped(where(run.environment))}" if run.environment else "## torchprof", ""]
+    lines = [f"## {escaped(title(run))}", ""]
     for result in run.results:
         if result.outcome.is_failure:
             lines += [f"### {escaped(result.name)}: {result.outcome}", "", fenced(result.message), ""]
             if result.kernels:
-                lines += [*_table(KERNEL_HEADERS, kernel_rows(result)), ""]
-    return "\n".join([*lines, *_table(HEADERS, [row(result) for result in run.results]), "", *unused_entries(run)])
+                lines += [*_table_lines(cells(KERNEL_COLUMNS, result.kernels)), ""]
+    return "\n".join([*lines, *_table_lines(cells(RESULT_COLUMNS, run.results)), "", *unused_entries(run)])
 
 
 def unused_entries(run: RunResults) -> Iterator[str]:
@@ -30,10 +31,9 @@ def unused_entries(run: RunResults) -> Iterator[str]:
         yield from (f"{escaped(unused.file)}: {escaped(unused.words)}{remedy}", "")
 
 
-def _table(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    head = tuple(headers)
-    cells = [head, ("---",) * len(head), *(tuple(escaped(cell) for cell in line) for line in rows)]
-    return ["| " + " | ".join(line) + " |" for line in cells]
+def _table_lines(lines: list[list[str]]) -> list[str]:
+    head, *rows = ([escaped(cell) for cell in line] for line in lines)
+    return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows)]
 
 
 def escaped(text: str) -> str:

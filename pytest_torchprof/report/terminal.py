@@ -1,19 +1,48 @@
-"""The section at the end of a pytest run."""
+"""The section at the end of a pytest run, and the columns of its tables, which Markdown has too."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.report.results import HEADERS, KERNEL_HEADERS, BaselineState, Outcome, kernel_rows, row, where
-from pytest_torchprof.text import printable
+from msgspec import convert
+
+from pytest_torchprof.analysis.numbers import BY_NAME
+from pytest_torchprof.recording.metadata import Environment
+from pytest_torchprof.report import BaselineState, Outcome
+from pytest_torchprof.text import Column, cells, printable, show_us
 
 if TYPE_CHECKING:
-    from pytest_torchprof.report.results import RunResults
+    from collections.abc import Mapping, Sequence
 
-MIN_NAME_WIDTH = 30
-DROPPED = ("CPU/GPU", "launches", "breaks", "GPU time", "baseline")
-"""Columns that a narrow terminal does without, the first one first; before them those that have nothing to show."""
-_OUTCOMES = {
+    from pytest_torchprof.report import RunResults
+
+
+def _number_column(title: str, name: str, leaves: int = 0) -> Column:
+    """Return the column of a number: the median over the steps, "-" where it is not known."""
+    return Column(title, lambda result: BY_NAME[name].show(result.summary.get(name)), leaves=leaves)
+
+
+RESULT_COLUMNS: Final = (
+    Column("test", lambda result: printable(result.name), "left"),
+    _number_column("kernels", "kernels"),
+    _number_column("launches", "launches", leaves=2),
+    _number_column("GPU time", "gpu_busy_us", leaves=4),
+    _number_column("CPU/GPU", "cpu_gpu_ratio", leaves=1),
+    _number_column("breaks", "graph_breaks", leaves=3),
+    Column("baseline", lambda result: result.baseline or "-", "left", leaves=5),
+    Column("verdict", lambda result: result.outcome, "left"),
+)
+"""One row per measurement; columns with nothing to show leave a narrow terminal first."""
+KERNEL_COLUMNS: Final = (
+    Column("kernel", lambda kernel: printable(kernel["name"]), "left", widest=60),
+    Column("calls", lambda kernel: str(kernel["count"])),
+    Column("time", lambda kernel: show_us(kernel["time_us"])),
+    Column("launched by", lambda kernel: printable(", ".join(kernel["ops"])), "left", widest=30),
+)
+"""One row per kernel of a failed measurement, most time first."""
+
+MIN_NAME_WIDTH: Final = 30
+_OUTCOMES: Final = {
     Outcome.PASSED: "passed",
     Outcome.FAILED: "failed",
     Outcome.NOT_MEASURED: "not measured",
@@ -22,9 +51,19 @@ _OUTCOMES = {
 }
 
 
+def describe_environment(environment: Mapping[str, Any]) -> str:
+    """Return the device and the versions in one line."""
+    known = convert(environment, Environment)
+    gpu, architecture = known.gpu, known.architecture
+    device = f"{gpu} ({architecture})" if gpu and architecture else gpu or known.cpu or "cpu"
+    versions = (("torch", known.torch), ("CUDA", known.cuda), ("ROCm", known.rocm))
+    note = [f"{known.launches_wait}: times are not judged"] if known.launches_wait else []
+    return printable(", ".join([device, *(f"{name} {version}" for name, version in versions if version), *note]))
+
+
 def title(run: RunResults) -> str:
     """Return the section's heading: where it was measured, if anything was."""
-    return f"torchprof: {where(run.environment)}" if run.environment else "torchprof"
+    return f"torchprof: {describe_environment(run.environment)}" if run.environment else "torchprof"
 
 
 def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
@@ -32,15 +71,13 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
 
     ``width`` is the terminal's, in columns; too long a name loses its beginning, and columns are left out.
     """
-    parts = [_results(run, width)]
+    parts = [_draw_results(run, width)]
     for result in run.results:
         name = printable(result.name)
         if result.changes:
             parts.append("\n".join([f"{name}: against the baseline", *map(printable, result.changes)]))
         if verbosity > 0 and result.outcome is Outcome.FAILED and result.kernels:
-            kernels = _table(
-                [KERNEL_HEADERS, *kernel_rows(result)], ("left", "right", "right", "left"), (60, None, None, 30)
-            )
+            kernels = _draw_table(KERNEL_COLUMNS, cells(KERNEL_COLUMNS, result.kernels))
             parts.append(f"{name}: kernels of the step with most\n{kernels}")
     parts += [
         printable(f"{unused.file}: {unused.words}") + (f"\n  do: {unused.remedy}" if unused.remedy else "")
@@ -49,41 +86,43 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
     return "\n\n".join([*parts, closing(run)])
 
 
-def _results(run: RunResults, width: int) -> str:
-    columns = list(zip(HEADERS, *map(row, run.results), strict=True))
-    empty = [header for header, *cells in columns if set(cells) == {"-"}]
-    for header in (*(header for header in DROPPED if header in empty), *DROPPED):
-        if _room(columns, width) >= min(MIN_NAME_WIDTH, _widest(columns[0])):
+def _draw_results(run: RunResults, width: int) -> str:
+    lines = cells(RESULT_COLUMNS, run.results)
+    table = dict(zip(RESULT_COLUMNS, zip(*lines, strict=True), strict=True))
+    names = table[RESULT_COLUMNS[0]]
+    may_leave = [column for column in RESULT_COLUMNS if column.leaves]
+    for column in sorted(may_leave, key=lambda column: (set(table[column][1:]) != {"-"}, column.leaves)):
+        if _room_for_names(table, width) >= min(MIN_NAME_WIDTH, _width_of(names)):
             break
-        columns = [column for column in columns if column[0] != header]
-    room = max(_room(columns, width), MIN_NAME_WIDTH)
-    names = [HEADERS[0], *(_elided(name, room) for name in columns[0][1:])]
-    align = {"test": "left", "baseline": "left", "verdict": "left"}
-    rows = list(zip(names, *columns[1:], strict=True))
-    return _table(rows, tuple(align.get(column[0], "right") for column in columns), (None,) * len(columns))
+        del table[column]
+    room = max(_room_for_names(table, width), MIN_NAME_WIDTH)
+    table[RESULT_COLUMNS[0]] = (names[0], *(_shorten_name(name, room) for name in names[1:]))
+    return _draw_table(tuple(table), list(zip(*table.values(), strict=True)))
 
 
-def _room(columns: list[tuple[str, ...]], width: int) -> int:
+def _room_for_names(table: Mapping[Column, Sequence[str]], width: int) -> int:
     """Return what the other columns leave for the tests' names."""
-    return width - sum(2 + _widest(column) for column in columns[1:])
+    _, *others = table.values()
+    return width - sum(2 + _width_of(column) for column in others)
 
 
-def _widest(column: tuple[str, ...]) -> int:
+def _width_of(column: Sequence[str]) -> int:
     return max(map(len, column))
 
 
-def _elided(name: str, room: int) -> str:
+def _shorten_name(name: str, room: int) -> str:
     # The folder is the same for most tests, and the end of a name is what tells parameters and labels apart.
     file, colons, test = name.partition("::")
     short = f"{file.rpartition('/')[2]}{colons}{test}"
     return short if len(short) <= room else "..." + short[-(room - 3) :]
 
 
-def _table(rows: list[tuple[str, ...]], align: tuple[str, ...], widths: tuple[int | None, ...]) -> str:
+def _draw_table(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> str:
     from tabulate import tabulate  # noqa: PLC0415  (only a run with measurements pays for it)
 
     # The headers as a row of their own: tabulate pads real headers by two columns each, which costs a narrow terminal.
-    text = tabulate(rows, tablefmt="plain", colalign=align, maxcolwidths=list(widths), disable_numparse=True)
+    align, widths = [column.align for column in columns], [column.widest for column in columns]
+    text = tabulate(lines, tablefmt="plain", colalign=align, maxcolwidths=widths, disable_numparse=True)
     head, *body = text.splitlines()
     return "\n".join([head, "-" * max(map(len, (head, *body))), *body])
 

@@ -1,3 +1,24 @@
 """The pytest side: what a run collects, how a test is measured and judged, what is told before and after."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_torchprof.testing.session import RunState
+    from pytest_torchprof.testing.test_run import TestRun
+
+# Where the plugin stores its state in pytest's objects.
+STATE: pytest.StashKey[RunState] = pytest.StashKey()
+RUN: pytest.StashKey[TestRun] = pytest.StashKey()
+PASSED: pytest.StashKey[bool] = pytest.StashKey()
+"""Whether all phases of a test so far have passed."""
+
+
+def is_ours(item: pytest.Item) -> bool:
+    """Whether a test is measured: marked, or asking for the fixture."""
+    if not isinstance(item, pytest.Function):
+        return False  # A doctest in a marked module has no body that could be a step.
+    return item.get_closest_marker("torchprof") is not None or "torchprof" in item.fixturenames

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.limits import NOT_MEASURED, Verdict, idle_step, nothing_ran
-from pytest_torchprof.limits.limit import kernel_rows
+from pytest_torchprof.limits.limit import group_kernels
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.text import printable_line
 
@@ -59,7 +59,7 @@ class BaselineJudgement:
 
     @property
     def has_worse_kernels(self) -> bool:
-        """Whether it is worse by kernels, which come from lines of the user's code, and not by a number alone."""
+        """Whether kernels are worse, which lines of the user's code launched, and not a number alone."""
         return any(change.fails and change.kind != "number" for change in self.comparison.changes)
 
 
@@ -219,7 +219,7 @@ def _sources(profile: Profile, comparison: Comparison) -> Iterator[str]:
     """Yield from where in the user's code the kernels come that the baseline has not, or has fewer of."""
     step = max(profile.steps, key=lambda step: len(step.kernels))
     worse = {change.what for change in comparison.changes if change.direction == "worse"}
-    rows = kernel_rows(step, [kernel for kernel in step.kernels if kernel.short in worse])
+    rows = group_kernels(step, [kernel for kernel in step.kernels if kernel.short in worse])
     for row in rows[:MOST_PLACED]:
         if row.places:
             yield f"    {row.name} from: {'; '.join(place for _, place in row.places[:MOST_PLACED])}"

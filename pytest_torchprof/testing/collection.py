@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.limits import catalogue
 from pytest_torchprof.report import reporters
 from pytest_torchprof.report.ci import PREFIX
+from pytest_torchprof.testing import RUN, STATE, is_ours
 from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.measurement import MeasuredTest
-from pytest_torchprof.testing.options import TestOptions, merged_marker, read_test_options, run_options
+from pytest_torchprof.testing.options import TestOptions, is_worker, merged_marker, read_test_options, run_options
 from pytest_torchprof.testing.recordings import Recordings
-from pytest_torchprof.testing.reporting import progress_of, screen_of
-from pytest_torchprof.testing.run_state import RunState
-from pytest_torchprof.testing.stash_keys import RUN, STATE, is_ours, is_worker
+from pytest_torchprof.testing.session import RunState, progress_of, screen_of
 from pytest_torchprof.testing.test_run import TestRun
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _lacks_gpu(device: str) -> str | None:
         picked = capture.pick_device(device)
     except TorchprofError as problem:
         return f"cannot be measured: {problem}"
-    if picked != "cpu":
+    if kind_of(picked).has_launches:
         return None
     lack = f"torch sees no GPU: {capture.no_gpu().reason}" if device == "auto" else f"its device is {device!r}"
     return f"would be measured on the cpu ({lack})"

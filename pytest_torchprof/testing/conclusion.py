@@ -13,17 +13,16 @@ from pytest_torchprof import baseline
 from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.limits import NOT_MEASURED
+from pytest_torchprof.report import BaselineState, Outcome, Result
 from pytest_torchprof.report.ci import properties
-from pytest_torchprof.report.results import BaselineState, Outcome, Result
 from pytest_torchprof.testing.baseline_check import environment_of
-from pytest_torchprof.testing.measurement import judge
+from pytest_torchprof.testing.measurement import judge_measurement
 from pytest_torchprof.testing.recordings import stacks_name
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.testing.measurement import Judgement, Measurement
@@ -44,7 +43,6 @@ class Conclusion:
 
     judgement: Judgement
     result: Result
-    failure: type[LimitsMissed | NotMeasured] | None
     unanswerable: tuple[str, ...]
     """What was not judged because the CPU stood in for a missing GPU."""
     recording: str
@@ -56,19 +54,18 @@ class Conclusion:
         """Return what does not hold, as long as the screen allows."""
         if screen == self.screen:
             return self.result.message
-        return _message(self.judgement, str(self.judgement.failure(screen)), self.recording, screen)
+        return _message(self.judgement, str(self.judgement.error(screen)), self.recording, screen)
 
 
 def conclude(run: TestRun, ending: Ending | None = None) -> list[Conclusion]:
     """Judge the measurements of a test with one another, and record and return what came of each."""
-    profiles = [measurement.profile for measurement in run.measurements.values() if measurement.profile is not None]
-    judgements = [_judgement(run, measurement, profiles) for measurement in run.measurements.values()]
-    conclusions = [_conclusion(run, judgement, ending) for judgement in judgements]
+    measurements = tuple(run.measurements.values())
+    judgements = [_complete_judgement(run, measurement, measurements) for measurement in measurements]
+    conclusions = [_conclude_one(run, judgement, ending) for judgement in judgements]
     # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
-    for measurement in run.measurements.values():
+    for measurement in measurements:
         measurement.explanation.again = None
-    run.measurements.clear()
-    run.judgements.clear()
+    run.forget()
     for conclusion in conclusions:
         run.test.state.add(conclusion.result)
         if this_rank().writes:
@@ -76,20 +73,19 @@ def conclude(run: TestRun, ending: Ending | None = None) -> list[Conclusion]:
     return conclusions
 
 
-def _judgement(run: TestRun, measurement: Measurement, profiles: list[Profile]) -> Judgement:
-    """Judge a measurement, unless it was judged alone and neither siblings nor lines add anything to that."""
-    alone = run.judgements.get(measurement.label)
-    alone = alone if alone is not None and alone.measurement is measurement else None
-    siblings = tuple(other for other in profiles if other is not measurement.profile)
-    if alone is not None and not siblings and measurement.explanation.repeat is None:
-        return alone
-    return judge(run.test, measurement, siblings=siblings, alone=alone)
+def _complete_judgement(run: TestRun, measurement: Measurement, measurements: tuple[Measurement, ...]) -> Judgement:
+    """Return what a measurement comes to, judged again where siblings or lines add to what it came to alone."""
+    former = run.judgements.get(measurement.label)
+    siblings = tuple(other.profile for other in measurements if other.profile is not None and other is not measurement)
+    if former is not None and not siblings and measurement.explanation.repeat is None:
+        return former
+    return judge_measurement(run.test, measurement, siblings=siblings, former=former)
 
 
-def _conclusion(run: TestRun, judgement: Judgement, ending: Ending | None) -> Conclusion:
+def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> Conclusion:
     test, measurement, profile = run.test, judgement.measurement, judgement.profile
     screen = replace(test.screen, verbosity=0)
-    problem = judgement.failure(screen)
+    problem = judgement.error(screen)
     unanswerable = _unanswerable(run, judgement)
     outcome = _outcome(run, judgement, problem, ending, unanswerable=bool(unanswerable))
     kept = _keep(run, measurement, failed=outcome.is_failure)
@@ -118,7 +114,6 @@ def _conclusion(run: TestRun, judgement: Judgement, ending: Ending | None) -> Co
     return Conclusion(
         judgement=judgement,
         result=result,
-        failure=None if problem is None else type(problem),
         unanswerable=unanswerable,
         recording=recording,
         screen=screen,
@@ -171,7 +166,7 @@ def _recording_lines(run: TestRun, kept: Path | None) -> str:
 def _message(judgement: Judgement, text: str, recording: str, screen: Screen) -> str:
     label = judgement.measurement.label
     head = f"{printable_line(label)}: " if label else ""
-    return f"{head}{text}{'' if screen.one_line else recording}"
+    return f"{head}{text}{'' if screen.is_brief else recording}"
 
 
 def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writable: bool) -> Result:

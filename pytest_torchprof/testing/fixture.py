@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from pytest_torchprof import capture
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.testing.test_run import measure_function, measured_calls
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -31,8 +33,11 @@ class Torchprof:
 
     @property
     def device(self) -> torch.device:
-        """The device that this test is measured on, as this machine has it."""
-        return self._run.device
+        """The device that this test is measured on; in a replay, what this machine has."""
+        import torch  # noqa: PLC0415  (a replay without it never pays for torch)
+
+        replay = self._run.test.state.options.replay is not None
+        return torch.device(capture.pick_device("auto" if replay else self._run.test.options.device))
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
         """Call ``function`` as often as the measurement takes (3 + 5 times by default) and return its Profile.
@@ -45,7 +50,7 @@ class Torchprof:
                 label,
                 why_not=f"calling {function!r} only makes an object and runs none of its code; measure what drives it",
             ).error
-        result = self._run.repeat(label, function, args, kwargs)
+        result = measure_function(self._run, label, partial(function, *args, **kwargs))
         measurement = self._run.measurements[label]
         if measurement.profile is None:
             raise measurement.error
@@ -105,7 +110,7 @@ class MeasuredBlock:
         return self._steps
 
     def _counted(self) -> Generator[None, None, None]:
-        iterations = self._run.iterations(self._label)
+        iterations = measured_calls(self._run, self._label)
         try:
             for _ in iterations:
                 self._count += 1
@@ -121,15 +126,13 @@ class MeasuredBlock:
         if value is not None and measurement.explanation.running:
             # The measurement stands: what is raised when it is repeated does not fail the test by itself.
             measurement.explanation.call_raised(value)
-            self._run.raised_in_repeat = value
         if self._steps is not None:
             # An exception leaves the loop's generator suspended, and with it the profiler running.
             self._steps.close()
         if kind is None and measurement.profile is None and measurement.why_not is None:
             after = f"was left after {counted(self._count, 'call')}" if self._steps is not None else "was never started"
             reason = f"m.steps() of {self._label!r} {after}: run `for _ in m.steps():` to its end"
-            self._run.measurements[self._label] = replace(measurement, why_not=reason)
-            raise self._run.measurements[self._label].error
+            raise self._run.change(self._label, why_not=reason).error
 
     @property
     def profile(self) -> Profile:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import capture
 from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, TorchprofError, not_measured
-from pytest_torchprof.limits import COMPILE, GPU, HOLDS, failure, missed_somewhere
-from pytest_torchprof.limits import judge as judge_limits
+from pytest_torchprof.limits import COMPILE, GPU, HOLDS, check_limits, error_for, missed_somewhere
 from pytest_torchprof.limits.failure import LONGEST_REASON
 from pytest_torchprof.profile import load_file
 from pytest_torchprof.text import printable_line
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.options import TestOptions
-    from pytest_torchprof.testing.run_state import RunState
+    from pytest_torchprof.testing.session import RunState
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -44,6 +43,8 @@ class Explanation:
     """How the measurement was made; None if its code was not run here and now."""
     running: bool = False
     """Whether the call that is under way is the repeat's."""
+    raised: BaseException | None = None
+    """What the measured code raised in the repeat."""
 
     def explained(self, profile: Profile) -> Profile:
         """Return the profile with what the repeat found; the first call makes it, if it can be made."""
@@ -87,6 +88,7 @@ class Explanation:
 
     def call_raised(self, problem: BaseException) -> None:
         """Keep that the measured code raised when it was called once more."""
+        self.raised = problem
         text = str(problem).partition("\n")[0]
         self.fail(f"the repeat with stacks raised {type(problem).__name__}{f': {text}' if text else ''}")
 
@@ -107,7 +109,7 @@ class MeasuredTest:
     state: RunState
     baseline: BaselineCheck
     screen: Screen
-    """How much a failure may say."""
+    """How much text a failure may have."""
     progress: Callable[[str, int, int], None]
     """Shows on the terminal which measurement has made how many calls of how many."""
 
@@ -178,7 +180,7 @@ class Judgement:
     stands_in: bool = False
     """The CPU was measured only because there was no GPU."""
     only_elsewhere: bool = False
-    """And its baselines are all of other devices."""
+    """The CPU stands in, and all baselines of the measurement are of other devices."""
 
     @property
     def holds(self) -> bool:
@@ -193,26 +195,26 @@ class Judgement:
         worse = self.baseline is not None and bool(self.baseline_failure) and self.baseline.has_worse_kernels
         return (worse and not self.stands_in) or missed_somewhere(self.verdicts, self.measurement.limits)
 
-    def failure(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
+    def error(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
         """Return the error that says what does not hold, None where all does."""
         if (profile := self.profile) is not None:
-            return failure(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
+            return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
         reason = str(self.measurement.why_not or "the measured code was not run to its end")
         text = f"not measured: {printable_line(reason.removeprefix('not measured: '), LONGEST_REASON)}"
-        advised = self.measurement.ask_the_doctor and not screen.one_line
+        advised = self.measurement.ask_the_doctor and not screen.is_brief
         return NotMeasured(f"{text}\n  do: {ASK_THE_DOCTOR}" if advised else text)
 
 
-def judge(
+def judge_measurement(
     test: MeasuredTest,
     measurement: Measurement,
     *,
     siblings: tuple[Profile, ...] = (),
-    alone: Judgement | None = None,
+    former: Judgement | None = None,
 ) -> Judgement:
     """Judge a measurement; ``siblings`` are the profiles of the test's other ones, for findings that compare.
 
-    ``alone`` is what it came to without them, with which nothing needs to be compared anew.
+    ``former`` is what it came to without them: its comparison with the baseline stands.
     """
     if measurement.profile is None or measurement.why_not is not None:
         return Judgement(measurement=measurement)
@@ -225,10 +227,10 @@ def judge(
         check.nothing_to_compare(label, measurement.limits, profile, only_baseline=only_baseline, stands_in=stands_in)
     )
     limits = [one for one in measurement.limits if one.limit.needs == COMPILE or not stands_in]
-    verdicts = [*judge_limits(profile, limits), *(() if stands_in else check.unmeasured_times(profile)), *nothing]
+    verdicts = [*check_limits(profile, limits), *(() if stands_in else check.unmeasured_times(profile)), *nothing]
     baseline = None
     if not nothing:
-        baseline = alone.baseline if alone is not None else check.compare(label, profile)
+        baseline = former.baseline if former is not None else check.compare(label, profile)
         verdicts += [] if stands_in else check.lost_numbers(baseline)
     return Judgement(
         measurement=measurement,

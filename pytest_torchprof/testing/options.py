@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.text import enumerated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from pytest_torchprof.limits import Asked, Limit
 
+Value = TypeVar("Value")
 RECORDABLE = ("stacks", "modules", "memory")
-DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
-DEVICE_FORMS = "auto, cpu, cuda or cuda:N"
-DEFAULT_WARMUP = 3
-DEFAULT_STEPS = 5
-_YES = ("true", "1", "yes", "on")
-_NO = ("false", "0", "no", "off")
+_SWITCH = {**dict.fromkeys(("true", "1", "yes", "on"), True), **dict.fromkeys(("false", "0", "no", "off"), False)}
 SHARES = ("time", "memory")
 """Tolerances given as a share of the baseline: times and memory are compared only with one. The others are counts."""
 
@@ -33,7 +29,11 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("", "on|off", "off: run marked tests plainly, measure and check nothing"),
     ("baseline", "MODE", "compare (default), update, add, strict or off"),
     ("baseline-dir", "DIR", "folder of the baselines (default: __torchprof__ beside each test file)"),
-    ("device", "DEVICE", "auto (default), cpu, cuda or cuda:N; on the command line it wins over the marker"),
+    (
+        "device",
+        "DEVICE",
+        "auto (default), or a device of torch, such as cpu or cuda:0; wins over the marker if given here",
+    ),
     ("warmup", "N", "calls before the measured ones (default 3)"),
     ("steps", "N", "measured calls (default 5)"),
     ("save", "DIR", "keep every recording in DIR"),
@@ -109,7 +109,7 @@ class RunOptions:
     rootdir: Path
     tolerance: Tolerance | None
     workers: int
-    """How many processes of pytest-xdist run tests at the same time; 1 without it."""
+    """How many processes of pytest-xdist run tests at once; 1 without it."""
 
     def shown(self, path: Path) -> str:
         """Return a path as messages name it: relative to the root directory where it lies below."""
@@ -128,23 +128,22 @@ def run_options(config: pytest.Config) -> RunOptions:
 
 def _read_run_options(config: pytest.Config) -> RunOptions:
     source = _Source(config)
-    save, replay = source.path("save"), source.path("replay")
+    (folder, save, replay) = (next(iter(source.paths(name)), None) for name in ("baseline-dir", "save", "replay"))
     if save and replay:
         raise pytest.UsageError("--torchprof-save and --torchprof-replay exclude each other: a replay records nothing")
     if save and (existing := next((place for place in (save, *save.parents) if place.exists()), save)).is_file():
         raise pytest.UsageError(f"--torchprof-save: {existing} is a file; name a folder for the recordings")
     if replay and not replay.is_dir():
         raise pytest.UsageError(f"--torchprof-replay: {replay} is no folder; name one made by --torchprof-save")
-    modes = tuple(BaselineMode)
     return RunOptions(
-        enabled=source.text("", {"on", "off"}.__contains__, "on or off") != "off",
-        baseline=BaselineMode(source.text("baseline", modes.__contains__, ", ".join(modes)) or "compare"),
-        baseline_dir=source.path("baseline-dir"),
-        device=source.text("device", DEVICE.fullmatch, DEVICE_FORMS),
-        warmup=source.number("warmup", 0),
-        steps=source.number("steps", 1),
+        enabled=source.read("", _one_of(("on", "off"))) != "off",
+        baseline=BaselineMode(source.read("baseline", _one_of(BaselineMode)) or "compare"),
+        baseline_dir=folder,
+        device=source.read("device", _device),
+        warmup=source.read("warmup", _whole_text(0)),
+        steps=source.read("steps", _whole_text(1)),
         forced=frozenset(filter(source.on_command_line, ("device", "warmup", "steps"))),
-        require_gpu=source.flag("require-gpu"),
+        require_gpu=source.read("require-gpu", _yes_or_no) or False,
         save=save,
         replay=replay,
         reports=source.paths("report"),
@@ -163,53 +162,41 @@ class _Source:
     def on_command_line(self, name: str) -> bool:
         return self._config.getoption(_dest(name)) is not None
 
-    def _value(self, name: str) -> Any:
-        value = self._config.getoption(_dest(name))
-        return value if value is not None else self._config.getini(_dest(name)) or None
-
-    def text(self, name: str, valid: Callable[[str], object], forms: str) -> str | None:
-        value = self._value(name)
-        if value is not None and not valid(value):
-            raise pytest.UsageError(f"{_shown(name)}: expected {forms}, got {value!r}")
-        return None if value is None else str(value)
-
-    def number(self, name: str, least: int) -> int | None:
-        value = self._value(name)
-        if value is None:
-            return None
-        if not str(value).isascii() or not str(value).isdigit() or int(value) < least:
-            raise pytest.UsageError(f"{_shown(name)}: expected a whole number from {least}, got {value!r}")
-        return int(value)
-
-    def flag(self, name: str) -> bool:
-        value = self._value(name) or False
-        text = str(value).lower()
-        if text not in (*_YES, *_NO):
-            raise pytest.UsageError(f"{_shown(name)}: expected true or false, got {value!r}")
-        return text in _YES
-
-    def path(self, name: str) -> Path | None:
-        """Return a path: relative to where pytest was called, or, from the ini file, to that file's folder."""
-        if (value := self._config.getoption(_dest(name))) is not None:
-            return Path(self._config.invocation_params.dir / value)
-        value = self._config.getini(_dest(name))
-        return Path(self._config.rootpath / value) if value else None
+    def read(self, name: str, reader: Callable[[object], Value]) -> Value | None:
+        """Return an option as the reader returns it, None where neither gives it; pytest.UsageError."""
+        if (value := self._config.getoption(_dest(name))) is None:
+            value = self._config.getini(_dest(name)) or None
+        try:
+            return None if value is None else reader(value)
+        except UnknownLimit as problem:
+            raise pytest.UsageError(f"{_shown(name)}: {problem}, got {value!r}") from None
 
     def paths(self, name: str) -> tuple[Path, ...]:
-        if values := self._config.getoption(_dest(name)):
-            return tuple(self._config.invocation_params.dir / path for path in values)
-        return tuple(self._config.rootpath / path for path in self._config.getini(_dest(name)))
+        """Return paths: relative to where pytest was called, or, from the ini file, to that file's folder."""
+        given, folder = self._config.getoption(_dest(name)), self._config.invocation_params.dir
+        if given is None:
+            given, folder = self._config.getini(_dest(name)) or (), self._config.rootpath
+        return tuple(folder / path for path in ([given] if isinstance(given, str) else given))
 
     def tolerance(self) -> Tolerance | None:
         """Return the tolerance in the ini file's form, "time=0.10 kernels=1"."""
         text = self._config.getini("torchprof_tolerance")
-        pairs = [word.partition("=") for word in text.replace(",", " ").split()]
+        words = text.replace(",", " ").split()
         try:
-            return _tolerance(_amounts([(name, amount) for name, _, amount in pairs])) if pairs else None
+            return _tolerance(_amounts(words)) if words else None
         except UnknownLimit as problem:
             raise pytest.UsageError(
                 f"torchprof_tolerance = {text}: {problem}; write e.g. time=0.10 kernels=1"
             ) from None
+
+
+WORKER_KEY = "torchprof"
+"""Under which name a worker of pytest-xdist hands its results over."""
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is a worker of pytest-xdist."""
+    return hasattr(config, "workerinput")
 
 
 def _dest(name: str) -> str:
@@ -225,7 +212,6 @@ class TestOptions:
     """What the markers of one test ask for, with the run's options applied."""
 
     __test__ = False
-
     device: str
     warmup: int
     steps: int
@@ -236,8 +222,6 @@ class TestOptions:
     tolerance: Tolerance
     marker: Mapping[str, object] | None
     """The markers as they were merged, None without one."""
-    written_limits: Mapping[str, object] = field(repr=False)
-    """The limits as they were written, for a measurement that adds its own."""
 
     @property
     def marked(self) -> bool:
@@ -250,21 +234,19 @@ def merged_marker(item: pytest.Item) -> dict[str, object] | None:
     merged: dict[str, object] | None = None
     for marker in item.iter_markers("torchprof"):
         if marker.args:
-            raise UnknownLimit(
-                f"the torchprof marker takes keywords only, got {marker.args[0]!r}; write e.g. max_kernels=5"
-            )
+            got = repr(marker.args[0])
+            raise UnknownLimit(f"the torchprof marker takes keywords only, got {got}; write e.g. max_kernels=5")
         merged = {**marker.kwargs, **(merged or {})}
     return merged
 
 
-def read_test_options(item: pytest.Item, run: RunOptions, known: Iterable[Limit]) -> TestOptions:
+def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]) -> TestOptions:
     """Return the test's options; UnknownLimit names a keyword or value that cannot be used."""
     from pytest_torchprof.limits import nearest, read_limits  # noqa: PLC0415  (this module loads in every pytest run)
 
     marker = merged_marker(item)
     limits = dict(marker or {})
-    catalogue = tuple(known)
-    names = {limit.name for limit in catalogue}
+    names = {limit.name for limit in known}
     for keyword in limits:
         if keyword not in names and keyword not in _READERS:
             raise UnknownLimit(f"unknown keyword {keyword!r}{nearest(keyword, names | set(_READERS))}")
@@ -276,15 +258,14 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Iterable[Limit]
 
     return TestOptions(
         device=choose("device", "auto"),
-        warmup=choose("warmup", DEFAULT_WARMUP),
-        steps=choose("steps", DEFAULT_STEPS),
+        warmup=choose("warmup", 3),
+        steps=choose("steps", 5),
         record=options.get("record", frozenset()),
-        limits=read_limits(limits, known=catalogue),
+        limits=read_limits(limits, known=known),
         names=options.get("names", "normal"),
         uses_baseline=options.get("baseline", True),
         tolerance=options.get("tolerance") or run.tolerance or Tolerance(),
         marker=marker,
-        written_limits=limits,
     )
 
 
@@ -304,13 +285,44 @@ def _at_least(least: int) -> Callable[[object], int]:
     return read
 
 
+def _whole_text(least: int) -> Callable[[object], int]:
+    def read(text: object) -> int:
+        digits = str(text)
+        return _at_least(least)(int(digits) if digits.isascii() and digits.isdigit() else None)
+
+    return read
+
+
+def _one_of(choices: Iterable[str]) -> Callable[[object], str]:
+    known = tuple(choices)
+
+    def read(value: object) -> str:
+        if value in known:
+            return str(value)
+        raise UnknownLimit(f"expected {enumerated(known)}")
+
+    return read
+
+
+def _yes_or_no(value: object) -> bool:
+    if (text := str(value).lower()) in _SWITCH:
+        return _SWITCH[text]
+    raise UnknownLimit("expected true or false")
+
+
 def _device(value: object) -> str:
+    from pytest_torchprof.devices.kinds import device_kinds  # noqa: PLC0415  (this module loads in every pytest run)
+
+    known = device_kinds()
+    names, numbered = sorted(kind.name for kind in known), [kind.name for kind in known if kind.has_launches]
     # A torch.device prints as its name; torch itself is not imported to look.
     if type(value).__name__ == "device" or isinstance(value, str):
-        name = str(value)
-        if DEVICE.fullmatch(name):
+        name, colon, number = str(value).partition(":")
+        if name in numbered and number.isascii() and number.isdigit():
+            return str(value)
+        if name in ("auto", *names) and not colon:
             return name
-    raise UnknownLimit(f"expected {DEVICE_FORMS}")
+    raise UnknownLimit(f"expected {enumerated(['auto', *names, *(f'{name}:N' for name in numbered)])}")
 
 
 def _record(value: object) -> frozenset[str]:
@@ -324,12 +336,6 @@ def _flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
     raise UnknownLimit("expected True or False")
-
-
-def _names(value: object) -> str:
-    if value == "exact":
-        return "exact"
-    raise UnknownLimit('expected "exact"')
 
 
 def _tolerance(value: object) -> Tolerance:
@@ -355,18 +361,18 @@ def _allowed(name: str, amount: object) -> float:
         if isinstance(amount, float) and 0 < amount < math.inf:
             return amount
         raise UnknownLimit(f'"{name}": expected a share above 0, such as 0.10 for 10 %, got {amount!r}')
-    # 1 is one more and 1.0 would be twice as many: that a point should make the difference, nobody means.
+    # 1 is one more and 1.0 would be twice as many: a decimal point is too easy to miss to decide that.
     if is_number and 0 <= amount < (1 if isinstance(amount, float) else math.inf):  # type: ignore[operator]
         return amount  # type: ignore[return-value]
     raise UnknownLimit(f'"{name}": expected so many more (1) or a share below 1 (0.5), got {amount!r}')
 
 
-def _amounts(pairs: list[tuple[str, str]]) -> dict[str, object]:
-    amounts: dict[str, object] = {}
-    for name, amount in pairs:
-        if name in amounts:
-            raise UnknownLimit(f"{name!r} is there twice")
-        amounts[name] = _number(amount)
+def _amounts(words: list[str]) -> dict[str, object]:
+    pairs = [word.partition("=")[::2] for word in words]
+    amounts = {name: _number(amount) for name, amount in pairs}
+    if len(amounts) < len(pairs):
+        twice = next(name for name in amounts if sum(name == other for other, _ in pairs) > 1)
+        raise UnknownLimit(f"{twice!r} is there twice")
     return amounts
 
 
@@ -387,5 +393,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "record": _record,
     "baseline": _flag,
     "tolerance": _tolerance,
-    "names": _names,
+    "names": _one_of(["exact"]),
 }
+MARKER_OPTIONS = frozenset(_READERS)
+"""The marker's keywords that are no limits."""

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.capture import torch_dynamo
+from pytest_torchprof.capture import torch_compile
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.report import Outcome
 from pytest_torchprof.testing.conclusion import Ending, conclude
+from pytest_torchprof.testing.test_run import measure_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,10 +38,10 @@ def around_call(run: TestRun, item: pytest.Item) -> Iterator[None]:
     """
     calls_coroutine_again = run.body_is_step and inspect.iscoroutinefunction(getattr(item, "obj", None))
     if _is_unittests(item) and not calls_coroutine_again:
-        with _measured_body(run, item, partial(_judged_in_unittest, run, item)):
+        with _measured_body(run, item, partial(_conclude_in_unittest, run, item)):
             yield
     else:
-        with _judged(run), _measured_body(run, item):
+        with _conclude_after(run), _measured_body(run, item):
             yield
 
 
@@ -47,12 +49,10 @@ def around_call(run: TestRun, item: pytest.Item) -> Iterator[None]:
 def around_teardown(run: TestRun) -> Iterator[None]:
     """Judge what fixtures measure after the test."""
     # The setup's, where it failed or skipped: a test that did not run is not judged.
-    run.measurements.clear()
-    run.judgements.clear()
-    run.announced.clear()
+    run.forget()
     yield
     if run.measurements or run.announced:
-        _judge(run)
+        _raise_failures(run)
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def without_trace_records() -> Iterator[None]:
     have no message: each compilation would leave hundreds of empty lines in front of the failure's own text, and torch
     would take the time to make them. A handler that the user asked for (``TORCH_TRACE``) stays.
     """
-    logger = torch_dynamo.trace_logger()
+    logger = torch_compile.trace_logger()
     if logger is None:
         yield
         return
@@ -78,9 +78,9 @@ def without_trace_records() -> Iterator[None]:
 
 
 @contextmanager
-def _judged_in_unittest(run: TestRun, item: pytest.Item) -> Iterator[None]:
+def _conclude_in_unittest(run: TestRun, item: pytest.Item) -> Iterator[None]:
     try:
-        with _judged(run):
+        with _conclude_after(run):
             yield
     except pytest.skip.Exception as skipped:
         # It knows no other skip: this one would be the failure that was expected.
@@ -112,7 +112,7 @@ def _measured_body(
         with around():
             if not run.body_is_step:
                 return original(*args, **kwargs)
-            return run.repeat(run.start(None, {}), original, args, kwargs)
+            return measure_function(run, run.start(None, {}), partial(original, *args, **kwargs))
 
     @wraps(original)
     async def async_body(*args: Any, **kwargs: Any) -> Any:
@@ -134,27 +134,27 @@ def _measured_body(
 
 
 @contextmanager
-def _judged(run: TestRun) -> Iterator[None]:
+def _conclude_after(run: TestRun) -> Iterator[None]:
     """Around the body of a test: judge what it measured when it has passed, else record how it ended."""
     raised: BaseException | None = None
     try:
         yield
     except (Exception, pytest.skip.Exception) as problem:
-        if problem is run.raised_in_repeat:
+        if any(problem is one.explanation.raised for one in run.measurements.values()):
             # The measurement stood when it was repeated for an explanation: what counts is the limit it missed.
             raised = problem
         elif not isinstance(problem, pytest.skip.Exception | unittest.SkipTest):
-            run.failure = of_ours_in(problem)
+            run.error = of_ours_in(problem)
             _record(run, Ending(f"the test itself failed: {type(problem).__name__}", skipped=False))
             raise
         elif run.gated:
             # The test looked at what is not to be had here; what the CPU can answer may still fail it.
-            _judge(run)
+            _raise_failures(run)
             raise
         else:
             _record(run, Ending(f"the test skipped itself: {problem}", skipped=True))
             raise
-    _judge(run)
+    _raise_failures(run)
     if raised is not None:
         raise raised
 
@@ -165,7 +165,7 @@ def _record(run: TestRun, ending: Ending) -> None:
         conclude(run, ending)
 
 
-def _judge(run: TestRun) -> None:
+def _raise_failures(run: TestRun) -> None:
     """Judge every measurement of a test; raise LimitsMissed, NotMeasured, or skip where there was no GPU to ask."""
     if not run.test.state.options.enabled:
         return
@@ -178,14 +178,14 @@ def _judge(run: TestRun) -> None:
         reason = "the test is marked torchprof and requests the fixture, but measured nothing"
         run.add(None, why_not=f"{reason}; call torchprof(...) in it")
     conclusions = conclude(run)
-    failures = [conclusion for conclusion in conclusions if conclusion.failure is not None]
+    failures = [conclusion for conclusion in conclusions if conclusion.result.outcome.is_failure]
     if failures:
         # An expected failure hides what was missed, never what was not measured.
-        kind = NotMeasured if any(one.failure is NotMeasured for one in failures) else LimitsMissed
+        kind = NotMeasured if any(one.result.outcome is Outcome.NOT_MEASURED for one in failures) else LimitsMissed
         screen = run.test.screen
         screen = replace(screen, lines=max(screen.lines // len(failures), LEAST_LINES))
-        run.failure = kind(("\n" if screen.one_line else "\n\n").join(one.text(screen) for one in failures))
-        raise run.failure from None
+        run.error = kind(("\n" if screen.is_brief else "\n\n").join(one.text(screen) for one in failures))
+        raise run.error from None
     unanswerable = dict.fromkeys(name for conclusion in conclusions for name in conclusion.unanswerable)
     if unanswerable:
         pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}{run.test.why_no_gpu()}")
@@ -209,7 +209,7 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
 def _mend_expectation(report: pytest.TestReport, raised: BaseException | None, run: TestRun, item: pytest.Item) -> None:
     """Take back what an expected failure does to a report where nothing was measured, or nothing judged."""
     expected = hasattr(report, "wasxfail")
-    hidden = of_ours_in(raised) or of_ours_in(run.failure if report.when == "call" else None)
+    hidden = of_ours_in(raised) or of_ours_in(run.error if report.when == "call" else None)
     if hidden is not None and report.outcome == "skipped" and expected:
         # What is expected is a failure; that nothing was measured, or asked for in a way that cannot be, is none.
         report.outcome = "failed"

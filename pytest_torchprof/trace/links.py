@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from pytest_torchprof.devices.base import LAUNCHES, CallKind
+from pytest_torchprof.devices.kinds import LAUNCHES, CallKind
 from pytest_torchprof.trace.columns import ABSENT, Calls, where
 
 if TYPE_CHECKING:

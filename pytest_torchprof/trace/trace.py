@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
-from pytest_torchprof.devices.base import BLOCKING, COPIES, LAUNCHES, CallKind
 from pytest_torchprof.devices.cuda import is_rocm
-from pytest_torchprof.devices.kinds import call_kind, kind_of
+from pytest_torchprof.devices.kinds import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind, kind_of
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
 from pytest_torchprof.trace.links import Intervals, Links, Nesting, link
@@ -22,7 +21,7 @@ from pytest_torchprof.trace.links import Intervals, Links, Nesting, link
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_torchprof.devices.base import DeviceKind
+    from pytest_torchprof.devices.kinds import DeviceKind
     from pytest_torchprof.recording.metadata import Metadata
 
 _STEP = re.compile(r"ProfilerStep#\d+")
@@ -184,8 +183,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the ordinals of so many devices, in order, as far as our own recordings know them."""
         if self.metadata is None:
             return range(count)
-        kind, _, measured = str(self.metadata.device).partition(":")
-        if count == 1 and kind == "cuda" and measured.isdecimal():
+        measured = str(self.metadata.device).partition(":")[2]
+        if count == 1 and self.device_kind.has_launches and measured.isdecimal():
             # The sentinel's kernels ran on the measured device, so it is this one.
             return [int(measured)]
         used = self.metadata.devices_used or ()

@@ -1,22 +1,182 @@
-"""The devices that can be measured: a new kind is a file like ``cuda.py`` and its line here."""
+"""The devices that can be measured: each kind that has a module of its name here, with the class ``LIVE``.
+
+What a recording of a kind holds is said in ``pytest_torchprof.devices``, apart from this, so that recordings are read
+where there is no torch. Here torch is imported when something is asked.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from array import array
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture.devices.cpu import Cpu
-from pytest_torchprof.capture.devices.cuda import Cuda
+from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
 if TYPE_CHECKING:
-    from pytest_torchprof.capture.devices.base import LiveDevice
+    from collections.abc import Callable, Iterator
 
-# By torch's name, the first that is there for "auto".
-_LIVE: dict[str, type[LiveDevice]] = {
-    "cuda": Cuda,
-    "cpu": Cpu,
-}
+    from torch.profiler import ProfilerActivity
+
+
+class WallClock:
+    """Times samples of an untraced call by wall time; the clocks of other devices derive from it."""
+
+    name = "perf_counter"
+
+    def __init__(self, wait: Callable[[], None]) -> None:
+        """Take the function that waits for all work of the process."""
+        self._wait = wait
+        self._times_us = array("d")
+
+    @property
+    def waited(self) -> bool:
+        """Whether the device had to wait for the launches of most calls."""
+        return False
+
+    def wait(self) -> None:
+        """Wait for the work that the code has queued in order so far."""
+        self._wait()
+
+    def head_start(self, launching_s: float) -> float:  # noqa: ARG002
+        """Get ready to keep the device busy while a call is launched; return for how long, in seconds."""
+        return 0.0
+
+    def begin(self) -> None:
+        """Keep the device busy from now on."""
+
+    def ready(self) -> None:
+        """Let the next sample be a call's own time."""
+
+    @contextmanager
+    def sample(self) -> Iterator[None]:
+        """Time one call."""
+        began = perf_counter_ns()
+        yield
+        self._times_us.append((perf_counter_ns() - began) / 1000)
+
+    def times_us(self) -> array[float]:
+        """Return the times since the last time it was asked."""
+        times, self._times_us = self._times_us, array("d")
+        return times
+
+
+@dataclass(slots=True)
+class Replays:
+    """The replays of a recording, in order: for each the number of its graph's kernels, None where it is not known."""
+
+    kernels: list[int | None] = field(default_factory=list)
+    threads: set[int] = field(default_factory=set)
+
+    @property
+    def in_order(self) -> tuple[int | None, ...] | None:
+        """The replays; None where several threads made them, in whatever order, or none did."""
+        return tuple(self.kernels) if len(self.threads) == 1 else None
+
+
+class LiveDevice(ABC):
+    """A device of this machine by torch's name for it, such as "cuda:0"; its class answers for all devices of the kind.
+
+    The answers given here hold for a device on which nothing is launched: it needs no lock, its allocator counts
+    nothing, and nothing is known to disturb it.
+    """
+
+    numbered = True
+    """Whether there may be several."""
+
+    def __init__(self, name: str) -> None:
+        """Take the name; nothing is asked of the device."""
+        self.name = name
+
+    @classmethod
+    @abstractmethod
+    def is_there(cls) -> bool:
+        """Whether torch can use such a device in this process."""
+
+    @classmethod
+    @abstractmethod
+    def pick(cls, number: str, asked: str) -> str:
+        """Return the name of the device with this number, or of the one in use; TorchprofError where there is none."""
+
+    @classmethod
+    def why_unusable(cls) -> str | None:
+        """Return what keeps this process from using such devices any more; None where nothing does."""
+        return None
+
+    @classmethod
+    def activities(cls) -> list[ProfilerActivity]:
+        """Return the activities that a profiler session records."""
+        from torch.profiler import ProfilerActivity
+
+        return [ProfilerActivity.CPU]
+
+    @classmethod
+    def in_use(cls, measured: str) -> tuple[int, ...]:  # noqa: ARG003
+        """Return the indices of those that may have work of this process queued, `measured` among them if it is one."""
+        return ()
+
+    @classmethod  # noqa: B027 - without launches there is nothing to wait for
+    def synchronize(cls, indices: tuple[int, ...]) -> None:
+        """Wait for all work queued on these."""
+
+    @classmethod  # noqa: B027 - nor an allocator that counts
+    def start_peak_memory(cls, indices: tuple[int, ...]) -> None:
+        """Begin a new allocator peak on these; a peak that the test had running begins anew with it."""
+
+    @classmethod
+    def peak_memory_bytes(cls, indices: tuple[int, ...]) -> int | None:  # noqa: ARG003
+        """Return the largest allocator peak of these since `start_peak_memory`, in bytes; None without any."""
+        return None
+
+    @classmethod
+    def replays(cls) -> AbstractContextManager[Replays]:
+        """Note the replays of graphs that the code inside makes."""
+        return nullcontext(Replays())
+
+    def mark_boundary(self) -> None:  # noqa: B027 - a device on which nothing is launched has no need of it
+        """Leave a call in the recording between two steps, by which unrecorded calls are placed before or after it."""
+
+    @abstractmethod
+    def last_cache_bytes(self) -> int:
+        """Return the size of its last cache."""
+
+    @abstractmethod
+    def clock(self) -> WallClock:
+        """Return a clock for calls on it."""
+
+    def threads(self) -> int | None:
+        """Return how many threads of torch's compute on it; None where threads do not."""
+        return None
+
+    def lock_names(self, *, with_others: bool) -> list[str]:  # noqa: ARG002
+        """Return the locks that a process must hold while it measures on it, or on all devices of its kind, by name."""
+        return []
+
+    def counts_memory(self) -> bool | None:
+        """Whether its allocator counts what it gives out, asked while a tensor is on it; None where it has none."""
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a recording's environment says of it."""
+        return {}
+
+    def disturbances(self) -> AbstractContextManager[Callable[[], list[str]]]:
+        """Watch it; the function that is given returns what has disturbed it since."""
+        return nullcontext(list)
+
+
+@cache
+def _live_kinds() -> dict[str, type[LiveDevice]]:
+    """Return the kinds that can be measured, by torch's name, the first that is there for "auto"."""
+    here = {module.name for module in iter_modules(__path__)}
+    return {kind.name: import_module(f"{__name__}.{kind.name}").LIVE for kind in device_kinds() if kind.name in here}
 
 
 def pick_device(wanted: str) -> str:
@@ -25,15 +185,63 @@ def pick_device(wanted: str) -> str:
     ROCm devices are "cuda:N" too, as in torch. Raises TorchprofError for a device that is not there or whose
     recordings cannot be read.
     """
-    kind, _, number = wanted.partition(":")
-    if wanted == "auto":
-        kind = next(name for name, live in _LIVE.items() if live.is_there())
-    live = _LIVE.get(kind)
+    name, _, number = wanted.partition(":")
+    live = accelerator() if wanted == "auto" else _live_kinds().get(name)
     if live is None or (number and not (live.numbered and number.isdecimal())):
-        raise TorchprofError(f"unknown device {wanted!r}. Use 'auto', 'cpu', 'cuda' or 'cuda:N'.")
+        numbered = [f"{name}:N" for name, kind in _live_kinds().items() if kind.numbered]
+        *forms, last = map(repr, ["auto", *sorted([*_live_kinds(), *numbered])])
+        raise TorchprofError(f"unknown device {wanted!r}. Use {', '.join(forms)} or {last}.")
     return live.pick(number, wanted)
 
 
 def live_device(name: str) -> LiveDevice:
     """Return the device of this name, as `pick_device` returns it."""
-    return _LIVE[name.partition(":")[0]](name)
+    return _live_kinds()[name.partition(":")[0]](name)
+
+
+def accelerator() -> type[LiveDevice]:
+    """Return the kind of device that torch has here beside the CPU, the CPU itself where it has none.
+
+    Whatever is measured, the process may have work queued there: the profiler records it, and every measurement waits
+    for it.
+    """
+    return next(live for live in _live_kinds().values() if live.is_there())
+
+
+def why_unusable(device: str) -> str | None:
+    """Return what keeps this process from using the device any more; None where nothing does."""
+    live, beside = type(live_device(device)), accelerator()
+    # A session records the accelerator beside the CPU too, where it can still be used.
+    why_beside = beside.why_unusable()
+    return why_beside if live is beside else live.why_unusable()
+
+
+def devices_in_use(device: str) -> tuple[int, ...]:
+    """Return the indices of the accelerators that may have work of this process queued, `device` if it is one."""
+    return accelerator().in_use(device)
+
+
+def synchronize(device: str) -> None:
+    """Wait for all work that this process has queued, on `device` and others; the profiler waits for one alone."""
+    accelerator().synchronize(devices_in_use(device))
+
+
+class MeasuredCodeFailed(Exception):
+    """Carries an error of the GPU that is the measured code's own to where it is raised as that."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextmanager
+def after_measured_code() -> Iterator[None]:
+    """Raise MeasuredCodeFailed with an error of the GPU that comes up inside: the measured code queued its cause."""
+    try:
+        yield
+    except RuntimeError as error:
+        error.add_note(
+            "It came up while the plugin waited for what the measured code had queued on the GPU; with "
+            "CUDA_LAUNCH_BLOCKING=1 it is raised at the call that queued it."
+        )
+        raise MeasuredCodeFailed(error) from None

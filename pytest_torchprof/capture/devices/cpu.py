@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_torchprof.capture.devices.base import LiveDevice, WallClock
-from pytest_torchprof.capture.devices.cuda import devices_in_use, synchronize, why_unusable
+from pytest_torchprof.capture.devices import LiveDevice, WallClock, synchronize
 
 # Where the size of the last cache is not told.
 _CACHE_BYTES = 64 << 20
@@ -24,11 +23,6 @@ class Cpu(LiveDevice):
     def pick(cls, number: str, asked: str) -> str:  # noqa: ARG003
         return "cpu"
 
-    def why_unusable(self) -> str | None:
-        # A session records the GPUs beside it, where they can still be used.
-        why_unusable()
-        return None
-
     def last_cache_bytes(self) -> int:
         levels = sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"))
         sizes = [path.read_text().strip() for path in levels]
@@ -41,4 +35,7 @@ class Cpu(LiveDevice):
 
     def clock(self) -> WallClock:
         # A call returns when its work is done, unless the code uses GPUs too.
-        return WallClock(lambda: synchronize(devices_in_use(self.name)))
+        return WallClock(lambda: synchronize(self.name))
+
+
+LIVE = Cpu

@@ -1,4 +1,8 @@
-"""CUDA's GPUs, and ROCm's: one that is measured, and those that the process uses, which every measurement waits for."""
+"""CUDA's GPUs, and ROCm's, as devices that are measured.
+
+torch's private names about them each have a function below that says what it is for. Run with torch 2.13.0, 2.14.1 and
+2.15.0; names that older versions (from 2.6) may lack are looked up with a default.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ import warnings
 from array import array
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture import nvml, reasons, torch_cuda
-from pytest_torchprof.capture.devices.base import LiveDevice, WallClock
+from pytest_torchprof.capture import nvml, observers, reasons
+from pytest_torchprof.capture.devices import LiveDevice, Replays, WallClock, synchronize
 from pytest_torchprof.capture.torch_profiler import this_process
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -57,8 +62,57 @@ class Cuda(LiveDevice):
             raise TorchprofError(f"device {asked!r} was asked for, but torch sees {seen}, from 'cuda:0'.")
         return f"cuda:{index}"
 
-    def why_unusable(self) -> str | None:
-        return why_unusable()
+    @classmethod
+    def why_unusable(cls) -> str | None:
+        process = this_process()
+        if _cannot_use_gpus_since_fork():
+            process.unusable = reasons.FORKED
+        elif process.unusable is None:
+            process.unusable = _lasting_error()
+        return process.unusable
+
+    @classmethod
+    def activities(cls) -> list[ProfilerActivity]:
+        from torch.profiler import ProfilerActivity
+
+        # Also for measurements of the CPU: kineto registers once per process, and a first session without the GPU would
+        # leave all later ones without kernels. Where the GPU cannot be used any more, the profiler would fail with it.
+        gpu = has_gpu() and this_process().unusable is None
+        return [ProfilerActivity.CPU, ProfilerActivity.CUDA] if gpu else [ProfilerActivity.CPU]
+
+    @classmethod
+    def in_use(cls, measured: str) -> tuple[int, ...]:
+        if this_process().unusable is not None:
+            return ()
+        import torch
+
+        index = torch.device(measured).index
+        # The others are left alone: to synchronize a device creates a context on it, which costs memory and time.
+        return tuple(i for i in range(torch.cuda.device_count()) if i == index or _has_context(i))
+
+    @classmethod
+    def synchronize(cls, indices: tuple[int, ...]) -> None:
+        import torch
+
+        for index in indices:
+            torch.cuda.synchronize(index)
+
+    @classmethod
+    def start_peak_memory(cls, indices: tuple[int, ...]) -> None:
+        import torch
+
+        for index in indices:
+            torch.cuda.reset_peak_memory_stats(index)
+
+    @classmethod
+    def peak_memory_bytes(cls, indices: tuple[int, ...]) -> int | None:
+        import torch
+
+        return max((torch.cuda.max_memory_allocated(index) for index in indices), default=None)
+
+    @classmethod
+    def replays(cls) -> AbstractContextManager[Replays]:
+        return observers.replays()
 
     def lock_names(self, *, with_others: bool) -> list[str]:
         import torch
@@ -128,7 +182,7 @@ class EventClock(WallClock):
         return 2 * self._calls_that_waited > len(self._events)
 
     def wait(self) -> None:
-        """Wait for what the code has put in order so far: what is on the current stream, or is waited for there."""
+        """Wait for the work queued on the current stream so far, and for all that it waits for."""
         self._recorded().synchronize()
 
     def head_start(self, launching_s: float) -> float:
@@ -141,7 +195,7 @@ class EventClock(WallClock):
 
     def _spun_s(self, cycles: int) -> float:
         start = self._recorded()
-        spun = torch_cuda.spin(self._device, cycles)
+        spun = _spin(self._device, cycles)
         end = self._recorded()
         end.synchronize()
         return float(start.elapsed_time(end)) / 1e3 if spun else 0.0
@@ -149,12 +203,12 @@ class EventClock(WallClock):
     def begin(self) -> None:
         """Keep the device busy from now on; without use of memory, so that the caches stay as they are."""
         if self._cycles:
-            torch_cuda.spin(self._device, self._cycles)
+            _spin(self._device, self._cycles)
 
     def ready(self) -> None:
         """Let the next sample be a call's own time: without a head start, wait for what came before it."""
         if not self._cycles:
-            synchronize(devices_in_use(self._device))
+            synchronize(self._device)
 
     @contextmanager
     def sample(self) -> Iterator[None]:
@@ -166,7 +220,7 @@ class EventClock(WallClock):
 
     def times_us(self) -> array[float]:
         """Wait for the device, and return the times since the last time it was asked."""
-        synchronize(devices_in_use(self._device))
+        synchronize(self._device)
         events, self._events, self._calls_that_waited = self._events, [], 0
         return array("d", (start.elapsed_time(end) * 1000 for start, end in events))
 
@@ -176,34 +230,6 @@ class EventClock(WallClock):
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
-
-
-def has_gpu() -> bool:
-    """Whether torch can use a CUDA or ROCm device in this process."""
-    import torch
-
-    _let_torch_look_for_gpus()
-    return torch.cuda.is_available()
-
-
-@cache
-def _let_torch_look_for_gpus() -> None:
-    """Let torch warn now, unheard, of what it finds: once, and where warnings are errors that would be raised."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.cuda.is_available()
-
-
-def why_unusable() -> str | None:
-    """Return what keeps this process from using its GPUs any more; None where nothing does, or where there is none."""
-    process = this_process()
-    if torch_cuda.cannot_use_gpus_since_fork():
-        process.unusable = reasons.FORKED
-    elif process.unusable is None:
-        process.unusable = _lasting_error()
-    return process.unusable
 
 
 def _lasting_error() -> str | None:
@@ -227,19 +253,7 @@ def _wait_for_all() -> None:
     import torch
 
     torch.cuda.synchronize()
-    synchronize(devices_in_use("cpu"))
-
-
-def activities() -> list[ProfilerActivity]:
-    """Return what every session records: the CPU, and the GPU wherever there is one.
-
-    Also for measurements of the CPU: kineto registers once per process, and a first session without the GPU would
-    leave all later ones without kernels. Where the GPU cannot be used any more, the profiler would fail with it.
-    """
-    from torch.profiler import ProfilerActivity
-
-    gpu = has_gpu() and this_process().unusable is None
-    return [ProfilerActivity.CPU, ProfilerActivity.CUDA] if gpu else [ProfilerActivity.CPU]
+    synchronize("cpu")
 
 
 def gpu_uuid(device: str) -> str:
@@ -252,66 +266,51 @@ def gpu_uuid(device: str) -> str:
     return f"GPU-{uuid}" if uuid else "PCI-{:04x}-{:02x}-{:02x}".format(*place)
 
 
-def devices_in_use(device: str) -> tuple[int, ...]:
-    """Return the indices of the GPUs that this process holds a context on, and of `device` if it is one.
+def has_gpu() -> bool:
+    """Whether torch can use a CUDA or ROCm device in this process."""
+    import torch
 
-    The others are left alone: to synchronize a device creates a context on it, which costs memory and time.
+    _let_torch_look_for_gpus()
+    return torch.cuda.is_available()
+
+
+@cache
+def _let_torch_look_for_gpus() -> None:
+    """Let torch warn now, unheard, of what it finds: once, and where warnings are errors that would be raised."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.cuda.is_available()
+
+
+def _has_context(index: int) -> bool:
+    """Whether this process holds a context on that GPU; True where torch does not tell."""
+    import torch
+
+    tell = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    return bool(tell(index)) if tell else True
+
+
+def _spin(device: str, cycles: int) -> bool:
+    """Keep a GPU's current stream busy for so many cycles of its clock, without use of memory; False if torch cannot.
+
+    Run with torch 2.15 (CUDA); undocumented, and in torch since long before 2.6.
     """
-    if not has_gpu() or this_process().unusable is not None:
-        return ()
     import torch
 
-    measured = {torch.device(device).index} - {None}
-    return tuple(
-        index for index in range(torch.cuda.device_count()) if index in measured or torch_cuda.has_context(index)
-    )
+    sleep = getattr(torch.cuda, "_sleep", None)
+    if sleep is None:
+        return False
+    with torch.cuda.device(device):
+        sleep(cycles)
+    return True
 
 
-def synchronize(devices: tuple[int, ...]) -> None:
-    """Wait for all work queued on these GPUs; the profiler itself waits for the current one only."""
-    import torch
-
-    for index in devices:
-        torch.cuda.synchronize(index)
+def _cannot_use_gpus_since_fork() -> bool:
+    """Whether this process was forked from one that had asked for its GPUs: CUDA refuses to begin again in it."""
+    tell = getattr(import_module("torch.cuda"), "_is_in_bad_fork", None)
+    return bool(tell and tell())
 
 
-class MeasuredCodeFailed(Exception):
-    """Carries an error of the GPU that is the measured code's own to where it is raised as that."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-@contextmanager
-def after_measured_code() -> Iterator[None]:
-    """Raise MeasuredCodeFailed with an error of the GPU that comes up inside: the measured code queued its cause."""
-    try:
-        yield
-    except RuntimeError as error:
-        error.add_note(
-            "It came up while the plugin waited for what the measured code had queued on the GPU; with "
-            "CUDA_LAUNCH_BLOCKING=1 it is raised at the call that queued it."
-        )
-        raise MeasuredCodeFailed(error) from None
-
-
-def wait_for_measured_work(devices: tuple[int, ...]) -> None:
-    """Wait as `synchronize` does, after the measured code; raises MeasuredCodeFailed with what comes up here."""
-    with after_measured_code():
-        synchronize(devices)
-
-
-def start_peak_memory(devices: tuple[int, ...]) -> None:
-    """Begin a new allocator peak on these GPUs; a peak that the test had running begins anew with it."""
-    import torch
-
-    for index in devices:
-        torch.cuda.reset_peak_memory_stats(index)
-
-
-def peak_memory_bytes(devices: tuple[int, ...]) -> int | None:
-    """Return the largest allocator peak of these GPUs since `start_peak_memory`, in bytes; None without a GPU."""
-    import torch
-
-    return max((torch.cuda.max_memory_allocated(index) for index in devices), default=None)
+LIVE = Cuda

@@ -1,22 +1,26 @@
-"""Dynamo, which is behind torch.compile, by its private names, each in a function that says what it is for.
+"""What is behind torch.compile, Dynamo and Inductor, by private names, each in a function that says what it is for.
 
 Run with torch 2.13 on Python 3.11 and 3.13, with torch 2.6, 2.14.1 and 2.15.0 on Python 3.11. None from a reader means
-that this torch does not have the source; the evidence then says "not available".
+that this torch does not have the source; the evidence then says "not available". Inductor of torch 2.6 leaves no range
+around the call of a graph.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
 import sys
-import sysconfig
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from pytest_torchprof.analysis.source_lines import name_in_source
+from pytest_torchprof.recording.metadata import InductorGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +33,11 @@ class CodeLine(NamedTuple):
     file: str
     line: int
     function: str
+
+    @classmethod
+    def of(cls, code: CodeType) -> Self:
+        """Return the line at which a code object begins."""
+        return cls(code.co_filename, code.co_firstlineno, code.co_name)
 
 
 class Reason(NamedTuple):
@@ -74,7 +83,6 @@ def metrics_are_full(kept: int) -> bool:
     return kept >= (64 if limit is None else limit)
 
 
-_HERE = str(Path(__file__).parent) + os.sep
 _PHASES = {
     "dynamo": "dynamo_cumulative_compile_time_us",
     "aot_autograd": "aot_autograd_cumulative_compile_time_us",
@@ -131,11 +139,11 @@ def read_reason(reason: Any) -> Reason:
     return Reason(str(reason.reason), stack)
 
 
-def counted(group: str) -> dict[str, int]:
+def counters(group: str) -> dict[str, int]:
     """Return one group of Dynamo's counters ("frames", "unimplemented", "inductor"); empty where there is none."""
-    counters = getattr(import_module("torch._dynamo.utils"), "counters", {})
+    groups = getattr(import_module("torch._dynamo.utils"), "counters", {})
     # Asking a missing key would make it.
-    return dict(counters[group]) if group in counters else {}
+    return dict(groups[group]) if group in groups else {}
 
 
 def missing_records() -> str | None:
@@ -185,39 +193,10 @@ def lines_of_breaks(code: CodeType, generated: CodeType) -> set[int]:
     }
 
 
-def is_resumed(function: str) -> bool:
-    """Whether this is the name of code after a graph break."""
-    return function.startswith("torch_dynamo_resume_in_")
-
-
-def name_in_source(function: str) -> str:
-    """Return the name the user gave a function, for code after a graph break that of the function it is a part of."""
-    match = re.fullmatch(r"torch_dynamo_resume_in_(.*)_at_\d+", function)
-    return match[1] if match else function
-
-
 def dynamo_skips(code: CodeType) -> bool:
     """Whether Dynamo leaves this code alone on purpose (torch's own code and the like)."""
     check = getattr(import_module("torch._dynamo.trace_rules"), "check", None)
     return bool(check and check(code))
-
-
-@cache
-def is_library_file(file: str) -> bool:
-    """Whether a file belongs to torch or to Python itself, so that a line in it is no place to act on."""
-    import torch
-
-    python = sysconfig.get_path("stdlib") + os.sep
-    installed = (f"{python}site-packages{os.sep}", f"{python}dist-packages{os.sep}")
-    in_python = file.startswith(python) and not file.startswith(installed)
-    return in_python or file.startswith((str(Path(torch.__file__).parent) + os.sep, "<"))
-
-
-def is_library_code(code: CodeType) -> bool:
-    """Whether code is what users compile of torch's own: the forward of its modules, the step of its optimizers."""
-    return code.co_name in ("forward", "step") and any(
-        f"{os.sep}torch{os.sep}{part}{os.sep}" in code.co_filename for part in ("nn", "optim")
-    )
 
 
 def is_module_wrapper(place: CodeLine | None) -> bool:
@@ -294,18 +273,6 @@ def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) 
     return remove
 
 
-def user_stack() -> tuple[CodeLine, ...]:
-    """Return the frames outside torch and Python that led to where this is called, outermost first."""
-    found: list[CodeLine] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        if not is_library_file(code.co_filename) and not code.co_filename.startswith(_HERE):
-            found.append(CodeLine(code.co_filename, frame.f_lineno, code.co_name))
-        frame = frame.f_back
-    return tuple(reversed(found))
-
-
 def _module_being_compiled(code: CodeType) -> object:
     import torch
 
@@ -327,7 +294,7 @@ def _module_being_compiled(code: CodeType) -> object:
 def _is_method_of(code: CodeType, holder: object) -> bool:
     method = getattr(getattr(type(holder), name_in_source(code.co_name), None), "__code__", None)
     return method is not None and (
-        method is code or (is_resumed(code.co_name) and method.co_filename == code.co_filename)
+        method is code or (name_in_source(code.co_name) != code.co_name and method.co_filename == code.co_filename)
     )
 
 
@@ -338,3 +305,81 @@ def trace_logger() -> logging.Logger | None:
     """
     found = logging.Logger.manager.loggerDict.get("torch.__trace")
     return found if isinstance(found, logging.Logger) else None
+
+
+_CPU_KERNEL_PROFILING = "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"
+
+
+@contextmanager
+def cpu_kernels_profiled() -> Iterator[None]:
+    """Let Inductor put a range around each C++ kernel that it generates meanwhile; off, they leave no event.
+
+    Inductor is not imported for it: where nobody has, its environment variable is set, which it reads when imported.
+    """
+    loaded = sys.modules.get("torch._inductor.config")
+    before = loaded.cpp.enable_kernel_profile if loaded else None
+    variable = os.environ.get(_CPU_KERNEL_PROFILING)
+    if loaded:
+        loaded.cpp.enable_kernel_profile = True
+    else:
+        os.environ[_CPU_KERNEL_PROFILING] = "1"
+    try:
+        yield
+    finally:
+        if not loaded:
+            os.environ.pop(_CPU_KERNEL_PROFILING, None)
+            os.environ.update({} if variable is None else {_CPU_KERNEL_PROFILING: variable})
+        config = sys.modules.get("torch._inductor.config")
+        if config:
+            config.cpp.enable_kernel_profile = variable == "1" if before is None else before
+
+
+def inductor_graphs(*, cpu: bool) -> tuple[InductorGraph, ...]:
+    """Return every graph of Inductor that is alive; it keeps no list of them, so the objects are looked for.
+
+    With `cpu` they say whether they have C++ kernels without a range around them.
+    """
+    module = sys.modules.get("torch._inductor.output_code")
+    kind = getattr(module, "CompiledFxGraph", None)
+    if kind is None:
+        return ()
+    # An object refers to its type; to ask for that is three times as fast as to look at all objects.
+    return tuple(_read_graph(found, cpu=cpu) for found in gc.get_referrers(kind) if type(found) is kind)
+
+
+def calls_of_graphs_are_marked() -> bool:
+    """Whether this torch puts a range with the graph's key around each call of a graph (2.13 does, 2.6 does not)."""
+    kind = getattr(sys.modules.get("torch._inductor.output_code"), "CompiledFxGraph", None)
+    code = getattr(vars(kind).get("__call__"), "__code__", None) if kind else None
+    return code is None or any("CompiledFxGraph" in str(constant) for constant in code.co_consts)
+
+
+def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
+    code_hash = getattr(graph, "cache_key", None)
+    get_path = getattr(import_module("torch._inductor.codecache"), "get_path", None)
+    path = get_path(code_hash, "py")[2] if get_path and code_hash else None
+    source = getattr(graph, "source_code", None) or ""
+    return InductorGraph(
+        hash=getattr(graph, "_fx_graph_cache_key", None),
+        code_hash=code_hash,
+        code_path=path if path and Path(path).is_file() else None,
+        cudagraph_skip=getattr(graph, "disabled_cudagraphs_reason", None),
+        aten_calls=_aten_calls_in_source(source),
+        unprofiled=cpu and _has_unprofiled_kernels(source),
+    )
+
+
+_CALLS_ATEN = re.compile(
+    r"\b(?:extern_kernels|torch\.ops\.aten)\.(\w+)(?:\.\w+)?\(|\baoti_torch_(?:cpu|cuda|xpu)_(\w+)\("
+)
+
+
+def _aten_calls_in_source(source: str) -> dict[str, int]:
+    """Count the aten kernels that the generated code calls itself, by operator ("aten::mm")."""
+    found = (match[1] or match[2] for match in _CALLS_ATEN.finditer(source))
+    return dict(Counter(f"aten::{name}" for name in found))
+
+
+def _has_unprofiled_kernels(source: str) -> bool:
+    has_kernels = "async_compile.cpp_pybinding(" in source or "cpp_fused" in source
+    return has_kernels and not any(mark in source for mark in ("RecordFunction", "RECORD_FUNCTION"))

@@ -1,12 +1,11 @@
-"""Selectors: patterns on what a kernel computes, which hold across GPU generations and libraries."""
+"""What a test says about work by its meaning: selectors of kernels by what they compute, and operators by name."""
 
 from __future__ import annotations
 
-import ast
 import difflib
+import fnmatch
 import re
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.errors import UnknownLimit
@@ -18,40 +17,106 @@ from pytest_torchprof.kernels.names.kernelname import (
     LIBRARIES,
     TRITON_CATEGORIES,
 )
-from pytest_torchprof.kernels.patterns.strings import compile_op_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from pytest_torchprof.kernels.kernel import Kernel
 
 
-def is_nameless(kernel: Kernel) -> bool:
-    """Whether a Triton kernel does not tell what it carries: Inductor's ``unique_kernel_names`` is off."""
-    return kernel.triton == "unk" and not kernel.decoded.triton_ops
+def compile_text(text: str) -> re.Pattern[str]:
+    """Return what ``text`` means as a regular expression, to be used with ``search``."""
+    if text.startswith("re:"):
+        try:
+            return re.compile(text[3:])
+        except re.error as error:
+            raise UnknownLimit(f"{text!r} is no regular expression: {error}") from None
+    if is_expression(text):
+        # Square brackets stand in kernel names and operator types, so only * and ? are special.
+        return re.compile(r"\A" + fnmatch.translate(text.replace("[", "[[]")), re.DOTALL)
+    return re.compile(re.escape(text))
 
 
-def fused_match(kernel: Kernel, tokens: Iterable[str]) -> bool:
-    """Tell whether this one Inductor kernel carries all of ``tokens`` (``add``, or ``aten::add``)."""
-    carried = set(kernel.decoded.triton_ops)
-    return bool(carried) and all(token.rpartition("::")[2].partition(".")[0] in carried for token in tokens)
+def is_expression(text: str) -> bool:
+    """Whether a text pattern is a glob or ``re:`` and a regular expression, and no plain text."""
+    return text.startswith("re:") or "*" in text or "?" in text
 
 
-def unfused_lines(kernels: Sequence[Kernel]) -> list[str]:
-    """Return one line per kernel in launch order: its display name and the operators it carries or was launched by.
+def checked_text(value: object, what: str) -> str:
+    """Return ``value`` if it is a text that is not empty, else raise UnknownLimit."""
+    if not isinstance(value, str) or not value.removeprefix("re:"):
+        raise UnknownLimit(f"expected {what}, got {value!r}")
+    return value
 
-    Kernels that follow each other and read the same are one line with a count.
+
+@dataclass(frozen=True, slots=True)
+class TextPattern:
+    """What is written as a text, and printed so."""
+
+    written: str
+
+    def __str__(self) -> str:
+        return self.written
+
+    def __repr__(self) -> str:
+        return repr(self.written)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Operator(TextPattern):
+    """A pattern on operator names.
+
+    With a namespace (``aten::mm``) the whole name; without one whole words of it: ``layer_norm`` is in
+    ``aten::native_layer_norm``, ``mm`` is not in ``aten::addmm``. Globs and ``re:`` work on the whole name.
     """
-    counts = ((line, len(list(same))) for line, same in groupby(map(_ops_line, kernels)))
-    return [line if count == 1 else f"{line}  x{count}" for line, count in counts]
+
+    _regex: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+    _words: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        checked_text(self.written, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION")
+        if advice := _no_operator(self.written):
+            raise UnknownLimit(f"{self.written!r} is no operator's name: {advice}")
+        object.__setattr__(self, "_regex", compile_text(self.written) if is_expression(self.written) else None)
+        object.__setattr__(self, "_words", _words_of(self.written))
+
+    def matches_op(self, name: str) -> bool:
+        """Tell whether the operator called ``name`` (``aten::addmm``) is meant."""
+        if self._regex is not None:
+            return self._regex.search(name) is not None
+        if "::" in self.written:
+            return name == self.written
+        words = _words_of(name.rpartition("::")[2])
+        length = len(self._words)
+        return any(words[at : at + length] == self._words for at in range(len(words) - length + 1))
 
 
-def _ops_line(kernel: Kernel) -> str:
-    carried = kernel.decoded.triton_ops
-    return f"{kernel.short}  " + (f"carries {', '.join(carried)}" if carried else f"launched by {kernel.op or '?'}")
+def _no_operator(text: str) -> str | None:
+    """Return what is wrong with a text that can be no operator's name: to forbid it would always hold."""
+    if text.startswith("re:"):
+        return None
+    if not re.search(r"[\w*?]", text):
+        return "expected one such as 'aten::addmm'"
+    if re.search(r"(?<!:):(?![:\s])", text):
+        return "a namespace ends in two colons, as in 'aten::addmm'"
+    if re.fullmatch(r"aten::\w+\.\w+", text):
+        return f"in a recording it has no overload: {text.partition('.')[0]!r}"
+    return "it has no parentheses" if text.endswith("()") else None
 
 
-Verdict = bool | None
+def _words_of(name: str) -> tuple[str, ...]:
+    return tuple(word for word in name.split("_") if word) or (name,)
+
+
+def compile_op_pattern(value: object) -> Operator:
+    """Return the pattern on operator names that a string stands for; anything else is an UnknownLimit."""
+    if isinstance(value, Operator):
+        return value
+    return Operator(checked_text(value, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION"))
+
+
+Match = bool | None
+"""None: neither the name nor the launch tells."""
 
 # Scaled dot product attention that torch computes as two products and a softmax; the operator is the sure sign.
 _MATH: Final = ("aten::_scaled_dot_product_attention_math", "aten::_scaled_dot_product_attention_math_for_mps")
@@ -89,27 +154,32 @@ class Selector:
         return self.written
 
 
-def _same(attribute: str) -> Callable[[Kernel, object], Verdict]:
+def is_nameless(kernel: Kernel) -> bool:
+    """Whether a Triton kernel does not tell what it carries: Inductor's ``unique_kernel_names`` is off."""
+    return kernel.triton == "unk" and not kernel.decoded.triton_ops
+
+
+def _same(attribute: str) -> Callable[[Kernel, object], Match]:
     """Return a test of a field that a name may leave open."""
 
-    def test(kernel: Kernel, value: object) -> Verdict:
+    def test(kernel: Kernel, value: object) -> Match:
         told = getattr(kernel, attribute)
         return None if told is None else bool(told == value)
 
     return test
 
 
-def _is_kind(kernel: Kernel, value: object) -> Verdict:
+def _is_kind(kernel: Kernel, value: object) -> Match:
     # A split-K reduction belongs to a GEMM, but is none: counting GEMMs must not count it.
     return kernel.family == value and kernel.decoded.helper is None
 
 
-def _with_tile(kernel: Kernel, value: object) -> Verdict:
+def _with_tile(kernel: Kernel, value: object) -> Match:
     tile = kernel.decoded.tile
     return None if tile is None else tile[: len(value)] == value  # type: ignore[arg-type]
 
 
-def _launched_by(kernel: Kernel, value: object) -> Verdict:
+def _launched_by(kernel: Kernel, value: object) -> Match:
     chain = kernel.op_chain or ((kernel.op,) if kernel.op else ())
     if not chain:
         return None
@@ -119,7 +189,7 @@ def _launched_by(kernel: Kernel, value: object) -> Verdict:
     return None if kernel.in_graph else False
 
 
-def _is_fused(kernel: Kernel, value: object) -> Verdict:
+def _is_fused(kernel: Kernel, value: object) -> Match:
     if value:
         return kernel.family == "attention" and kernel.decoded.helper is None
     if kernel.family not in ("gemm", "softmax"):
@@ -128,7 +198,7 @@ def _is_fused(kernel: Kernel, value: object) -> Verdict:
     return any(op in _MATH for op in kernel.op_chain) or (batched and _WITH_PROJECTIONS in kernel.op_chain)
 
 
-def _is_triton(kernel: Kernel, value: object) -> Verdict:
+def _is_triton(kernel: Kernel, value: object) -> Match:
     if kernel.triton is None:
         return kernel.library == "triton" and value is None
     if value is None or kernel.triton == value:
@@ -136,14 +206,14 @@ def _is_triton(kernel: Kernel, value: object) -> Verdict:
     return None if is_nameless(kernel) else False
 
 
-def _carries(kernel: Kernel, value: object) -> Verdict:
+def _carries(kernel: Kernel, value: object) -> Match:
     carried = kernel.decoded.triton_ops
     if not carried:
         return None if is_nameless(kernel) else False
     return all(op in carried for op in value)  # type: ignore[attr-defined]
 
 
-def _runs_collective(kernel: Kernel, value: object) -> Verdict:
+def _runs_collective(kernel: Kernel, value: object) -> Match:
     collective = kernel.collective or kernel.decoded.collective
     if collective == "send_recv" and (asked_for := _collective_of(kernel.op_chain)) not in (None, collective):
         # NCCL does many collectives by sends and receives, and older ones name the kernels of all of them so.
@@ -162,7 +232,7 @@ def _collective_of(chain: Iterable[str]) -> str | None:
     return None
 
 
-_TESTS: Final[dict[str, Callable[[Kernel, object], Verdict]]] = {
+_TESTS: Final[dict[str, Callable[[Kernel, object], Match]]] = {
     "kind": _is_kind,
     "family": _same("family"),
     "library": _same("library"),
@@ -315,48 +385,3 @@ def family(*name: object, **fields: object) -> Selector:
 def library(*name: object, **fields: object) -> Selector:
     """Select kernels by who wrote them: "cublas", "cudnn", "triton", .."""
     return build("library", name, fields)
-
-
-_FORMS: Final = 'gemm(layout="tn"), [gemm(), "name"] or {"name": 3}'
-
-
-def parse_value(text: str) -> object:
-    """Return what ``text`` writes: a literal, a selector call, or a list, tuple or dict of them.
-
-    Raises UnknownLimit for anything else, with what is wrong.
-    """
-    try:
-        return _value(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, MemoryError, RecursionError, TypeError):
-        shown = text if len(text) <= 60 else f"{text[:57]}..."
-        raise UnknownLimit(
-            f"{shown!r} cannot be read: expected literals and selectors such as {_FORMS}; quote what is meant as a text"
-        ) from None
-
-
-def _value(node: ast.expr) -> object:
-    if isinstance(node, ast.List | ast.Tuple):
-        values = [_value(entry) for entry in node.elts]
-        return values if isinstance(node, ast.List) else tuple(values)
-    if isinstance(node, ast.Dict):
-        # A key that is None stands for what ** would unpack.
-        pairs = zip(node.keys, node.values, strict=True)
-        return {_value(key or ast.Name("**")): _value(value) for key, value in pairs}
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return _selector(node.func.id, node)
-    if isinstance(node, ast.Name) and node.id in _JSON:
-        return _JSON[node.id]
-    return ast.literal_eval(node)
-
-
-_JSON: Final = {"true": True, "false": False, "null": None}
-
-
-def _selector(kind: str, call: ast.Call) -> Selector:
-    if kind not in SIGNATURES:
-        raise UnknownLimit(f"there is no selector {kind}(): {nearest(kind, SIGNATURES)}; quote what is meant as a text")
-    positional = tuple(ast.literal_eval(node) for node in call.args)
-    keywords = {node.arg: ast.literal_eval(node.value) for node in call.keywords if node.arg}
-    if len(keywords) != len(call.keywords):
-        raise ValueError
-    return build(kind, positional, keywords)

@@ -1,8 +1,10 @@
-"""Launches as tests make them: CUDA graphs, Triton, cooperative kernels, and how long one takes."""
+"""Measurements as tests make them: of CUDA graphs, Triton, cooperative kernels, a clock, the CPU, a compiler."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 from contextlib import closing
 from pathlib import Path
 from statistics import median
@@ -10,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import Plan, iterations
-from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ask
+from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, first_line
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.profile import Profile
 from pytest_torchprof.recording.reader import read
@@ -116,14 +118,14 @@ def _succeed(code: int, call: str) -> None:
 
 def of_graph(machine: Machine) -> Iterator[Answer]:
     """Say what a replay of a CUDA graph shows."""
-    told = ask(graph, machine.gpu["device"]).facts
+    told = ask(graph, machine.gpu["device"])
     # torch may add fills of its own to a replay.
     yield _answer("CUDA graph", told, launches=1, kernels=_GRAPH_KERNELS, exactly=False)
 
 
 def of_triton(machine: Machine) -> Iterator[Answer]:
     """Say what a Triton kernel shows."""
-    told = ask(triton, machine.gpu["device"]).facts
+    told = ask(triton, machine.gpu["device"])
     yield _answer("Triton kernel", told, launches=1, kernels=1)
 
 
@@ -132,7 +134,7 @@ def of_cooperative(machine: Machine) -> Iterator[Answer]:
     if not machine.gpu["cuda"]:
         yield Answer("cooperative", UNKNOWN, "looked at on CUDA only")
         return
-    told = ask(cooperative, machine.gpu["device"]).facts
+    told = ask(cooperative, machine.gpu["device"])
     yield _answer("cooperative", told, launches=1, kernels=1)
 
 
@@ -208,7 +210,7 @@ def _timed(square: Any, out: Any) -> float:
 
 def of_clock(machine: Machine) -> Iterator[Answer]:
     """Say how the two times compare."""
-    told = ask(time_kernel, machine.gpu["device"]).facts
+    told = ask(time_kernel, machine.gpu["device"])
     if told["why"] is not None:
         yield Answer("clock", UNKNOWN, f"not measured: {told['why']}", "see probe and sessions")
         return
@@ -224,3 +226,71 @@ def of_clock(machine: Machine) -> Iterator[Answer]:
     else:
         do = "compare no times here; see NVML for other processes and slow-downs, and update the driver"
         yield Answer("clock", WRONG, text, do)
+
+
+_OPERATORS = ("aten::mul", "aten::add")
+_ONLY_OF_A_GPU = "only a GPU has launches, copies, waits and memory of its own"
+_COMPILER = re.compile(r"C\+\+ compiler|cl is not found|\bg\+\+|\bclang", re.IGNORECASE)
+
+
+def eager() -> dict[str, Any]:
+    """Measure two operators with the CPU as device."""
+    import torch
+
+    x = torch.ones(8)
+    return measure(lambda: x * 2 + 1, "cpu")
+
+
+def compiled(cache: str) -> dict[str, Any]:
+    """Compile a function for the CPU, nothing of it from a cache, and run it."""
+    # Read when Inductor is imported.
+    os.environ.update(TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
+    import torch
+
+    x = torch.ones(8)
+    found = torch.compile(lambda a: a * 2 + 1)(x)
+    return {"right": bool((found == 3).all())}
+
+
+def of_cpu(_: Machine) -> Iterator[Answer]:
+    """Say what the CPU as device shows of two operators."""
+    try:
+        told = ask(eager)
+    except ChildFailed as failed:
+        yield Answer("CPU as device", WRONG, str(failed), "no GPU is asked for it: this line belongs into a bug report")
+        return
+    if told["why"] is not None:
+        yield Answer("CPU as device", WRONG, f"not measured: {told['why']}", "see kineto")
+        return
+    names = ", ".join(told["names"])
+    seen = counted(told["kernels"][0], "kernel")
+    text = f"{seen} seen of {len(_OPERATORS)} operators ({names}); {_ONLY_OF_A_GPU}"
+    if tuple(told["names"]) == _OPERATORS:
+        yield Answer("CPU as device", OK, text)
+    else:
+        yield Answer(
+            "CPU as device", WRONG, text, "kernels on the CPU are not counted right with this torch: report it"
+        )
+
+
+def of_compiler(_: Machine) -> Iterator[Answer]:
+    """Say whether torch.compile works for the CPU."""
+    check = "torch.compile"
+    with TemporaryDirectory(prefix="torchprof-doctor-") as cache:
+        try:
+            told = ask(compiled, cache)
+        except ChildFailed as failed:
+            missing = _COMPILER.search(str(failed))
+            do = (
+                "tests that compile for the CPU need a C++ compiler: install g++ or clang++, or set CXX"
+                if missing
+                else "tests that compile for the CPU fail here: try it by itself, torch.compile(lambda a: a * 2 + 1)"
+            )
+            yield Answer(check, WRONG, f"Inductor compiles nothing for the CPU: {first_line(failed)}", do)
+            return
+    if told["right"]:
+        yield Answer(check, OK, "Inductor compiles for the CPU")
+    else:
+        yield Answer(
+            check, WRONG, "what Inductor compiled for the CPU computes wrong numbers", "check the C++ compiler"
+        )

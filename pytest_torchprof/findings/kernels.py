@@ -1,4 +1,4 @@
-"""Findings about what takes most of the time, or comes most often."""
+"""Findings about kernels by themselves: what takes most of the time, comes most often, or leaves the GPU unused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.finding import (
+    BLOCKS_PER_SM,
     HOST_PACE,
     HOW_MANY_KERNELS,
+    OCCUPANCY,
     OPERATORS,
     SLOW_KERNELS,
     Finding,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
+
 
 SHARE = Threshold(
     "share", 0.4, "two fifths of the kernel time in one place: made twice as fast, it saves more than anything else can"
@@ -171,6 +174,86 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     )
 
 
+FEW_BLOCKS = Threshold(
+    "share", 0.2, "a fifth of the kernel time in grids that leave multiprocessors without a block is more than an edge"
+)
+
+LOW = Threshold("occupancy", 0.25, "below a quarter of the warps that fit, latency of memory is no longer hidden")
+BLOCKS = Threshold(
+    "blocks_per_sm",
+    16.0,
+    "so many blocks of one warp each make a quarter of the warps that fit: then it is not the grid that is too small",
+)
+LOW_SHARE = Threshold("share", 0.1, "a tenth of the kernel time at such an occupancy is worth to tune its kernels")
+
+# These keep their data in registers and shared memory and run well with few warps; communication needs few.
+_FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
+
+
+def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    """Find kernels with fewer blocks than the GPU has multiprocessors."""
+    work, gpu = analysis.gpu_work, analysis.trace.gpu
+    blocks, talking = gpu.blocks_per_sm, work.communication
+    small = [i for i in work.kernels if 0 <= blocks[i] < 1 and i not in talking]
+    spent = work.time_us(small)
+    if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
+        return
+    unused = sum((gpu.end[i] - gpu.start[i]) * (1 - gpu.blocks_per_sm[i]) for i in small) / 1000
+    names = _longest_names(analysis, small)
+    yield Finding(
+        message=f"{counted(len(small), 'kernel')} with fewer blocks than the GPU has multiprocessors took "
+        f"{show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
+        evidence={
+            "time_us": spent,
+            "share": work.share_of(small),
+            "kernels": names,
+            "count": len(small),
+            "unused_us": unused,
+            "source": work.source_of(max(small, key=lambda i: gpu.end[i] - gpu.start[i])),
+        },
+        saves_us=unused,
+    )
+
+
+def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    """Find kernels that fill all multiprocessors with few warps each, products and attention aside."""
+    work, gpu = analysis.gpu_work, analysis.trace.gpu
+    percent, enough = 100 * at[LOW], at[BLOCKS]
+    low = [
+        i
+        for i in work.kernels
+        if 0 <= gpu.occupancy[i] < percent
+        and gpu.blocks_per_sm[i] >= enough
+        and work.named[gpu.name[i]].family not in _FEW_WARPS
+    ]
+    spent = work.time_us(low)
+    if not spent or spent < at[LOW_SHARE] * work.kernel_time_us:
+        return
+    mean = sum(gpu.occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
+    names = _longest_names(analysis, low)
+    yield Finding(
+        message=f"{counted(len(low), 'kernel')} ran with {mean:.0f}% of the warps that fit, "
+        f"{show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
+        evidence={
+            "time_us": spent,
+            "share": work.share_of(low),
+            "kernels": names,
+            "count": len(low),
+            "occupancy": mean / 100,
+            "source": work.source_of(max(low, key=lambda i: gpu.end[i] - gpu.start[i])),
+        },
+        saves_us=spent * (1 - mean / percent),
+    )
+
+
+def _longest_names(analysis: Analysis, kernels: list[int]) -> list[str]:
+    gpu = analysis.trace.gpu
+    spent: dict[int, int] = {}
+    for i in kernels:
+        spent[gpu.name[i]] = spent.get(gpu.name[i], 0) + gpu.end[i] - gpu.start[i]
+    return [analysis.gpu_work.named[name].short for name in sorted(spent, key=lambda name: -spent[name])[:5]]
+
+
 RULES = (
     Rule(
         code="hotspot",
@@ -195,5 +278,23 @@ RULES = (
         find=_costly_children,
         thresholds=(INSIDE, OF_CPU_TIME),
         remedy="look at the children, not at the operator itself",
+    ),
+    Rule(
+        code="small-grid",
+        title="Grids smaller than the GPU",
+        find=_small_grid,
+        needs=(BLOCKS_PER_SM,),
+        thresholds=(FEW_BLOCKS,),
+        remedy="larger batches or sequences; several small products as one batched one; streams side by side",
+        explains=(*SLOW_KERNELS, "min_sm_efficiency"),
+    ),
+    Rule(
+        code="low-occupancy",
+        title="Low occupancy",
+        find=_low_occupancy,
+        needs=(OCCUPANCY,),
+        thresholds=(LOW, BLOCKS, LOW_SHARE),
+        remedy="fewer registers or less shared memory per block, larger blocks; in Triton block sizes and num_warps",
+        explains=SLOW_KERNELS,
     ),
 )
