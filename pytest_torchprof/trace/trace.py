@@ -30,6 +30,8 @@ _COMPILING = " (dynamo_timed)"
 # (torch/_inductor/cudagraph_trees.py, dynamo_timed_cudagraph).
 _RECORDING_A_GRAPH = ("CUDAGraphNode.", "CUDAWarmupNode.", "cudagraphify.")
 SENTINEL = "torchprof::sentinel"
+PACKAGE = "torchprof::aotinductor"
+"""The range that a measurement puts around each call of a package of AOTInductor's."""
 _HOUR_NS = 3600 * 10**9
 _LATEST_NS = 2**62
 
