@@ -66,15 +66,6 @@ def test_a_recompile_between_blocks_counts_within_the_test(run_tests, bound, mis
 def test_it_counts_whatever_was_compiled_before_the_test(run_tests):
     """The first block runs what an earlier test compiled; the second compiles that anew."""
     result = run_tests(
-        BATCHES.format(bound=0)
-        + """
-def test_batches_again(torchprof, request):
-    request.node
-def test_before(): pass
-""",
-    )
-    result.assert_outcomes(failed=1, passed=2)
-    result = run_tests(
         """
 f = torch.compile(lambda a: a.sin() + 1, backend="eager", dynamic=False)
 limited = pytest.mark.torchprof(device="cpu", max_recompiles=0, warmup=1, steps=1)
@@ -173,11 +164,12 @@ def test_templates_of_inductor_are_kernels(measure):
     attention = torch.compile(flex_attention)
     with torch.no_grad():
         profile = measure(lambda: attention(q, q, q), warmup=1, steps=1)
-    assert "graph_0_kernel" in {kernel.name.replace("graph_1", "graph_0") for kernel in profile.kernels}
+    assert profile.kernels.matching(r"re:graph_\d+_kernel").count == 1
     with pytest.raises(LimitsMissed):
-        profile.expect(forbid_kernels="re:graph_._kernel")
+        profile.expect(forbid_kernels=r"re:graph_\d+_kernel")
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 @needs_cpp
 def test_a_package_of_aotinductor_is_not_measured(measure, tmp_path):
     class Model(torch.nn.Module):
@@ -216,11 +208,11 @@ def test_ranges_that_only_hold_operators_are_no_kernels(measure):
 
     class Reversed(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, a):
+        def forward(_ctx, a):
             return a.view_as(a)
 
         @staticmethod
-        def backward(ctx, gradient):
+        def backward(_ctx, gradient):
             return gradient.neg()
 
     optimizer = torch.optim.SGD([a], lr=0.1)
@@ -320,7 +312,7 @@ def test_code_without_a_graph_changes_nothing(measure):
 WRAPPERS = {
     "cond": lambda a: torch.cond(a.sum() > 0, torch.sin, torch.cos, (a,)),
     "while_loop": lambda a: torch._higher_order_ops.while_loop(
-        lambda i, a: i < 2, lambda i, a: (i + 1, a.sin()), (torch.tensor(0), a)
+        lambda i, _a: i < 2, lambda i, a: (i + 1, a.sin()), (torch.tensor(0), a)
     ),
 }
 

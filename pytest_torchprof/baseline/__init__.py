@@ -13,7 +13,7 @@ from pytest_torchprof.baseline.entry import (
     times_of,
 )
 from pytest_torchprof.baseline.file import BaselineFile, from_plain, plain, read, read_or_empty, settle_times, update
-from pytest_torchprof.baseline.path import device_slug, files_of, place, split_name, test_file_of
+from pytest_torchprof.baseline.path import device_slug, files_of, files_of_other_roots, place, split_name, test_file_of
 
 __all__ = [
     "BaselineFile",
@@ -23,6 +23,7 @@ __all__ = [
     "device_slug",
     "entry_of",
     "files_of",
+    "files_of_other_roots",
     "from_plain",
     "key_of",
     "place",
