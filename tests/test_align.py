@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_torchprof.compare import difference
-from pytest_torchprof.compare.difference import stretches
+from pytest_torchprof.baseline import alignment
+from pytest_torchprof.baseline.alignment import stretches
 
 SEQUENCES = st.lists(st.integers(0, 4), max_size=30)
 
@@ -35,7 +35,7 @@ def longest(before, after):
 @pytest.fixture(params=["edit by edit", "bit by bit"])
 def _either_way(request, monkeypatch):
     if request.param == "bit by bit":
-        monkeypatch.setattr(difference, "_MOST_EDITS", 0)
+        monkeypatch.setattr(alignment, "_MOST_EDITS", 0)
 
 
 @pytest.mark.usefixtures("_either_way")
@@ -55,6 +55,6 @@ def test_sequences_far_apart_are_aligned_all_the_same():
 
 
 def test_of_sequences_too_long_to_align_nothing_is_in_common(monkeypatch):
-    monkeypatch.setattr(difference, "_MOST_EDITS", 0)
-    monkeypatch.setattr(difference, "_MOST_BITS", 8)
+    monkeypatch.setattr(alignment, "_MOST_EDITS", 0)
+    monkeypatch.setattr(alignment, "_MOST_BITS", 8)
     assert common([1, 2, 3], [2, 3, 1]) == 0

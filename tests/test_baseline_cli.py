@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,8 +35,7 @@ def entry(*kernels: KernelRecord, gpu: str = "NVIDIA H200", torch: str = "2.13.0
     return Entry(
         source="s",
         environment={"gpu": gpu, "torch": torch, "cuda": "13.0"},
-        kernels=kernels,
-        steps=(tuple(range(len(kernels))),),
+        steps=(kernels,),
         numbers={"kernels": len(kernels)},
         varying={"gpu_busy_us": 41.2},
     )
@@ -54,6 +54,81 @@ def recorded(project: Path, *keys: str, baseline_dir: Path | None = None, module
     file = place(project / "tests" / module, project, "nvidia-h200-sm90", baseline_dir)
     update(file, dict.fromkeys(keys, entry(ADD)))
     return file
+
+
+@pytest.fixture
+def git(project):
+    def run(*words: str, fails: bool = False) -> None:
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "merge.conflictStyle=merge", *words]
+        done = subprocess.run(command, check=False, cwd=project, capture_output=True, text=True)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+
+    run("init", "-q", "-b", "main")
+    return run
+
+
+def two_branches(project: Path, git, *, ours: dict, theirs: dict) -> Path:
+    """Return the file in which a merge of both sides' changes to entries of one kernel left its markers."""
+    file = recorded(project, "test_a", "test_b", "test_c")
+    git("add", "-A")
+    git("commit", "-qm", "base")
+    for name, changes in (("theirs", theirs), ("ours", ours)):
+        git("checkout", "-q", "-b", name, "main")
+        update(file, changes)
+        git("commit", "-qam", name)
+    git("merge", "-q", "theirs", fails=True)
+    return file
+
+
+def test_resolve_takes_each_entry_from_the_side_that_changed_it(project, git, capsys):
+    # Neighbours in the file: version control cannot tell the two apart.
+    ours, theirs = replace(entry(ADD, MUL), varying={"gpu_busy_us": 90.0}), entry(MUL)
+    file = two_branches(
+        project,
+        git,
+        ours={"test_a": None, "test_b": ours},
+        theirs={"test_a": None, "test_c": theirs, "test_b": replace(ours, varying={"gpu_busy_us": 70.0})},
+    )
+    assert run(["resolve"]) == 0
+    assert f"{file.relative_to(project)}: resolved\n" in capsys.readouterr().out
+    assert read(file).entries == {"test_b": ours, "test_c": theirs}
+
+
+def test_what_both_sides_changed_is_ours_and_named(project, git, capsys):
+    ours, theirs = entry(ADD, MUL), entry(MUL)
+    file = two_branches(project, git, ours={"test_b": ours}, theirs={"test_b": theirs})
+    assert run(["resolve", str(file)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{file}: resolved; both sides changed these, measure them again with --torchprof-baseline=update",
+        "    test_b",
+    ]
+    assert read(file).entries["test_b"] == ours
+
+
+def test_what_one_side_removed_and_the_other_changed_stays_and_is_named(project, git, capsys):
+    file = two_branches(project, git, ours={"test_b": None}, theirs={"test_b": entry(MUL)})
+    assert run(["resolve", str(file)]) == 1
+    assert "test_b" in capsys.readouterr().out
+    assert read(file).entries["test_b"] == entry(MUL)
+
+
+@pytest.mark.parametrize("style", ["merge", "diff3"])
+def test_without_git_the_markers_tell_the_sides(project, git, capsys, style):
+    file = two_branches(project, git, ours={"test_b": entry(ADD, MUL)}, theirs={"test_b": entry(MUL)})
+    git("checkout", "-q", f"--conflict={style}", str(file))
+    shutil.rmtree(project / ".git")
+    assert run(["resolve", str(file)]) == 1
+    assert read(file).entries.keys() == {"test_a", "test_b", "test_c"}
+
+
+def test_a_version_that_cannot_be_read_leaves_the_file(project, git, capsys):
+    file = two_branches(project, git, ours={"test_b": entry(ADD, MUL)}, theirs={"test_b": entry(MUL)})
+    shutil.rmtree(project / ".git")
+    file.write_text(file.read_text().replace('"schema": 2', '"schema": 99'))
+    before = file.read_bytes()
+    assert run(["resolve", str(file)]) == 2
+    assert "schema 99" in capsys.readouterr().err
+    assert file.read_bytes() == before
 
 
 def test_list_names_each_entry_with_its_kernels_and_software(project, capsys):

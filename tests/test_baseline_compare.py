@@ -48,8 +48,6 @@ H200 = {
 def entry(
     *steps: tuple[KernelRecord, ...], environment: dict | None = None, source: str = "s", **numbers: float
 ) -> Entry:
-    rows: dict[KernelRecord, int] = {}
-    orders = {tuple(rows.setdefault(row, len(rows)) for row in step): None for step in steps}
     most = max(map(len, steps), default=0)
     varying = {
         name: numbers.pop(name) for name in list(numbers) if name.endswith(("_us", "memory_bytes", "utilization"))
@@ -57,8 +55,7 @@ def entry(
     return Entry(
         source=source,
         environment=H200 if environment is None else environment,
-        kernels=tuple(rows),
-        steps=tuple(orders),
+        steps=tuple(dict.fromkeys(steps)),
         numbers={"kernels": most, "launches": most, "syncs": 0, **numbers},
         varying=varying,
     )

@@ -25,7 +25,7 @@ from pytest_torchprof.baseline import Entry, KernelRecord, update
 
 def entry(source, kernels=400):
     rows = tuple(KernelRecord(name=f"kernel_{i}") for i in range(kernels))
-    return Entry(source=source, environment={}, kernels=rows, steps=(tuple(range(kernels)),), numbers={}, varying={})
+    return Entry(source=source, environment={}, steps=(rows,), numbers={"kernels": kernels}, varying={})
 
 file = Path(sys.argv[1])
 """
@@ -64,9 +64,7 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def kept() -> Entry:
-    return Entry(
-        source="kept", environment={}, kernels=(KernelRecord(name="k"),), steps=((0,),), numbers={}, varying={}
-    )
+    return Entry(source="kept", environment={}, steps=((KernelRecord(name="k"),),), numbers={"kernels": 1}, varying={})
 
 
 def end(child: subprocess.Popen[str]) -> None:

@@ -57,7 +57,8 @@ def test_kernels_are_kept_in_launch_order_with_counts_and_each_distinct_step_onc
     entry = entry_of(recording(tmp_path, (GEMM, ADD, GEMM), (GEMM, ADD, GEMM), (ADD, GEMM)), source_hash="s")
     assert [row.name for row in entry.kernels] == [GEMM, ADD]
     assert [(row.family, row.op) for row in entry.kernels] == [("gemm", "aten::op"), ("pointwise", "aten::op")]
-    assert entry.steps == ((0, 1, 0), (1, 0))
+    gemm, add = entry.kernels
+    assert entry.steps == ((gemm, add, gemm), (add, gemm))
     assert entry.counts() == (2, 1)
 
 
@@ -128,4 +129,4 @@ def test_a_real_recording_is_the_same_as_its_own_baseline_read_back(shared_trace
     before = file.read_bytes()
     update(file, {"t": entry_of(load(shared_trace(name)), source_hash="s")})
     assert file.read_bytes() == before
-    assert len(before) < 40_000
+    assert len(before) < 150_000

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections import Counter
 
 import pytest
 
 from pytest_torchprof.baseline import file as baseline_file
+from pytest_torchprof.baseline import read
 
 ONE = """
 @pytest.mark.torchprof(device="cpu", warmup=1, steps=2)
@@ -34,7 +37,7 @@ def test_update_writes_one_readable_file_per_module_and_device(run_tests, pytest
     assert path.parent == pytester.path / "__torchprof__"
     assert path.name.startswith("test_it.cpu-")
     baseline = json.loads(path.read_text())
-    assert baseline["schema"] == 1
+    assert baseline["schema"] == 2
     assert "test_block" in path.read_text()
     assert str(pytester.path) not in path.read_text()
 
@@ -151,8 +154,73 @@ def test_other_tests_entries_are_untouched_by_a_selection(run_tests, pytester):
     run_tests(source, "--torchprof-baseline=update")
     (path,) = baseline_files(pytester)
     run_tests((TWO + ONE.replace("test_block", "test_other")), "--torchprof-baseline=update", "-k", "test_block")
-    entries = json.loads(path.read_text())["entries"]
-    assert {key: len(entry["kernels"]) for key, entry in entries.items()} == {"test_block": 2, "test_other": 1}
+    assert {key: entry.numbers["kernels"] for key, entry in read(path).entries.items()} == {
+        "test_block": 2,
+        "test_other": 1,
+    }
+
+
+def test_an_entry_that_is_the_same_keeps_its_bytes_times_included(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=update")
+    (path,) = baseline_files(pytester)
+    # As if it had been recorded on a busy day: times as far off as they come.
+    recorded = re.sub(r'"gpu_busy_us": [0-9.e+]+', '"gpu_busy_us": 987654', path.read_text())
+    path.write_text(recorded)
+    run_tests(ONE, "--torchprof-baseline=update").assert_outcomes(passed=1)
+    assert path.read_text() == recorded
+
+
+def test_update_with_times_renews_the_times_of_what_is_the_same(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=update")
+    (path,) = baseline_files(pytester)
+    path.write_text(re.sub(r'"gpu_busy_us": [0-9.e+]+', '"gpu_busy_us": 987654', path.read_text()))
+    run_tests(ONE, "--torchprof-baseline=update,times").assert_outcomes(passed=1)
+    assert "987654" not in path.read_text()
+
+
+def test_a_renamed_test_is_named_in_every_verbosity(run_tests):
+    run_tests(ONE, "--torchprof-baseline=update")
+    for verbosity in ("-q", "-qq", "-v"):
+        result = run_tests(ONE.replace("test_block", "test_renamed"), verbosity)
+        result.stdout.fnmatch_lines(
+            ["*test_renamed*", "*entries of tests that are gone: test_block", "*do: torchprof baseline prune"]
+        )
+
+
+def test_without_any_baseline_quiet_names_none(run_tests):
+    result = run_tests(ONE, "-q")
+    result.stdout.fnmatch_lines(["torchprof: 1 passed"])
+    result.stdout.no_fnmatch_line("*without a baseline*")
+
+
+def test_a_test_that_was_edited_and_is_the_same_changes_its_source_alone(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=update")
+    (path,) = baseline_files(pytester)
+    before = path.read_text().splitlines()
+    run_tests(ONE.replace("    torch.mm", "    assert True\n    torch.mm"), "--torchprof-baseline=update")
+    after = path.read_text().splitlines()
+    assert [line.split(":")[0].strip() for line in after if line not in before] == ['"source"']
+
+
+def test_two_branches_that_changed_one_test_each_merge(run_tests, pytester):
+    def git(*words):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    names = ("test_block", "test_middle", "test_other")
+    one, two = ({name: source.replace("test_block", name) for name in names} for source in (ONE, TWO))
+    run_tests("\n".join(one.values()), "--torchprof-baseline=update")
+    (path,) = baseline_files(pytester)
+    for words in (["init", "-q", "-b", "main"], ["add", "__torchprof__"], ["commit", "-qm", "all"]):
+        git(*words)
+    for changed in ("test_block", "test_other"):
+        git("checkout", "-q", "-b", changed, "main")
+        run_tests("\n".join({**one, changed: two[changed]}.values()), "--torchprof-baseline=update")
+        git("commit", "-qam", changed)
+    git("merge", "-q", "test_block")
+    merged = read(path).entries
+    assert [merged[name].numbers["kernels"] for name in names] == [2, 1, 2]
 
 
 def test_the_baseline_dir_mirrors_the_tests_path(run_tests, pytester):
@@ -297,7 +365,7 @@ def test_an_option_that_cannot_be_used_is_one_error_line(run_tests, args):
     result = run_tests(ONE, "--torchprof-baseline=foo", *args, in_process=False)
     assert result.ret == 4
     result.stderr.fnmatch_lines(
-        ["ERROR: --torchprof-baseline: expected compare, update, add, strict or off, got 'foo'"]
+        ["ERROR: --torchprof-baseline: expected compare, update, add, strict, off or update,times, got 'foo'"]
     )
     assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
 

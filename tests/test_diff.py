@@ -258,7 +258,7 @@ def test_a_recording_that_is_not_measured_is_not_compared(tmp_path, capsys):
     ("damage", "said"),
     [
         (lambda text: "<<<<<<< HEAD\n" + text + "=======\n" + text + ">>>>>>> theirs\n", "merge"),
-        (lambda text: text.replace('"schema": 1', '"schema": 99'), "newer"),
+        (lambda text: text.replace('"schema": 2', '"schema": 99'), "newer"),
         (lambda _: '{"schema": 99}', "newer"),
         (lambda _: '{"schema": 1, "entries": [1]}', "baseline"),
         (lambda _: '{"entries": {}}', "baseline"),

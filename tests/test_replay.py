@@ -131,7 +131,7 @@ def test_result(torchprof):
         (["--torchprof-replay=nowhere"], "nowhere is no folder"),
         (
             ["--torchprof-baseline=updat"],
-            "--torchprof-baseline: expected compare, update, add, strict or off, got 'updat'",
+            "--torchprof-baseline: expected compare, update, add, strict, off or update,times, got 'updat'",
         ),
         (["--torchprof-steps=0"], "--torchprof-steps: expected a whole number from 1, got '0'"),
         (["--torchprof-device=gpu"], "--torchprof-device: expected auto, cpu, cuda or cuda:N, got 'gpu'"),

@@ -225,10 +225,9 @@ class Launching:
         """Return the origins of a part's work; nothing is found, and nothing computed, without recorded stacks."""
         if not self.origins.recorded:
             return Places()
-        work: dict[Work, Counter[Origin]] = defaultdict(Counter)
+        work: dict[Work, list[Origin | None]] = defaultdict(list)
         for one, origin in self._origins_of(part):
-            if origin is not None:
-                work[one][origin] += 1
+            work[one].append(origin)
         operators: dict[str, Counter[Origin]] = defaultdict(Counter)
         for op in self.holders(part):
             if (origin := self.origins.of_operator(op)) is not None:

@@ -76,7 +76,8 @@ Work = tuple[str, str | None]
 class Places(Struct, frozen=True, kw_only=True):
     """The origins of one step's work, and why there are none where they were looked for."""
 
-    work: Mapping[Work, Counter[Origin]] = field(default_factory=dict)
+    work: Mapping[Work, Sequence[Origin | None]] = field(default_factory=dict)
+    """Those of each time it was done, in order; None where no line is known."""
     operators: Mapping[str, Counter[Origin]] = field(default_factory=dict)
     """Those of the operators that launched it or enclose one that did."""
     why_not: str | None = None
@@ -85,7 +86,7 @@ class Places(Struct, frozen=True, kw_only=True):
         """Return how often this work was done from where, the most frequent place first."""
         counted: Counter[Origin] = Counter()
         for one in work:
-            counted.update(self.work.get(one, {}))
+            counted.update(origin for origin in self.work.get(one, ()) if origin is not None)
         return _most_frequent(counted)
 
     def of_operator(self, name: str) -> list[tuple[int, Origin]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_torchprof.baseline.conflict import sides
 from pytest_torchprof.baseline.entry import (
     Entry,
     KernelRecord,
@@ -12,7 +13,8 @@ from pytest_torchprof.baseline.entry import (
     split_key,
     times_of,
 )
-from pytest_torchprof.baseline.file import BaselineFile, from_plain, plain, read, read_or_empty, settle_times, update
+from pytest_torchprof.baseline.file import BaselineFile, read, read_or_empty, read_text, resolve, update
+from pytest_torchprof.baseline.form import from_plain, has_conflict, plain
 from pytest_torchprof.baseline.path import device_slug, files_of, files_of_other_roots, place, split_name, test_file_of
 
 __all__ = [
@@ -25,12 +27,15 @@ __all__ = [
     "files_of",
     "files_of_other_roots",
     "from_plain",
+    "has_conflict",
     "key_of",
     "place",
     "plain",
     "read",
     "read_or_empty",
-    "settle_times",
+    "read_text",
+    "resolve",
+    "sides",
     "source_hash",
     "split_key",
     "split_name",

@@ -30,7 +30,6 @@ QUANTILES: Final = 20
 """How many quantiles of the times are kept: as many as the fewest samples that are taken."""
 
 Count = Annotated[int, Meta(ge=1)]
-Index = Annotated[int, Meta(ge=0)]
 
 
 class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,33 +87,28 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str
     """Hash of the test's source."""
     environment: dict[str, str | bool]
-    kernels: tuple[KernelRecord, ...]
-    """The distinct kernels, by first launch."""
-    steps: tuple[tuple[Index, ...], ...]
-    """The distinct launch orders that steps had, as indices into ``kernels``."""
-    numbers: dict[str, Index]
+    steps: tuple[tuple[KernelRecord, ...], ...]
+    """The distinct steps, as kernels in launch order."""
+    numbers: dict[str, Annotated[int, Meta(ge=0)]]
     """Those that the code decides: the worst step's."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
     """Those that vary from run to run: medians over the steps."""
     time: Times | None = None
     """Untraced times, where a test asked for them."""
 
+    @property
+    def kernels(self) -> tuple[KernelRecord, ...]:
+        """The distinct kernels, by first launch."""
+        return tuple(dict.fromkeys(kernel for step in self.steps for kernel in step))
+
     def counts(self) -> tuple[int, ...]:
         """Return how often each of ``kernels`` is launched in the step that launches it most."""
-        per_step = [Counter(order) for order in self.steps]
-        return tuple(max(counts[i] for counts in per_step) for i in range(len(self.kernels)))
-
-    def launched(self) -> tuple[tuple[KernelRecord, ...], ...]:
-        """Return the distinct steps as kernels in launch order."""
-        return tuple(tuple(self.kernels[i] for i in order) for order in self.steps)
+        per_step = [Counter(step) for step in self.steps]
+        return tuple(max(counts[kernel] for counts in per_step) for kernel in self.kernels)
 
 
 def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
     """Return what a baseline keeps of ``profile``; it must be measured."""
-    rows: dict[KernelRecord, int] = {}
-    orders: dict[tuple[int, ...], None] = {}
-    for step in profile.steps:
-        orders[tuple(rows.setdefault(record, len(rows)) for record in records(step.kernels))] = None
     worst, median = profile.worst, profile.median
     counts = {number.name: getattr(worst, number.name) for number in TABLE if number.exact}
     varying = {number.name: getattr(median, number.name) for number in TABLE if not number.exact}
@@ -126,8 +120,7 @@ def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
             for key in profile.trace.device_kind.environment
             if (value := getattr(environment, key)) is not None
         },
-        kernels=tuple(rows),
-        steps=tuple(orders),
+        steps=tuple(dict.fromkeys(records(step.kernels) for step in profile.steps)),
         numbers={name: int(value) for name, value in counts.items() if value is not None},
         varying={name: _round_number(value) for name, value in varying.items() if value is not None},
         time=times_of(profile),

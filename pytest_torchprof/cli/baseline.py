@@ -1,4 +1,4 @@
-"""``torchprof baseline list|show|diff|prune [PATH...]``: look at baseline files without running a test."""
+"""``torchprof baseline list|show|diff|prune|resolve [PATH...]``: look at baseline files without running a test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.baseline import key_of, read, split_key, test_file_of, update
+from pytest_torchprof.baseline import (
+    has_conflict,
+    key_of,
+    read,
+    read_text,
+    resolve,
+    sides,
+    split_key,
+    test_file_of,
+    update,
+)
 from pytest_torchprof.baseline.path import FOLDER, split_name
 from pytest_torchprof.cli import UsageError, parse
 from pytest_torchprof.cli.diff import differences, summary_of
@@ -27,6 +37,7 @@ USAGE: Final = """usage: torchprof baseline list [PATH...]
        torchprof baseline show [PATH...]
        torchprof baseline diff A B
        torchprof baseline prune [PATH...] [--rootdir DIR] [--yes]
+       torchprof baseline resolve [PATH...]
 
 A PATH is a baseline file or a folder (default: the current one): the files in the __torchprof__ folders below it, or,
 where there is none, a folder that was given as --torchprof-baseline-dir. A and B are two files, or two folders.
@@ -34,9 +45,15 @@ where there is none, a folder that was given as --torchprof-baseline-dir. A and 
 prune lists the entries of tests that their test file no longer has, --yes removes them; where a test file cannot be
 collected as a whole, nothing of it is touched. --rootdir is pytest's, for the paths in a --torchprof-baseline-dir.
 
-exit status: 0 done (diff: the kernels are the same), 1 diff: they differ, 2 cannot read, or bad usage
+resolve mends files in which a merge left its markers: each entry is taken from the side that changed it. What both
+sides changed is listed; it is ours until the test is measured again.
+
+exit status: 0 done (diff: the kernels are the same), 1 diff: they differ, resolve: tests have to be measured again,
+2 cannot read, or bad usage
 """
 SAME, DIFFER, UNUSABLE = 0, 1, 2
+_RESOLVED: Final = "resolved"
+_TO_MEASURE: Final = "resolved; both sides changed these, measure them again with --torchprof-baseline=update"
 
 # Collects one file and writes down its tests: all of them, before -m, -k or a plugin deselects any, and whether
 # collecting went through as a whole (a module that skips itself has tests that cannot be seen here).
@@ -57,7 +74,7 @@ class Collected:
         self.whole = self.whole and report.passed
 
 collected = Collected()
-status = pytest.main(["--collect-only", "-q", sys.argv[1]], plugins=[collected])
+status = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", sys.argv[1]], plugins=[collected])
 whole = collected.whole and status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 with open(sys.argv[2], "w") as file:
     json.dump({"whole": whole, "tests": collected.tests}, file)
@@ -159,6 +176,37 @@ def _find_gone(
     return [key for key in sorted(file.entries) if split_key(key)[0] not in tests], f"{test_file.name} does not have"
 
 
+def _resolve(words: list[str]) -> int:
+    """Mend the files in which a merge left its markers."""
+    status = SAME
+    for base in _paths_or_here(parse(words).files):
+        for path in sorted(_find_files(base)) if base.is_dir() else [base]:
+            text = read_text(path)
+            if not has_conflict(text):
+                continue
+            ours, theirs, ancestor = _versions_in_git(path) or sides(text)
+            undecided = resolve(path, ours, theirs, ancestor)
+            _write_line("\n    ".join([f"{path}: {_RESOLVED if not undecided else _TO_MEASURE}", *undecided]))
+            status = DIFFER if undecided else status
+    return status
+
+
+def _versions_in_git(path: Path) -> tuple[str, str, str] | None:
+    """Return ours, theirs and their common ancestor of a file that git is merging; None where git has none."""
+
+    def version(stage: int) -> str | None:
+        command = ["git", "-C", str(path.parent), "show", f":{stage}:./{path.name}"]
+        try:
+            done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603  (git, no shell)
+        except OSError:
+            return None
+        return None if done.returncode else done.stdout.decode("utf-8", "replace")
+
+    ours, theirs = version(2), version(3)
+    # A file that both sides added has no ancestor.
+    return None if ours is None or theirs is None else (ours, theirs, version(1) or "")
+
+
 def _collect_tests(test_file: Path) -> frozenset[str] | None:
     """Return the test ids of a file, without the file part; None where collecting did not go through."""
     with tempfile.TemporaryDirectory() as folder:
@@ -214,4 +262,4 @@ def _write_line(line: str) -> None:
     sys.stdout.write("\n".join(printable(part) for part in line.split("\n")) + "\n")
 
 
-_COMMANDS: Final = {"list": _list, "show": _show, "diff": _diff, "prune": _prune}
+_COMMANDS: Final = {"list": _list, "show": _show, "diff": _diff, "prune": _prune, "resolve": _resolve}

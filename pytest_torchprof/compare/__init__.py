@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_torchprof.compare.changes import Change
 from pytest_torchprof.compare.comparison import GATED, Comparison, compare, unsure
+from pytest_torchprof.compare.origins import origins
 from pytest_torchprof.compare.profiles import ProfileDiff, diff
 
-__all__ = ["GATED", "Change", "Comparison", "ProfileDiff", "compare", "diff", "unsure"]
+__all__ = ["GATED", "Change", "Comparison", "ProfileDiff", "compare", "diff", "origins", "unsure"]

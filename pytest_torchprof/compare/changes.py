@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
@@ -15,7 +15,7 @@ from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.text import counted, numbered, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.baseline import Entry
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     Environment = Mapping[str, str | bool]
     Sides = tuple[str, str]
+
+T = TypeVar("T")
 
 # In the order people ask for them: what it computes, on what, then how.
 _FACTS: Final = ("family", "layout", "dtype", "tensor_core", "library", "triton", "collective", "helper")
@@ -79,6 +81,10 @@ class Change:
     words: str
     times: int = 1
     """How many launches of a step it concerns."""
+    step: int = 0
+    """Which of the new entry's distinct steps it was found in."""
+    launches: tuple[int, ...] = ()
+    """Which kernels of that step it is about, where it has them."""
 
     @property
     def fails(self) -> bool:
@@ -95,12 +101,12 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
     rule = RULES[names]
     known = {tuple(keys(step, rule.same)): step for step in _as_read_now(old, new) or ((),)}
     changes: dict[tuple[str, str, object], Change] = {}
-    for step in new.launched() or ((),):
+    for number, step in enumerate(new.steps or ((),)):
         before = known.get(tuple(keys(step, rule.same))) or most_alike(step, known.values(), rule)
         for change in _step_changes(difference(before, step, rule), before, step, names, allowed):
             once = (change.kind, change.what, change.old if change.kind == "changed" else None)
             if once not in changes or changes[once].times < change.times:
-                changes[once] = change
+                changes[once] = replace(change, step=number)
     return tuple(changes.values())
 
 
@@ -121,22 +127,23 @@ def _as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
             return kernel
         (same,) = now
         dtype, layout = kernel.dtype or same.dtype, kernel.layout or same.layout
-        return replace(kernel, family=same.family, helper=same.helper, dtype=dtype, layout=layout)
+        return structs.replace(kernel, family=same.family, helper=same.helper, dtype=dtype, layout=layout)
 
-    kernels = [read(kernel) for kernel in old.kernels]
-    return tuple(tuple(kernels[i] for i in order) for order in old.steps)
+    kernels = {kernel: read(kernel) for kernel in old.kernels}
+    return tuple(tuple(kernels[kernel] for kernel in step) for step in old.steps)
 
 
 def _step_changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
     too_many = len(delta.came) > (allowed if isinstance(allowed, int) else len(before) * allowed)
-    for (was, now), times in Counter(delta.swapped).items():
-        yield _swap_change(was, now, times, names)
+    for (was, now), at in _group(zip(delta.swapped, delta.swapped_at, strict=True)).items():
+        yield _swap_change(was, now, at, names)
     same = RULES[names].same
     were, are = Counter(keys(before, same)), Counter(keys(step, same))
     for kernel, times in Counter(delta.went).items():
         yield _count_change(kernel, times, were[same(kernel)], are[same(kernel)], gated=True)
-    for kernel, times in Counter(delta.came).items():
-        yield _count_change(kernel, times, were[same(kernel)], are[same(kernel)], gated=too_many)
+    for kernel, at in _group(zip(delta.came, delta.came_at, strict=True)).items():
+        change = _count_change(kernel, len(at), were[same(kernel)], are[same(kernel)], gated=too_many)
+        yield replace(change, launches=at)
     for (was, now), times in delta.renamed.items():
         yield _variant_change(was, now, times, NEUTRAL, explain_rename(was.name, now.name))
     if delta.moved:
@@ -147,7 +154,15 @@ def _step_changes(delta: Difference, before: Step, step: Step, names: Names, all
         )
 
 
-def _swap_change(was: KernelRecord, now: KernelRecord, times: int, names: Names) -> Change:
+def _group(pairs: Iterable[tuple[T, int]]) -> dict[T, tuple[int, ...]]:
+    """Return the places at which each thing stands."""
+    places: defaultdict[T, list[int]] = defaultdict(list)
+    for thing, place in pairs:
+        places[thing].append(place)
+    return {thing: tuple(at) for thing, at in places.items()}
+
+
+def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], names: Names) -> Change:
     facts = [(fact, getattr(was, fact), getattr(now, fact)) for fact in ("dtype", "layout")]
     differ = [f"{fact} {a or 'not told'} -> {b or 'not told'}" for fact, a, b in facts if a != b]
     # Two names that contradict each other are two kernels; one that only says less may be the same.
@@ -155,7 +170,8 @@ def _swap_change(was: KernelRecord, now: KernelRecord, times: int, names: Names)
     same_name = was.family in STRUCTURAL or names == "structure" or was.normal_name == now.normal_name
     is_variant = (names == "structure" and not differ) or (says_less and names != "exact" and same_name)
     how = ", ".join(differ) or explain_rename(was.name, now.name)
-    return _variant_change(was, now, times, NEUTRAL if is_variant else WORSE, how)
+    change = _variant_change(was, now, len(at), NEUTRAL if is_variant else WORSE, how)
+    return replace(change, launches=at)
 
 
 def _variant_change(was: KernelRecord, now: KernelRecord, times: int, direction: str, how: str) -> Change:

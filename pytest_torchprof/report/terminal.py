@@ -14,7 +14,7 @@ from pytest_torchprof.text import Column, cells, printable, show_us
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_torchprof.report import RunResults
+    from pytest_torchprof.report import RunResults, UnusedEntries
 
 
 def _number_column(title: str, name: str, leaves: int = 0) -> Column:
@@ -42,6 +42,8 @@ KERNEL_COLUMNS: Final = (
 """One row per kernel of a failed measurement, most time first."""
 
 MIN_NAME_WIDTH: Final = 30
+MOST_NEW: Final = 5
+"""Tests without a baseline that ``-q`` names."""
 _OUTCOMES: Final = {
     Outcome.PASSED: "passed",
     Outcome.FAILED: "failed",
@@ -79,11 +81,24 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
         if verbosity > 0 and result.outcome is Outcome.FAILED and result.kernels:
             kernels = _draw_table(KERNEL_COLUMNS, cells(KERNEL_COLUMNS, result.kernels))
             parts.append(f"{name}: kernels of the step with most\n{kernels}")
-    parts += [
-        printable(f"{unused.file}: {unused.words}") + (f"\n  do: {unused.remedy}" if unused.remedy else "")
-        for unused in run.unused
-    ]
+    parts += map(_tell_unused, run.unused)
     return "\n\n".join([*parts, closing(run)])
+
+
+def render_briefly(run: RunResults) -> list[str]:
+    """Return what ``-q`` leaves: the closing line, and which baselines came to be without their test or a test without.
+
+    A test that was renamed has lost its baseline; where no test of the run has one, none is missed.
+    """
+    new = [printable(result.name) for result in run.results if result.baseline_state is BaselineState.NEW]
+    compared = run.unused or any(result.baseline_state not in (None, BaselineState.NEW) for result in run.results)
+    more = f" and {len(new) - MOST_NEW} more" if len(new) > MOST_NEW else ""
+    told = [f"without a baseline: {', '.join(new[:MOST_NEW])}{more}"] if new and compared else []
+    return [closing(run), *told, *map(_tell_unused, run.unused)]
+
+
+def _tell_unused(unused: UnusedEntries) -> str:
+    return printable(f"{unused.file}: {unused.words}") + (f"\n  do: {unused.remedy}" if unused.remedy else "")
 
 
 def _draw_results(run: RunResults, width: int) -> str:

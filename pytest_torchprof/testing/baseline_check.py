@@ -10,9 +10,7 @@ from msgspec.structs import asdict, replace
 
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
-from pytest_torchprof.limits.limit import group_kernels
 from pytest_torchprof.testing.options import BaselineMode
-from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare import Comparison
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.testing.options import RunOptions, TestOptions
-
-MOST_PLACED = 5
-"""Kernels with lines below a comparison, and lines for each."""
 
 
 class BaselineFiles:
@@ -127,14 +122,15 @@ class BaselineCheck:
 
     def writes(self, old: Entry | None) -> bool:
         """Whether this run writes the entry of a test that passes, where ``old`` is what there is."""
-        return self.run.baseline is BaselineMode.UPDATE or (self.run.baseline is BaselineMode.ADD and old is None)
+        return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None)
 
     def entry_to_write(self, judgement: BaselineJudgement) -> Entry:
-        """Return the new entry, with the old one's times where they hardly moved."""
-        old, new, allowed = judgement.old, judgement.new, self.options.tolerance.allowed
-        if old is None or "time" not in allowed:
+        """Return the new entry, or the old one with its times where nothing that counts changed."""
+        old, new, comparison = judgement.old, judgement.new, judgement.comparison
+        renewed = self.run.baseline is BaselineMode.UPDATE_TIMES or comparison.environment is not None
+        if old is None or comparison.verdict != "same" or renewed:
             return new
-        return replace(new, time=baseline.settle_times(old.time, new.time, allowed["time"]))
+        return replace(old, source=new.source)
 
     def unmeasured_times(self, profile: Profile) -> Iterator[Verdict]:
         """Yield a verdict where times were to be compared and cannot be; how they compare is for `compare` to say."""
@@ -175,7 +171,7 @@ class BaselineCheck:
 
     def of_other_root(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
         """Yield a verdict where there is no baseline, but one that a run with another root directory has kept."""
-        if judgement is None or judgement.old is not None or self.run.baseline is BaselineMode.UPDATE:
+        if judgement is None or judgement.old is not None or self.run.baseline.updates:
             return
         for file in baseline.files_of_other_roots(self.path, self.run.rootdir, judgement.file, self.run.baseline_dir):
             if judgement.key in self.files.entries(file):
@@ -191,7 +187,7 @@ class BaselineCheck:
         if judgement is None:
             return
         old, new = judgement.old, judgement.new
-        held = old.numbers if old and self.run.baseline is not BaselineMode.UPDATE else {}
+        held = old.numbers if old and not self.run.baseline.updates else {}
         lost = [name for name in sorted(compare.GATED) if name in held and name not in new.numbers]
         tolerance = (self.options.marker or {}).get("tolerance")
         if isinstance(tolerance, Mapping) and "memory" in tolerance and "peak_memory_bytes" not in new.varying:
@@ -208,12 +204,12 @@ class BaselineCheck:
         """Yield what fails the test, a line each; nothing where it does not."""
         comparison, mode, file = judgement.comparison, self.run.baseline, self.run.shown(judgement.file)
         accept = f'  do: fix the code, or accept the change: pytest "{self.nodeid}" --torchprof-baseline=update'
-        if mode is BaselineMode.UPDATE or not comparison.fails(strict=mode is BaselineMode.STRICT):
+        if mode.updates or not comparison.fails(strict=mode is BaselineMode.STRICT):
             return
         if comparison.verdict == "worse":
             yield f"worse than the baseline {file}:"
             yield from (f"  {line}" for line in comparison.lines)
-            yield from _sources(profile, comparison)
+            yield from compare.origins(profile, judgement.new, comparison.changes)
             yield accept
         elif comparison.verdict == "ambiguous":
             yield f"ambiguous against the baseline {file} (strict):"
@@ -222,18 +218,6 @@ class BaselineCheck:
         else:
             yield f"no baseline for this test and device in {file} (strict)"
             yield f'  do: pytest "{self.nodeid}" --torchprof-baseline=add'
-
-
-def _sources(profile: Profile, comparison: Comparison) -> Iterator[str]:
-    """Yield from where in the user's code the kernels come that the baseline has not, or has fewer of."""
-    step = max(profile.steps, key=lambda step: len(step.kernels))
-    worse = {change.what for change in comparison.changes if change.direction == "worse"}
-    rows = group_kernels(step, [kernel for kernel in step.kernels if kernel.short in worse])
-    for row in rows[:MOST_PLACED]:
-        if row.places:
-            yield f"    {row.name} from: {'; '.join(place for _, place in row.places[:MOST_PLACED])}"
-    if rows and step.places.why_not:
-        yield f"  lines: not known: {printable_line(step.places.why_not)}"
 
 
 def environment_of(profile: Profile) -> Mapping[str, Any]:

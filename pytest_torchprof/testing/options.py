@@ -27,13 +27,9 @@ SHARES = ("time", "memory")
 
 _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("", "on|off", "off: run marked tests plainly, measure and check nothing"),
-    ("baseline", "MODE", "compare (default), update, add, strict or off"),
+    ("baseline", "MODE", "compare (default), update, add, strict, off or update,times"),
     ("baseline-dir", "DIR", "folder of the baselines (default: __torchprof__ beside each test file)"),
-    (
-        "device",
-        "DEVICE",
-        "auto (default), or a device of torch, such as cpu or cuda:0; wins over the marker if given here",
-    ),
+    ("device", "DEVICE", "auto (default) or a device of torch, such as cpu or cuda:0; wins over the marker here"),
     ("warmup", "N", "calls before the measured ones (default 3)"),
     ("steps", "N", "measured calls (default 5)"),
     ("save", "DIR", "keep every recording in DIR"),
@@ -56,13 +52,9 @@ def add_options(parser: pytest.Parser) -> None:
         "--torchprof-report", dest="torchprof_report", action="append", metavar="FILE", default=None,
         help="write the results to FILE, by its suffix: .json, .md, .benchmark.json or .bmf.json (repeatable)",
     )  # fmt: skip
-    parser.addini(
-        "torchprof_tolerance", "tolerance of tests that have none of their own, e.g. time=0.10 memory=0.05", default=""
-    )
+    parser.addini("torchprof_tolerance", "of tests that have none of their own, e.g. time=0.10 memory=0.05", default="")
     parser.addini("torchprof_report", "as --torchprof-report", type="linelist", default=[])
-    parser.addini(
-        "torchprof_thresholds", "when findings are told, a line each: hotspot.share = 0.6", type="linelist", default=[]
-    )
+    parser.addini("torchprof_thresholds", "of findings, a line each: hotspot.share = 0.6", type="linelist", default=[])
 
 
 class BaselineMode(StrEnum):
@@ -73,11 +65,18 @@ class BaselineMode(StrEnum):
     ADD = "add"
     STRICT = "strict"
     OFF = "off"
+    UPDATE_TIMES = "update,times"
+    """As ``update``, also the times of entries that are the same."""
+
+    @property
+    def updates(self) -> bool:
+        """Whether every test that passes writes its entry."""
+        return self in (BaselineMode.UPDATE, BaselineMode.UPDATE_TIMES)
 
     @property
     def writes(self) -> bool:
         """Whether baselines are written, all or the missing ones."""
-        return self in (BaselineMode.UPDATE, BaselineMode.ADD)
+        return self.updates or self is BaselineMode.ADD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

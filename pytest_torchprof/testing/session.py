@@ -21,7 +21,7 @@ from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.testing.baseline_check import BaselineFiles
-from pytest_torchprof.testing.options import WORKER_KEY, BaselineMode, is_worker
+from pytest_torchprof.testing.options import WORKER_KEY, is_worker
 from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
     if not rank.writes and (options.reports or options.baseline.writes):
         terminalreporter.write_line(f"torchprof: {who}rank 0 writes the baselines and reports")
     if verbosity < 0 and not state.problems:
-        terminalreporter.write_line(f"torchprof: {who}{terminal.closing(run)}")
+        terminalreporter.write_line("\n".join(f"torchprof: {who}{line}" for line in terminal.render_briefly(run)))
         return
     terminalreporter.write_sep("-", terminal.title(run) + ("" if rank.alone else f", {rank}"))
     if run.results:
@@ -300,7 +300,7 @@ def _unused_entries(state: RunState) -> list[UnusedEntries]:
     With ``--torchprof-baseline=update`` the latter is noted to be removed: what a test that passed measures is kept.
     """
     unused = list(_of_no_test_file(state))
-    update = state.options.baseline is BaselineMode.UPDATE
+    update = state.options.baseline.updates
     passed: defaultdict[Path, set[str]] = defaultdict(set)
     for nodeid, test_file in state.passed.items():
         passed[test_file].add(_test_key(nodeid))

@@ -1,0 +1,356 @@
+"""The form of a baseline file: entries as JSON that people review and version control merges."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pytest_torchprof.baseline.entry import Count, Entry, KernelRecord, Times
+from pytest_torchprof.baseline.launch_order import Block, Line, launches, rewrite, write
+from pytest_torchprof.errors import UnreadableBaseline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_torchprof.baseline.launch_order import Order
+
+# A field that is added has a default. One that changes its meaning raises the number, and `loads` turns what older
+# numbers mean into the present form before it is checked. `tests/baselines_before` holds a file of each form.
+SCHEMA: Final = 2
+
+MOST_LAUNCHES: Final = 1_000_000
+"""How many launches the steps of an entry may have; more is nothing that anybody measured."""
+
+OURS: Final = "<<<<<<<"
+BASE: Final = "|||||||"
+THEIRS: Final = "======="
+THEIRS_END: Final = ">>>>>>>"
+"""What version control begins the lines with that surround a conflict's sides."""
+_REMEDY: Final = "restore it from version control, or delete it and record it again with --torchprof-baseline=update"
+_ROUNDS: Final = r"[1-9]\d{0,6}(-[1-9]\d{0,6})?"
+# Closes each list of kernels, so that no line changes by a comma where the last kernel comes or goes.
+_END: Final = "end"
+# The name comes last: it may be thousands of characters long, and the rest should be seen beside it.
+_KERNEL_FIELDS: Final = ("family", "dtype", "layout", "helper", "op", "name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenEntry:
+    """An entry, and how its file writes the launch order of each of its steps."""
+
+    entry: Entry
+    orders: tuple[Order, ...]
+
+
+class KernelLine(KernelRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kernel as one line of the file has it."""
+
+    only_in: Annotated[str, Meta(pattern=f"^{_ROUNDS}(, {_ROUNDS})*$")] | None = None
+    """The rounds of its block in which it is launched, as "1-6, 8-20"; None stands for all of them."""
+
+
+class RepeatedLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Kernels that a step launches several times in a row."""
+
+    repeat: Annotated[int, Meta(ge=1, le=MOST_LAUNCHES)]
+    kernels: tuple[Any, ...]
+    """Each a `KernelLine`, and ``"end"``."""
+
+
+class EntryFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry as the file has it."""
+
+    source: str
+    environment: dict[str, str | bool]
+    steps: Annotated[tuple[tuple[Any, ...], ...], Meta(min_length=1)]
+    """The distinct launch orders: each item a `KernelLine` or, with ``"repeat"``, `RepeatedLines`, and ``"end"``."""
+    numbers: dict[str, Annotated[int, Meta(ge=0)]]
+    """All but ``kernels``, which the steps tell."""
+    varying: dict[str, Annotated[float, Meta(ge=0)]]
+    time: Times | None = None
+
+
+class FirstKernelLine(KernelRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kernel as files of schema 1 have it."""
+
+    count: Count
+    """How often the step that launches it most does so."""
+
+
+class FirstLaunches(Struct):
+    """How files of schema 1 keep what is launched."""
+
+    kernels: tuple[FirstKernelLine, ...]
+    steps: tuple[tuple[Annotated[int, Meta(ge=0)], ...], ...]
+    """The distinct launch orders, as places in ``kernels``."""
+
+
+# msgspec looks a type's annotations up in sys.modules when it is first used. In a test run of test runs (pytester) this
+# module may have left there by then; so they are resolved here.
+for _type in (RepeatedLines, EntryFields, FirstLaunches):
+    msgspec.json.Decoder(_type)
+
+
+class _NotKeptError(ValueError):
+    """What JSON allows and a baseline does not."""
+
+
+def write_entry(entry: Entry, before: WrittenEntry | None) -> WrittenEntry:
+    """Return an entry with its launch orders, written so that few lines differ from what was there ``before``."""
+    if before is not None and before.entry == entry:
+        return before
+    return WrittenEntry(
+        entry=entry, orders=tuple(_order_of(step, before.orders if before else ()) for step in entry.steps)
+    )
+
+
+def _order_of(step: tuple[KernelRecord, ...], before: Sequence[Order]) -> Order:
+    kernels = Counter(step)
+
+    def unlike(order: Order) -> int:
+        others = Counter(launches(order))
+        return ((kernels - others) + (others - kernels)).total()
+
+    return rewrite(min(before, key=unlike), step) if before else write(step)
+
+
+def plain(entry: Entry) -> dict[str, Any]:
+    """Return an entry as JSON values, for another process."""
+    return _plain(write_entry(entry, None))
+
+
+def from_plain(value: object) -> Entry:
+    """Return the entry that `plain` made JSON values of; ValueError where it is none."""
+    return _read_entry(value, SCHEMA).entry
+
+
+def dumps(entries: Mapping[str, WrittenEntry]) -> bytes:
+    """Return a baseline file's text: sorted by key, one line per kernel."""
+    texts = {key: _entry_text(_plain(entries[key])) for key in sorted(entries)}
+    fields = {"schema": str(SCHEMA), "entries": _object(texts, indent=2)}
+    return f"{_object(fields, indent=0)}\n".encode()
+
+
+def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
+    """Return the entries of a baseline file's text; UnreadableBaseline says what is wrong with it and what to do."""
+    value = _json(data, path)
+    schema = value.get("schema") if isinstance(value, dict) else None
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        _refuse(path, 'it is JSON, but no baseline (there is no top-level integer "schema")')
+    if schema > SCHEMA:
+        raise UnreadableBaseline(
+            f"{path}: this baseline has schema {schema}, and this pytest-torchprof knows up to {SCHEMA}: "
+            "install a newer pytest-torchprof; the file is left as it is"
+        )
+    entries = value.get("entries")
+    if not isinstance(entries, dict) or value.keys() != {"schema", "entries"}:
+        _refuse(path, 'it does not have a baseline\'s form: an object with "schema" and "entries"')
+    made = {}
+    for key, entry in entries.items():
+        try:
+            made[key] = _read_entry(entry, schema)
+        except ValueError as error:  # msgspec's ValidationError is one
+            _refuse(path, f"it does not have a baseline's form: {_string(key)}: {error}")
+    return made
+
+
+def has_conflict(text: str) -> bool:
+    """Whether a merge left its markers in a text."""
+    return any(line.startswith((OURS, BASE, THEIRS, THEIRS_END)) for line in text.splitlines())
+
+
+def _read_entry(value: object, schema: int) -> WrittenEntry:
+    fields = msgspec.convert(_from_first_form(value) if schema == 1 else value, EntryFields)
+    left, orders = MOST_LAUNCHES, []
+    for step in fields.steps:
+        order = tuple(map(_read_item, _items(step)))
+        left -= sum(_count(item) for item in order)
+        if left < 0:
+            raise ValueError(f'"steps" has more than {MOST_LAUNCHES:,} launches')
+        orders.append(order)
+    steps = tuple(map(launches, orders))
+    entry = Entry(
+        source=fields.source,
+        environment=fields.environment,
+        steps=steps,
+        numbers={**fields.numbers, "kernels": max(map(len, steps))},
+        varying=fields.varying,
+        time=fields.time,
+    )
+    return WrittenEntry(entry=entry, orders=tuple(orders))
+
+
+def _items(values: Sequence[Any]) -> Sequence[Any]:
+    if not values or values[-1] != _END:
+        raise ValueError(f'a list of kernels does not close with "{_END}" (merged by hand?)')
+    return values[:-1]
+
+
+def _read_item(value: object) -> Line | Block:
+    if isinstance(value, dict) and "repeat" in value:
+        block = msgspec.convert(value, RepeatedLines)
+        return Block(block.repeat, tuple(_read_line(line, block.repeat) for line in _items(block.kernels)))
+    if isinstance(value, dict) and "only_in" in value:
+        raise ValueError('"only_in" stands outside of a block that is repeated (merged by hand?)')
+    return _read_line(value, 1)
+
+
+def _read_line(value: object, repeat: int) -> Line:
+    line = msgspec.convert(value, KernelLine)
+    kernel = KernelRecord(**{name: getattr(line, name) for name in _KERNEL_FIELDS})
+    if line.only_in is None:
+        return Line(kernel)
+    rounds: set[int] = set()
+    for text in line.only_in.split(", "):
+        first, _, last = text.partition("-")
+        if int(last or first) > repeat:
+            raise ValueError(f'"only_in" names a round beyond "repeat": {repeat} (merged by hand?)')
+        rounds.update(range(int(first), int(last or first) + 1))
+    return Line(kernel, tuple(sorted(rounds)))
+
+
+def _count(item: Line | Block) -> int:
+    if isinstance(item, Line):
+        return 1
+    return sum(item.rounds if line.rounds is None else len(line.rounds) for line in item.lines)
+
+
+def _from_first_form(value: object) -> dict[str, Any]:
+    """Return an entry of schema 1, where a step is a list of places in a list of kernels, in the present form."""
+    first, fields = msgspec.convert(value, FirstLaunches), msgspec.convert(value, dict[str, Any])
+    if any(place >= len(first.kernels) for step in first.steps for place in step):
+        raise ValueError('"steps" names a kernel that "kernels" does not have (merged by hand?)')
+    counts = [Counter(step) for step in first.steps]
+    most = [max((count[place] for count in counts), default=0) for place in range(len(first.kernels))]
+    if most != [kernel.count for kernel in first.kernels]:
+        raise ValueError('the counts of "kernels" and the orders of "steps" differ (merged by hand?)')
+    lines = [{name: field for name, field in line.items() if name != "count"} for line in fields.pop("kernels")]
+    return {**fields, "steps": [[*(lines[place] for place in step), _END] for step in first.steps]}
+
+
+def _plain(written: WrittenEntry) -> dict[str, Any]:
+    entry = written.entry
+    made: dict[str, Any] = {
+        "source": entry.source,
+        "environment": dict(sorted(entry.environment.items())),
+        "steps": [[*map(_plain_item, order), _END] for order in written.orders],
+        "numbers": {name: number for name, number in sorted(entry.numbers.items()) if name != "kernels"},
+        "varying": dict(sorted(entry.varying.items())),
+    }
+    if entry.time is None:
+        return made
+    left_out = {"confirmed"} if entry.time.disturbed else {"confirmed", "disturbed"}
+    time = msgspec.to_builtins(entry.time)
+    time["conditions"] = dict(sorted(time["conditions"].items()))
+    return {**made, "time": {name: value for name, value in time.items() if name not in left_out}}
+
+
+def _plain_item(item: Line | Block) -> dict[str, Any]:
+    if isinstance(item, Block):
+        return {"repeat": item.rounds, "kernels": [*map(_plain_item, item.lines), _END]}
+    only = {} if item.rounds is None else {"only_in": ", ".join(_ranges(item.rounds))}
+    fields = {name: getattr(item.kernel, name) for name in _KERNEL_FIELDS}
+    return {**only, **{name: value for name, value in fields.items() if value is not None}}
+
+
+def _ranges(numbers: Iterable[int]) -> Iterator[str]:
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        first, *others = (number for _, number in run)
+        yield f"{first}-{others[-1]}" if others else f"{first}"
+
+
+def _json(data: bytes, path: Path) -> Any:
+    try:
+        text = data.decode("utf-8")
+        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        _refuse(path, "it is not text in UTF-8")
+    except json.JSONDecodeError as error:
+        if has_conflict(text):
+            first = f"resolve it with `torchprof baseline resolve {path}`, or"
+            _refuse(path, "a merge left its markers (<<<<<<<, >>>>>>>) in it", first)
+        if not text.strip():
+            _refuse(path, "it is empty")
+        if not text[error.pos :].strip() or error.msg.startswith("Unterminated"):
+            _refuse(path, "its end is missing (cut off)")
+        _refuse(path, f"it is not JSON (line {error.lineno}, column {error.colno}: {error.msg})")
+    except _NotKeptError as error:
+        _refuse(path, str(error))
+    except (ValueError, RecursionError):  # a number of thousands of digits, brackets a thousand deep
+        _refuse(path, "it is not the JSON of a baseline")
+
+
+def _refuse(path: Path, what: str, first: str = "") -> NoReturn:
+    remedy = f"{first} {_REMEDY}" if first else _REMEDY
+    raise UnreadableBaseline(
+        f"{path}: cannot read this baseline: {what}; {remedy}. The file is left as it is."
+    ) from None
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise _NotKeptError(f"it has {_string(twice)} twice (a merge kept both sides)")
+    return made
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _NotKeptError(f"it has {name} where a number belongs")
+
+
+def _entry_text(value: Mapping[str, Any]) -> str:
+    """Return an entry as text: a line for each kernel and each number that fails a test, one for all that vary."""
+    fields = {
+        "source": _value(value["source"]),
+        "environment": _line(value["environment"]),
+        "steps": _block((_block(map(_item_text, step), "[]", indent=8) for step in value["steps"]), "[]"),
+        "numbers": _object({name: _value(number) for name, number in value["numbers"].items()}),
+        "varying": _line(value["varying"]),
+    }
+    if "time" in value:
+        texts = {name: json.dumps(field) for name, field in value["time"].items()}
+        fields["time"] = _object({**texts, "conditions": _line(value["time"]["conditions"])})
+    return _object(fields, indent=4)
+
+
+def _item_text(item: Mapping[str, Any] | str) -> str:
+    if isinstance(item, str):
+        return _string(item)
+    if "repeat" not in item:
+        return _line(item)
+    return f'{{"repeat": {item["repeat"]}, "kernels": {_block(map(_item_text, item["kernels"]), "[]", indent=10)}}}'
+
+
+def _object(fields: Mapping[str, str], *, indent: int = 6) -> str:
+    return _block((f"{_string(name)}: {text}" for name, text in fields.items()), "{}", indent=indent)
+
+
+def _block(lines: Iterable[str], brackets: str, *, indent: int = 6) -> str:
+    """Return the lines between brackets that begin a line of ``indent``."""
+    inside = ",\n".join(f"{' ' * indent}  {line}" for line in lines)
+    return f"{brackets[0]}\n{inside}\n{' ' * indent}{brackets[1]}" if inside else brackets
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{_string(name)}: {_value(field)}" for name, field in value.items()) + "}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))  # read back and written again, 3 and 3.0 must not differ
+    return json.dumps(value, allow_nan=False)
+
+
+def _string(text: str) -> str:
+    # Readable where it is safe to print; else escaped (control and bidirectional characters, lone surrogates).
+    return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -1,0 +1,85 @@
+"""Where in the user's code the kernels come from that a baseline does not have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.baseline.entry import records
+from pytest_torchprof.compare.changes import WORSE
+from pytest_torchprof.text import printable, printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.baseline import Entry, KernelRecord
+    from pytest_torchprof.compare.changes import Change
+    from pytest_torchprof.kernels.kernel import Kernel
+
+MOST_KERNELS: Final = 5
+"""Kernels with lines below a comparison."""
+MOST_PLACES: Final = 5
+"""Lines for each."""
+
+
+def origins(analysis: Analysis, new: Entry, changes: Iterable[Change]) -> Iterator[str]:
+    """Yield, a line each, where the kernels of the changes for the worse are launched.
+
+    ``analysis`` is what ``new`` was made of. Where a step launches alike kernels one after the other, which of them is
+    new cannot be known; all are named then.
+    """
+    steps = {records(step.kernels): step for step in reversed(analysis.steps)}
+    concerned = [change for change in changes if change.direction == WORSE and change.launches]
+    for change in concerned[:MOST_KERNELS]:
+        step = new.steps[change.step]
+        places = _places(steps[step])
+        here = _distinct(places[at] for at in change.launches)
+        if not here:
+            continue
+        yield f"    {change.what} from: {_joined(here)}"
+        came = {at for other in concerned if other.step == change.step for at in other.launches}
+        alike = [at for at in _places_it_could_be(step, came) if step[at] == step[change.launches[0]]]
+        others = _distinct(places[at] for at in alike)
+        if not set(others) <= set(here):
+            yield f"      or another of these {len(alike)}, which cannot be told apart: {_joined(others)}"
+    reasons = dict.fromkeys(steps[new.steps[change.step]].places.why_not for change in concerned)
+    yield from (f"  lines: not known: {printable_line(reason)}" for reason in reasons if reason)
+
+
+def _places(step: StepProfile) -> list[str | None]:
+    """Return where each kernel of a step was launched, in order; None where that is not known."""
+    launched: Counter[tuple[str, str | None]] = Counter()
+    return [_place(step, kernel, launched) for kernel in step.kernels]
+
+
+def _place(step: StepProfile, kernel: Kernel, launched: Counter[tuple[str, str | None]]) -> str | None:
+    work = kernel.name, kernel.op
+    origins_of = step.places.work.get(work, ())
+    number = launched[work]
+    launched[work] += 1
+    origin = origins_of[number] if number < len(origins_of) else None
+    return None if origin is None else printable(str(origin))
+
+
+def _distinct(places: Iterable[str | None]) -> list[str]:
+    return [*dict.fromkeys(place for place in places if place is not None)]
+
+
+def _joined(places: Sequence[str]) -> str:
+    left_out = len(places) - MOST_PLACES
+    return "; ".join(places[:MOST_PLACES]) + (f"; and {left_out} more" if left_out > 0 else "")
+
+
+def _places_it_could_be(step: Sequence[KernelRecord], came: Collection[int]) -> list[int]:
+    """Return the places that what came could have, too: shifted as far as the step stays the same without it."""
+    could_be: set[int] = set()
+    for first in (at for at in came if at - 1 not in came):
+        begin, end = first, next(at for at in range(first, len(step) + 1) if at not in came)
+        length = end - begin
+        while begin and step[begin - 1] == step[begin - 1 + length]:
+            begin -= 1
+        while end < len(step) and step[end] == step[end - length]:
+            end += 1
+        could_be.update(range(begin, end))
+    return sorted(could_be)

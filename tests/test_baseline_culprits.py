@@ -1,0 +1,74 @@
+"""A failure against a baseline names the line that launched what the baseline does not have."""
+
+from __future__ import annotations
+
+import pytest
+
+NET = """
+def forward(x, w):
+    x = x * 2
+    x = x @ w
+    x = x * 3
+    x = x @ w
+    x = x * 4
+    return x @ w
+"""
+TEST = """
+import net
+
+@pytest.mark.torchprof(device="cpu", warmup=1, steps=2)
+def test_net():
+    net.forward(x, x)
+"""
+CANNOT_BE_TOLD = "or another of these {}, which cannot be told apart"
+
+
+@pytest.fixture
+def lines_after_change(run_tests, pytester):
+    """Return what the failure says about places after ``net.py`` was changed."""
+
+    def run(after: str, before: str = NET) -> list[str]:
+        (pytester.path / "net.py").write_text(before)
+        run_tests(TEST, "--torchprof-baseline=update", in_process=False).assert_outcomes(passed=1)
+        (pytester.path / "net.py").write_text(after)
+        result = run_tests(TEST, in_process=False)
+        result.assert_outcomes(failed=1)
+        return [line.removeprefix("E").strip() for line in result.outlines if "net.py:" in line]
+
+    return run
+
+
+def test_the_line_that_was_inserted_is_named_and_no_other(lines_after_change):
+    # The same operator as in three lines before it.
+    assert lines_after_change(NET.replace("return x @ w", "return (x @ w) * 5")) == [
+        "pointwise mul from: net.py:8 in forward"
+    ]
+    assert lines_after_change(NET.replace("x = x * 2", "x = x * 2 + 1")) == ["pointwise add from: net.py:3 in forward"]
+
+
+def test_a_line_that_calls_another_operator_now_is_named(lines_after_change):
+    assert lines_after_change(NET.replace("x * 3", "x / 3")) == ["pointwise div from: net.py:5 in forward"]
+
+
+def test_of_alike_kernels_in_a_row_all_are_named(lines_after_change):
+    after = NET.replace("x = x * 3", "x = x * 3\n    x = x * 4\n    x = x * 5")
+    assert lines_after_change(after) == [
+        "pointwise mul from: net.py:6 in forward; net.py:7 in forward",
+        f"{CANNOT_BE_TOLD.format(3)}: net.py:5 in forward; net.py:6 in forward; net.py:7 in forward",
+    ]
+
+
+def test_of_a_sequence_that_is_repeated_once_more_all_are_named(lines_after_change):
+    assert lines_after_change(NET.replace("x = x * 3", "x = x * 3 @ w\n    x = x * 6")) == [
+        "pointwise mul from: net.py:8 in forward",
+        f"{CANNOT_BE_TOLD.format(4)}: net.py:3 in forward; net.py:5 in forward; net.py:6 in forward; net.py:8 in forward",
+        "gemm fp32 nn mm from: net.py:9 in forward",
+        f"{CANNOT_BE_TOLD.format(4)}: net.py:4 in forward; net.py:5 in forward; net.py:7 in forward; net.py:9 in forward",
+    ]
+
+
+def test_one_line_in_the_script_around_a_model_of_many_layers_is_named(lines_after_change):
+    before = "def layer(x, w):\n    return (x * 2 @ w) * 3\n\ndef forward(x, w):\n    for _ in range(30):\n        x = layer(x, w)\n    return x.sum()\n"
+    assert lines_after_change(before.replace("x.sum()", "(x * 4).sum()"), before)[0].startswith(
+        "pointwise mul from: net.py:7"
+    )
