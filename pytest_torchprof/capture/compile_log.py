@@ -55,7 +55,7 @@ class CompileLog:
         self._history = compile_history()
         self._known: frozenset[int] | None = None
         self._clears = 0
-        self._hooked: dict[str | None, Compilation] = {}
+        self._hooked: dict[str, Compilation] = {}
         self._ran: dict[int, list[weakref.ref[Any] | None]] = {}
         self._restore = ExitStack()
 
@@ -114,6 +114,8 @@ class CompileLog:
         self.read()
         of_module = weakref.ref(module) if module is not None else None
         self.breaks += self._history.note(code, generated, of_module)
+        if identity is None:  # torch.export's, of which Dynamo keeps no record.
+            return
         self._hooked[identity] = Compilation(
             frame=id(code),
             place=torch_compile.CodeLine.of(code),
@@ -131,7 +133,7 @@ class CompileLog:
         return self.calls > self._first_call or any(other is None or other is module for other in ran)
 
     def _compilation(self, attempt: Attempt) -> Compilation:
-        hooked = self._hooked.pop(attempt.compile_id, None)
+        hooked = self._hooked.pop(attempt.compile_id or "", None)
         if hooked is not None:
             return replace(hooked, guard=attempt.guard)
         return Compilation(

@@ -160,8 +160,11 @@ class CompileWatch:
             self._settings.add(setting)
         if self._in_step and not torch_profiler.records_this_thread():
             self._on_threads = True
-        if self._in_step and setting is not None:
-            (self._eager_under if eagerly else self._entered_under).add(setting)
+        if eagerly and setting is not None:
+            # In a warm-up call too: what Dynamo has seen while it is disabled stays uncompiled.
+            self._eager_under.add(setting)
+        elif self._in_step and setting is not None:
+            self._entered_under.add(setting)
 
     @property
     def _attempts(self) -> list[Attempt]:

@@ -131,7 +131,7 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     entered_under: tuple[str, ...] = ()
     """The settings under which compiled functions were entered in the steps, and may have run as they are."""
     eager_under: tuple[str, ...] = ()
-    """The settings under which they ran as they are."""
+    """The settings under which they ran as they are, in the steps or before."""
     breaks: tuple[GraphBreak, ...] = ()
     """What was reported while the measured code was compiled."""
     given_up: tuple[GraphBreak, ...] = ()
