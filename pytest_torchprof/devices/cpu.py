@@ -12,7 +12,7 @@ _FUSED = re.compile(r"(?:kernel_)?cpp_(?:\w+_)?fused_\w*|graph_\d+_\w+")
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::\w[\w.]*")
 # Ranges of autograd, of torch.compile, of communication (whose operator is around it), of the profiler and our own.
 _HOLDERS = re.compile(
-    r"autograd::engine::evaluate_function: .*|torch::.*|\w*Backward\w*|Optimizer\..*"
+    r"autograd::engine::evaluate_function: .*|torch::\w+::.*|\w+Backward\d*|Optimizer\..*"
     r"|Torch-Compiled Region.*|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|CompiledFunction\w*"
     r"|## Call CompiledFxGraph .*|inductor_wrapper_call|.* \(dynamo_timed\)"
     r"|(?:gloo|mpi|nccl|ucc):.*|record_param_comms"

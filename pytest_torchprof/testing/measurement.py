@@ -246,7 +246,7 @@ def judge_measurement(
     verdicts = [*check_limits(profile, limits), *(() if stands_in else check.unmeasured_times(profile)), *nothing]
     baseline = None
     if not nothing:
-        baseline = former.baseline if former is not None else check.compare(label, profile)
+        baseline = (former.baseline if former is not None else None) or check.compare(label, profile)
         verdicts += [] if stands_in else check.lost_numbers(baseline)
         verdicts += check.of_other_root(baseline)
     if unknown and not asked and not nothing and not stands_in:
