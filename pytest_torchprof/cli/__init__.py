@@ -20,6 +20,7 @@ COMMANDS = {
     "check": "judge a recording by limits",
     "diff": "compare two recordings or baselines",
     "doctor": "say what is wrong with the profiler or the device",
+    "explain": "say what a limit, a finding or a message means",
     "baseline": "list, show, compare, prune and merge stored baselines",
 }
 USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"

@@ -1,0 +1,159 @@
+"""``torchprof explain``, and the page of limits that it reads: both are held to the code."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pytest_torchprof import load
+from pytest_torchprof.cli import explain, main
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.findings import RULES
+from pytest_torchprof.kernels.patterns import parse_value
+from pytest_torchprof.limits import COMPILE, LIMITS, NOT_MEASURED, check_limits, read_limits
+from pytest_torchprof.testing.options import _READERS, MARKER_OPTIONS
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "limits.md").read_text()
+CODE = re.compile(r"`([^`]+)`")
+ROWS = {
+    cells[1].strip("` "): [cell.strip() for cell in cells[2:-1]]
+    for cells in (re.split(r" ?\| ?", line) for line in PAGE.splitlines())
+    if len(cells) > 3 and re.fullmatch(r"`\w+`", cells[1])
+}
+BY_NAME = {limit.name: limit for limit in LIMITS}
+
+# What the page says of a value -> what the code takes for it, and what it refuses.
+VALUES = {
+    "whole number": ([0, 3], [-1, 1.5, "3", True]),
+    "number from 0": ([0, 0.5, 7], [-1, "1"]),
+    "share from 0 to 1": ([0, 0.5, 1], [1.5, "0.5"]),
+    "duration": (["1.5ms", "3 us", "2ns", "1s", 0.5], ["1.5", "3 min", -1]),
+    "size": (["1.5GiB", "300MB", "1 TiB", "3 B", 1024], ["1.5", 0.5, -1]),
+    "patterns": (["gemm", ["a*", "re:b"]], [3, []]),
+    "patterns, or a dict of counts": (["gemm", ["a*", "re:b"], {"a": 1, "b": (1, 3)}], [3, {}, {"a": -1}]),
+    "operators": (["aten::mm", ["mm", "aten::*"]], [3, "aten:mm"]),
+    "operators, or a dict of counts": (["aten::mm", {"mm": 1, "add": (1, 3)}], [3, {"mm": "1"}]),
+    "operator names, or lists of them": ([["add", "mul"], [["add"], ["mul", "sin"]]], [3, [3]]),
+    'True, "all" or a share': ([True, "all", 0.95], [False, "some", 2]),
+    "codes of findings": (["hidden-copy", ["hidden-copy", "implicit-sync"]], ["hidden"]),
+}
+
+
+def test_each_word_of_the_marker_has_its_row():
+    assert set(ROWS) == set(BY_NAME) | MARKER_OPTIONS
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_limit_takes_what_its_row_says_and_refuses_what_it_does_not(name):
+    good, bad = VALUES[ROWS[name][0]]
+    for value in good:
+        BY_NAME[name].read(value)
+    for value in bad:
+        with pytest.raises(UnknownLimit):
+            BY_NAME[name].read(value)
+
+
+def example_of(name):
+    word, _, value = CODE.search(ROWS[name][-1])[1].partition("=")
+    assert word == name
+    return parse_value(value)
+
+
+def test_each_example_can_be_read():
+    read_limits({name: example_of(name) for name in BY_NAME})
+    for name in MARKER_OPTIONS:
+        _READERS[name](example_of(name))
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_row_says_where_its_limit_is_judged(name):
+    recording = load(next((ROOT / "tests" / "recordings").glob("test_geglu_mlp.test_compiled*")))
+    (verdict,) = check_limits(recording, read_limits({name: example_of(name)}))
+    lacks = verdict.status == NOT_MEASURED and "this limit needs a GPU" in verdict.measured
+    expected = "GPU" if lacks else "everywhere" if BY_NAME[name].needs == COMPILE else "GPU, CPU"
+    assert ROWS[name][-2] == expected, verdict
+
+
+@pytest.fixture
+def explained(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words):
+        status = main(["explain", *words])
+        said = capsys.readouterr()
+        return status, said.out or said.err
+
+    return run
+
+
+@pytest.mark.parametrize("word", [*BY_NAME, *sorted(MARKER_OPTIONS), *(rule.code for rule in RULES)])
+def test_each_limit_and_each_finding_is_explained(explained, word):
+    status, text = explained(word)
+    assert status == 0
+    assert text.startswith(f"{word}\n")
+    assert len(text) > 100
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_limit_is_explained_by_its_row_and_what_stands_below_the_table(explained):
+    _, text = explained("kernels")
+    assert 'example: `kernels={gemm(layout="tn"): 2}`' in text
+    assert "regular expression behind `re:`" in " ".join(text.split())
+    assert "forbid_kernels" not in text
+
+
+@pytest.mark.parametrize("words", [["lines-not-known"], ["lines", "not", "known"]])
+def test_a_message_is_explained_with_what_to_do(explained, words):
+    status, text = explained(*words)
+    assert status == 0
+    assert "*the code cannot be called again, its block is over*" in text
+    assert "what to do: give the limit to `torchprof.measure(...)`" in text
+
+
+def test_every_section_of_the_messages_can_be_asked_for(explained):
+    page = (ROOT / "docs" / "messages.md").read_text()
+    for word in re.findall(r"^## (.*)$", page, re.MULTILINE):
+        assert explained(word)[0] == 0
+
+
+def test_without_a_word_all_are_listed(explained):
+    status, text = explained()
+    assert status == 0
+    assert {"max_kernels", "launch-gaps", "not-measured", "tolerance"} <= set(re.findall(r"[\w-]+", text))
+
+
+def test_what_is_not_known_is_refused_with_the_nearest_word(explained):
+    status, text = explained("max_kernel")
+    assert status == 2
+    assert "nothing is known of 'max_kernel'; did you mean 'max_kernels'?" in text
+
+
+def test_a_wheel_holds_the_pages_where_the_command_looks_for_them():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    assert build["wheel"]["force-include"] == {
+        f"docs/{page}.md": f"pytest_torchprof/docs/{page}.md" for page in explain.PAGES
+    }
+    # A wheel is built from the sdist too.
+    assert "docs" in build["sdist"]["include"]
+
+
+def test_in_an_installed_package_the_pages_are_read_from_it(monkeypatch, tmp_path, explained):
+    for page in explain.PAGES:
+        (tmp_path / "pytest_torchprof" / "docs").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "pytest_torchprof" / "docs" / f"{page}.md").write_text("# A page\n\n## of-the-wheel\nSays it.\n")
+    monkeypatch.setattr(explain, "__file__", str(tmp_path / "pytest_torchprof" / "cli" / "explain.py"))
+    assert explained("of-the-wheel") == (0, "of-the-wheel\n\n  Says it.\n")
+
+
+def test_what_a_failure_names_can_be_asked_for(explained):
+    """A user of the wheel has no docs folder."""
+    sources = "".join(path.read_text() for path in (ROOT / "pytest_torchprof").rglob("*.py"))
+    asked = re.findall(r"torchprof explain ([a-z-]+)`", sources)
+    assert asked
+    for word in asked:
+        assert explained(word)[0] == 0
+    assert "docs/" not in re.sub(r'"docs/?"|#.*|""".*?"""', "", sources, flags=re.DOTALL)
