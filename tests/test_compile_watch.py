@@ -311,7 +311,7 @@ def test_evidence_of_code_that_never_uses_torch_compile_says_so(measure):
 
 def test_a_watch_that_is_left_by_an_error_can_be_followed_by_another():
     def fail():
-        with CompileWatch("cpu", CompileLog()) as watch, watch.call(warmup_calls_left=1):
+        with closing(CompileLog()) as log, CompileWatch("cpu", log) as watch, watch.call(warmup_calls_left=1):
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
