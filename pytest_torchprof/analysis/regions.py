@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.trace import Span, Trace
 
+PACKAGE = "torchprof::aotinductor"
+"""The range that a measurement puts around each call of a package of AOTInductor's, whose kernels leave none."""
 REGION = "Torch-Compiled Region"
 _LOOKUP = "TorchDynamo Cache Lookup"
 _COMPILE_ID = re.compile(r"\bcompile_id=(\d+)/(\d+)")

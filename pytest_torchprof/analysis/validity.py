@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.compilation import fx_graphs
-from pytest_torchprof.analysis.regions import regions_of
+from pytest_torchprof.analysis.regions import PACKAGE, regions_of
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.text import counted
-from pytest_torchprof.trace import PACKAGE, SENTINEL
+from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 
 if TYPE_CHECKING:

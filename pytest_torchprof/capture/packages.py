@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.trace import PACKAGE
+from pytest_torchprof.analysis.regions import PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

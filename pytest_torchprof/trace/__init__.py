@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.trace.trace import PACKAGE, SENTINEL, Span, StepRange, Trace
+from pytest_torchprof.trace.trace import SENTINEL, Span, StepRange, Trace
 
-__all__ = ["PACKAGE", "SENTINEL", "Span", "StepRange", "Trace"]
+__all__ = ["SENTINEL", "Span", "StepRange", "Trace"]
