@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.analysis.regions import regions_of
+from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -54,6 +56,8 @@ class TestRun:
     """Those of all measurements so far, concluded or not."""
     announced: list[str] = field(default_factory=list)
     """Labels of ``measure()`` whose block was not entered yet."""
+    compiled: CompileLog = field(default_factory=CompileLog)
+    """What torch.compile did since the first measurement."""
     measuring: bool = False
     gated: str | None = None
     """The test looked at a number that this run does not have, and its rest was skipped."""
@@ -101,6 +105,13 @@ class TestRun:
         """Put a measurement that knows more in the place of the one with this label."""
         self.measurements[label] = replace(self.measurements[label], **changes)
         return self.measurements[label]
+
+    def drop_unfinished(self) -> None:
+        """Drop what was announced, and the measurement that is cut off where it stands."""
+        self.announced.clear()
+        for label, one in tuple(self.measurements.items()):
+            if one.profile is None and one.why_not is None:
+                del self.measurements[label]
 
     def forget(self) -> None:
         """Drop what was measured or announced, concluded or not; its labels stay taken."""
@@ -232,6 +243,7 @@ def _plan(run: TestRun, measurement: Measurement) -> capture.Plan:
         nodeid=test.nodeid,
         label=measurement.label,
         count_flops=any(one.limit.name == "min_mfu" for one in measurement.limits),
+        compiled=run.compiled,
         times=options.tolerance.cache if takes_times else None,
     )
 
@@ -261,6 +273,8 @@ def _captured(run: TestRun, label: str | None, plan: capture.Plan) -> Generator[
             raise run.measurements[label].error from None
         finally:
             test.progress(shown, total, total)
+    if profile is not None:
+        run.compiled.note_run(regions_of(profile.trace).ids)
     return profile
 
 
