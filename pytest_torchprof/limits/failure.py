@@ -300,7 +300,7 @@ def _what_to_do(verdicts: tuple[Verdict, ...], analysis: Analysis) -> list[str]:
     if any(verdict.status == MISSED for verdict in verdicts):
         todo.append("change the code, or the limit where the new number is meant")
     if any(verdict.status == NOT_MEASURED for verdict in verdicts):
-        todo.append("what was not measured never counts as a pass: run `torchprof explain not-measured`")
+        todo.append("what was not measured never counts as a pass; `torchprof explain not-measured` says more")
         if not (analysis.why_not or "another profiler").startswith("another profiler"):
             todo.append(ASK_THE_DOCTOR)
     return todo

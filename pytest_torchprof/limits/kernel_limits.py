@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,27 +104,38 @@ def _matching(count: int, noun: str) -> str:
 
 def _kernels(_analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[_Answer]:
     for pattern, count in counts.items():
-        matches = Counter(pattern.verdict(kernel) for kernel in step.kernels)
-        for answer in _count_answers(pattern, count, matches[True], matches[None], "kernel"):
-            advice = hint(pattern, step.kernels) if not matches[True] else None
+        verdicts = [pattern.verdict(kernel) for kernel in step.kernels]
+        sure, unknown = verdicts.count(True), _unknown(step, verdicts)
+        for answer in _count_answers(pattern, count, sure, len(unknown), "kernel"):
+            if answer.status == NOT_MEASURED:
+                yield replace(answer, details=group_kernels(step, unknown))
+                continue
+            advice = hint(pattern, step.kernels) if not sure else None
             yield replace(answer, details=(*((advice,) if advice else ()), *group_kernels(step)))
+
+
+def _unknown(step: StepProfile, verdicts: Iterable[bool | None]) -> list[Kernel]:
+    return [kernel for kernel, verdict in zip(step.kernels, verdicts, strict=True) if verdict is None]
 
 
 def _forbid_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[_Answer]:
     for pattern in patterns:
-        if hits := [kernel for kernel in step.kernels if pattern.verdict(kernel)]:
+        verdicts = [pattern.verdict(kernel) for kernel in step.kernels]
+        if hits := [kernel for kernel, verdict in zip(step.kernels, verdicts, strict=True) if verdict]:
             rows = group_kernels(step, hits, raw=True)
             yield _Answer(MISSED, f"{_matching(len(hits), 'kernel')} {pattern}", rows)
-        elif unknown := sum(pattern.verdict(kernel) is None for kernel in step.kernels):
-            yield _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {counted(unknown, 'kernel')}")
+        elif unknown := _unknown(step, verdicts):
+            told = f"whether {pattern} matches cannot be told for {counted(len(unknown), 'kernel')}"
+            yield _Answer(NOT_MEASURED, told, group_kernels(step, unknown))
 
 
 def _only_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[_Answer]:
     matches = [(kernel, {pattern.verdict(kernel) for pattern in patterns}) for kernel in step.kernels]
     if others := [kernel for kernel, found in matches if found == {False}]:
         yield _Answer(MISSED, counted(len(others), "other kernel"), group_kernels(step, others, raw=True))
-    elif unknown := sum(True not in found for _, found in matches):
-        yield _Answer(NOT_MEASURED, f"whether they match cannot be told for {counted(unknown, 'kernel')}")
+    elif unknown := [kernel for kernel, found in matches if True not in found]:
+        told = f"whether they match cannot be told for {counted(len(unknown), 'kernel')}"
+        yield _Answer(NOT_MEASURED, told, group_kernels(step, unknown))
 
 
 def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
