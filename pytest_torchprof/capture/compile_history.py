@@ -280,6 +280,11 @@ def compile_history() -> History:
     return History()
 
 
+def caller_of(code: CodeType) -> CodeLine | None:
+    """Return the line of the user's that calls torch's own code right now; None for code that is the user's."""
+    return _user_place(observers.user_stack()) if observers.is_library_file(code.co_filename) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
     """One forward compilation during the measurement."""
@@ -287,6 +292,8 @@ class Compilation:
     frame: int
     """Equal for compilations of the same code object."""
     place: CodeLine | None
+    caller: CodeLine | None = None
+    """The line of the user's that led to the compilation of torch's own code."""
     module: weakref.ref[Any] | None
     """Whose forward it is, or which module torch's wrapper is around; one module has one and the same reference."""
     call: int
@@ -309,12 +316,13 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
     for one in compilations:
         before = earlier.setdefault(one.frame, [])
         if one.guard is not None and _again(one, before):
+            place = one.caller or one.place
             found.append(
                 Recompile(
                     reason=re.sub(r"^\d+/\d+: ", "", short_reason(one.guard)),
-                    function=name_in_source(one.place.function) if one.place else None,
-                    file=one.place.file if one.place else None,
-                    line=one.place.line if one.place else None,
+                    function=name_in_source(place.function) if place else None,
+                    file=place.file if place else None,
+                    line=place.line if place else None,
                 )
             )
         before.append(one)

@@ -15,6 +15,7 @@ from pytest_torchprof.capture.compile_history import (
     Compilation,
     GivenUp,
     break_of_code,
+    caller_of,
     compile_history,
     recompiles,
     short_reason,
@@ -150,6 +151,7 @@ class CompileWatch:
         self._hooked[identity] = Compilation(
             frame=id(code),
             place=torch_compile.CodeLine.of(code),
+            caller=caller_of(code),
             module=weakref.ref(module) if module is not None else None,
             call=self._calls,
             known_before=self._before is not None and id(code) in self._before.compiled,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pytest_torchprof.kernels.names.kernelname import (
     TRITON_CATEGORIES,
 )
 from pytest_torchprof.kernels.operands import Launch, operand_dtypes
+from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -255,13 +255,6 @@ _TESTS: Final[dict[str, Callable[[Kernel, object], Match]]] = {
     "collective": _runs_collective,
     "op": _launched_by,
 }
-
-
-def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return ", did you mean 'x'?" for the valid word nearest to ``word``, or what is valid."""
-    names = list(valid)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
 
 
 # What torch calls the types.

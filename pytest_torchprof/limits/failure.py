@@ -274,11 +274,18 @@ def _brief_text(verdicts: tuple[Verdict, ...], others: tuple[str, ...]) -> str:
         about = next((line for sign in "+~-" for line in rest if line.startswith(sign)), rest[0] if rest else "")
         return printable_line(" ".join([*head, *([about] if head and head[0].endswith(":") else [])]))
     first, more = verdicts[0], [verdict.limit for verdict in verdicts[1:]]
-    row = next((one for one in first.details if isinstance(one, WorkRow)), None)
-    most = f"; most: {_brief_row(row)}" if row else ""
     also = f"; also: {', '.join(more)}" if more else ""
     worse = "; worse than the baseline" if others else ""
-    return f"{first.limit}={printable_line(first.expected)}: {_said(first)}{most}{also}{worse}"
+    return f"{first.limit}={printable_line(first.expected)}: {_said(first)}{_brief_cause(first)}{also}{worse}"
+
+
+def _brief_cause(verdict: Verdict) -> str:
+    """Return what the limit was missed by: most of the work, else the first line about it."""
+    row = verdict.culprit
+    if row is not None:
+        return f"; most: {_brief_row(row)}"
+    told = verdict.details[0] if verdict.details else None
+    return f"; {printable_line(told.strip())}" if isinstance(told, str) else ""
 
 
 def _brief_row(row: WorkRow) -> str:

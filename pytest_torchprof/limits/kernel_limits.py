@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.patterns import Pattern, compile_pattern, fused_match, hint, unfused_lines
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, is_nameless
+from pytest_torchprof.limits.compile_limits import lines_on_nothing
 from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,
@@ -20,6 +21,7 @@ from pytest_torchprof.limits.limit import (
     as_counts,
     as_list,
     group_kernels,
+    group_others,
     in_step,
     list_operators,
 )
@@ -110,8 +112,10 @@ def _kernels(_analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator
             if answer.status == NOT_MEASURED:
                 yield replace(answer, details=group_kernels(step, unknown))
                 continue
-            advice = hint(pattern, step.kernels) if not sure else None
-            yield replace(answer, details=(*((advice,) if advice else ()), *group_kernels(step)))
+            hits = [kernel for kernel, verdict in zip(step.kernels, verdicts, strict=True) if verdict]
+            advice = hint(pattern, step.kernels) if not hits else None
+            rows = (*group_kernels(step, hits), *group_others(step, hits))
+            yield replace(answer, details=(*((advice,) if advice else ()), *rows))
 
 
 def _unknown(step: StepProfile, verdicts: Iterable[bool | None]) -> list[Kernel]:
@@ -160,7 +164,7 @@ def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[_A
     for pattern, count in counts.items():
         for answer in _count_answers(pattern, count, _op_hits(step.ops, pattern).total(), unknown, "operator"):
             missed = answer.status == MISSED
-            yield replace(answer, details=group_kernels(step)) if missed else _untold_operators(unknown)
+            yield replace(answer, details=group_others(step, ())) if missed else _untold_operators(unknown)
 
 
 def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator]) -> Iterator[_Answer]:
@@ -184,15 +188,20 @@ def _read_fused(value: object) -> list[tuple[str, ...]]:
     return [tuple(str(token) for token in group) for group in groups]
 
 
-def _fused(_analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[_Answer]:
+def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[_Answer]:
     for group in groups:
         if any(fused_match(kernel, group) for kernel in step.kernels):
             continue
         if unknown := sum(map(is_nameless, step.kernels)):
             yield _Answer(NOT_MEASURED, f"which operators they carry cannot be told for {unknown} Triton kernels")
         else:
-            rows = tuple(unfused_lines(step.kernels))
-            yield _Answer(MISSED, f"no kernel carries {' and '.join(group)} together", rows)
+            carried = f"{' and '.join(group)}{' together' if len(group) > 1 else ''}"
+            eager = lines_on_nothing(analysis.compile)
+            yield _Answer(
+                MISSED,
+                f"no kernel carries {carried}{': nothing was compiled' if eager else ''}",
+                (*eager, *unfused_lines(step.kernels)),
+            )
 
 
 KERNEL_LIMITS = (

@@ -16,6 +16,7 @@ from pytest_torchprof.limits.limit import (
     fraction,
     group_kernels,
     group_moves,
+    group_others,
     group_waits,
     in_step,
     positive_number,
@@ -90,6 +91,10 @@ def _kernels(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
     return group_kernels(step)
 
 
+def _too_few(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
+    return group_others(step, ())
+
+
 def _longest(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
     return tuple(sorted(group_kernels(step), key=lambda row: -(row.time_us or 0)))
 
@@ -108,7 +113,7 @@ def _cpu_and_gpu(step: StepProfile) -> str:
 
 BOUNDS = (
     Bound("max_kernels", BY_NAME["kernels"], _kernels),
-    Bound("min_kernels", BY_NAME["kernels"], _kernels),
+    Bound("min_kernels", BY_NAME["kernels"], _too_few),
     Bound("max_launches", BY_NAME["launches"], _kernels),
     Bound("max_memcpys", BY_NAME["memcpys"], _copies),
     Bound("max_memsets", BY_NAME["memsets"], _fills),

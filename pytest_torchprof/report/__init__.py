@@ -78,6 +78,8 @@ class Result:
     """Untraced times where the test asks for them: median, quantiles, conditions."""
     location: tuple[str, int] | None = None
     """The test's file, relative to the root directory, and line."""
+    culprit: tuple[str, int] | None = None
+    """Likewise the line by which it failed, where it is known and lies in the root directory."""
 
     @property
     def name(self) -> str:

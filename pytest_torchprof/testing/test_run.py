@@ -14,7 +14,7 @@ from pytest_torchprof import capture
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.limits import read_limits
+from pytest_torchprof.limits import read_limits, refuse_contradictions
 from pytest_torchprof.profile import Profile
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.testing.measurement import Explanation, Measurement, judge_measurement
@@ -80,8 +80,10 @@ class TestRun:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
             raise UnknownLimit(f"the label {label!r} is used twice in {nodeid}; each measurement needs its own")
-        asked = (*options.limits, *read_limits(limits, known=self.test.state.limits))
-        self.add(label, tuple({one.limit.name: one for one in asked}.values()))
+        given = (*options.limits, *read_limits(limits, known=self.test.state.limits))
+        asked = tuple({one.limit.name: one for one in given}.values())
+        refuse_contradictions(asked)
+        self.add(label, asked)
         self.labels.add(label)
         return label
 
