@@ -164,8 +164,10 @@ PATIENCE_S = 1.0
 
 def screen_of(config: pytest.Config) -> Screen:
     """Return how much a failure may say: as wide as the terminal is, and as much as ``-q`` and ``-vv`` ask for."""
-    columns = shutil.get_terminal_size(fallback=(80, 24)).columns
-    return Screen(width=min(max(columns, NARROWEST), WIDEST), verbosity=config.get_verbosity())
+    columns = shutil.get_terminal_size(fallback=(0, 24)).columns
+    return Screen(
+        width=min(max(columns or 80, NARROWEST), WIDEST), columns=columns or None, verbosity=config.get_verbosity()
+    )
 
 
 def progress_of(config: pytest.Config) -> Callable[[str, int, int], None]:

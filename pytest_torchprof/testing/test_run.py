@@ -17,7 +17,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.limits import read_limits, refuse_contradictions
 from pytest_torchprof.profile import Profile
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.testing.measurement import Explanation, Measurement, judge_measurement
+from pytest_torchprof.testing.measurement import Explanation, Measurement, describe, judge_measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
 from pytest_torchprof.testing.recordings import stacks_name
 
@@ -102,6 +102,12 @@ class TestRun:
         self.measurements[label] = replace(self.measurements[label], **changes)
         return self.measurements[label]
 
+    def stopped(self, label: str | None, problem: BaseException) -> None:
+        """Keep what ended a measurement before it was done, unless it is known why there is none."""
+        measurement = self.measurements.get(label)
+        if measurement is not None and measurement.profile is None and measurement.why_not is None:
+            self.change(label, why_not=f"the measured code was not run to its end: it raised {describe(problem)}")
+
     def forget(self) -> None:
         """Drop what was measured or announced, concluded or not; its labels stay taken."""
         self.measurements.clear()
@@ -128,14 +134,18 @@ def _alone(run: TestRun, calls: Calls) -> Calls:
 def measure_function(run: TestRun, label: str | None, function: Callable[[], Any]) -> Any:
     """Call the measured code as often as it takes, and return what the last call returned."""
     result, explanation = None, run.measurements[label].explanation
-    with closing(measured_calls(run, label)) as calls:
-        for _ in calls:
-            if explanation.running:
-                with _raising_nothing(explanation):
-                    result = function()
-                continue
-            result = None  # A result that lived through the next call would count as its memory.
-            result = function()
+    try:
+        with closing(measured_calls(run, label)) as calls:
+            for _ in calls:
+                if explanation.running:
+                    with _raising_nothing(explanation):
+                        result = function()
+                    continue
+                result = None  # A result that lived through the next call would count as its memory.
+                result = function()
+    except BaseException as problem:
+        run.stopped(label, problem)
+        raise
     if explanation.plan is not None:
         explanation.again = partial(_repeat_with_stacks, run, label, explanation, function)
     return result
