@@ -17,11 +17,20 @@ LONGEST = 200
 """Characters of one line; names of 5,000 are real."""
 
 
+# What a CI service takes for a command to itself: GitHub at the beginning of a line, Azure anywhere in it.
+_COMMAND = re.compile(r"^\s*:(?=:)|#(?=#(?:vso)?\[)")
+
+
 def printable(text: str) -> str:
-    """Return ``text`` with everything escaped that a terminal would act on or hide."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+    """Return ``text`` with everything escaped that a terminal or a CI service would act on or hide."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+    return without_commands(text) if "::" in text or "##" in text else text
+
+
+def without_commands(line: str) -> str:
+    """Return a line that no CI service takes for a command."""
+    return _COMMAND.sub(lambda found: f"{found[0][:-1]}\\x{ord(found[0][-1]):x}", line)
 
 
 def printable_line(text: str, longest: int = LONGEST) -> str:
@@ -179,7 +188,8 @@ def drawn(rows: Sequence[Any], columns: Sequence[Column], heading: str, more: in
 
 def wrapped(words: str, indent: str, *, first: str = "") -> list[str]:
     """Return the words as lines."""
-    return textwrap.wrap(words, WIDTH, initial_indent=first, subsequent_indent=indent)
+    lines = textwrap.wrap(words, WIDTH, initial_indent=first, subsequent_indent=indent)
+    return [without_commands(line) for line in lines]
 
 
 def cut(words: str, width: int) -> str:

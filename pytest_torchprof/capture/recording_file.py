@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, MARK
 from pytest_torchprof.capture.devices import live_device
 from pytest_torchprof.devices import launches_wait
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import KEY, Environment
 from pytest_torchprof.recording.reader import write_metadata
 

@@ -100,12 +100,15 @@ def _judge(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
     from pytest_torchprof.limits import catalogue, check_limits, read_limits  # noqa: PLC0415
     from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
     from pytest_torchprof.profile import load  # noqa: PLC0415
+    from pytest_torchprof.recording.digest import is_changed  # noqa: PLC0415
     from pytest_torchprof.text import printable_line  # noqa: PLC0415
 
     asked = read_limits(limits, known=catalogue(with_thresholds(RULES, thresholds)))
     profile = load(trace)
     if isinstance(profile, list):
         raise UnknownLimit(f"{trace} is a folder of {len(profile)} recordings; check one file at a time")
+    if is_changed(profile.trace):
+        sys.stderr.write(f"torchprof check: warning: {printable_line(trace)} was changed since it was recorded\n")
     verdicts = check_limits(profile, asked)
     for verdict in verdicts:
         sys.stdout.write(f"{verdict.status:<14}{limit_line(verdict).lstrip()}\n")

@@ -50,14 +50,16 @@ class NamePattern(TextPattern):
         checked_text(self.written, "a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn')")
         object.__setattr__(self, "_regex", compile_text(self.written))
 
-    def verdict(self, kernel: Kernel) -> bool:
-        """Tell whether the kernel's raw name matches; a name always tells."""
+    def verdict(self, kernel: Kernel) -> bool | None:
+        """Tell whether the kernel's raw name matches; None for one that has no name."""
+        if not kernel.name.strip():
+            return None
         # A piece of a C++ name may have an asterisk of its own.
         return self._regex.search(kernel.name) is not None or self.written in kernel.name
 
     def matches(self, kernel: Kernel) -> bool:
         """Tell whether the kernel's raw name matches."""
-        return self.verdict(kernel)
+        return self.verdict(kernel) is True
 
 
 # What stands beside the kernels in a recording: no pattern on kernels would ever match it.

@@ -136,6 +136,8 @@ class Selector:
 
     def verdict(self, kernel: Kernel) -> bool | None:
         """Tell whether the kernel is meant; None if it may be and neither its name nor its launch tells."""
+        if not kernel.name.strip():
+            return None
         unknown = False
         for name, value in self.fields:
             answer = _TESTS[name](kernel, value)

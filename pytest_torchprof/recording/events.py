@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import cache
-from itertools import count
+from itertools import count, islice
 from operator import add, gt
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from sys import getsizeof
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
 
 import msgspec
-from msgspec import Raw, Struct, defstruct
+from msgspec import Meta, Raw, Struct, defstruct
 from msgspec.structs import asdict
 
+from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, LARGEST, LATEST_US, MIB, too_large
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Allocations, Arrows, Calls, GpuOps, Ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 WHOLE, FRACTIONAL, EXACT = "whole", "fractional", "exact"
 """Time stamps are whole microseconds; have fractions that a double holds; have more digits than it holds."""
 STAMPS = (WHOLE, FRACTIONAL, EXACT)
 _EMPTY = Raw(b"")
+_Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
+_Fraction = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
 
 class Args(
@@ -46,13 +52,13 @@ class Args(
     dims: Raw = _EMPTY
     types: Raw = _EMPTY
     strides: Raw = _EMPTY
-    correlation: int = -1
-    stream: int | str | None = None
+    correlation: _Whole = -1
+    stream: _Whole | str | None = None
     blocks_per_sm: float = -1.0
     occupancy: float = -1.0
-    size: int = -1
-    graph: int = 0
-    node: int = 0
+    size: _Whole = -1
+    graph: _Whole = 0
+    node: _Whole = 0
     collective: str | None = None
     collective_dtype: str | None = None
 
@@ -60,8 +66,8 @@ class Args(
 class Allocation(Struct, frozen=True, gc=False, rename={"size": "Bytes", "device_type": "Device Type"}):
     """What the ``args`` of an allocation tell, which is an instant; it has others too."""
 
-    size: int = 0
-    device_type: int = -1
+    size: _Whole = 0
+    device_type: _Whole = -1
 
 
 class Kinds(NamedTuple):
@@ -109,13 +115,14 @@ _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
 @cache
 def kinds(stamps: str = WHOLE) -> Kinds:
     """Return the event types that read time stamps so; exact ones take three times as long."""
-    stamp: Any = int if stamps == WHOLE else int | float
+    stamp: Any = _Whole if stamps == WHOLE else _Whole | _Fraction
+    identity: Any = _Whole | str
     if stamps == EXACT:
         from decimal import Decimal as stamp  # noqa: PLC0415, N813 - few files need it
     event = defstruct(
         "Event",
         [
-            *(("cat", str), ("name", str), ("pid", int | str), ("tid", int | str)),
+            *(("cat", str), ("name", str), ("pid", identity), ("tid", identity)),
             *(("ts", stamp), ("dur", stamp), ("args", Args, Args())),
         ],
         tag_field="ph",
@@ -123,8 +130,8 @@ def kinds(stamps: str = WHOLE) -> Kinds:
         gc=False,
     )
     told: Any = ("told", str, "")
-    arrow = [told, ("id", int | str, 0), ("tid", int | str, ""), ("ts", stamp, 0)]
-    instant = [told, ("tid", int | str, ""), ("ts", stamp, 0), ("args", Allocation, Allocation())]
+    arrow = [told, ("id", identity, 0), ("tid", identity, ""), ("ts", stamp, 0)]
+    instant = [told, ("tid", identity, ""), ("ts", stamp, 0), ("args", Allocation, Allocation())]
     more = {"s": arrow, "f": arrow, "i": instant}
     others = {
         phase: defstruct(
@@ -159,6 +166,9 @@ class _Numbering(defaultdict[Any, int]):
         super().__init__(count().__next__)
 
 
+_DIGITS = 19  # As many as 64 bits hold.
+
+
 class _Threads(defaultdict[Any, int]):
     """Numbers thread and stream ids, which the oldest files write as text here and as a number there."""
 
@@ -167,7 +177,8 @@ class _Threads(defaultdict[Any, int]):
         self.labels: list[int | str] = []
 
     def __missing__(self, key: int | str) -> int:
-        label = int(key) if isinstance(key, str) and key.strip().lstrip("-").isdecimal() else key
+        spelled = isinstance(key, str) and len(key) < _DIGITS and key.strip().lstrip("-").isdecimal()
+        label = int(key) if spelled else key
         number = self[label] if label is not key and label in self else None
         if number is None:
             number = len(self.labels)
@@ -200,6 +211,8 @@ class Columns:
 
     def __init__(self) -> None:
         self.events = 0
+        self._weight = 0
+        self.ending = b""
         self.stamps = WHOLE
         self.names = _Numbering()
         self.threads = _Threads()
@@ -238,11 +251,12 @@ class Columns:
         # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
         times = {role: _times(found, stamps) for role, found in roles.events.items() if found}
         self._fold_others(others, types, stamps)
-        self.events += len(events)
+        self.count(len(events))
+        known = len(self.names), len(self.inputs)
         for role, (start, end) in times.items():
             part = self._parts[role]
-            backward = isinstance(part, GpuOps) and sum(map(gt, start, end))
-            self.unended += backward
+            backward = sum(map(gt, start, end))
+            self.unended += backward if isinstance(part, GpuOps) else 0
             part.start.extend(start)
             part.end.extend(map(max, start, end) if backward else end)
             names, threads, found = self.names, self.threads, roles.events[role]
@@ -255,6 +269,20 @@ class Columns:
                 self._inputs(found)
             elif isinstance(part, Calls):
                 part.correlation.extend([event.args.correlation for event in found])
+        self._weigh(known)
+
+    def count(self, events: int) -> None:
+        """Count the events; UnreadableRecording where they are more than any recording has."""
+        self.events += events
+        if self.events > EVENTS:
+            raise too_large(f"has more than {EVENTS:,} events")
+
+    def _weigh(self, known: tuple[int, int]) -> None:
+        """Refuse more distinct names and operands than a program has; so many of each were weighed before."""
+        for numbers, before in zip((self.names, self.inputs), known, strict=True):
+            self._weight += sum(map(getsizeof, islice(reversed(numbers), len(numbers) - before)))
+        if self._weight > DISTINCT:
+            raise too_large(f"has more than {DISTINCT // MIB} MiB of different names and operands")
 
     def _fold_others(self, events: list[Any], types: Kinds, stamps: str) -> None:
         """Append arrows from forward to backward, and allocations."""
@@ -286,6 +314,7 @@ class Columns:
             ],
             "collectives": self.collectives,
             "arrows": asdict(self.arrows),
+            "ending": self.ending,
         }
 
     def extend(self, packed: Mapping[str, Any]) -> None:
@@ -297,8 +326,9 @@ class Columns:
         for mine, theirs in zip(self._all_columns(), packed["columns"], strict=True):
             for name, column in theirs.items():
                 getattr(mine, name).extend(map(renumbered[name], column) if name in renumbered else column)
-        self.events += packed["events"]
+        self.count(packed["events"])
         self.unended += packed["unended"]
+        self.ending = packed["ending"]
         self.collectives |= {before + i: (name, dtype) for i, (name, dtype) in packed["collectives"].items()}
         thread = renumbered["thread"]
         for name, ends in packed["arrows"].items():
@@ -343,6 +373,8 @@ class Columns:
 
 def _instant(stamp: Any, stamps: str) -> int:
     """Return a moment in ns; TooFineError where it needs the exact types."""
+    if stamps == EXACT:
+        _check((stamp,))
     moment: int = round(stamp * 1000)
     if stamps == FRACTIONAL and moment >= _EXACT_NS:
         raise TooFineError
@@ -353,8 +385,16 @@ def _times(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
     """Return starts and ends in ns."""
     if stamps == WHOLE:
         return [event.ts * 1000 for event in events], [(event.ts + event.dur) * 1000 for event in events]
+    if stamps == EXACT:
+        _check(moment for event in events for moment in (event.ts, event.dur))
     start = [round(event.ts * 1000) for event in events]
     spent = [round(event.dur * 1000) for event in events]
     if stamps == FRACTIONAL and max(start) >= _EXACT_NS:
         raise TooFineError
     return start, list(map(add, start, spent))
+
+
+def _check(stamps: Iterable[Any]) -> None:
+    """Refuse exact time stamps, for which msgspec knows no bounds, that are larger than any is."""
+    if (stamp := next((stamp for stamp in stamps if not -LATEST_US <= stamp <= LATEST_US), None)) is not None:
+        raise UnreadableRecording(f"a time stamp is larger than any in microseconds: {str(stamp)[:40]}")

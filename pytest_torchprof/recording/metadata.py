@@ -204,14 +204,16 @@ class Metadata(Struct, frozen=True, kw_only=True):
     lines: bool | None = None
     """Whether every line of the user's code that was reached is marked among the frames; only with stacks."""
     timing: Timing | None = None
+    digest: tuple[Count, Count] | None = None
+    """Checksums (CRC-32) of the text before this key and of the key's other entries."""
 
 
 # Written where they are known; where they are not there, they were not recorded.
-_ONLY_IF_KNOWN = ("peak_memory_why_not", "graph_replays", "lines", "timing")
+_ONLY_IF_KNOWN = ("peak_memory_why_not", "graph_replays", "lines", "timing", "digest")
 _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Timing}
 _LISTS = {
     **dict.fromkeys(("threads", "problems"), "texts"),
-    **dict.fromkeys(("devices_used", "graph_replays"), "whole numbers"),
+    **dict.fromkeys(("devices_used", "graph_replays", "digest"), "whole numbers"),
     "untraced_step_times_us": "numbers",
 }
 _NOUNS = {"int": "a whole number", "str": "a text", "bool": "true or false", "object": "an object"}

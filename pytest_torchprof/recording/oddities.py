@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.recording.bounds import LARGEST, LATEST_US
 from pytest_torchprof.recording.events import GPU, ROLES, Args
 
 if TYPE_CHECKING:
@@ -22,26 +24,33 @@ _NUMBER = rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _END = rb"(?=\s*[,}\]])"
 # What kineto writes for "blocks per SM" when it does not know the device: by far the most frequent, and quick to find.
 _INFINITE = re.compile(rb'(?<=[^\\]":)\s*[-+]?(?:inf|nan|infinity)' + _END, re.IGNORECASE)
-# A string, which is kept; a word or number that JSON does not know, which becomes null; a comma before a bracket.
+# A string, which is kept, closed or not, so that nothing in it is looked at twice; a word or number that JSON does not
+# know, which becomes null; a comma before a bracket.
 _TOKENS = re.compile(
-    rb'("(?:[^"\\]|\\.)*")|(?<=[:,\[\s])(?!(?:'
+    rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|(?<=[:,\[\s])(?!(?:'
     + _NUMBER
     + rb"|true|false|null)"
     + _END
-    + rb')[^\s",:{}\[\]]+|,(?=\s*[}\]])'
+    + rb')[^\s",:{}\[\]]++|,(?=\s*+[}\]])',
+    re.DOTALL,
 )
 
 
 def repairs(text: bytes) -> Iterator[bytes]:
     """Yield ever more thorough repairs of the text, the cheapest first; 30 us per event for the last."""
     yield _INFINITE.sub(b" null", text)
-    yield _TOKENS.sub(_replacement, text)
+    yield _thorough(text)
 
 
-def _replacement(match: re.Match[bytes]) -> bytes:
-    if match[1] is not None:
-        return match[1]
-    return b"" if match[0] == b"," else b"null"
+def _thorough(text: bytes) -> bytes:
+    # Not by re.sub, which keeps every piece until the end: thirty times the text.
+    repaired, kept = bytearray(), 0
+    for token in _TOKENS.finditer(text):
+        if token[1] is None:
+            repaired += text[kept : token.start()]
+            repaired += b"" if token[0] == b"," else b"null"
+            kept = token.end()
+    return bytes(repaired + text[kept:])
 
 
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
@@ -74,7 +83,7 @@ def _event(item: Any, types: Kinds, number: int) -> Any:
     name, args = item.get("name"), item.get("args")
     return kind(
         cat=category,
-        name=name if isinstance(name, str) else "" if name is None else str(name),
+        name=_name(name, number),
         ts=_number(item.get("ts"), "ts", number),
         # A GPU operation without one is not measured, a range on the CPU was only marked.
         dur=_number(item.get("dur", -1 if ROLES[category.lower()] in GPU else 0), "dur", number),
@@ -93,7 +102,7 @@ def _args(given: Mapping[str, Any]) -> Args:
             if isinstance(value, list):
                 found[field.name] = msgspec.Raw(msgspec.json.encode(value))
         elif field.name == "stream":
-            if isinstance(value, int | str) and not isinstance(value, bool):
+            if isinstance(value, str) or (isinstance(value, int) and _quantity(value) is not None):
                 found[field.name] = value
         elif field.name in ("collective", "collective_dtype"):
             if isinstance(value, str):
@@ -108,8 +117,8 @@ def _fields() -> tuple[msgspec.structs.FieldInfo, ...]:
     return msgspec.structs.fields(Args)
 
 
-def _quantity(value: Any) -> int | Decimal | None:
-    """Return the number that an argument is or spells, None if it is none."""
+def _quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:
+    """Return the number that an argument is or spells, None if it is none or larger than any that is meant."""
     if isinstance(value, str):
         try:
             value = Decimal(value)
@@ -117,28 +126,40 @@ def _quantity(value: Any) -> int | Decimal | None:
             return None
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
-    return value if isinstance(value, int) or value.is_finite() else None
+    if isinstance(value, Decimal) and not value.is_finite():
+        return None
+    return value if -most <= value <= most else None
 
 
 def _number(value: Any, key: str, number: int) -> int | Decimal:
-    read = _quantity(value)
+    read = _quantity(value, LATEST_US)
     if read is None:
-        raise UnreadableRecording(f'"{key}" of event {number} should be a number but is {_shown(value)}')
+        wrong = "should be a number of microseconds but is"
+        if isinstance(value, int | Decimal) and not isinstance(value, bool):
+            wrong = "is larger than any time stamp in microseconds:"
+        raise UnreadableRecording(f'"{key}" of event {number} {wrong} {_shown(value)}')
     return read
+
+
+def _name(value: Any, number: int) -> str:
+    if not isinstance(value, str):
+        raise UnreadableRecording(f'"name" of event {number} should be text but is {_shown(value)}')
+    return value
 
 
 def _identity(value: Any, key: str, number: int) -> int | str:
     if value is None:
         return ""
-    if isinstance(value, Decimal) and value == value.to_integral_value():
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    whole = _quantity(value)
+    if not isinstance(value, str) and whole is not None and whole == int(whole):
+        return int(whole)
+    if not isinstance(value, str):
         raise UnreadableRecording(f'"{key}" of event {number} should be a number or text but is {_shown(value)}')
     return value
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, Decimal):
-        value = float(value)
+        return str(value)[:40]
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 40 else text[:40] + "..."

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import zlib
+from functools import partial
 from math import inf
 from os import SEEK_END, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.errors import TorchprofError, UnreadableRecording
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording import text
+from pytest_torchprof.recording.bounds import (
+    AROUND,
+    DEVICES,
+    GPU_OPERATIONS,
+    KERNEL_NAMES,
+    MIB,
+    STEPS,
+    UNCUT,
+    bounded,
+    too_large,
+)
+from pytest_torchprof.recording.digest import ending, sealed
 from pytest_torchprof.recording.events import EXACT, STAMPS, WHOLE, Columns, TooFineError, kinds
-from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, encode, parse
+from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, parse
 from pytest_torchprof.recording.text import PERFETTO_REFUSAL, UncuttableError, inflated, is_perfetto
 from pytest_torchprof.recording.two_processes import Other, border
 from pytest_torchprof.trace import Trace
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+_Read = TypeVar("_Read")
 _EVENTS = "traceEvents"
 _AGAIN = "Record or copy it again."
 
@@ -48,8 +63,8 @@ def read(path: str | os.PathLike[str], *, by_two: bool = False) -> Trace:
                 return _in_two(path, middle)
             columns = Columns()
             return _trace(path, columns, _in_pieces(path, columns) or {})
-        except UncuttableError:
-            return _whole(path, b"".join(inflated(path)))
+        except UncuttableError as odd:
+            return _whole(path, _uncut(path, odd.__cause__))
     except (_NoTraceError, UnreadableRecording) as error:
         refused = UnreadableRecording(f"{_shown(path)} is not a recording that can be read: {error}")
         refused.other_json = isinstance(error, _OtherJsonError)
@@ -109,14 +124,19 @@ def _in_pieces(path: str, columns: Columns, *, begin: int = 0, until: float = in
             if last:
                 return _finish(columns, head, b"".join(parts))
             _fold(columns, b"".join(parts))
-    except (msgspec.DecodeError, _NoTraceError):
-        raise UncuttableError from None
+    except (msgspec.DecodeError, _NoTraceError) as error:
+        raise UncuttableError from error
     return None
 
 
 def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
+    _repaired(text, partial(_fold_events, columns))
+
+
+def _repaired(text: bytes | msgspec.Raw, reading: Callable[[bytes | msgspec.Raw], _Read]) -> _Read:
+    """Read the text, or what it is with a repair; the error is that of the text as it is."""
     try:
-        _fold_events(columns, text)
+        return reading(text)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
@@ -124,10 +144,9 @@ def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
 
         for repaired in repairs(bytes(text)):
             try:
-                _fold_events(columns, repaired)
+                return reading(repaired)
             except msgspec.DecodeError:
                 continue
-            return
         raise
 
 
@@ -160,40 +179,47 @@ def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
         return {}
     # The list that was cut must be the document's own, not one further in.
     _document(head + b"[]}")
-    document = _document(head + rest)
+    columns.ending = ending(rest)
+    document = _repaired(head + rest, _document)
     _fold(columns, document.pop(_EVENTS))
     return _header(document)
 
 
-def _whole(path: str, text: bytes) -> Trace:
-    from pytest_torchprof.recording.oddities import repairs  # noqa: PLC0415 - only what is odd needs it
+def _uncut(path: str, cause: BaseException | None) -> bytes:
+    """Return all of the text, if it is small enough for that; ``cause`` is why it was not read in pieces."""
+    try:
+        return b"".join(bounded(inflated(path), UNCUT, "holds, without a border between two events,"))
+    except UnreadableRecording:
+        if type(cause) is msgspec.DecodeError:
+            # The place is one in a piece.
+            raise _NoTraceError(_syntax(str(cause).partition(" (byte")[0])) from None
+        raise
 
+
+def _whole(path: str, text: bytes) -> Trace:
     if not text.strip():
         raise _NoTraceError(f"it is empty. {_AGAIN}")
     if is_perfetto(text):
         raise _NoTraceError(PERFETTO_REFUSAL)
+    read = partial(_decoded, path)
     try:
-        return _decoded(path, text)
+        # What is neither an object nor a list would be repaired to "null", sound JSON of another kind.
+        return _repaired(text, read) if text.lstrip()[:1] in b"{[" else read(text)
     except msgspec.DecodeError as error:
-        cause = _syntax(text, error)
-    # What is neither an object nor a list would be repaired to "null", sound JSON of another kind.
-    for repaired in repairs(text) if text.lstrip()[:1] in b"{[" else ():
-        try:
-            return _decoded(path, repaired)
-        except msgspec.DecodeError:
-            continue
-    raise _NoTraceError(cause)
+        binary = b"\0" in text[:4096]
+        raise _NoTraceError("it is binary data, not the JSON of a trace." if binary else _syntax(str(error))) from None
 
 
-def _decoded(path: str, text: bytes) -> Trace:
+def _decoded(path: str, text: bytes | msgspec.Raw) -> Trace:
     columns = Columns()
     header: dict[str, Any] = {}
-    if text.lstrip()[:1] == b"[":
+    if bytes(text).lstrip()[:1] == b"[":
         listed = msgspec.json.decode(text)
         if not any(isinstance(item, dict) and "ph" in item for item in listed):
             raise _OtherJsonError("it is a JSON list, but not of trace events.")
         _fold_events(columns, text)
     else:
+        columns.ending = ending(bytes(text))
         document = _document(text)
         _fold_events(columns, document.pop(_EVENTS))
         header = _header(document)
@@ -213,13 +239,13 @@ def _document(text: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+    if sum(map(len, document)) + sum(len(bytes(value)) for value in document.values()) > AROUND:
+        raise too_large(f"has more than {AROUND // MIB} MiB of text around its events")
     return {key: msgspec.json.decode(value) for key, value in document.items()}
 
 
-def _syntax(text: bytes, error: msgspec.DecodeError) -> str:
-    if b"\0" in text[:4096]:
-        return "it is binary data, not the JSON of a trace."
-    if "truncated" in str(error):
+def _syntax(error: str) -> str:
+    if "truncated" in error:
         return f"it ends in the middle of the JSON: it was cut off while it was written or copied. {_AGAIN}"
     return f"it is not valid JSON ({error})."
 
@@ -230,7 +256,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         metadata = None if ours is None else parse(ours)
     except MalformedError as malformed:
         raise _NoTraceError(str(malformed)) from None
-    return Trace(
+    trace = Trace(
         path=path,
         events=columns.events,
         header=header,
@@ -250,7 +276,23 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         allocations=columns.allocations,
         unended=columns.unended,
         collectives=columns.collectives,
+        ending=columns.ending,
     )
+    _check_counts(trace)
+    return trace
+
+
+def _check_counts(trace: Trace) -> None:
+    """Refuse more of what is looked at one by one than any recording has."""
+    gpu = trace.gpu
+    if len(gpu) > GPU_OPERATIONS:
+        raise too_large(f"has more than {GPU_OPERATIONS:,} GPU operations")
+    if len(trace.processes) > DEVICES:
+        raise too_large(f"has work of more than {DEVICES:,} devices")
+    if len(trace.names) > KERNEL_NAMES and len(set(gpu.name)) > KERNEL_NAMES:
+        raise too_large(f"has GPU operations of more than {KERNEL_NAMES:,} names")
+    if len(trace.ops) + len(trace.annotations) > STEPS and len(trace.spans("ProfilerStep#")) > STEPS:
+        raise too_large(f"has more than {STEPS:,} steps")
 
 
 def _shown(path: str) -> str:
@@ -265,9 +307,15 @@ def write_metadata(path: str | os.PathLike[str], metadata: Metadata) -> None:
             start = max(0, file.seek(0, SEEK_END) - 4096)
             file.seek(start)
             end = start + file.read().rindex(b"}")
+            ours = sealed(metadata, file, end)
             file.seek(end)
             file.truncate()
-            file.write(b',\n"%s": %s\n}\n' % (KEY.encode(), encode(metadata)))
+            file.write(ours)
+    except UnicodeEncodeError as error:
+        raise TorchprofError(
+            f"{error.object!r} cannot be written into a recording: it holds half of a character (a lone surrogate). "
+            "Name the test or the label otherwise."
+        ) from None
     except ValueError:
         raise UnreadableRecording(
             f"{_shown(path)} is not a recording: it does not end as a JSON object does."

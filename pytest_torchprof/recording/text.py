@@ -6,18 +6,24 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.recording.bounds import AROUND, MEMBERS, UNPACKED, bounded, too_large
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import FileIO
 
 
 PIECE = 256 * 1024
 """How much text is decoded at once, in bytes; more costs memory, less costs time."""
 _SLICE = 16 * 1024
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')
 """How the events of a file begin: all alike, as a program wrote them."""
 _BORDER = re.compile(rb"\}\s*,\s*$")
+_ANY_OPENING = b"{"
+_TRIES = 1000
+"""How often a border is looked for in a part; where a program wrote it, the first or second is one."""
 
 
 class UncuttableError(Exception):
@@ -25,31 +31,37 @@ class UncuttableError(Exception):
 
 
 def inflated(path: str) -> Iterator[bytes]:
-    """Yield the file's bytes, unpacked."""
+    """Yield the file's bytes, unpacked; UnreadableRecording where it unpacks to more than any recording is."""
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib's import costs more than a small file
         part = file.read(_SLICE)
-        if part[:2] != _GZIP:
-            while part:
-                yield part
-                part = file.read(PIECE)
+        if part[:2] == GZIP:
+            yield from bounded(_unpacked(file, part), UNPACKED, "unpacks to")
             return
-        unpack = zlib.decompressobj(wbits=31)
         while part:
-            # The input is sliced small rather than the output bounded: unconsumed_tail copies the rest at each call.
-            yield unpack.decompress(part)
-            part = unpack.unused_data if unpack.eof else b""
-            if part[:2] == _GZIP:
-                unpack = zlib.decompressobj(wbits=31)
-            else:
-                part = file.read(_SLICE)
-        if not unpack.eof:
-            raise EOFError
+            yield part
+            part = file.read(PIECE)
+
+
+def _unpacked(file: FileIO, part: bytes) -> Iterator[bytes]:
+    unpack, members = zlib.decompressobj(wbits=31), 1
+    while part:
+        # The input is sliced small rather than the output bounded: unconsumed_tail copies the rest at each call.
+        yield unpack.decompress(part)
+        part = unpack.unused_data if unpack.eof else b""
+        if part[:2] == GZIP:
+            unpack, members = zlib.decompressobj(wbits=31), members + 1
+            if members > MEMBERS:
+                raise too_large(f"is packed in more than {MEMBERS:,} parts")
+        else:
+            part = file.read(_SLICE)
+    if not unpack.eof:
+        raise EOFError
 
 
 def size(path: str) -> int:
     """Return how many bytes of text the file holds; a guess where it is packed in several parts or beyond 4 GiB."""
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-        packed = file.read(2) == _GZIP
+        packed = file.read(2) == GZIP
         end = file.seek(0, 2)
         if packed and end > 4:
             # RFC 1952: the last four bytes are the length before packing, modulo 2**32.
@@ -68,13 +80,15 @@ def cut(source: Iterator[bytes], rest: bytes, mark: bytes) -> Iterator[tuple[lis
     for part in source:
         parts.append(part)
         held += len(part)
-        if held >= PIECE and (at := border(part, mark)):
+        if held >= PIECE and (at := border(part, mark) or border(part, _ANY_OPENING)):
             parts[-1] = memoryview(part)[: at[0]]
             parts.append(b"]")
             yield parts, begin, False
             kept = len(part) - at[1]
             begin += held - kept
             parts, held = [b"[", part[at[1] :]], kept
+        elif held > AROUND:
+            raise UncuttableError
     yield parts, begin, True
 
 
@@ -83,22 +97,30 @@ def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
     text, looked, events = bytearray(), 0, 0
     for part in source:
         text += part
-        if not events and text.lstrip()[:1] == b"[" and not looked:
+        if not events and not looked and text.lstrip()[:1] == b"[":
             events = text.index(b"[") + 1
         elif not events and (found := _EVENTS_KEY.search(text, looked)):
             events = found.end()
         if events and OPENING.match(text, events):
             before = bytes(text[: events - 1])
             return before if before.strip() else b"", bytes(text[events:])
+        if len(text) > AROUND:
+            break
         # The key may lie across the border of two parts.
         looked = max(0, len(text) - 64)
     raise UncuttableError
 
 
 def border(part: bytes, mark: bytes) -> tuple[int, int] | None:
-    """Return where the last event that ends in the part ends, and where the next begins."""
+    """Return where the last event that ends in the part ends, and where the next begins.
+
+    A border that is none, in a text or further in, leaves brackets open: what is before it is no JSON.
+    """
     at = len(part)
-    while (at := part.rfind(mark, 0, at)) > 0:
+    for _ in range(_TRIES):
+        at = part.rfind(mark, 0, at)
+        if at <= 0:
+            return None
         before = _BORDER.search(part, max(0, at - 64), at)
         if before:
             return before.start() + 1, at

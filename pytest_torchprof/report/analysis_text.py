@@ -359,7 +359,7 @@ def _describe_efficiency(analysis: Analysis) -> str:
     known = [f"{row.direction} {row.gb_per_s:.3g} GB/s" for row in found.copies if row.gb_per_s is not None]
     if known:
         lines.append(f"copies: {', '.join(known)}")
-    return "\n".join(line for one in lines for line in wrapped(one, "  "))
+    return "\n".join(line for one in lines for line in wrapped(printable(one), "  "))
 
 
 def _list_findings(analysis: Analysis, found: Iterable[Finding]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.report.terminal import KERNEL_COLUMNS, RESULT_COLUMNS, title
-from pytest_torchprof.text import cells
+from pytest_torchprof.text import cells, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,11 +38,13 @@ def _table_lines(lines: list[list[str]]) -> list[str]:
 
 def escaped(text: str) -> str:
     """Return text with nothing left of markup: names out of traces and test ids are data."""
-    return "".join(f"\\{char}" if char in "\\`*_{}[]()<>#+!|~&@" else " " if char.isspace() else char for char in text)
+    line = printable("".join(" " if char.isspace() else char for char in text))
+    return "".join(f"\\{char}" if char in "\\`*_{}[]()<>#+!|~&@" else char for char in line)
 
 
 def fenced(text: str) -> str:
-    """Return text as it is, in a fence that it cannot end."""
+    """Return text as it is, but for what is not printable, in a fence that it cannot end."""
+    text = "\n".join(map(printable, text.split("\n")))
     fence = "```"
     while fence in text:
         fence += "`"

@@ -90,6 +90,15 @@ def _conclude_in_unittest(run: TestRun, item: pytest.Item) -> Iterator[None]:
         raise unittest.SkipTest(reason)
 
 
+def _why_no_step(test: Callable[..., Any]) -> str | None:
+    """Return why the body of a test cannot be a step, None where it can."""
+    if inspect.iscoroutinefunction(test):
+        return "is async, and its body cannot be called again and again"
+    if getattr(test, "is_hypothesis_test", False):
+        return "is a test of hypothesis (@given), which runs other and more examples at each call: it cannot be called"
+    return None
+
+
 @contextmanager
 def _measured_body(
     run: TestRun, item: pytest.Item, around: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -100,10 +109,10 @@ def _measured_body(
     """
     # Every item that a marker measures has one.
     original = item.obj  # type: ignore[attr-defined]
-    if run.body_is_step and inspect.iscoroutinefunction(original):
+    if run.body_is_step and (trait := _why_no_step(original)):
         raise NotMeasured(
-            f"not measured: {run.test.nodeid} is async, and its body cannot be called again and again as the measured "
-            "step; measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
+            f"not measured: {run.test.nodeid} {trait} as the measured step; "
+            "measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
         )
 
     # unittest looks at what a method is marked with, such as an expected failure.

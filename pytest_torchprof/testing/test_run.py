@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,10 +13,11 @@ import pytest
 
 from pytest_torchprof import capture
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
+from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import read_limits, refuse_contradictions
 from pytest_torchprof.profile import Profile
+from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.testing.measurement import Explanation, Measurement, describe, judge_measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
@@ -191,6 +193,9 @@ def _replay(run: TestRun, label: str | None) -> Calls:
             f"{path} is a recording of {_shown(*recorded)}, not of {_shown(test.nodeid, label)}; "
             f"record it again with --torchprof-save={path.parent}"
         )
+    if is_changed(profile.trace):
+        with suppress(TorchprofWarning):  # Where warnings are errors this one is none.
+            warnings.warn(f"{path} was changed since it was recorded", TorchprofWarning, stacklevel=2)
     measurement = run.change(label, recording=path)
     if not kind.has_launches and test.options.device not in ("auto", kind.name):
         reason = f"{path.name} was recorded on the {kind.name}, and the test asks for {test.options.device}"

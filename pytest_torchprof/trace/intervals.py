@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Spans = list[tuple[int, int]]
-_FOREVER = 2**64
+_FOREVER = 2**80
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Spans:

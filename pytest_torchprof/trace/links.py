@@ -5,12 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import compress, count, islice, repeat
+from math import inf
 from operator import le, not_
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from pytest_torchprof.devices.kinds import LAUNCHES, CallKind
+from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.trace.columns import ABSENT, Calls, where
 
 if TYPE_CHECKING:
@@ -152,7 +155,7 @@ def _lost(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], launches: Sequen
 
 # Files of torch before 2.4 cut start and duration to whole microseconds each: an end may lie up to two too early.
 _CUT_NS = 2000
-_NEVER = 2**63
+_NEVER = inf
 _NOTHING: Sequence[int] = ()
 
 
@@ -166,6 +169,8 @@ class Nesting:
         """For each range the innermost one around it, ABSENT for the outermost."""
         self._order: dict[int, Sequence[int]] = {}
         self._starts: dict[int, Sequence[int]] = {}
+        self.depth = 0
+        """How many ranges there are inside one another, at most."""
         for thread, members in _by_thread(ranges).items():
             order, starts = _by_start(ranges, members)
             if not self._adopt(order, starts):
@@ -177,7 +182,9 @@ class Nesting:
         """Find the parents; False if of ranges that start together a longer one comes later."""
         ends, parent = self._ranges.end, self.parent
         # The innermost open range, when it ends, and when it began.
-        holder, until, began = ABSENT, _NEVER, -_NEVER
+        holder, depth, deepest = ABSENT, 0, self.depth
+        until: float = _NEVER
+        began: float = -_NEVER
         for i, start in zip(order, starts, strict=True):
             end = ends[i]
             if end > until and start == began:
@@ -186,8 +193,12 @@ class Nesting:
             while until < start or (until <= start and end > until):
                 holder = parent[holder]
                 until = ends[holder] if holder >= 0 else _NEVER
+                depth -= 1
             parent[i] = holder
             holder, until, began = i, end, start
+            depth += 1
+            deepest = max(deepest, depth)
+        self.depth = deepest
         return True
 
     def around(self, thread: int, start: int, end: int) -> int:
@@ -224,6 +235,21 @@ class Nesting:
         while member >= 0:
             yield member
             member = self.parent[member]
+
+
+_DEEPEST = 1000
+"""As many calls inside one another as Python itself allows."""
+
+
+def nest(ranges: Ranges, path: str | None) -> Nesting:
+    """Return the tree of ranges; UnreadableRecording where it is deeper than any program's."""
+    found = Nesting(ranges)
+    if found.depth > _DEEPEST:
+        raise UnreadableRecording(
+            f"{path} is not a recording that can be read: {found.depth:,} of its operators are inside one another; "
+            f"no program nests more than {_DEEPEST:,}."
+        )
+    return found
 
 
 def _by_thread(ranges: Ranges) -> dict[int, Sequence[int]]:

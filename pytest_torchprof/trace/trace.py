@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.devices.kinds import BLOCKING, COPIES, LAUNCHES, CallKind, call_kind, kind_of
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
-from pytest_torchprof.trace.links import Intervals, Links, Nesting, link
+from pytest_torchprof.trace.links import Intervals, Links, Nesting, link, nest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,8 +31,7 @@ _COMPILING = " (dynamo_timed)"
 # (torch/_inductor/cudagraph_trees.py, dynamo_timed_cudagraph).
 _RECORDING_A_GRAPH = ("CUDAGraphNode.", "CUDAWarmupNode.", "cudagraphify.")
 SENTINEL = "torchprof::sentinel"
-_HOUR_NS = 3600 * 10**9
-_LATEST_NS = 2**62
+_HOUR_NS, _LATEST_NS = 3600 * 10**9, 2**62
 
 
 class Span(NamedTuple):
@@ -92,6 +92,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """GPU operations without a duration that can be one; in ``gpu`` they end as they start."""
     collectives: Mapping[int, tuple[str, str | None]]
     """Collective and its dtype by index of the GPU operation, where the file says one."""
+    ending: bytes = b""  # Our key as the file has it, and what is behind it.
 
     @cached_property
     def device_kind(self) -> DeviceKind:
@@ -116,7 +117,12 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def call_names(self, kinds: frozenset[CallKind]) -> frozenset[int]:
         """Return the names of the calls of these kinds."""
-        return frozenset(i for i, kind in enumerate(self.call_kinds) if kind in kinds)
+        return frozenset().union(*(self._names_by_kind.get(kind, ()) for kind in kinds))
+
+    @cached_property
+    def _names_by_kind(self) -> Mapping[CallKind, Sequence[int]]:
+        names, kinds = set(self.calls.name), self.call_kinds
+        return {kind: [name for name in names if kinds[name] is kind] for kind in CallKind}
 
     @cached_property
     def blocking(self) -> list[int]:
@@ -194,7 +200,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def _listed(self) -> Mapping[object, Mapping[str, object]]:
         """What the file says of the machine's devices, by ordinal."""
         listed = self.header.get("deviceProperties")
-        return {item.get("id"): item for item in listed if isinstance(item, dict)} if isinstance(listed, list) else {}
+        items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+        return {item["id"]: item for item in items if isinstance(item.get("id"), int | str)}
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
@@ -286,8 +293,6 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             for i, name in enumerate(self.names)
             if name.endswith(_COMPILING) and not name.startswith(_RECORDING_A_GRAPH)
         }
-        if not names:
-            return Intervals(())
         ops = self.ops
         return Intervals((ops.thread[i], ops.start[i], ops.end[i]) for i in where(ops.name, names))
 
@@ -300,7 +305,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def nesting(self) -> Nesting:
         """Which operator ran inside which."""
-        return Nesting(self.ops)
+        return nest(self.ops, self.path)
 
     @cached_property
     def forward_of(self) -> Mapping[int, int]:

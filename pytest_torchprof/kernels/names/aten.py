@@ -104,6 +104,8 @@ _REDUCED: Final = Expression(r"ReduceOp<([\w:]+),")
 _WRAPPING: Final = frozenset({"aunary", "bunary", "binary", "compareeq", "gpu", "gpu_index", "elementwise", "compare"})
 _LAMBDA: Final = Expression(r"lambda\(([^()]{1,120})\)")
 _SAME: Final = Expression(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:, ]{1,100})[<>]")
+# What ATen compiles at run time with NVRTC: reduction_prod_kernel (aten/src/ATen/native/cuda/reduction_template.cuh).
+_JITERATED: Final = Expression(r"reduction_(?P<name>[a-z]+)_kernel$")
 _LIBRARY_SPACES: Final = ("at::", "c10::")
 
 
@@ -166,7 +168,7 @@ def _reduction_word(text: Text) -> str:
 def _dtype(text: Text, family: str) -> str | None:
     """Return the operand type: the first template argument that is one."""
     if text.mangled:
-        return mangled_dtype(text.args)
+        return mangled_dtype(text.args.partition("ReduceOpI")[2] if text.last == "reduce_kernel" else text.args)
     if family == "reduction" and text.last == "reduce_kernel":
         found = _REDUCED.search(text.args[:200])
         return dtype_of(found[1]) if found else None
@@ -179,6 +181,8 @@ def decode(text: Text) -> KernelName | None:
     last = text.last
     if last in _ELEMENTWISE:
         return _decode_elementwise(text)
+    if base.startswith("reduction_") and not text.args and (found := _JITERATED.match(base)):
+        return KernelName(family="reduction", library="aten", tensor_core=False, stem=found["name"])
     if not (base.startswith(_LIBRARY_SPACES) or last in _BARE or last.startswith(_BARE_STARTS)):
         return None
     if "softmax_warp" not in last and base.startswith("at::cuda::") and "spin_kernel" in last:

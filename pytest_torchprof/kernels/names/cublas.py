@@ -47,7 +47,7 @@ _LEGACY: Final = Expression(
     r"(?P<tile>\d+x\d+)(?P<mid>(?:_[A-Za-z0-9]+)*?)_(?P<lay>[nt]{2})(?P<tail>(?:_[a-z0-9]+)*)$"
 )
 # cuBLAS up to 9: maxwell-era names without the architecture.
-_OLDEST: Final = Expression(r"(?P<mma>[shdc])gemm_(?P<tile>\d+x\d+)(?:x\d+)?_(?P<lay>[NT]{2})(?:_vec|_bias)*$")
+_OLDEST: Final = Expression(r"(?P<mma>[shdcz])gemm_(?P<tile>\d+x\d+)(?:x\d+)?_(?P<lay>[NT]{2})(?:_vec|_bias)*$")
 _XMMA: Final = Expression(
     r"(?P<arch>sm\d+)_xmma_(?:sparse_)?gemm_(?P<a>[a-z0-9]+)_(?P<acc>[a-z0-9]+)_(?P<out>[a-z0-9]+)_(?P<lay>[nt]{2})_[nt]"
     r"_tilesize(?P<tile>\d+x\d+x\d+)(?:_stage(?P<stages>\d+))?(?:_warpgroupsize\d+x\d+x\d+)?(?:_cluster(?P<cluster>\d+x\d+x\d+))?"
@@ -66,11 +66,12 @@ _WORD_TYPES: Final = {
 _GEMV: Final = word_list(
     """
     gemv2T_kernel_val gemv2T_kernel gemv2N_kernel gemvNSP_kernel gemvNSP_kernel_val gemv1_kernel gemvx::kernel gemv_
-    dot_kernel gemmSN_ gemmk1_kernel gemm_kernel1x1_core sgemm_largek dgemm_largek hgemm_largek cgemm_largek
+    dot_kernel gemmSN_ gemmk1_kernel gemm_kernel1x1_core
     """
 )
+_LARGE_K: Final = Expression(r"(?P<mma>[shdcz])gemm_largek_")
 _SMALL_LAYOUT: Final = Expression(r"gemmSN_(?P<lay>[NT]{2})_kernel")
-_TENSOR: Final = Expression(r"cublasGemvTensor\w*<(?P<type>[\w:]+)(?: const)?>")
+_TENSOR: Final = Expression(r"cublasGemvTensor\w*<(?P<type>[\w:]+)(?P<const> const)?>")
 _HELPERS: Final = {
     "splitKreduce_kernel": "split-k reduce",
     "reduce_1Block_kernel": "dot reduce",
@@ -160,15 +161,19 @@ def _decode_xmma(found: re.Match[str]) -> KernelName:
 
 
 def _vector_dtype(text: Text) -> str | None:
-    """Return the operand type of a gemv, dot or small GEMM: its tensors' where named, else its template arguments'."""
+    """Return the operand type of a gemv, dot or small GEMM.
+
+    A letter of its name tells it, or its tensors where they are named (what it reads is const), or its arguments.
+    """
+    if letter := _LARGE_K.match(text.last):
+        return _MMA_TYPES.get(letter["mma"])
     if text.mangled:
         args = text.args.removeprefix("ii").removeprefix("i")
         return mangled_dtype(args)
-    named = {dtype_of(found["type"]) for found in _TENSOR.finditer(text.args[:900])}
-    if len(named) == 1:
-        return named.pop()
-    if named:
-        return None
+    tensors = list(_TENSOR.finditer(text.args[:900]))
+    read = [found for found in tensors if found["const"]]
+    if tensors:
+        return agreed(dtype_of(found["type"]) for found in read or tensors)
     types = [dtype_of(word) for word in leading_types(text.args, 6) if word not in ("int", "long")]
     return agreed(types[:2]) if len(types) > 1 else first_dtype(text.args)
 
@@ -194,7 +199,7 @@ def _decode_named(base: str) -> KernelName | None:
         return KernelName(
             family="gemm",
             library="cublas",
-            dtype=_MMA_TYPES[found["mma"]],
+            dtype=_MMA_TYPES.get(found["mma"]),
             layout=found["lay"].lower(),
             tensor_core=False,
             tile=numbers(found["tile"]),
@@ -222,7 +227,7 @@ def decode(text: Text) -> KernelName | None:
     if helper := _helper(text):
         family = "reduction" if "reduce" in helper else "pointwise"
         return KernelName(family=family, library="cublas", helper=helper, stem=text.last, tensor_core=False)
-    if contains(base, _GEMV) and "magma" not in base and _is_cublas(text):
+    if _LARGE_K.match(base) or (contains(base, _GEMV) and "magma" not in base and _is_cublas(text)):
         return _decode_vector(text)
     return None
 

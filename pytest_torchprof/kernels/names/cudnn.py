@@ -14,6 +14,7 @@ from pytest_torchprof.kernels.names.text import (
     first_dtype,
     leading_types,
     looked_up,
+    mangled_dtypes,
     numbers,
     word_table,
     xmma_dtype,
@@ -36,9 +37,9 @@ _XMMA_KINDS: Final = (
     "xmma_implicit",
     "xmma_warp_specialized_implicit",
 )
-# volta_scudnn_.., volta_fp16_s884cudnn_fp16_..
+# volta_scudnn_.., volta_fp16_s884cudnn_fp16_.., behind a prefix that goes by cuDNN's version.
 _LEGACY: Final = Expression(
-    r"(?:cudnn_(?:infer|train)_)?(?P<arch>volta|turing|ampere|maxwell|pascal|hopper)_(?:(?P<io>fp16|bf16|fp32|int8|h)_)?"
+    r"(?:_\d+x_cudnn_|cudnn_(?:infer_|train_)?)?(?P<arch>volta|turing|ampere|maxwell|pascal|hopper)_(?:(?P<io>fp16|bf16|fp32|int8|h)_)?"
     r"(?P<mma>s|h|i|s884|h884|s1688|h1688|s16816|h16816|i8816)cudnn_(?:(?P<out>fp16|bf16|fp32|int8)_)?"
     r"(?:(?P<wino>winograd)_)?(?P<tile>\d+x\d+)?"
 )
@@ -49,6 +50,13 @@ _CUTLASS: Final = Expression(
 _CUTLASS3: Final = Expression(
     r"cutlass3x_(?P<arch>sm\d+)_(?P<op>tensorop|simt)_\w*?(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<a>[a-z]+\d\w*?)"
     r"_(?P<b>[a-z]+\d\w*?)_"
+)
+
+# A template with all its arguments, mangled: cutlass_cudnn::Kernel<conv::kernel::ImplicitGemmConvolution<..>>.
+_IMPLICIT: Final = Expression(r"ImplicitGemmConvolution|Conv[123]d(?:Fprop|Dgrad|Wgrad)")
+_OPERAND: Final = Expression(
+    r"TileAccessIterator\w*?MatrixShapeILi\d+ELi\d+EEE"
+    r"(?:f|d|N\w{1,3}_\d{1,2}(?P<type>half_t|bfloat16_t|tfloat32_t|float_e[45]m[23]_t))"
 )
 
 # Family: words in the function's name; the first that occurs decides. The last lines are as cuDNN 7 and 8 call them.
@@ -148,7 +156,15 @@ def _decode_cutlass(found: re.Match[str]) -> KernelName:
 
 
 def _template_dtype(text: Text) -> str | None:
-    """Return the type that the leading template arguments agree on (``<float, float, ..>``)."""
+    """Return the type that the leading template arguments agree on (``<float, float, ..>``).
+
+    Of batch normalization the first one is the tensors', the second what it computes in.
+    """
+    first = 1 if "::bn_" in text.base else 2
+    if text.mangled:
+        return agreed(mangled_dtypes(text.args, first))
+    if first == 1:
+        return first_dtype(text.args, 1)
     types = [dtype_of(word) for word in leading_types(text.args, 2)]
     if len(types) == 2 and types[0] and types[1] and types[0] != types[1]:
         return None
@@ -159,7 +175,7 @@ def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a cuDNN kernel that is no attention, None for any other."""
     base = text.base
     if "cutlass" in base or "cutlass" in text.args[:80]:
-        return _decode_cutlass_name(text.head)
+        return _decode_cutlass_name(text.head) or _decode_implicit(text)
     if "xmma_" in base and contains(base, _XMMA_KINDS):
         found = _XMMA.search(base)
         return _decode_xmma(found) if found else KernelName(family="conv", library="cudnn", stem=base)
@@ -172,6 +188,19 @@ def _decode_cutlass_name(head: str) -> KernelName | None:
     if found := _CUTLASS.search(head[:300]):
         return _decode_cutlass(found)
     return _decode_cutlass3(head) if "grad" in head[:300] or "fprop" in head[:300] else None
+
+
+def _decode_implicit(text: Text) -> KernelName | None:
+    if not text.mangled or not _IMPLICIT.search(text.args[:600]):
+        return None
+    operand = _OPERAND.search(text.args)
+    return KernelName(
+        family="conv",
+        library="cudnn" if "cudnn" in text.base else "cutlass",
+        dtype=dtype_of(operand["type"] or "") if operand else None,
+        tensor_core=True if "TensorOp" in text.args else False if "Simt" in text.args else None,
+        stem=text.last,
+    )
 
 
 def _decode_words(text: Text) -> KernelName | None:

@@ -256,10 +256,19 @@ def first_dtype(args: str, count: int = 3) -> str | None:
 
 def mangled_dtype(args: str) -> str | None:
     """Return the dtype of the first mangled template argument (``args`` starts behind the ``I``)."""
-    for code, dtype in _MANGLED:
-        if args.startswith(code):
-            return dtype
-    return None
+    return next(iter(mangled_dtypes(args, 1)), None)
+
+
+def mangled_dtypes(args: str, count: int) -> list[str]:
+    """Return the dtypes of the first ``count`` mangled template arguments, up to the first that is none."""
+    found: list[str] = []
+    while len(found) < count:
+        code, dtype = next(((code, dtype) for code, dtype in _MANGLED if args.startswith(code)), ("", ""))
+        if not code:
+            break
+        found.append(dtype)
+        args = args[len(code) :]
+    return found
 
 
 def agreed(dtypes: Iterable[str | None]) -> str | None:

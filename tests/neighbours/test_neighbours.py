@@ -1,0 +1,326 @@
+"""Beside other plugins, and in pytest's own modes, verdicts stay what they are.
+
+Each test runs pytest in a process of its own, with no plugins but those that it names.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# Three outcomes that no neighbour may change: a limit that holds, one that is missed, one that cannot be told here.
+THREE = """
+import pytest, torch
+
+x = torch.ones(8, 8)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=1, warmup=1, steps=2)
+def test_holds():
+    torch.mm(x, x)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=1, warmup=1, steps=2)
+def test_misses():
+    torch.mm(x, x) + x
+
+@pytest.mark.torchprof(device="cpu", max_launches=1, warmup=1, steps=2)
+def test_cannot_be_told():
+    torch.mm(x, x)
+
+def test_with_the_fixture(torchprof):
+    assert torchprof(torch.mm, x, x).kernels.matching("aten::mm").count == 1
+"""
+INI = """
+[pytest]
+torchprof_device = cpu
+torchprof_warmup = 1
+torchprof_steps = 2
+"""
+
+
+def needs(module: str) -> pytest.MarkDecorator:
+    """Skip where a neighbour is not installed."""
+    return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{module} is not installed")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a test module under torchprof and other plugins; return the process with its output, colourless."""
+
+    def run(source: str, *arguments: str, plugins: tuple[str, ...] = (), ini: str = "") -> subprocess.CompletedProcess:
+        (tmp_path / "pytest.ini").write_text(INI + ini)
+        (tmp_path / "test_it.py").write_text(source)
+        # CI's own variables make pytest and the plugin say more than a developer sees.
+        environment = {name: text for name, text in os.environ.items() if name not in ("CI", "GITHUB_ACTIONS")}
+        for name in [name for name in environment if name.startswith(("COV", "PYTEST_"))]:
+            del environment[name]
+        options = [word for plugin in ("torchprof", *plugins) for word in ("-p", plugin)]
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *arguments],
+            cwd=tmp_path,
+            env={**environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
+
+
+MODES = {
+    "without cache": (("-p", "no:cacheprovider"), ()),
+    "importlib": (("--import-mode=importlib",), ()),
+    "no capture": (("-s",), ()),
+    "capture by sys": (("--capture=sys",), ()),
+    "logging live": (("--log-cli-level=DEBUG",), ()),
+    "strict": (("--strict-markers", "--strict-config"), ()),
+    "each warning an error": (("-W", "error", "-W", "ignore:Failed to initialize NumPy:UserWarning"), ()),
+    "assertions plain": (("--assert=plain",), ()),
+    "xdist, one worker": (("-n", "1"), ("xdist",)),
+    "xdist, load": (("-n", "2", "--dist=load"), ("xdist",)),
+    "xdist, loadscope": (("-n", "2", "--dist=loadscope"), ("xdist",)),
+    "xdist, loadfile": (("-n", "2", "--dist=loadfile"), ("xdist",)),
+    "xdist, loadgroup": (("-n", "2", "--dist=loadgroup"), ("xdist",)),
+    "xdist, worksteal": (("-n", "2", "--dist=worksteal"), ("xdist",)),
+    "xdist, no": (("-n", "0"), ("xdist",)),
+    "timeout by signal": (("--timeout=120", "--timeout-method=signal"), ("pytest_timeout",)),
+    "timeout by thread": (("--timeout=120", "--timeout-method=thread"), ("pytest_timeout",)),
+    "randomly": (("-p", "randomly", "-p", "no:cacheprovider"), ("pytest_randomly",)),
+    "cov": (("--cov=.", "--cov-branch"), ("pytest_cov",)),
+    "asyncio": ((), ("pytest_asyncio",)),
+    "asyncio, auto": (("--asyncio-mode=auto",), ("pytest_asyncio",)),
+    "anyio": ((), ("anyio",)),
+    "benchmark": ((), ("pytest_benchmark",)),
+}
+ENTRY_POINTS = {
+    "pytest_timeout": "timeout",
+    "pytest_randomly": "randomly",
+    "pytest_cov": "pytest_cov",
+    "pytest_asyncio": "asyncio",
+    "pytest_benchmark": "benchmark",
+}
+
+
+def outcomes(done) -> dict[str, int]:
+    """Return what pytest's last line counts."""
+    counts = re.findall(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|rerun)", done.stdout.splitlines()[-1])
+    return {word: int(number) for number, word in counts}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_three_verdicts_are_what_they_are(run, mode):
+    arguments, modules = MODES[mode]
+    for module in modules:
+        pytest.importorskip(module)
+    plugins = tuple(ENTRY_POINTS.get(module, module) for module in modules)
+    done = run(THREE, *arguments, plugins=plugins)
+    assert outcomes(done) == {"passed": 2, "failed": 2}, done.stdout + done.stderr
+    assert "2 passed, 1 failed, 1 not measured" in done.stdout
+    assert "2 kernels in step 1 of 2" in done.stdout
+
+
+HANGS = THREE.replace("    torch.mm(x, x) + x", "    import time\n    torch.mm(x, x)\n    time.sleep(60)")
+
+
+@needs("pytest_timeout")
+def test_code_that_hangs_is_a_timeout_and_the_next_test_measures_right(run):
+    done = run(HANGS, "--timeout=4", "--timeout-method=signal", plugins=("timeout",))
+    assert outcomes(done) == {"passed": 2, "failed": 2}
+    assert "Timeout (>4.0s)" in done.stdout
+    assert "max_launches=1" in done.stdout
+
+
+@needs("pytest_timeout")
+def test_a_timeout_by_thread_ends_the_process_and_no_test_has_passed(run):
+    done = run(HANGS, "--timeout=4", "--timeout-method=thread", plugins=("timeout",))
+    assert done.returncode == 1
+    assert "Timeout" in done.stdout + done.stderr
+    assert "passed" not in done.stdout
+
+
+FLAKY = """
+import pytest, torch
+x, calls = torch.ones(8, 8), []
+
+@pytest.mark.torchprof(max_kernels=1)
+def test_flaky(request):
+    calls.append(None)
+    torch.mm(x, x)
+    if {condition}:
+        x + x
+"""
+
+
+@needs("pytest_rerunfailures")
+@pytest.mark.parametrize(
+    ("condition", "expected"), [("len(calls) <= 3", {"passed": 1, "rerun": 1}), ("True", {"failed": 1, "rerun": 2})]
+)
+def test_a_rerun_is_measured_anew(run, condition, expected):
+    done = run(FLAKY.format(condition=condition), "--reruns=2", plugins=("rerunfailures",))
+    assert outcomes(done) == expected, done.stdout
+    assert ("1 passed" in done.stdout) == ("passed" in expected)
+
+
+@needs("pytest_randomly")
+def test_any_order_gives_the_same_verdicts(run):
+    for seed in range(3):
+        done = run(THREE, "-p", "no:cacheprovider", "-prandomly", f"--randomly-seed={seed}", "-v", plugins=())
+        assert outcomes(done) == {"passed": 2, "failed": 2}, done.stdout
+
+
+ASYNC = """
+import pytest, torch
+x = torch.ones(8, 8)
+
+{mark}
+@pytest.mark.torchprof(max_kernels=1)
+async def test_holds():
+    torch.mm(x, x)
+
+{mark}
+@pytest.mark.torchprof(max_kernels=1)
+async def test_misses_too():
+    torch.mm(x, x) + x
+
+{mark}
+async def test_with_the_fixture(torchprof):
+    assert torchprof(torch.mm, x, x).kernels.count == 1
+"""
+
+
+@needs("pytest_asyncio")
+def test_async_tests_of_asyncio_measure_a_part(run):
+    done = run(ASYNC.format(mark="@pytest.mark.asyncio"), plugins=("asyncio",))
+    assert outcomes(done) == {"passed": 1, "failed": 2}, done.stdout
+    assert done.stdout.count("is async, and its body cannot be called again") == 2
+
+
+@needs("anyio")
+def test_async_tests_of_anyio_measure_a_part(run):
+    fixture = "\n\n@pytest.fixture\ndef anyio_backend(): return 'asyncio'\n"
+    done = run(ASYNC.format(mark="@pytest.mark.anyio") + fixture, plugins=("anyio",))
+    assert outcomes(done) == {"passed": 1, "failed": 2}, done.stdout
+    assert done.stdout.count("is async, and its body cannot be called again") == 2
+
+
+def test_an_async_test_that_nobody_runs_does_not_pass(run):
+    done = run(ASYNC.format(mark=""))
+    assert "passed" not in outcomes(done), done.stdout
+
+
+@needs("pytest_benchmark")
+def test_the_benchmark_fixture_works_beside_a_measurement_and_in_none(run):
+    source = """
+import pytest, torch
+x = torch.ones(8, 8)
+
+def test_timed(benchmark):
+    benchmark(torch.mm, x, x)
+
+def test_timed_and_measured(benchmark, torchprof):
+    benchmark(torch.mm, x, x)
+    assert torchprof(torch.mm, x, x).kernels.count == 1
+"""
+    done = run(source, plugins=("benchmark",))
+    assert outcomes(done) == {"passed": 2}, done.stdout
+
+
+UNITTEST = """
+import unittest, pytest, torch
+x = torch.ones(8, 8)
+
+class TestModel(unittest.TestCase):
+    def setUp(self):
+        self.y = x * 2
+
+    @pytest.mark.torchprof(max_kernels=1)
+    def test_holds(self):
+        torch.mm(x, self.y)
+
+    @pytest.mark.torchprof(max_kernels=1)
+    def test_misses(self):
+        torch.mm(x, self.y) + x
+"""
+
+
+def test_methods_of_unittest_are_measured(run):
+    done = run(UNITTEST)
+    assert outcomes(done) == {"passed": 1, "failed": 1}, done.stdout
+    assert "2 kernels in step 1 of 2" in done.stdout
+
+
+def test_doctests_of_a_marked_module_run_as_they_are(run, tmp_path):
+    source = '"""\n>>> 1 + 1\n2\n"""\nimport pytest, torch\npytestmark = pytest.mark.torchprof(max_kernels=1)\n\ndef test_it():\n    torch.mm(torch.ones(2, 2), torch.ones(2, 2))\n'
+    done = run(source, "--doctest-modules")
+    assert outcomes(done) == {"passed": 1, "failed": 1}, done.stdout
+
+
+SUBTESTS = """
+import pytest, torch
+x = torch.ones(8, 8)
+
+@pytest.mark.torchprof(max_kernels=1)
+def test_parts(subtests):
+    torch.mm(x, x)
+    for number in range(3):
+        with subtests.test(number=number):
+            assert number != {wrong}
+
+@pytest.mark.torchprof(max_kernels=0, min_kernels=0)
+def test_misses(subtests):
+    with subtests.test("a product"):
+        torch.mm(x, x)
+"""
+
+
+@pytest.mark.skipif(int(version("pytest").partition(".")[0]) < 9, reason="subtests are built into pytest 9")
+@pytest.mark.parametrize(("wrong", "fails"), [(7, 1), (1, 2)])
+def test_subtests_neither_hide_a_miss_nor_are_hidden(run, wrong, fails):
+    done = run(SUBTESTS.format(wrong=wrong))
+    assert done.returncode == 1
+    assert "max_kernels=0" in done.stdout
+    assert ("assert 1 != 1" in done.stdout) == (wrong == 1)
+
+
+HYPOTHESIS = """
+import pytest, torch
+from hypothesis import HealthCheck, given, settings, strategies as st
+x = torch.ones(8, 8)
+
+@pytest.mark.torchprof(max_kernels=1)
+@settings(max_examples=5, deadline=None)
+@given(st.integers(1, 3))
+def test_any(factor):
+    torch.mm(x, x)
+
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 3))
+def test_within(torchprof, factor):
+    assert torchprof(torch.mm, x, x).kernels.count == 1
+"""
+
+
+@needs("hypothesis")
+def test_a_marked_test_of_hypothesis_is_told_what_to_do(run):
+    done = run(HYPOTHESIS, plugins=("hypothesispytest",))
+    assert outcomes(done) == {"failed": 1, "passed": 1}, done.stdout
+    assert "@given" in done.stdout
+
+
+def test_last_failed_stepwise_and_first_failure_see_a_missed_limit(run):
+    assert outcomes(run(THREE)) == {"passed": 2, "failed": 2}
+    assert outcomes(run(THREE, "--lf")) == {"failed": 2}
+    assert outcomes(run(THREE, "--ff", "-x")) == {"failed": 1}
+    assert outcomes(run(THREE, "--sw")) == {"passed": 1, "failed": 1}
+    assert outcomes(run(THREE, "--maxfail=2")) == {"passed": 1, "failed": 2}

@@ -1,0 +1,138 @@
+"""No file takes all memory, or hours, or ends in a traceback: what no program writes is refused in a line."""
+
+from __future__ import annotations
+
+import gzip
+import resource
+import subprocess
+import sys
+
+import pytest
+from builder import write
+
+from pytest_torchprof import UnreadableRecording, load
+from pytest_torchprof.cli import main
+
+COMMAND = "import sys; from pytest_torchprof.cli import main; sys.exit(main())"
+EVENT = '{"ph":"X","cat":"%s","name":"%s","pid":0,"tid":7,"ts":%s,"dur":%s}'
+MIB = 1024**2
+
+
+def document(*events):
+    return ('{"traceEvents":[' + ",\n".join(events) + "]}").encode()
+
+
+def analyzed(path, most_seconds=10, most_bytes=1500 * 10**6):
+    """Return exit status and errors of the command, which must stay within CPU time and memory."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (most_seconds, most_seconds))
+        resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
+
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, "analyze", str(path)],
+        check=False,
+        capture_output=True,
+        text=True,
+        preexec_fn=limit,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def long_name(length):
+    return document(EVENT % ("kernel", "x" * length, 1, 1))
+
+
+HUGE = {
+    "a name of 200 MB": lambda: gzip.compress(long_name(200 * MIB), 1),
+    "2 GB in 3 MB": lambda: gzip.compress(b"", 1) + gzip.compress(b" " * 32 * MIB, 9) * 64,
+    "nothing but blanks": lambda: gzip.compress(b" " * 100 * MIB, 1),
+    "blanks before an event": lambda: gzip.compress(b'{"traceEvents":[' + b" " * 100 * MIB + b"]}", 1),
+    "two million parts": lambda: gzip.compress(b"", 1) * 2_000_000,
+    "a name of 10 MB and a comma too many": lambda: long_name(10 * MIB).replace(b"]}", b",]}"),
+    "quotes and no end": lambda: b'{"traceEvents":[{"ph":"' + b'\\"' * 15 * MIB,
+    "words that JSON does not know": lambda: b'{"traceEvents":[' + b" a" * 10 * MIB,
+    "twenty million events": lambda: gzip.compress(document(*[b'{"ph":"i"}'.decode()] * 20_000_000), 1),
+    "a million numbers around the events": lambda: b'{"a":[' + b"[]," * 8 * MIB + b'[]],"traceEvents":[]}',
+    "operators a hundred thousand deep": lambda: document(
+        *[EVENT % ("cpu_op", "aten::add", i, 10**6 - 2 * i) for i in range(100_000)], EVENT % ("kernel", "k", 1, 1)
+    ),
+    "as many devices as events": lambda: document(
+        *[(EVENT % ("kernel", "k", i, 1)).replace('"pid":0', f'"pid":{i}') for i in range(100_000)]
+    ),
+    "as many kernels' names as events": lambda: document(*[EVENT % ("kernel", f"k{i}", i, 1) for i in range(200_000)]),
+    "as many GPU operations as events": lambda: document(*[EVENT % ("kernel", "k", i, 1) for i in range(600_000)]),
+    "two hundred thousand steps": lambda: document(
+        *[EVENT % ("user_annotation", f"ProfilerStep#{i}", i, 1) for i in range(200_000)]
+    ),
+    "fifty thousand steps": lambda: document(
+        *[EVENT % ("user_annotation", f"ProfilerStep#{i}", i, 1) for i in range(50_000)], EVENT % ("kernel", "k", 1, 1)
+    ),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process's memory is limited so on Linux only")
+@pytest.mark.parametrize("name", HUGE)
+def test_any_file_ends_soon_and_in_bounded_memory_in_a_result_or_the_documented_error(tmp_path, name):
+    status, errors = analyzed(write(tmp_path / "t.json.gz", HUGE[name]()))
+    assert status in (0, 2)
+    assert not status or "is not a recording that can be read" in errors
+
+
+REFUSED = {
+    "two hundred thousand steps": "more than 100,000 steps",
+    "as many GPU operations as events": "more than 500,000 GPU operations",
+    "a name of 200 MB": "more than 32 MiB of text",
+    "2 GB in 3 MB": "more than 32 MiB of text",
+    "two million parts": "packed in more than 100,000 parts",
+    "twenty million events": "more than 3,000,000 events",
+    "a million numbers around the events": "more than 16 MiB of text around its events",
+    "operators a hundred thousand deep": "100,000 of its operators are inside one another",
+    "as many devices as events": "more than 1,000 devices",
+    "as many kernels' names as events": "more than 10,000 names",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_beyond_a_bound_is_said(tmp_path, capsys, name):
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(HUGE[name]())
+    assert main(["analyze", str(path)]) == 2
+    assert REFUSED[name] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("category", ["cpu_op", "user_annotation", "cuda_runtime", "python_function"])
+@pytest.mark.parametrize("moment", [2**63 // 1000, 2**63 // 1000 + 5, 17 * 10**17, 2**63])
+def test_a_range_at_the_end_of_all_time_is_read(tmp_path, category, moment):
+    status, errors = analyzed(
+        write(tmp_path / "t.json", document(EVENT % ("kernel", "k", 1, 1), EVENT % (category, "a", moment, 1)))
+    )
+    assert status == 0, errors
+
+
+@pytest.mark.parametrize("key", ["ts", "dur"])
+@pytest.mark.parametrize("value", ["1e999999999", "1e300", "-1e300", str(2**65), '"1e999"', "1e20", "9" * 5000])
+@pytest.mark.parametrize("category", ["kernel", "cpu_op"])
+def test_a_time_beyond_all_time_is_named(tmp_path, category, key, value):
+    event = EVENT % (category, "k", 1, 1)
+    text = document(EVENT % ("kernel", "k", 1, 1), event.replace(f'"{key}":1', f'"{key}":{value}'))
+    with pytest.raises(UnreadableRecording, match=r"larger than any|should be a number|out of range"):
+        load(write(tmp_path / "t.json", text))
+
+
+@pytest.mark.parametrize("category", ["cpu_op", "user_annotation", "cuda_runtime"])
+def test_a_range_that_ends_before_it_starts_has_no_length(tmp_path, capsys, category):
+    name = {"user_annotation": "ProfilerStep#1", "cuda_runtime": "cudaLaunchKernel"}.get(category, "aten::add")
+    path = write(tmp_path / "t.json", document(EVENT % ("kernel", "k", 1, 1), EVENT % (category, name, 100, -50)))
+    for by in ("kernel", "op", "range", "family"):
+        assert main(["analyze", str(path), "--by", by]) == 0
+    assert "-" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["null", "5", '["gemm"]', "{}", "true"])
+@pytest.mark.parametrize("category", ["kernel", "cpu_op", "cuda_runtime"])
+def test_a_name_that_is_no_text_is_an_error(tmp_path, category, name):
+    event = (EVENT % (category, "k", 1, 1)).replace('"name":"k"', f'"name":{name}')
+    with pytest.raises(UnreadableRecording, match='"name" of event 0 should be text'):
+        load(write(tmp_path / "t.json", document(event)))
