@@ -119,3 +119,52 @@ def test_it():
         in_process=False,
     )
     result.stdout.fnmatch_lines(["*max_recompiles=0 *recompile*", "*test_it.py:11 in test_it: *"])
+
+
+PLAIN = """
+import asyncio, unittest
+
+seen = []
+
+@pytest.fixture
+def numbers():
+    return (n for n in range(3))
+
+@pytest.mark.torchprof(max_kernels=0, device="cuda:7")
+async def test_coroutine():
+    seen.append("coroutine")
+
+@pytest.mark.torchprof(max_kernels=0)
+def test_generator(numbers):
+    assert list(numbers) == [0, 1, 2]
+
+@pytest.mark.torchprof(max_kernels=0)
+def test_fixture(torchprof):
+    def generate():
+        yield 1
+    assert list(torchprof(generate).result) == [1]
+
+@pytest.mark.torchprof(max_kernels=0)
+class TestCase(unittest.IsolatedAsyncioTestCase):
+    async def test_it(self):
+        seen.append("unittest")
+
+def test_seen():
+    assert seen == ["coroutine", "unittest"]
+"""
+
+
+def test_when_off_every_marked_test_runs_once_and_plainly(run_tests, pytester):
+    # What an asyncio plugin does.
+    pytester.makeconftest(
+        """
+import asyncio, inspect, pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    if inspect.iscoroutinefunction(pyfuncitem.obj):
+        asyncio.run(pyfuncitem.obj())
+        return True
+"""
+    )
+    run_tests(PLAIN, "--torchprof=off").assert_outcomes(passed=5)

@@ -66,9 +66,9 @@ class Bound:
             return Verdict(measured=reason, status=NOT_MEASURED)
         worst_step, worst = (max if self.at_most else min)(known, key=lambda pair: pair[1])
         if self.holds(worst, bound):
-            return Verdict(measured=self.number.say(worst), number=worst, status=HOLDS)
-        measured = self.number.say(worst)
-        if measured == self.number.say(bound):
+            return Verdict(measured=self._say(analysis, worst), number=worst, status=HOLDS)
+        measured = self._say(analysis, worst)
+        if measured == self._say(analysis, bound):
             measured += f" (beyond it by {100 * abs(worst / bound - 1):.2g} %)"
         if worst_step is not None:
             measured += f" = {self.formula(worst_step)}" if self.formula else ""
@@ -80,6 +80,11 @@ class Bound:
             details=self.rows(analysis, worst_step) if self.rows and worst_step else (),
             step=worst_step.name if worst_step else None,
         )
+
+    def _say(self, analysis: Analysis, value: float) -> str:
+        said = self.number.say(value)
+        # The CPU as device is no GPU, though its numbers have the same names.
+        return said if analysis.trace.device_kind.has_launches else said.replace("GPU ", "")
 
     def _values(self, analysis: Analysis) -> list[tuple[StepProfile | None, Any]]:
         if self.number.scope == "window":

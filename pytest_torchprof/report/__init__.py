@@ -67,6 +67,8 @@ class Result:
     baseline_state: BaselineState | None = None
     changes: tuple[str, ...] = ()
     """What differs from the baseline without failing the test, a line each."""
+    noise: tuple[str, ...] = ()
+    """Those of the changes that are of numbers which vary from run to run and gate nothing."""
     limits: tuple[dict[str, Any], ...] = ()
     summary: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)

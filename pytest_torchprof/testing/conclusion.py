@@ -207,7 +207,7 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
         with suppress(TorchprofWarning):
             warnings.warn(f"{result.nodeid}: {summary} against the baseline", TorchprofWarning, stacklevel=2)
     changes = () if judgement.baseline_failure else on_baseline.comparison.lines
-    return replace(result, baseline=summary, baseline_state=state, changes=changes)
+    return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=on_baseline.comparison.noise)
 
 
 def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...], *, failed: bool) -> Result:

@@ -45,7 +45,8 @@ class Torchprof:
         Raises NotMeasured where the recording cannot be believed after three attempts.
         """
         label = self._run.start(None, {})
-        if any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
+        enabled = self._run.test.state.options.enabled
+        if enabled and any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
             raise self._run.change(
                 label,
                 why_not=f"calling {function!r} only makes an object and runs none of its code; measure what drives it",

@@ -220,7 +220,7 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
 
 
 BRIEF = "torchprof_brief"
-"""The attribute of a report that holds what the terminal shows of a failure with ``-q``."""
+"""The attribute of a report with what the terminal shows of a failure with ``-q``, and what the error itself says."""
 
 
 def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
@@ -229,10 +229,10 @@ def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExce
     if not isinstance(problem, TorchprofError) or problem.brief is None:
         return
     if _is_ours_alone(excinfo):
-        setattr(report, BRIEF, problem.brief)
+        setattr(report, BRIEF, [problem.brief, problem.brief])
         return
     whole, problem.args = problem.args, (problem.brief,)
-    setattr(report, BRIEF, str(item.repr_failure(excinfo)))
+    setattr(report, BRIEF, [str(item.repr_failure(excinfo)), problem.brief])
     problem.args = whole
 
 
@@ -256,11 +256,10 @@ class BriefFailure:
 def shorten(report: pytest.TestReport) -> None:
     """Leave the short form of a failure for the terminal, once all other reports have the whole one."""
     crash = getattr(report.longrepr, "reprcrash", None)
-    brief = getattr(report, BRIEF)
+    text, brief = getattr(report, BRIEF)
     if crash is not None:
-        kind = crash.message.partition(":")[0]
-        crash = replace(crash, message=f"{kind}: {brief.splitlines()[-1].removeprefix(f'E   {kind}: ')}")
-    report.longrepr = BriefFailure(brief, crash)  # type: ignore[assignment]
+        crash = replace(crash, message=f"{crash.message.partition(':')[0]}: {brief}")
+    report.longrepr = BriefFailure(text, crash)  # type: ignore[assignment]
 
 
 def _mend_expectation(report: pytest.TestReport, raised: BaseException | None, run: TestRun, item: pytest.Item) -> None:

@@ -64,8 +64,8 @@ class TestRun:
 
     @property
     def body_is_step(self) -> bool:
-        """Whether the test body itself is the measured step: marked, and nothing measures inside it."""
-        return self.test.options.marked and not self.uses_fixture
+        """Whether the test body itself is the measured step: marked, and nothing measures inside it; never when off."""
+        return self.test.state.options.enabled and self.test.options.marked and not self.uses_fixture
 
     def start(self, label: str | None, limits: Mapping[str, object]) -> str | None:
         """Begin a measurement under a label that no other one of this test has, and return the label."""
