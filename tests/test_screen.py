@@ -233,13 +233,21 @@ def test_body():
     assert [result["message"].removeprefix("block: ") for result in results] == [reason] * 3
 
 
-def test_the_cpu_is_called_no_gpu_and_noise_is_told_only_with_v(run_tests):
-    source = "@pytest.mark.torchprof(device='cpu', max_gpu_time={})\ndef test_it():\n    torch.sin(x)\n"
-    run_tests(source.format("'1s'"), "--torchprof-baseline=update")
-    quiet = run_tests(source.format("'1s'")).stdout.str()
-    assert "gpu_" not in quiet
-    assert "GPU" not in quiet
-    assert "against the baseline" not in quiet
-    loud = run_tests(source.format("0"), "-v").stdout
-    loud.fnmatch_lines(["*max_gpu_time=0 * us busy in step *"])
-    assert "not gated" in loud.str() or "_us " in loud.str()
+def test_the_cpu_is_called_no_gpu(run_tests):
+    result = run_tests("@pytest.mark.torchprof(device='cpu', max_gpu_time=0)\ndef test_it():\n    torch.sin(x)\n")
+    result.stdout.fnmatch_lines(["  max_gpu_time=0 * us busy in step *", "test *kernels*busy*verdict"])
+    assert "GPU" not in result.stdout.str()
+
+
+def test_noise_is_told_only_with_v(run_tests, pytester):
+    source = "@cpu\ndef test_it():\n    torch.sin(x)\n"
+    run_tests(source, "--torchprof-baseline=update")
+    (file,) = (pytester.path / "__torchprof__").glob("*.json")
+    file.write_text(re.sub(r'"gpu_busy_us": [\d.]+', '"gpu_busy_us": 0.001', file.read_text()))
+    noise = "*gpu_busy_us 0.00 us -> * us (not gated)"
+    quiet, loud = run_tests(source), run_tests(source, "-v")
+    for result in (quiet, loud):
+        result.assert_outcomes(passed=1)
+    quiet.stdout.no_fnmatch_line(noise)
+    quiet.stdout.no_fnmatch_line("*against the baseline*")
+    loud.stdout.fnmatch_lines(["*: against the baseline", noise])
