@@ -448,6 +448,6 @@ def test_quietly_the_line_of_a_graph_break_and_the_kernels_that_are_too_many_are
     result.stdout.fnmatch_lines(
         [
             "max_graph_breaks=0: 1 graph break; *test_it.py:10 in broken: *",
-            "kernels={'cos': 2}: 1 kernel matches cos, expected 2*; most: 1 x aten::cos (outside_model.py:4 in deep)",
+            "kernels={'cos': 2}: 1 kernel matches cos, expected 2*; most: 1 x pointwise cos (outside_model.py:4 in deep)",
         ]
     )

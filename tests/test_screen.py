@@ -179,7 +179,7 @@ def test_lines(torchprof):
 
 def test_all_kernels_are_named_by_count_before_any_place_is(run_tests, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    lines = failure_section(run_tests(WIDE, "-k", "test_it"))
+    lines = failure_section(run_tests(WIDE, "test_it.py::test_it"))
     rows = [line for line in lines if re.match(r" +\d+ x ", line)]
     assert len(rows) == 20
     counts = [int(row.split()[0]) for row in rows]
@@ -202,7 +202,7 @@ def test_every_line_of_a_failure_fits_the_terminal(run_tests, monkeypatch, width
 
 def test_where_nobody_knows_the_width_lines_of_prose_stay_whole(run_tests, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    text = run_tests(WIDE, "-k", "test_lines", in_process=False).stdout.str()
+    text = run_tests(WIDE, "test_it.py::test_lines", in_process=False).stdout.str()
     assert "  do: what was not measured never counts as a pass; `torchprof explain not-measured` says more\n" in text
 
 
