@@ -10,7 +10,7 @@ from pytest_torchprof.analysis import numbers, validity
 from pytest_torchprof.analysis.compilation import Compile, compile_of
 from pytest_torchprof.analysis.launches import Launching
 from pytest_torchprof.analysis.numbers import AllAttributes, Numbers, StepAttributes
-from pytest_torchprof.analysis.parts import part_within
+from pytest_torchprof.analysis.parts import parts_within
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -291,9 +291,7 @@ class Analysis(HasViews, AllAttributes):
 
 def numbers_within(trace: Trace, steps: Sequence[Part], name: str) -> Numbers:
     """Return the numbers of what was launched inside user annotations of this name, the largest over the steps."""
-    found = [part_within(trace, part, name) for part in steps]
-    # A step that the range does not appear in says nothing about it.
-    return numbers.worst([numbers.of_part(trace, part) for part in found if part.ranges], Numbers())
+    return numbers.worst([numbers.of_part(trace, part) for part in parts_within(trace, steps, name)], Numbers())
 
 
 class Repeat:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from functools import cached_property
 from operator import sub
@@ -148,24 +149,46 @@ def step_parts(trace: Trace) -> tuple[Part, ...]:
     )
 
 
-def part_within(trace: Trace, part: Part, name: str) -> Part:
-    """Return what of the part was launched inside its user annotations of this name.
+def parts_within(trace: Trace, parts: Iterable[Part], name: str) -> list[Part]:
+    """Return what of each part was launched inside its user annotations of this name.
 
     By the annotation's own thread, or by autograd's while that waited for it inside of one. A GPU operation without a
-    recorded launch counts where it ran itself.
+    recorded launch counts where it ran itself. A part without such an annotation is left out: it says nothing of it.
     """
     spans = [span for span in trace.spans(name) if span.name == name and span.category == "user_annotation"]
+    starts = [span.start_ns for span in spans]
     thread_of = {label: index for index, label in enumerate(trace.threads)}
-    inside = [span for span in spans if any(step.start_ns <= span.start_ns < step.end_ns for step in part.ranges)]
-    own = Intervals((thread_of[span.tid], span.start_ns, span.end_ns) for span in inside)
+    found = []
+    for part in parts:
+        inside = [
+            (thread_of[span.tid], span.start_ns, span.end_ns)
+            for step in part.ranges
+            for span in spans[bisect_left(starts, step.start_ns) : bisect_left(starts, step.end_ns)]
+        ]
+        if inside:
+            found.append((part, inside))
+    calls = {trace.links.call_of[i] for part, _ in found for i in part.gpu_ops}.union(
+        *(part.calls for part, _ in found)
+    )
+    for_others = waiting_threads(trace, calls - {ABSENT})
+    return [_part_inside(trace, part, name, inside, for_others) for part, inside in found]
+
+
+def _part_inside(
+    trace: Trace,
+    part: Part,
+    name: str,
+    inside: Sequence[tuple[int, int, int]],
+    for_others: Mapping[int, frozenset[int]],
+) -> Part:
     calls, ops, gpu, call_of = trace.calls, trace.ops, trace.gpu, trace.links.call_of
-    for_others = waiting_threads(trace, {*part.calls, *(call_of[i] for i in part.gpu_ops)} - {ABSENT})
+    own = Intervals(inside)
+    anywhere = Intervals((0, start, end) for _, start, end in inside)
 
     def launched(call: int) -> bool:
         threads = (calls.thread[call], *for_others.get(call, ()))
         return any(own.cover(thread, calls.start[call]) for thread in threads)
 
-    anywhere = Intervals((0, span.start_ns, span.end_ns) for span in inside)
     return Part(
         name=part.name,
         ranges=tuple(StepRange(name, start, end, trace.threads[thread]) for thread, start, end in own.ranges()),

@@ -104,6 +104,19 @@ class _Frame(NamedTuple):
     function: str
 
 
+_Line = tuple[_Frame, bool]
+"""With whether it is the one that ran."""
+
+
+class _Place(NamedTuple):
+    """What the frames from the outermost to one of them tell."""
+
+    users: int
+    """The innermost frame that tells a line of the user's, ABSENT without one."""
+    marked: bool
+    module: str | None
+
+
 class Origins:
     """Answers for one recording where in the user's code something was done; without frames nothing is computed."""
 
@@ -111,6 +124,9 @@ class Origins:
         """Prepare to answer; the work is done when asked."""
         self._trace = trace
         self._named: dict[int, _Frame | None] = {}
+        self._place_of: dict[int, _Place] = {ABSENT: _Place(ABSENT, False, None)}
+        self._origins: dict[tuple[_Line | None, str | None], Origin | None] = {}
+        self._of_users: dict[int, bool] = {}
 
     @property
     def recorded(self) -> bool:
@@ -152,16 +168,38 @@ class Origins:
             return None
         if thread not in self._threads:
             thread = self._main
-        innermost = self._frames.around(thread, start_ns, end_ns)
-        chain = tuple(self._frames.chain(innermost))
-        origin = Origin(module=self._modules(chain))
-        users = [i for i in chain if i in self._marks] or [i for i in chain if self._is_users(i)]
-        if users:
-            frame, exact = self._line(users[0], start_ns)
-            origin = Origin(
-                file=frame.file, line=frame.line, function=frame.function, exact=exact, module=origin.module
-            )
-        return origin if origin.file or origin.module else None
+        place = self._place(self._frames.around(thread, start_ns, end_ns))
+        line = self._line(place.users, start_ns) if place.users >= 0 else None
+        key = line, place.module
+        if key not in self._origins:
+            self._origins[key] = _origin(line, place.module)
+        return self._origins[key]
+
+    def _place(self, frame: int) -> _Place:
+        """Return what a frame and those around it tell, each of them asked once."""
+        above = []
+        while frame not in self._place_of:
+            above.append(frame)
+            frame = self._frames.parent[frame]
+        found = self._place_of[frame]
+        for one in reversed(above):
+            found = self._place_of[one] = self._inside(found, one)
+        return found
+
+    def _inside(self, around: _Place, frame: int) -> _Place:
+        name = self._trace.names[self._trace.frames.name[frame]]
+        users, marked, module = around
+        # Of frames that are the user's, one with marks knows its line.
+        if frame in self._marks:
+            users, marked = frame, True
+        elif not marked and self._is_users(frame):
+            users = frame
+        if name.startswith(MODULE):
+            inner = name.removeprefix(MODULE)
+            module = f"{module}.{inner}" if module else inner
+        elif (users, marked) == around[:2]:
+            return around
+        return _Place(users, marked, module)
 
     @cached_property
     def _nodes(self) -> dict[int, int]:
@@ -205,7 +243,7 @@ class Origins:
                 members.append(i)
         return dict(found)
 
-    def _line(self, frame: int, instant: int) -> tuple[_Frame, bool]:
+    def _line(self, frame: int, instant: int) -> _Line:
         """Return the line that a frame had reached; where no mark tells, the one that the frame is named after."""
         starts, members = self._marks.get(frame, ((), ()))
         place = bisect_right(starts, instant) - 1
@@ -225,12 +263,18 @@ class Origins:
         return self._named[name]
 
     def _is_users(self, frame: int) -> bool:
-        found = self._frame(frame)
-        return found is not None and not _is_library(found.file)
+        name = self._trace.frames.name[frame]
+        if name not in self._of_users:
+            found = self._frame(frame)
+            self._of_users[name] = found is not None and not _is_library(found.file)
+        return self._of_users[name]
 
-    def _modules(self, chain: Sequence[int]) -> str | None:
-        names = (self._trace.names[self._trace.frames.name[i]] for i in reversed(chain))
-        return ".".join(name.removeprefix(MODULE) for name in names if name.startswith(MODULE)) or None
+
+def _origin(line: _Line | None, module: str | None) -> Origin | None:
+    if line is None:
+        return None if module is None else Origin(module=module)
+    frame, exact = line
+    return Origin(file=frame.file, line=frame.line, function=frame.function, exact=exact, module=module)
 
 
 def _read(match: re.Match[str]) -> _Frame:

@@ -331,7 +331,7 @@ def copy(source: str, target: str | os.PathLike[str]) -> None:
     fresh = f"{target}.new"
     try:
         # No time stamp in the header: the same recording gives the same file.
-        with gzip.GzipFile(fresh, "wb", mtime=0) if target.endswith(".gz") else open(fresh, "wb") as file:  # noqa: PTH123
+        with gzip.GzipFile(fresh, "wb", 6, mtime=0) if target.endswith(".gz") else open(fresh, "wb") as file:  # noqa: PTH123
             for part in inflated(source):
                 file.write(part)
         os.replace(fresh, target)  # noqa: PTH105
