@@ -200,6 +200,13 @@ def test_every_line_of_a_failure_fits_the_terminal(run_tests, monkeypatch, width
     assert [line for line in lines if len(line) > width and "/" not in line] == []
 
 
+def test_a_command_stays_on_one_line(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    run_tests("@cpu\ndef test_it():\n    torch.sin(x)\n", "--torchprof-baseline=update")
+    result = run_tests("@cpu\ndef test_it():\n    torch.sin(torch.cos(x))\n")
+    result.stdout.fnmatch_lines(['    pytest "test_it.py::test_it" --torchprof-baseline=update'])
+
+
 def test_where_nobody_knows_the_width_lines_of_prose_stay_whole(run_tests, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     text = run_tests(WIDE, "test_it.py::test_lines", in_process=False).stdout.str()

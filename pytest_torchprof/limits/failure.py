@@ -114,7 +114,7 @@ def _ops(row: WorkRow, screen: Screen) -> str:
 
 
 def fit(text: str, screen: Screen, hanging: int = 0) -> str:
-    """Return prose with its lines broken where the screen ends; what has no spaces, such as a path, stays whole.
+    """Return prose with its lines broken where the screen ends; what is copied, a path or a command, stays whole.
 
     The rest of a line stands a little to the right of its beginning, or at the column ``hanging``.
     """
@@ -122,10 +122,19 @@ def fit(text: str, screen: Screen, hanging: int = 0) -> str:
         return text
     lines = []
     for line in text.split("\n"):
+        if len(line) <= screen.columns:
+            lines.append(line)
+            continue
         indent = " " * (hanging or len(line) - len(line.lstrip()) + 2)
+        words, colon, command = line.partition(": pytest ")
         lines += textwrap.wrap(
-            line, screen.columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        ) or [""]
+            words + colon[:1],
+            screen.columns,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines += [f"{indent}pytest {command}"] if colon else []
     return "\n".join(lines)
 
 

@@ -199,7 +199,7 @@ def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]])
             eager = lines_on_nothing(analysis.compile)
             yield _Answer(
                 MISSED,
-                f"no kernel carries {carried}{': nothing was compiled' if eager else ''}",
+                f"{'nothing was compiled, and ' if eager else ''}no kernel carries {carried}",
                 (*eager, *unfused_lines(step.kernels)),
             )
 
