@@ -67,7 +67,7 @@ def test_quietly_one_line_says_the_limit_both_numbers_and_a_kernel(run_tests):
 def test_quietly_what_was_not_measured_is_one_line_too(run_tests):
     source = "@pytest.mark.torchprof(device='cpu', max_syncs=0)\ndef test_it():\n    torch.sin(x)\n"
     assert failure_section(run_tests(source, "-q")) == [
-        "max_syncs=0: not measured: the cpu as device has no syncs: this limit needs a GPU"
+        "max_syncs=0: not measured: the cpu as device has no blocking calls: this limit needs a GPU"
     ]
 
 

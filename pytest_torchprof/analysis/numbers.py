@@ -70,7 +70,7 @@ class Number(Struct, frozen=True, kw_only=True):
 
     def why_absent(self, trace: Trace) -> str:
         """Return why the recording does not hold it."""
-        if self.needs == "gpu" and (lacking := trace.device_kind.why_no(self.name)):
+        if self.needs == "gpu" and (lacking := trace.device_kind.why_no(self.title)):
             return lacking
         reason = getattr(trace.metadata, self.absent_field, None) if self.absent_field else None
         return reason or self.absent or f"the recording does not hold {self.name}"
