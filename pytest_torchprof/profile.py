@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Repeat
     from pytest_torchprof.findings import Finding, Rule
-    from pytest_torchprof.limits import Screen
+    from pytest_torchprof.limits import Asked, Screen
     from pytest_torchprof.trace import Trace
 
 __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file"]
@@ -32,6 +32,9 @@ class Explainer(Protocol):
 
     screen: Screen
     """How much its failures may say."""
+
+    def expected(self, asked: Iterable[Asked]) -> None:
+        """Take note of limits that a test asks for itself."""
 
     def explained(self, profile: Profile) -> Profile:
         """Return the profile with what a repeat tells of it; the first call repeats the measurement if it can be."""
@@ -160,6 +163,8 @@ class Profile(Analysis):
         if not of_tests.of_compiling(limits):
             self._look("expect")
         asked, explainer = of_tests.read_limits(limits, known=of_tests.catalogue(self.rules)), self._view.explainer
+        if explainer is not None:
+            explainer.expected(asked)
         profile = self._open()
         verdicts = of_tests.check_limits(profile, asked)
         if explainer is not None and of_tests.missed_somewhere(verdicts, asked):

@@ -16,6 +16,7 @@ from torch import nn
 
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.capture import Plan, iterations
+from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.profile import load
@@ -310,12 +311,12 @@ def test_evidence_of_code_that_never_uses_torch_compile_says_so(measure):
 
 def test_a_watch_that_is_left_by_an_error_can_be_followed_by_another():
     def fail():
-        with CompileWatch("cpu") as watch, watch.call(warmup_calls_left=1):
+        with closing(CompileLog()) as log, CompileWatch("cpu", log) as watch, watch.call(warmup_calls_left=1):
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
         fail()
-    with CompileWatch("cpu") as watch:
+    with closing(CompileLog()) as log, CompileWatch("cpu", log) as watch:
         with watch.call(warmup_calls_left=0):
             pass
         assert watch.evidence().breaks == ()

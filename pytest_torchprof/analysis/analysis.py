@@ -279,6 +279,7 @@ class Analysis(HasViews, AllAttributes):
         if name not in annotations:
             known = ", ".join(sorted(annotations)[:10]) or "none at all"
             raise NotMeasured(f"there is no range {name!r} in the recording; user annotations in it: {known}")
+        self.launching.refuse_hidden()
         return numbers_within(trace, [step.part for step in self._steps], name)
 
     def _number(self, name: str) -> Any:

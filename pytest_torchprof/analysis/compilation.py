@@ -2,55 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_torchprof.analysis.regions import REGION, compiled_again, regions_of
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
 from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from pytest_torchprof.analysis.regions import Region, Regions
     from pytest_torchprof.recording.metadata import CompileEvidence, InductorGraph
     from pytest_torchprof.trace import Span, Trace
 
 
 FX_GRAPH = "## Call CompiledFxGraph "
-_REGION = "Torch-Compiled Region"
-_LOOKUP = "TorchDynamo Cache Lookup"
-_COMPILE_ID = re.compile(r"\bcompile_id=(\d+)/(\d+)")
-_COMPILED_CODE = (_REGION, "CompiledFunction", FX_GRAPH)
-
-
-class Region(NamedTuple):
-    """A range in which compiled code ran; `identity` is "0/1", frame and attempt, None in torch before 2.6."""
-
-    name: str
-    identity: str | None
-
-
-class Regions(Struct, frozen=True, kw_only=True):
-    """The regions of the steps, and which ran inside which."""
-
-    regions: Sequence[Region]
-    nested_by_step: Mapping[int, Sequence[tuple[Region, Region]]]
-    """The nested ones with the region around each."""
-    lookups_without_region: int
-
-    @property
-    def nested(self) -> list[tuple[Region, Region]]:
-        return [pair for pairs in self.nested_by_step.values() for pair in pairs]
-
-    @property
-    def ids(self) -> set[str]:
-        return {region.identity for region in self.regions if region.identity is not None}
+_LIBRARIES = ("aten::", "mkldnn::", "mkl::", "onednn::", "quantized::")
+_COMPILED_CODE = (REGION, "CompiledFunction", FX_GRAPH)
 
 
 class ByThread:
@@ -75,62 +50,6 @@ class ByThread:
 def is_compiled_code(name: str) -> bool:
     """Whether a range of this name runs compiled code: a region, or a compiled function's forward or backward."""
     return name.startswith(_COMPILED_CODE)
-
-
-def regions_of(trace: Trace) -> Regions:
-    """Return the regions that ran in the steps."""
-    spans = trace.spans_in_steps(_REGION)
-    nested: dict[int, list[tuple[Region, Region]]] = defaultdict(list)
-    open_: dict[object, list[Span]] = defaultdict(list)
-    for span in spans:
-        around = open_[span.tid]
-        while around and around[-1].end_ns <= span.start_ns:
-            around.pop()
-        if around:
-            nested[trace.step_at(span.start_ns)].append((_region(span), _region(around[-1])))
-        around.append(span)
-    return Regions(
-        regions=[_region(span) for span in spans],
-        nested_by_step=nested,
-        lookups_without_region=_lookups_without_region(trace, spans),
-    )
-
-
-def compiled_again(trace: Trace, seen: Regions) -> list[str]:
-    """Return the ids of what was compiled inside the steps although a compilation of the same frame had run there.
-
-    A frame whose first compilation lies in the steps too does not tell a guard that failed from a second module.
-    """
-    found = {match.groups() for name in trace.names if (match := _COMPILE_ID.search(name))}
-    first = {frame for frame, attempt in found if attempt == "0"}
-    ran = {tuple(identity.split("/")) for identity in seen.ids if "/" in identity}
-    again = {
-        (frame, attempt)
-        for frame, attempt in found
-        if attempt != "0" and frame not in first and any(f == frame and int(a) < int(attempt) for f, a in ran)
-    }
-    return [f"{frame}/{attempt}" for frame, attempt in sorted(again)]
-
-
-def _region(span: Span) -> Region:
-    _, _, identity = span.name.partition(": ")
-    return Region(span.name, identity if identity and identity != "Unknown" else None)
-
-
-def _lookups_without_region(trace: Trace, regions: Sequence[Span]) -> int:
-    """Count look-ups that neither a region nor a compilation follows before the next look-up of the thread."""
-    count = 0
-    events: dict[object, list[tuple[int, str]]] = defaultdict(list)
-    for span in trace.spans_in_steps(_LOOKUP):
-        events[span.tid].append((span.start_ns, _LOOKUP))
-    if not events:
-        return 0
-    for span in (*regions, *trace.spans(suffix=" (dynamo_timed)")):
-        events[span.tid].append((span.start_ns, _REGION))
-    for found in events.values():
-        kinds = [kind for _, kind in sorted(found)]
-        count += sum(a == b == _LOOKUP for a, b in zip(kinds, [*kinds[1:], _LOOKUP], strict=True))
-    return count
 
 
 class CudaGraphs(Struct, frozen=True, kw_only=True):
@@ -238,7 +157,7 @@ def _aten_calls_by_step(trace: Trace, spans: list[Span]) -> dict[int, Counter[st
         return by_step
     names, ops, nesting = trace.names, trace.ops, trace.nesting
     acting = (OperatorWork.COMPUTES, OperatorWork.ALONE, OperatorWork.MOVES)
-    acts = {i for i in set(ops.name) if names[i].startswith("aten::") and operator_work(names[i]) in acting}
+    acts = {i for i in set(ops.name) if names[i].startswith(_LIBRARIES) and operator_work(names[i]) in acting}
     for i, name in enumerate(ops.name):
         if name not in acts or any(ops.name[j] in acts for j in nesting.chain(nesting.parent[i])):
             continue
@@ -249,6 +168,10 @@ def _aten_calls_by_step(trace: Trace, spans: list[Span]) -> dict[int, Counter[st
     return by_step
 
 
+_ON_THREADS = (
+    "compiled code was called on another thread, of which torch.profiler records nothing: call it on the test's own "
+    "thread"
+)
 NOT_USED = "torch.compile was not used"
 _NO_KEY = "the recording holds no compile evidence (its key `torchprof` is missing)"
 _NO_EVIDENCE = "the recording holds no compile evidence (its key `torchprof` has no `compile`)"
@@ -303,7 +226,7 @@ def compile_of(trace: Trace) -> Compile:
         cuda_graphs=cuda_graphs(trace, evidence, no_evidence),
         fx_graphs=tuple(fx_graphs(trace, evidence)),
         fallbacks=called,
-        fallbacks_unknown=called_unknown,
+        fallbacks_unknown=called_unknown or _unseen(evidence),
         time_us=None if evidence is None else evidence.time_us,
     )
 
@@ -314,9 +237,22 @@ def _no_evidence(trace: Trace) -> str | None:
     return None if trace.metadata.compile is not None else _NO_EVIDENCE
 
 
+def _unseen(evidence: CompileEvidence | None) -> str | None:
+    """Return why nothing can be said of compiled code: it ran where nobody looks; None where it did not.
+
+    Dynamo may have told of its breaks when it compiled, or an earlier test has compiled it: the verdict is the same.
+    """
+    return _ON_THREADS if evidence is not None and evidence.on_threads else None
+
+
 def _why_not_in_steps(evidence: CompileEvidence, seen: Regions) -> str | None:
     if evidence.compiled and not seen.regions:
         return "code was compiled, but no compiled code ran in the measured steps on the thread of the test"
+    if evidence.eager_under:
+        return f"compiled functions were called, and ran uncompiled: {evidence.eager_under[0]}"
+    if evidence.entered_under and seen.lookups_without_region:
+        calls = counted(seen.lookups_without_region, "call")
+        return f"{calls} found no compiled code that fits, and ran uncompiled: {evidence.entered_under[0]}"
     return None
 
 
@@ -326,6 +262,8 @@ def _graph_breaks(
     if evidence is None:
         worst = max(seen.nested_by_step.values(), key=len, default=[])
         return tuple(_nested(inner, outer) for inner, outer in worst), unknown
+    if unseen := _unseen(evidence):
+        return (), unseen
     ran = [one for identity in sorted(seen.ids) for one in evidence.entries.get(identity, ())]
     found = _merge_breaks(evidence.breaks, ran, (*evidence.given_up, *evidence.given_up_earlier))
     unexplained = {outer: inner for inner, outer in seen.nested if outer.identity not in evidence.entries}
@@ -378,12 +316,14 @@ def _recompiles(
         again = compiled_again(trace, seen)
         shown = tuple(Recompile(reason=f"compiled again inside the window ({identity})") for identity in again)
         return shown or None, unknown
+    if unseen := _unseen(evidence):
+        return None, unseen
     unknown = evidence.unknown.recompiles or _why_not_in_steps(evidence, seen)
     return (None if unknown and not evidence.recompiles else evidence.recompiles), unknown
 
 
 def _nothing(evidence: CompileEvidence | None, seen: Regions) -> tuple[str, ...] | None:
-    if evidence is None or seen.regions or evidence.compiled:
+    if evidence is None or seen.regions or evidence.compiled or evidence.on_threads:
         return None
     if not evidence.dynamo:
         return (NOT_USED,)

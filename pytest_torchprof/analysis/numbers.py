@@ -50,6 +50,8 @@ class Number(Struct, frozen=True, kw_only=True):
     """"gpu": a GPU. "kernels": an event for every kernel, which the CPU as device may have too. None: neither."""
     absent: str = ""
     """Why a GPU's recording may not hold it."""
+    absent_for: Callable[[Trace], str | None] | None = None
+    """What in a recording keeps it from being known, if anything does."""
     absent_field: str = ""
     """The field of the recording's metadata that says why."""
 
@@ -73,6 +75,7 @@ class Number(Struct, frozen=True, kw_only=True):
         if self.needs == "gpu" and (lacking := trace.device_kind.why_no(self.title)):
             return lacking
         reason = getattr(trace.metadata, self.absent_field, None) if self.absent_field else None
+        reason = reason or (self.absent_for(trace) if self.absent_for is not None else None)
         return reason or self.absent or f"the recording does not hold {self.name}"
 
 
@@ -88,6 +91,11 @@ _SHOW: Final[dict[str, Callable[[Any], str]]] = {
     "ratio": show_ratio,
 }
 _GRAPHS: Final = frozenset({CallKind.GRAPH_LAUNCH})
+
+
+def _unknown_launches(trace: Trace) -> str | None:
+    names = sorted(trace.names[name] for name in trace.links.unknown)
+    return f"kernels ran behind {names[0]}, which is not known as a launch" if names else None
 
 
 def _copies_one_way(name: str, noun: str, direction: str) -> Number:
@@ -117,7 +125,15 @@ TABLE: Final = (
     Number(
         name="kernels", noun="kernel", of=lambda work: work.count(KERNEL), gated=True, headline=True, needs="kernels"
     ),
-    Number(name="launches", noun="launch", of=lambda work: work.launches, gated=True, follows="kernels", headline=True),
+    Number(
+        name="launches",
+        noun="launch",
+        of=lambda work: work.launches,
+        gated=True,
+        follows="kernels",
+        headline=True,
+        absent_for=_unknown_launches,
+    ),
     # More graph launches are as often the aim as fewer.
     Number(name="graph_launches", noun="graph launch", of=lambda work: work.calls(_GRAPHS), better=None),
     Number(name="memcpys", noun="copy", of=lambda work: work.count(MEMCPY), gated=True, headline=True),

@@ -68,22 +68,26 @@ def operator_kernels(trace: Trace, work: Callable[[str], OperatorWork]) -> list[
     """Return the operators that count as kernels where they do ``work``, in start order.
 
     One that computes alone, with all that is inside; another that computes and holds none that computes; one that moves
-    data, with no computing one around it and none that moves data inside; a C++ kernel of Inductor's. What a
-    compilation ran is left out.
+    data, with no computing one around it and none that moves data inside; a C++ kernel of Inductor's; a range
+    nobody knows that holds nothing. What a compilation ran is left out.
     """
     ops, parent = trace.ops, trace.nesting.parent
     does = {name: work(trace.names[name]) for name in set(ops.name)}
+    unknown = {name for name, kind in does.items() if kind is OperatorWork.UNKNOWN}
     computing = {
         name for name, kind in does.items() if kind in (OperatorWork.COMPUTES, OperatorWork.ALONE, OperatorWork.FUSED)
     }
     alone = {name for name, kind in does.items() if kind is OperatorWork.ALONE}
     moving = {name for name, kind in does.items() if kind is OperatorWork.MOVES}
     # What computes counts outside of what computes alone, what moves data outside of all that computes.
-    apart = {**dict.fromkeys(computing, alone), **dict.fromkeys(moving, computing)}
+    apart = {**dict.fromkeys(computing | unknown, alone), **dict.fromkeys(moving, computing)}
+    holding = set(parent) if unknown else set()
     kernels = [
         i
         for i, name in enumerate(ops.name)
-        if name in apart and not (apart[name] and _is_inside(apart[name], ops.name, parent, i))
+        if name in apart
+        and not (name in unknown and i in holding)
+        and not (apart[name] and _is_inside(apart[name], ops.name, parent, i))
     ]
     holders: set[int] = set()
     for i in kernels:
@@ -252,8 +256,10 @@ class StepWork:
         return sum(self._calls[name] for name in self._trace.call_names(kinds))
 
     @property
-    def launches(self) -> int:
-        """How many calls launched work, those too that are known by their work alone."""
+    def launches(self) -> int | None:
+        """How many calls launched work, those too that are known by their work alone; None with calls nobody knows."""
+        if self._trace.links.unknown:
+            return None
         unrecorded = self._trace.links.unrecorded
         ids = {self._trace.gpu.correlation[i] for i in self._part.gpu_ops if i in unrecorded}
         return self.calls(LAUNCHES) + len(ids)

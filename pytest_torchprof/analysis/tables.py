@@ -123,7 +123,7 @@ def _forward(launching: Launching, kernels: Iterable[int], named: Sequence[int])
     for i in kernels:
         found[named[i]][launching.forward_op(launching.op_of[i])] += 1
     return {
-        name: max((one for one in count if one), key=lambda one: count[one])
+        name: max((one for one in count if one), key=lambda one: (count[one], one))
         if 2 * count[None] < count.total()
         else None
         for name, count in found.items()
@@ -137,8 +137,12 @@ def _kernel_row(
     operators: Counter[int] = Counter()
     for count, operator, _ in several:
         operators[operator] += count
-    most = max(operators, key=lambda operator: (operators[operator], operator))
-    in_turn = sorted((variant for variant in several if variant[1] == most), key=lambda variant: -variant[0])
+    # Of equals the one whose name comes last, so that the order of the file decides nothing.
+    most = max(operators, key=lambda operator: (operators[operator], trace.names[operator] if operator >= 0 else ""))
+    in_turn = sorted(
+        (variant for variant in several if variant[1] == most),
+        key=lambda variant: (-variant[0], launching.chain(launching.op_of[variant[2]])),
+    )
     op = launching.op_of[in_turn[0][2]]
     # Operands of size 1 say nothing about a layout: the next frequent ones may.
     told = [launching.decoded(kernel) for _, _, kernel in in_turn[:3]]

@@ -8,7 +8,8 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.analysis.compilation import fx_graphs, regions_of
+from pytest_torchprof.analysis.compilation import fx_graphs
+from pytest_torchprof.analysis.regions import PACKAGE, regions_of
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import SENTINEL
@@ -17,7 +18,7 @@ from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.recording.metadata import Metadata
+    from pytest_torchprof.recording.metadata import CompileEvidence, Metadata
     from pytest_torchprof.trace import Span, Trace
 
 # What changes a graph between its replays, or switches nodes of it off.
@@ -108,7 +109,21 @@ def why_not(trace: Trace) -> str | None:
         return _own(trace, trace.metadata)
     if not len(trace.gpu) and not trace.links.launches:
         return "the recording has no GPU operation and no launch: it was made without the GPU"
-    return _overlapping_steps(trace) or _gpu_side(trace, at_stake(trace))
+    return _overlapping_steps(trace) or _gpu_side(trace, at_stake(trace)) or _stray(trace)
+
+
+def _stray(trace: Trace) -> str | None:
+    """Return that operations ran in the steps whose launch was lost; what was queued before the window has lower ids.
+
+    CUPTI numbers all calls in their order.
+    """
+    first = min((one for one in trace.calls.correlation if one > 0), default=0)
+    gpu = trace.gpu
+    count = sum(gpu.correlation[i] >= first and trace.step_at(gpu.start[i]) >= 0 for i in trace.links.orphans)
+    if not count:
+        return None
+    whose = "launch is" if count == 1 else "launches are"
+    return f"{counted(count, 'GPU operation')} ran in the steps whose {whose} not in the recording (events were lost)"
 
 
 class Stake(NamedTuple):
@@ -237,19 +252,24 @@ def _ran(trace: Trace, sentinel: Span) -> bool:
 
 def unprofiled(trace: Trace) -> str | None:
     """Return why kernels on the CPU cannot be counted: code ran that leaves no event; None if none did."""
-    if trace.device_kind.has_launches:
-        return None
     metadata = trace.metadata
-    if metadata is None:
+    if metadata is None or trace.device_kind.has_launches:
         return None
     if metadata.threads:
         return (
             f"the measured code ran {metadata.threads[0]} on another thread, whose operators torch.profiler does not "
             "record"
         )
-    evidence = metadata.compile
-    if evidence is None:
-        return None
+    if trace.spans_in_steps(PACKAGE):
+        return (
+            "a package of AOTInductor ran, whose kernels leave no event on the CPU: measure the model under "
+            "torch.compile instead, or on a GPU"
+        )
+    return None if metadata.compile is None else _compiled_before(trace, metadata.compile)
+
+
+def _compiled_before(trace: Trace, evidence: CompileEvidence) -> str | None:
+    """Return that a graph of Inductor's ran that was compiled without ranges around its kernels."""
     ran = {graph.hash for graph in fx_graphs(trace, evidence)}
     # Where the calls of graphs leave no range, any of them may have run in a region.
     any_may = evidence.graphs_are_marked is False and bool(regions_of(trace).regions)

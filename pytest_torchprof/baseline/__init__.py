@@ -15,7 +15,7 @@ from pytest_torchprof.baseline.entry import (
 )
 from pytest_torchprof.baseline.file import BaselineFile, read, read_or_empty, read_text, resolve, update
 from pytest_torchprof.baseline.form import from_plain, has_conflict, plain
-from pytest_torchprof.baseline.path import device_slug, files_of, place, split_name, test_file_of
+from pytest_torchprof.baseline.path import device_slug, files_of, files_of_other_roots, place, split_name, test_file_of
 
 __all__ = [
     "BaselineFile",
@@ -25,6 +25,7 @@ __all__ = [
     "device_slug",
     "entry_of",
     "files_of",
+    "files_of_other_roots",
     "from_plain",
     "has_conflict",
     "key_of",

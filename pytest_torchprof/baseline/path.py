@@ -47,6 +47,25 @@ def files_of(test_file: Path, rootdir: Path, baseline_dir: Path | None) -> dict[
     return {name[1]: file for name, file in named if name is not None and name[0] == module_name(test_file.name)}
 
 
+def files_of_other_roots(test_file: Path, rootdir: Path, file: Path, baseline_dir: Path | None) -> list[Path]:
+    """Return what may be a baseline of the test file as a run with another root directory has placed it.
+
+    That has the name of ``file``, which is missing, one path below ``baseline_dir`` ends as the other does, and is of
+    no test file below this root directory. Beside the test file a baseline has one place.
+    """
+    if baseline_dir is None or not baseline_dir.is_dir():
+        return []
+    own = file.parent.relative_to(baseline_dir).parts
+    found = []
+    for other in sorted(baseline_dir.rglob(glob.escape(file.name))):
+        parts = other.parent.relative_to(baseline_dir).parts
+        shared = min(len(own), len(parts))
+        ends_alike = own[len(own) - shared :] == parts[len(parts) - shared :]
+        if other != file and ends_alike and test_file_of(other, baseline_dir, rootdir) in (None, test_file):
+            found.append(other)
+    return found
+
+
 def module_name(file_name: str) -> str:
     """Return how a test file is called in its baseline's name: without ``.py``; safe, short and unlike any other."""
     stem = file_name.removesuffix(".py")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import gc
 import linecache
+import os
 import re
 import weakref
 from collections import Counter
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.capture import observers, torch_compile
 from pytest_torchprof.capture.torch_compile import CodeLine
-from pytest_torchprof.recording.metadata import GraphBreak, Recompile
+from pytest_torchprof.recording.metadata import GraphBreak
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,6 +51,16 @@ def break_of_code(reason: str, code: CodeType) -> GraphBreak:
     return _break(reason, CodeLine.of(code), CodeLine.of(code), inferred=False)
 
 
+def is_torchs_own(place: CodeLine | None) -> bool:
+    """Whether torch compiles this for itself: the wrapper of an operator such as ``cond``, which no user asked for."""
+    if place is None or not observers.is_torchs_file(place.file) or torch_compile.is_module_wrapper(place):
+        return False
+    # Resumed behind a graph break, code of torch's is a part of what the user compiles.
+    is_resumed = name_in_source(place.function) != place.function
+    of_modules = any(f"{os.sep}torch{os.sep}{part}{os.sep}" in place.file for part in (f"nn{os.sep}modules", "optim"))
+    return not (is_resumed or of_modules or place.function == "forward")
+
+
 def short_reason(text: str) -> str:
     """Return the first line of a reason, and the second where the first only announces it."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
@@ -80,6 +90,11 @@ def _break(text: str, place: CodeLine | None, at: CodeLine | None, *, inferred: 
 def _user_place(stack: Iterable[CodeLine]) -> CodeLine | None:
     own = [place for place in stack if not observers.is_library_file(place.file)]
     return own[-1] if own else None
+
+
+def caller_of(code: CodeType) -> CodeLine | None:
+    """Return the line of the user's that calls torch's own code right now; None for code that is the user's."""
+    return _user_place(observers.user_stack()) if observers.is_library_file(code.co_filename) else None
 
 
 def _function_at(file: str, line: int) -> str | None:
@@ -116,6 +131,14 @@ class Compiled:
     generated: weakref.ref[CodeType]
     code: weakref.ref[CodeType]
     breaks: tuple[GraphBreak, ...]
+    module: weakref.ref[Any] | None = None
+    """For which module, where that was seen."""
+
+    @property
+    def place(self) -> CodeLine | None:
+        """Where its code begins."""
+        code = self.code()
+        return None if code is None else CodeLine.of(code)
 
 
 class History:
@@ -129,6 +152,9 @@ class History:
         self._given_up: list[GivenUp] = []
         self._unimplemented: Counter[str] = Counter()
         self._failures = 0
+        self._frames = 0
+        self.clears = 0
+        """How often somebody removed Dynamo's records."""
         self.lost = False
         """Some compilations were forgotten by Dynamo before they could be read."""
 
@@ -138,10 +164,15 @@ class History:
         place = next((i for i, one in enumerate(kept) if one is self._last_metrics), -1)
         if place < 0 and torch_compile.metrics_are_full(len(kept)):
             self.lost = True
-        self._last_metrics = kept[-1] if kept else self._last_metrics
+        elif place < 0 and self._last_metrics is not None:
+            self.clears += 1
+        self._last_metrics = kept[-1] if kept else None
         attempts = self._with_silent_failures([torch_compile.read_attempt(one) for one in kept[place + 1 :]])
         failed = [attempt for attempt in attempts if attempt.failure]
-        self._failures += len(failed)
+        frames = torch_compile.counters("frames").get("total", 0)
+        # Where somebody set the counters back, they count from there.
+        self._failures = len(failed) + (self._failures if frames >= self._frames else 0)
+        self._frames = frames
         if failed:
             codes = torch_compile.considered_codes() or []
             new = [_frame_given_up(attempt, codes) for attempt in failed]
@@ -163,7 +194,7 @@ class History:
             return attempts
         return [replace(attempt, failure=new[-1]) if attempt.skipped else attempt for attempt in attempts]
 
-    def note(self, code: CodeType, generated: CodeType) -> list[GraphBreak]:
+    def note(self, code: CodeType, generated: CodeType, module: weakref.ref[Any] | None) -> list[GraphBreak]:
         """Remember a compilation that has just ended; return the graph breaks that were found since the last one."""
         new = self._new_reasons()
         caller = observers.user_stack() if new else ()
@@ -171,7 +202,10 @@ class History:
         # Those of a frame that was given up in between are no breaks of this one.
         own = [break_of_reason(one, caller) for one in _of_code(new, code, lines) or new]
         self._compiled[id(generated)] = Compiled(
-            generated=weakref.ref(generated), code=weakref.ref(code), breaks=tuple(own) if lines else ()
+            generated=weakref.ref(generated),
+            code=weakref.ref(code),
+            breaks=tuple(own) if lines else (),
+            module=module,
         )
         return [break_of_reason(one, caller) for one in new]
 
@@ -278,69 +312,3 @@ def _code_of(attempt: Attempt, codes: Iterable[CodeType]) -> CodeType | None:
 def compile_history() -> History:
     """Return the one history of the process: Dynamo's own state, which it follows, is the process's too."""
     return History()
-
-
-def caller_of(code: CodeType) -> CodeLine | None:
-    """Return the line of the user's that calls torch's own code right now; None for code that is the user's."""
-    return _user_place(observers.user_stack()) if observers.is_library_file(code.co_filename) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
-    """One forward compilation during the measurement."""
-
-    frame: int
-    """Equal for compilations of the same code object."""
-    place: CodeLine | None
-    caller: CodeLine | None = None
-    """The line of the user's that led to the compilation of torch's own code."""
-    module: weakref.ref[Any] | None
-    """Whose forward it is, or which module torch's wrapper is around; one module has one and the same reference."""
-    call: int
-    """During which call of the measured code, from 1."""
-    known_before: bool
-    """The code object had been compiled before the measurement."""
-    guard: str | None
-    """What failed in the compilations there were; None for a first one."""
-
-
-def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
-    """Return those that came because a guard failed, of a frame that was compiled before in this measurement.
-
-    Two modules of one class, and all modules under torch's wrapper, share a code object: the first compilation for a
-    module is none, unless it comes in a later call and takes the place of a module that is gone, as with a model that
-    is built anew for each call.
-    """
-    earlier: dict[int, list[Compilation]] = {}
-    found = []
-    for one in compilations:
-        before = earlier.setdefault(one.frame, [])
-        if one.guard is not None and _again(one, before):
-            place = one.caller or one.place
-            found.append(
-                Recompile(
-                    reason=re.sub(r"^\d+/\d+: ", "", short_reason(one.guard)),
-                    function=name_in_source(place.function) if place else None,
-                    file=place.file if place else None,
-                    line=place.line if place else None,
-                )
-            )
-        before.append(one)
-    return found
-
-
-def _again(one: Compilation, before: list[Compilation]) -> bool:
-    if one.module is not None and before:
-        return any(other.module is one.module for other in before) or _replaces(one, before)
-    if before:
-        return not torch_compile.is_module_wrapper(one.place)
-    # Compiled by an earlier test, it ran from the cache in the first call.
-    return one.known_before and one.call > 1 and not torch_compile.is_module_wrapper(one.place)
-
-
-def _replaces(one: Compilation, before: list[Compilation]) -> bool:
-    others = [other.module for other in before if other.module is not None and other.call < one.call]
-    if others and all(module() is not None for module in others):
-        # Compiled modules are part of cycles: the ones that nobody has any more may still be there.
-        gc.collect()
-    return any(module() is None for module in others)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from inspect import CO_GENERATOR
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_torchprof.capture import observers, torch_compile
+from pytest_torchprof.capture import observers, torch_compile, torch_profiler
 from pytest_torchprof.capture.compile_history import (
-    Compilation,
     GivenUp,
     break_of_code,
-    caller_of,
     compile_history,
-    recompiles,
+    is_torchs_own,
     short_reason,
 )
+from pytest_torchprof.capture.packages import packages_marked
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
 
@@ -27,8 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import CodeType, FrameType
 
+    from pytest_torchprof.capture.compile_log import CompileLog
     from pytest_torchprof.capture.torch_compile import Attempt
     from pytest_torchprof.recording.metadata import GraphBreak
+
+
+_CLEARED = (
+    "the measured code removes the records of torch.compile that this is read from "
+    "(torch._dynamo.utils.clear_compilation_metrics): take that out of it"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +41,6 @@ class _Before:
     """What Dynamo knew and had counted when the watch began."""
 
     considered: frozenset[int] = frozenset()
-    compiled: frozenset[int] = frozenset()
     frames: dict[str, int]
     inductor: dict[str, int]
     given_up: tuple[GivenUp, ...] = ()
@@ -50,24 +54,28 @@ class CompileWatch:
     warm-up the first measured one) is observed for frames that were given up before the watch began.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, log: CompileLog) -> None:
+        """Watch a measurement on this device; ``log`` is of the whole test."""
+        self._log = log
         self._generates_cpp = not kind_of(device).has_launches
         self._history = compile_history()
         self._restore = ExitStack()
         self._before: _Before | None = None
         self._eager = EagerCode(())
         self._observed = False
-        self._calls = 0
-        self._attempts: list[Attempt] = []
-        self._breaks: list[GraphBreak] = []
-        self._compilations: list[Compilation] = []
-        self._hooked: dict[str | None, Compilation] = {}
+        self._seen_before = 0, 0
+        self._in_step = False
+        self._on_threads = False
         self._settings: set[str] = set()
+        self._entered_under: set[str] = set()
+        self._eager_under: set[str] = set()
 
     def __enter__(self) -> Self:
         if self._generates_cpp:
             self._restore.enter_context(torch_compile.cpu_kernels_profiled())
+            self._restore.enter_context(packages_marked())
         try:
+            self._log.begin_measurement()
             self._begin(first=True)
         except BaseException:
             self._restore.close()
@@ -82,14 +90,16 @@ class CompileWatch:
     def call(self, *, warmup_calls_left: int) -> Iterator[None]:
         """Watch a call of the code; `warmup_calls_left` counts that call too, 0 in measured steps."""
         self._begin(first=False)
-        self._read()
-        self._calls += 1
+        self._log.read()
+        self._log.calls += 1
+        self._in_step = not warmup_calls_left
         if warmup_calls_left <= 1 and not self._observed:
             self._observed = True
             self._eager.begin()
         try:
             yield
         finally:
+            self._in_step = False
             # At once: a profiler that begins next for stacks has a profile function of its own.
             self._eager.end()
 
@@ -99,17 +109,22 @@ class CompileWatch:
         before = self._before
         if before is None:
             return CompileEvidence()
-        self._read()
+        self._log.read()
         entries = self._history.compilations()
+        own = [identity for identity, known in entries.items() if is_torchs_own(known.place)]
         return CompileEvidence(
             dynamo=True,
             unknown=self._unknown(before),
-            compiled=any(attempt.graph_ops for attempt in self._attempts),
+            compiled=any(one.graph_ops and not is_torchs_own(one.frame) for one in self._attempts),
             entries={identity: known.breaks for identity, known in entries.items()},
+            of_torch=tuple(own),
+            on_threads=self._on_threads,
+            entered_under=tuple(sorted(self._entered_under)),
+            eager_under=tuple(sorted(self._eager_under)),
             breaks=(*self._breaks, *self._history.new_breaks(keep=True)),
             given_up=tuple(self._given_up(before)),
             given_up_earlier=tuple(one.why for one in before.given_up if self._ran(one)),
-            recompiles=tuple(recompiles(self._compilations)),
+            recompiles=self._log.recompiles,
             seen_instead=tuple(self._seen_instead(before)),
             cudagraph_skips=self._cudagraph_skips(before),
             fx_graphs=torch_compile.inductor_graphs(cpu=self._generates_cpp),
@@ -121,12 +136,12 @@ class CompileWatch:
         """Begin as soon as torch.compile is in use; what was compiled before the watch is history then."""
         if self._before is not None or not torch_compile.dynamo_is_loaded():
             return
-        history = self._history.catch_up()
         if first:
+            self._log.read()
             self._history.new_breaks()
+            self._seen_before = len(self._log.attempts), len(self._log.breaks)
             self._before = _Before(
                 considered=frozenset(id(code) for code in torch_compile.considered_codes() or ()),
-                compiled=frozenset(id(known.code()) for known in self._history.compilations().values()),
                 frames=torch_compile.counters("frames"),
                 inductor=torch_compile.counters("inductor"),
                 given_up=tuple(self._history.given_up()),
@@ -137,52 +152,27 @@ class CompileWatch:
             )
         else:
             self._before = _Before(frames={}, inductor={})
-            self._take(history)
-        remove = torch_compile.on_compiled(self._compiled)
-        if remove:
-            self._restore.callback(remove)
-        self._restore.enter_context(
-            torch_compile.stances_noted(lambda name: self._settings.add(torch_compile.stance_in_force(name)))
-        )
+        self._restore.enter_context(torch_compile.entries_noted(self._entered))
 
-    def _compiled(self, code: CodeType, generated: CodeType, identity: str | None, module: object) -> None:
-        self._read()
-        self._breaks += self._history.note(code, generated)
-        self._hooked[identity] = Compilation(
-            frame=id(code),
-            place=torch_compile.CodeLine.of(code),
-            caller=caller_of(code),
-            module=weakref.ref(module) if module is not None else None,
-            call=self._calls,
-            known_before=self._before is not None and id(code) in self._before.compiled,
-            guard=None,
-        )
+    def _entered(self, setting: str | None, *, eagerly: bool) -> None:
+        """Note that a compiled function is entered, under which setting, and whether it runs as it is."""
+        if setting is not None:
+            self._settings.add(setting)
+        if self._in_step and not torch_profiler.records_this_thread():
+            self._on_threads = True
+        if eagerly and setting is not None:
+            # In a warm-up call too: what Dynamo has seen while it is disabled stays uncompiled.
+            self._eager_under.add(setting)
+        elif self._in_step and setting is not None:
+            self._entered_under.add(setting)
 
-    def _read(self) -> None:
-        if self._before is not None:
-            self._take(self._history.catch_up())
+    @property
+    def _attempts(self) -> list[Attempt]:
+        return self._log.attempts[self._seen_before[0] :]
 
-    def _take(self, attempts: list[Attempt]) -> None:
-        self._attempts += attempts
-        self._compilations += [
-            self._compilation(attempt)
-            for attempt in attempts
-            if attempt.forward and attempt.frame is not None and not attempt.failure
-        ]
-        self._settings |= {setting for setting in (torch_compile.why_nothing_compiles(),) if setting}
-
-    def _compilation(self, attempt: Attempt) -> Compilation:
-        hooked = self._hooked.pop(attempt.compile_id, None)
-        if hooked is not None:
-            return replace(hooked, guard=attempt.guard)
-        return Compilation(
-            frame=hash(attempt.frame),
-            place=attempt.frame,
-            module=None,
-            call=self._calls,
-            known_before=False,
-            guard=attempt.guard,
-        )
+    @property
+    def _breaks(self) -> list[GraphBreak]:
+        return self._log.breaks[self._seen_before[1] :]
 
     def _ran(self, given_up: GivenUp) -> bool:
         code = given_up.living_code()
@@ -213,6 +203,8 @@ class CompileWatch:
         if missing:
             reason = f"this version of torch has no {missing}: not available"
             return Untold(graph_breaks=reason, recompiles=reason)
+        if self._log.cleared:
+            return Untold(graph_breaks=_CLEARED, recompiles=_CLEARED)
         return Untold(graph_breaks=self._why_breaks_are_unknown(before))
 
     def _why_breaks_are_unknown(self, before: _Before) -> str | None:
@@ -235,7 +227,7 @@ class CompileWatch:
         left_alone = [
             f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) is torch's own code: torch.compile skips it"
             for code in self._newly_considered(before)
-            if observers.is_library_code(code) and torch_compile.dynamo_skips(code)
+            if observers.is_library_code(torch_compile.CodeLine.of(code)) and torch_compile.dynamo_skips(code)
         ]
         return [*sorted(self._settings), *left_alone[:3]]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from pytest_torchprof.capture import reasons
+from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
@@ -58,6 +59,8 @@ class Plan:
     label: str | None
     count_flops: bool = False
     """Whether the first warm-up call, of two at least, is made uncompiled and its floating-point operations counted."""
+    compiled: CompileLog | None = None
+    """What was compiled in the test so far; None: this is a measurement by itself."""
     times: Literal["hot", "cold"] | None = None
     """Whether untraced times are sampled after the steps, and with what in the caches."""
 
@@ -120,7 +123,7 @@ def _measure(
         with only_measurement(plan.device):
             arm(plan.device)
             yield from measurement.counted_call()
-            with CompileWatch(device=plan.device) as watch:
+            with measurement.compile_log() as log, CompileWatch(plan.device, log) as watch:
                 yield from measurement.warm_up(watch)
                 for _ in range(_ATTEMPTS if this_rank().alone else 1):
                     yield from measurement.attempt(watch)
@@ -157,6 +160,15 @@ class _Measurement:
             self.calls += 1
             with self.flops.counting():
                 yield
+
+    @contextmanager
+    def compile_log(self) -> Iterator[CompileLog]:
+        """Return the test's log of compilations, or one of this measurement alone."""
+        if self.plan.compiled is not None:
+            yield self.plan.compiled
+            return
+        with closing(CompileLog()) as log:
+            yield log
 
     def warm_up(self, watch: CompileWatch) -> Iterator[None]:
         for done in range(self.calls, self.plan.warmup):

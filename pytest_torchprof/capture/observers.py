@@ -147,18 +147,24 @@ class Lines:
 @cache
 def is_library_file(file: str) -> bool:
     """Whether a file belongs to torch or to Python itself, so that a line in it is no place to act on."""
-    import torch
-
     python = sysconfig.get_path("stdlib") + os.sep
     installed = (f"{python}site-packages{os.sep}", f"{python}dist-packages{os.sep}")
     in_python = file.startswith(python) and not file.startswith(installed)
-    return in_python or file.startswith((str(Path(torch.__file__).parent) + os.sep, "<"))
+    return in_python or file.startswith("<") or is_torchs_file(file)
 
 
-def is_library_code(code: CodeType) -> bool:
+@cache
+def is_torchs_file(file: str) -> bool:
+    """Whether a file belongs to torch."""
+    import torch
+
+    return file.startswith(str(Path(torch.__file__).parent) + os.sep)
+
+
+def is_library_code(place: CodeLine) -> bool:
     """Whether code is what users compile of torch's own: the forward of its modules, the step of its optimizers."""
-    return code.co_name in ("forward", "step") and any(
-        f"{os.sep}torch{os.sep}{part}{os.sep}" in code.co_filename for part in ("nn", "optim")
+    return place.function in ("forward", "step") and any(
+        f"{os.sep}torch{os.sep}{part}{os.sep}" in place.file for part in ("nn", "optim")
     )
 
 

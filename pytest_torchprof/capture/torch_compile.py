@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.recording.metadata import InductorGraph
+from pytest_torchprof.recording.shims import operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -221,39 +222,43 @@ def why_nothing_compiles() -> str | None:
     """Return the setting that keeps torch.compile from compiling right now, None if there is none."""
     stance = getattr(getattr(import_module("torch._dynamo.eval_frame"), "_stance", None), "stance", "default")
     if stance != "default":
-        return stance_in_force(stance)
-    if getattr(import_module("torch._dynamo.config"), "disable", False):
+        return f'torch.compiler.set_stance("{stance}") was in force'
+    if _is_disabled():
         return "torch.compile is disabled (TORCH_COMPILE_DISABLE=1 or torch._dynamo.config.disable)"
     return None
 
 
-def stance_in_force(name: str) -> str:
-    """Return how a stance is told of."""
-    return f'torch.compiler.set_stance("{name}") was in force'
+def _is_disabled() -> bool:
+    return bool(getattr(import_module("torch._dynamo.config"), "disable", False))
+
+
+class NoteEntry(Protocol):
+    """What is told that a compiled function is entered."""
+
+    def __call__(self, setting: str | None, *, eagerly: bool) -> None:
+        """Take the setting that is in force, and whether the function runs as it is for it."""
 
 
 @contextmanager
-def stances_noted(note: Callable[[str], None]) -> Iterator[None]:
-    """Call `note` with each stance but the default one that is set meanwhile (`torch.compiler.set_stance`)."""
-    module = sys.modules.get("torch._dynamo.decorators")
-    set_stance = getattr(module, "_set_stance", None)
-    if module is None or set_stance is None:
+def entries_noted(note: NoteEntry) -> Iterator[None]:
+    """Call `note` each time that a compiled function is entered meanwhile, from whichever thread."""
+    module = import_module("torch._dynamo.eval_frame")
+    ask = getattr(module, "_callback_from_stance", None)
+    if ask is None:
         yield
         return
 
-    def noting(stance: Any) -> Any:
-        name = getattr(stance, "stance", "default")
-        if name != "default":
-            note(name)
-        return set_stance(stance)
+    def noting(callback: Any) -> Any:
+        found = ask(callback)
+        if callable(callback):
+            note(why_nothing_compiles(), eagerly=found is None or _is_disabled())
+        return found
 
-    # It refuses to be traced by this mark.
-    noting.__dict__.update(set_stance.__dict__)
-    vars(module)["_set_stance"] = noting
+    vars(module)["_callback_from_stance"] = noting
     try:
         yield
     finally:
-        vars(module)["_set_stance"] = set_stance
+        vars(module)["_callback_from_stance"] = ask
 
 
 def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) -> Callable[[], None] | None:
@@ -369,17 +374,17 @@ def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
     )
 
 
-_CALLS_ATEN = re.compile(
-    r"\b(?:extern_kernels|torch\.ops\.aten)\.(\w+)(?:\.\w+)?\(|\baoti_torch_(?:cpu|cuda|xpu)_(\w+)\("
-)
+_CALLS_ATEN = re.compile(r"\b(?:extern_kernels|torch\.ops\.aten)\.(\w+)(?:\.\w+)?\(|\b(aoti_torch_\w+)\(")
 
 
 def _aten_calls_in_source(source: str) -> dict[str, int]:
     """Count the aten kernels that the generated code calls itself, by operator ("aten::mm")."""
-    found = (match[1] or match[2] for match in _CALLS_ATEN.finditer(source))
-    return dict(Counter(f"aten::{name}" for name in found))
+    found = (f"aten::{match[1]}" if match[1] else operator_of(match[2]) for match in _CALLS_ATEN.finditer(source))
+    return dict(Counter(filter(None, found)))
 
 
 def _has_unprofiled_kernels(source: str) -> bool:
-    has_kernels = "async_compile.cpp_pybinding(" in source or "cpp_fused" in source
-    return has_kernels and not any(mark in source for mark in ("RecordFunction", "RECORD_FUNCTION"))
+    has_kernels = any(mark in source for mark in ("async_compile.cpp_pybinding(", "cpp_fused", "aoti_torch_cpu_"))
+    # The mark of the whole call says nothing of the kernels in it.
+    marks = (line for line in source.splitlines() if "RecordFunction" in line or "RECORD_FUNCTION" in line)
+    return has_kernels and not any("inductor_wrapper_call" not in line for line in marks)

@@ -83,6 +83,13 @@ def records_files() -> bool:
     return torch._C._autograd.kineto_available()
 
 
+def records_this_thread() -> bool:
+    """Whether operators of the thread that asks are recorded."""
+    import torch
+
+    return bool(torch._C._autograd._profiler_enabled())
+
+
 def running_profiler() -> str | None:
     """Return where a profiler is running, "on this thread" or "on another thread"; None where none is."""
     import torch

@@ -101,7 +101,7 @@ def _judge(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
     from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
     from pytest_torchprof.profile import load  # noqa: PLC0415
     from pytest_torchprof.recording.digest import is_changed  # noqa: PLC0415
-    from pytest_torchprof.text import printable_line  # noqa: PLC0415
+    from pytest_torchprof.text import counted, printable_line  # noqa: PLC0415
 
     asked = read_limits(limits, known=catalogue(with_thresholds(RULES, thresholds)))
     profile = load(trace)
@@ -113,5 +113,8 @@ def _judge(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
     for verdict in verdicts:
         sys.stdout.write(f"{verdict.status:<14}{limit_line(verdict).lstrip()}\n")
         sys.stdout.writelines(f"{'':14}    {printable_line(str(line))}\n" for line in verdict.details)
+    if orphans := profile.trace.orphans:
+        belong = "it belongs to no step" if orphans == 1 else "they belong to no step"
+        sys.stdout.write(f"{counted(orphans, 'GPU operation')} without a launch in the recording: {belong}\n")
     statuses = {verdict.status for verdict in verdicts}
     return MISSED if "missed" in statuses else UNKNOWN if "not measured" in statuses else HOLDS

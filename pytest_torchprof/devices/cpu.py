@@ -7,8 +7,18 @@ from functools import cache
 
 from pytest_torchprof.devices.kinds import DeviceKind, OperatorWork
 
-_FUSED = re.compile(r"(?:graph_\d+_)?(?:kernel_)?cpp_fused_\w*")
-_OPERATOR = re.compile(r"(?!autograd::|profiler::|torchprof::|prim::)[A-Za-z_]\w*::\w[\w.]*")
+# Fused loops, and templates of products and attention, whose names differ: what has a graph's number is one of them.
+_FUSED = re.compile(r"(?:kernel_)?cpp_(?:\w+_)?fused_\w*|graph_\d+_\w+")
+_OPERATOR = re.compile(r"[A-Za-z_]\w*::\w[\w.]*")
+# Ranges of autograd, of torch.compile, of communication (whose operator is around it), of the profiler and our own.
+_HOLDERS = re.compile(
+    r"autograd::engine::evaluate_function: .*|torch::\w+::.*|\w+Backward\d*|Optimizer\..*"
+    r"|Torch-Compiled Region.*|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|CompiledFunction\w*"
+    r"|## Call CompiledFxGraph .*|inductor_wrapper_call|.* \(dynamo_timed\)"
+    r"|(?:gloo|mpi|nccl|ucc):.*|record_param_comms"
+    r"|ProfilerStep#\d+|profiler::_record_function_\w+(?:\.\w+)?|torchprof::(?:sentinel|aotinductor)|prim::.*",
+    re.DOTALL,
+)
 _VIEWS = """
 _autocast_to_full_precision _autocast_to_reduced_precision _conj _fw_primal _indices _make_dual _neg_view
 _nested_get_values _nested_view_from_buffer _nested_view_from_jagged _reshape_alias _reshape_from_tensor _unpack_dual
@@ -82,8 +92,11 @@ def operator_work(name: str) -> OperatorWork:
     """Return what the operator does by itself."""
     if _FUSED.fullmatch(name):
         return OperatorWork.FUSED
-    if not _OPERATOR.fullmatch(name):
+    if _HOLDERS.fullmatch(name):
         return OperatorWork.NOTHING
+    if not _OPERATOR.fullmatch(name):
+        # Autograd has events of its own for a few operators, without a namespace.
+        return _ATEN.get(name, OperatorWork.UNKNOWN)
     if not name.startswith("aten::"):
         return _OTHERS.get(name, OperatorWork.COMPUTES)
     plain = name.removeprefix("aten::").partition(".")[0]

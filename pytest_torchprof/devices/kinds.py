@@ -57,6 +57,8 @@ class OperatorWork(Enum):
     """Computes, and what it calls are small helpers: one kernel, with all that is inside."""
     FUSED = "fused"
     """A C++ kernel that Inductor wrote."""
+    UNKNOWN = "unknown"
+    """Nobody knows: it computes if it holds nothing, else it is what it holds."""
 
 
 class DeviceKind(Struct, frozen=True, kw_only=True):

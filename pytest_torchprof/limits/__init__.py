@@ -48,12 +48,12 @@ __all__ = [
     "catalogue",
     "check_limits",
     "error_for",
-    "idle_step",
     "missed_somewhere",
-    "nothing_ran",
+    "nothing_known",
     "of_compiling",
     "read_limits",
     "refuse_contradictions",
+    "something_ran",
 ]
 
 
@@ -157,8 +157,18 @@ def idle_step(analysis: Analysis, asked: Iterable[Asked]) -> StepProfile | None:
     return next((step for step in analysis.steps if not (step.kernels or step.memcpys or step.memsets)), None)
 
 
-def nothing_ran(analysis: Analysis, step: StepProfile) -> str:
-    """Return why a step in which nothing ran satisfies nothing."""
+def nothing_known(analysis: Analysis, asked: Iterable[Asked]) -> str | None:
+    """Return why the recording shows nothing, or not all, of what ran on the device; None where that is known."""
+    idle = idle_step(analysis, asked)
+    return analysis.kernels_unknown if idle is None else _nothing_ran(analysis, idle)
+
+
+def something_ran(reason: str) -> Verdict:
+    """Return the verdict on a measurement of which nothing is asked: that anything ran at all, which is not known."""
+    return Verdict(limit="min_kernels", expected="1", measured=reason, status=NOT_MEASURED)
+
+
+def _nothing_ran(analysis: Analysis, step: StepProfile) -> str:
     return f"nothing ran on the device in {step_name(analysis, step)}; if that is meant, say min_kernels=0"
 
 
@@ -181,7 +191,7 @@ def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Ve
         return Verdict(measured=blocked, status=NOT_MEASURED)
     verdict = limit.check(analysis, one.value)
     if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
-        reason = nothing_ran(analysis, idle)
+        reason = _nothing_ran(analysis, idle)
         return Verdict(measured=reason, status=NOT_MEASURED, step=idle.name)
     return verdict
 

@@ -124,6 +124,14 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     """Whether a graph was compiled meanwhile."""
     entries: Mapping[str, tuple[GraphBreak, ...]] = {}
     """Everything that Dynamo held compiled, by compile id ("0/1"), each with the breaks in it."""
+    of_torch: tuple[str, ...] = ()
+    """The ids of what torch compiled for itself, such as the wrapper of ``cond``."""
+    on_threads: bool = False
+    """Whether a compiled function was entered in the steps on a thread that the profiler does not record."""
+    entered_under: tuple[str, ...] = ()
+    """The settings under which compiled functions were entered in the steps, and may have run as they are."""
+    eager_under: tuple[str, ...] = ()
+    """The settings under which they ran as they are, in the steps or before."""
     breaks: tuple[GraphBreak, ...] = ()
     """What was reported while the measured code was compiled."""
     given_up: tuple[GraphBreak, ...] = ()

@@ -27,6 +27,7 @@ from pytest_torchprof.recording.bounds import (
 from pytest_torchprof.recording.digest import ending, sealed
 from pytest_torchprof.recording.events import EXACT, STAMPS, WHOLE, Columns, TooFineError, kinds
 from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, parse
+from pytest_torchprof.recording.shims import name_operators
 from pytest_torchprof.recording.text import PERFETTO_REFUSAL, UncuttableError, inflated, is_perfetto
 from pytest_torchprof.recording.two_processes import Other, border
 from pytest_torchprof.trace import Trace
@@ -256,12 +257,14 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         metadata = None if ours is None else parse(ours)
     except MalformedError as malformed:
         raise _NoTraceError(str(malformed)) from None
+    names = list(columns.names)
+    name_operators(names, columns.ops)
     trace = Trace(
         path=path,
         events=columns.events,
         header=header,
         metadata=metadata,
-        names=list(columns.names),
+        names=names,
         threads=columns.threads.labels,
         streams=columns.streams.labels,
         processes=columns.processes.labels,

@@ -274,7 +274,7 @@ def _describe_recording(analysis: Analysis) -> str:
     if trace.attribution == "time":
         lines += wrapped("launches and kernels are not linked in this file: kernels count where they ran", "")
     for count, words in (
-        (trace.orphans, "launched before the recording began: in no step"),
+        (trace.orphans, "launched before the recording began, or by a call that was lost: in no step"),
         (trace.unrecorded_launches, "launched by calls that the profiler does not record"),
     ):
         if count:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from pytest_torchprof import baseline, compare
-from pytest_torchprof.limits import NOT_MEASURED, Verdict, idle_step, nothing_ran
+from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.testing.options import BaselineMode
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.compare import Comparison
-    from pytest_torchprof.limits import Asked
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.testing.options import RunOptions, TestOptions
 
@@ -154,24 +153,34 @@ class BaselineCheck:
             )
         return "the recording has no samples of times: record it again with this tolerance"
 
-    def nothing_to_compare(
-        self, label: str | None, limits: tuple[Asked, ...], profile: Profile, *, only_baseline: bool, stands_in: bool
-    ) -> Iterator[Verdict]:
-        """Yield a verdict where a baseline is to be compared with or written, and no kernel ran or is seen.
+    def not_comparable(self, label: str | None, profile: Profile, reason: str, *, stands_in: bool) -> Iterator[Verdict]:
+        """Yield a verdict where a baseline is compared with, asked for or written, and for a reason cannot be.
 
-        ``only_baseline``: it is all that the test asks for. ``stands_in``: the CPU was measured for want of a GPU.
+        ``stands_in``: the CPU was measured for want of a GPU, and nobody asks it for a baseline that it has not.
         """
-        if not self.wanted or profile.why_not is not None:
-            return
-        hidden = profile.kernels_unknown
-        idle = None if hidden is not None else idle_step(profile, limits)
-        reason = hidden if idle is None else nothing_ran(profile, idle)
-        if reason is None:
+        if not self.wanted:
             return
         file, key = self.place(label, profile)
-        wanted = self.run.baseline.writes or only_baseline
-        if (wanted and hidden is None and not stands_in) or key in self.files.entries(file):
+        if (self.must_be_had and not stands_in) or key in self.files.entries(file):
             yield self._not_measured(reason)
+
+    @property
+    def must_be_had(self) -> bool:
+        """Whether every measurement is to have a baseline, or to get one."""
+        return self.wanted and (self.run.baseline.writes or self.run.baseline is BaselineMode.STRICT)
+
+    def of_other_root(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
+        """Yield a verdict where there is no baseline, but one that a run with another root directory has kept."""
+        if judgement is None or judgement.old is not None or self.run.baseline.updates:
+            return
+        for file in baseline.files_of_other_roots(self.path, self.run.rootdir, judgement.file, self.run.baseline_dir):
+            if judgement.key in self.files.entries(file):
+                yield self._not_measured(
+                    f"there is none in {self.run.shown(judgement.file)}, but one in {self.run.shown(file)}, of no test "
+                    f"file below {self.run.rootdir}: run pytest with the root directory of then (--rootdir), move the "
+                    "file, or write it anew with --torchprof-baseline=update"
+                )
+                return
 
     def lost_numbers(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
         """Yield a verdict on numbers that the baseline gates, or the test asks to compare, and nobody measured."""

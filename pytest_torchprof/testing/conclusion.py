@@ -77,7 +77,8 @@ def _complete_judgement(run: TestRun, measurement: Measurement, measurements: tu
     """Return what a measurement comes to, judged again where siblings or lines add to what it came to alone."""
     former = run.judgements.get(measurement.label)
     siblings = tuple(other.profile for other in measurements if other.profile is not None and other is not measurement)
-    if former is not None and not siblings and measurement.explanation.repeat is None:
+    explanation = measurement.explanation
+    if former is not None and not siblings and explanation.repeat is None and not explanation.asked:
         return former
     return judge_measurement(run.test, measurement, siblings=siblings, former=former)
 
@@ -141,7 +142,8 @@ def _unanswerable(run: TestRun, judgement: Judgement) -> tuple[str, ...]:
     if not judgement.stands_in:
         return ()
     names = run.test.unanswerable(run.measurements.values())
-    return (*names, *(["baseline"] if judgement.only_elsewhere else []))
+    nothing = ["whether anything runs"] if judgement.shows_nothing and not names else []
+    return (*names, *(["baseline"] if judgement.only_elsewhere else []), *nothing)
 
 
 def _outcome(

@@ -127,7 +127,7 @@ class MeasuredBlock:
         if value is not None and measurement.explanation.running:
             # The measurement stands: what is raised when it is repeated does not fail the test by itself.
             measurement.explanation.call_raised(value)
-        elif value is not None:
+        elif isinstance(value, Exception):
             self._run.stopped(self._label, value)
         if self._steps is not None:
             # An exception leaves the loop's generator suspended, and with it the profiler running.

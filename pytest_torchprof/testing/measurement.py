@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import capture
 from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, TorchprofError, not_measured
-from pytest_torchprof.limits import COMPILE, GPU, HOLDS, check_limits, error_for, missed_somewhere
+from pytest_torchprof.limits import (
+    COMPILE,
+    GPU,
+    HOLDS,
+    check_limits,
+    error_for,
+    missed_somewhere,
+    nothing_known,
+    something_ran,
+)
 from pytest_torchprof.limits.failure import LONGEST_REASON, fit
 from pytest_torchprof.profile import load_file
 from pytest_torchprof.text import printable_line
@@ -47,10 +56,16 @@ class Explanation:
     """Calls the measured code once more; None where that cannot be done."""
     plan: Plan | None = None
     """How the measurement was made; None if its code was not run here and now."""
+    asked: list[Asked] = field(default_factory=list)
+    """The limits that the test's body has asked for."""
     running: bool = False
     """Whether the call that is under way is the repeat's."""
     raised: BaseException | None = None
     """What the measured code raised in the repeat."""
+
+    def expected(self, asked: Iterable[Asked]) -> None:
+        """Note the limits that the test's body asks for."""
+        self.asked += asked
 
     def explained(self, profile: Profile) -> Profile:
         """Return the profile with what the repeat found; the first call makes it, if it can be made."""
@@ -186,6 +201,8 @@ class Judgement:
     """The CPU was measured only because there was no GPU."""
     only_elsewhere: bool = False
     """The CPU stands in, and all baselines of the measurement are of other devices."""
+    shows_nothing: bool = False
+    """The CPU stands in, nothing is known to have run on it, and nothing else was asked."""
 
     @property
     def holds(self) -> bool:
@@ -227,16 +244,18 @@ def judge_measurement(
     profile = measurement.profile.with_context(rules=test.state.rules, gate=None).with_others(siblings)
     profile = profile if repeat is None else profile.with_repeat(repeat)
     stands_in = test.stands_in(profile)
-    only_baseline = measurement.of_body and not measurement.limits
-    nothing = tuple(
-        check.nothing_to_compare(label, measurement.limits, profile, only_baseline=only_baseline, stands_in=stands_in)
-    )
+    asked = (*measurement.limits, *measurement.explanation.asked)
+    unknown = nothing_known(profile, asked)
+    nothing = tuple(check.not_comparable(label, profile, unknown, stands_in=stands_in)) if unknown else ()
     limits = [one for one in measurement.limits if one.limit.needs == COMPILE or not stands_in]
     verdicts = [*check_limits(profile, limits), *(() if stands_in else check.unmeasured_times(profile)), *nothing]
     baseline = None
     if not nothing:
-        baseline = former.baseline if former is not None else check.compare(label, profile)
+        baseline = (former.baseline if former is not None else None) or check.compare(label, profile)
         verdicts += [] if stands_in else check.lost_numbers(baseline)
+        verdicts += check.of_other_root(baseline)
+    if unknown and not asked and not nothing and not stands_in:
+        verdicts.append(something_ran(unknown))
     return Judgement(
         measurement=measurement,
         profile=profile,
@@ -245,4 +264,5 @@ def judge_measurement(
         baseline_failure=tuple(check.failure_lines(baseline, profile)) if baseline is not None else (),
         stands_in=stands_in,
         only_elsewhere=stands_in and check.only_elsewhere(label, profile),
+        shows_nothing=stands_in and unknown is not None and not (asked and not check.must_be_had),
     )

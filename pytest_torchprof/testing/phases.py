@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import unittest
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
@@ -50,7 +50,8 @@ def around_teardown(run: TestRun) -> Iterator[None]:
     """Judge what fixtures measure after the test."""
     # The setup's, where it failed or skipped: a test that did not run is not judged.
     run.forget()
-    yield
+    with closing(run.compiled):
+        yield
     if run.measurements or run.announced:
         _raise_failures(run)
 
@@ -110,6 +111,9 @@ def _measured_body(
     # Every item that a marker measures has one.
     original = item.obj  # type: ignore[attr-defined]
     if run.body_is_step and (trait := _why_no_step(original)):
+        if not run.test.state.options.enabled:
+            yield
+            return
         raise NotMeasured(
             f"not measured: {run.test.nodeid} {trait} as the measured step; "
             "measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
@@ -148,6 +152,9 @@ def _conclude_after(run: TestRun) -> Iterator[None]:
     raised: BaseException | None = None
     try:
         yield
+    except pytest.xfail.Exception:
+        _raise_unmeasured(run)
+        raise
     except (Exception, pytest.skip.Exception) as problem:
         if any(problem is one.explanation.raised for one in run.measurements.values()):
             # The measurement stood when it was repeated for an explanation: what counts is the limit it missed.
@@ -166,6 +173,14 @@ def _conclude_after(run: TestRun) -> Iterator[None]:
     _raise_failures(run)
     if raised is not None:
         raise raised
+
+
+def _raise_unmeasured(run: TestRun) -> None:
+    """Judge a test that called ``pytest.xfail()``: that hides what is missed, and no measurement that shows nothing."""
+    run.drop_unfinished()
+    if run.measurements:
+        with suppress(LimitsMissed, pytest.skip.Exception):
+            _raise_failures(run)
 
 
 def _record(run: TestRun, ending: Ending) -> None:

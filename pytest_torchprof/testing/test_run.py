@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.analysis.regions import regions_of
+from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -54,6 +56,8 @@ class TestRun:
     """Those of all measurements so far, concluded or not."""
     announced: list[str] = field(default_factory=list)
     """Labels of ``measure()`` whose block was not entered yet."""
+    compiled: CompileLog = field(default_factory=CompileLog)
+    """What torch.compile did since the first measurement."""
     measuring: bool = False
     gated: str | None = None
     """The test looked at a number that this run does not have, and its rest was skipped."""
@@ -104,11 +108,18 @@ class TestRun:
         self.measurements[label] = replace(self.measurements[label], **changes)
         return self.measurements[label]
 
-    def stopped(self, label: str | None, problem: BaseException) -> None:
+    def stopped(self, label: str | None, problem: Exception) -> None:
         """Keep what ended a measurement before it was done, unless it is known why there is none."""
         measurement = self.measurements.get(label)
         if measurement is not None and measurement.profile is None and measurement.why_not is None:
             self.change(label, why_not=f"the measured code was not run to its end: it raised {describe(problem)}")
+
+    def drop_unfinished(self) -> None:
+        """Drop what was announced, and the measurement that is cut off where it stands."""
+        self.announced.clear()
+        for label, one in tuple(self.measurements.items()):
+            if one.profile is None and one.why_not is None:
+                del self.measurements[label]
 
     def forget(self) -> None:
         """Drop what was measured or announced, concluded or not; its labels stay taken."""
@@ -145,7 +156,7 @@ def measure_function(run: TestRun, label: str | None, function: Callable[[], Any
                     continue
                 result = None  # A result that lived through the next call would count as its memory.
                 result = function()
-    except BaseException as problem:
+    except Exception as problem:
         run.stopped(label, problem)
         raise
     if explanation.plan is not None:
@@ -244,6 +255,7 @@ def _plan(run: TestRun, measurement: Measurement) -> capture.Plan:
         nodeid=test.nodeid,
         label=measurement.label,
         count_flops=any(one.limit.name == "min_mfu" for one in measurement.limits),
+        compiled=run.compiled,
         times=options.tolerance.cache if takes_times else None,
     )
 
@@ -273,6 +285,8 @@ def _captured(run: TestRun, label: str | None, plan: capture.Plan) -> Generator[
             raise run.measurements[label].error from None
         finally:
             test.progress(shown, total, total)
+    if profile is not None:
+        run.compiled.note_run(regions_of(profile.trace).ids)
     return profile
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from pytest_torchprof.devices.kinds import LAUNCHES, CallKind
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.trace.columns import ABSENT, Calls, where
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +36,8 @@ class Links(Struct, frozen=True, kw_only=True, eq=False):
     """GPU operations queued inside the window by a call that the profiler does not record."""
     launches: Sequence[int]
     """Launch calls, in file order."""
+    unknown: frozenset[int]
+    """Names of calls that ran a kernel and are not known as launches."""
     lost: tuple[int, ...]
     """Launch calls outside a capture whose GPU operation is missing."""
 
@@ -115,7 +117,13 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], *, own: bool) -> 
     if len(gpu) and not (len(calls) and correlated):
         nowhere = [ABSENT] * len(gpu)
         return Links(
-            attribution="time", call_of=nowhere, orphans=frozenset(), unrecorded=frozenset(), launches=launches, lost=()
+            attribution="time",
+            call_of=nowhere,
+            orphans=frozenset(),
+            unrecorded=frozenset(),
+            launches=launches,
+            unknown=frozenset(),
+            lost=(),
         )
     call_at = dict(zip(calls.correlation, count(), strict=False))
     # CUPTI counts from 1; some ROCm files write 0 where they know none.
@@ -130,6 +138,7 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], *, own: bool) -> 
         orphans=frozenset(alone) - unrecorded,
         unrecorded=unrecorded,
         launches=launches,
+        unknown=_unknown(calls, gpu, call_of, launching),
         lost=_lost(calls, gpu, kinds, launches),
     )
 
@@ -139,6 +148,11 @@ def _unrecorded(alone: Iterable[int], calls: Calls, gpu: GpuOps, launches: Seque
         return frozenset()
     first = calls.correlation[min(launches, key=calls.start.__getitem__)]
     return frozenset(i for i in alone if gpu.correlation[i] >= first > 0)
+
+
+def _unknown(calls: Calls, gpu: GpuOps, call_of: Sequence[int], launching: set[int]) -> frozenset[int]:
+    kernels = compress(call_of, map(KERNEL.__eq__, gpu.kind))
+    return frozenset(map(calls.name.__getitem__, set(kernels) - {ABSENT})) - launching
 
 
 def _lost(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], launches: Sequence[int]) -> tuple[int, ...]:

@@ -1,0 +1,193 @@
+"""What Dynamo compiled during a test, in its measurements and between them, and which of it were recompiles."""
+
+from __future__ import annotations
+
+import gc
+import re
+import weakref
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.analysis.source_lines import name_in_source
+from pytest_torchprof.capture import torch_compile
+from pytest_torchprof.capture.compile_history import caller_of, compile_history, is_torchs_own, short_reason
+from pytest_torchprof.recording.metadata import Recompile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import CodeType
+
+    from pytest_torchprof.capture.torch_compile import Attempt, CodeLine
+    from pytest_torchprof.recording.metadata import GraphBreak
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """One forward compilation during a test."""
+
+    frame: int
+    """Equal for compilations of the same code object."""
+    place: CodeLine | None
+    caller: CodeLine | None = None
+    """The line of the user's that led to the compilation of torch's own code."""
+    module: weakref.ref[Any] | None
+    """Whose forward it is, or which module torch's wrapper is around; one module has one and the same reference."""
+    measurement: int
+    """In which measurement of the test, or behind which one."""
+    call: int
+    """During which call of the measured code, from 1."""
+    ran_before: bool
+    """The code object had been compiled before the test, and has run in the test since."""
+    guard: str | None = None
+    """What failed in the compilations there were; None for a first one."""
+
+
+class CompileLog:
+    """The compilations of a test from its first measurement on, until it is closed; it imports nothing of torch."""
+
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []
+        self.breaks: list[GraphBreak] = []
+        self.calls = 0
+        """Of the measured code, in all measurements so far."""
+        self._measurements = 0
+        self._first_call = 1
+        self._compilations: list[Compilation] = []
+        self._history = compile_history()
+        self._known: frozenset[int] | None = None
+        self._clears = 0
+        self._hooked: dict[str, Compilation] = {}
+        self._ran: dict[int, list[weakref.ref[Any] | None]] = {}
+        self._restore = ExitStack()
+
+    def close(self) -> None:
+        """Stop being told of compilations."""
+        self._restore.close()
+
+    def begin_measurement(self) -> None:
+        """Begin another measurement of the test."""
+        self._measurements += 1
+        self._first_call = self.calls + 1
+        self.read()
+
+    def read(self) -> None:
+        """Take what was compiled since the last time; what was compiled before the test is none of it."""
+        if not torch_compile.dynamo_is_loaded():
+            return
+        attempts = self._history.catch_up()
+        if self._known is None:
+            of_before = self._measurements <= 1 and not self.calls
+            compiled = self._history.compilations().values() if of_before else ()
+            self._known = frozenset(id(one.code()) for one in compiled)
+            self._clears = self._history.clears
+            if of_before:
+                self._history.new_breaks()
+                attempts = []
+            if remove := torch_compile.on_compiled(self._compiled):
+                self._restore.callback(remove)
+        self.attempts += attempts
+        self._compilations += [
+            self._compilation(attempt)
+            for attempt in attempts
+            if attempt.forward and attempt.frame is not None and not attempt.failure
+        ]
+
+    @property
+    def cleared(self) -> bool:
+        """Whether records were removed before they could be read."""
+        told = {attempt.compile_id for attempt in self.attempts}
+        return self._known is not None and (self._history.clears > self._clears or not self._hooked.keys() <= told)
+
+    @property
+    def recompiles(self) -> tuple[Recompile, ...]:
+        """Those so far, from the first call of the test's first measurement on."""
+        return tuple(recompiles(self._compilations))
+
+    def note_run(self, identities: Iterable[str]) -> None:
+        """Remember which compiled code ran in a measurement, by compile id."""
+        if not torch_compile.dynamo_is_loaded():
+            return
+        entries = self._history.compilations()
+        for one in (entries[identity] for identity in identities if identity in entries):
+            self._ran.setdefault(id(one.code()), []).append(one.module)
+
+    def _compiled(self, code: CodeType, generated: CodeType, identity: str | None, module: object) -> None:
+        self.read()
+        of_module = weakref.ref(module) if module is not None else None
+        self.breaks += self._history.note(code, generated, of_module)
+        if identity is None:  # torch.export's, of which Dynamo keeps no record.
+            return
+        self._hooked[identity] = Compilation(
+            frame=id(code),
+            place=torch_compile.CodeLine.of(code),
+            caller=caller_of(code),
+            module=of_module,
+            measurement=self._measurements,
+            call=self.calls,
+            ran_before=self._ran_before(code, of_module),
+        )
+
+    def _ran_before(self, code: CodeType, module: weakref.ref[Any] | None) -> bool:
+        if id(code) not in (self._known or ()):
+            return False
+        # From the cache, in the first call of this measurement if not in an earlier one.
+        ran = self._ran.get(id(code), ())
+        return self.calls > self._first_call or any(other is None or other is module for other in ran)
+
+    def _compilation(self, attempt: Attempt) -> Compilation:
+        hooked = self._hooked.pop(attempt.compile_id or "", None)
+        if hooked is not None:
+            return replace(hooked, guard=attempt.guard)
+        return Compilation(
+            frame=hash(attempt.frame),
+            place=attempt.frame,
+            module=None,
+            measurement=self._measurements,
+            call=self.calls,
+            ran_before=False,
+            guard=attempt.guard,
+        )
+
+
+def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
+    """Return those that came because a guard failed, of a frame that was compiled before in this test.
+
+    Two modules of one class, and all modules under torch's wrapper, share a code object: the first compilation for a
+    module is none, unless it comes in a later call of a measurement and takes the place of a module that is gone, as
+    with a model that is built anew for each call. What torch compiles for itself is none of the user's.
+    """
+    earlier: dict[int, list[Compilation]] = {}
+    found = []
+    for one in compilations:
+        before = earlier.setdefault(one.frame, [])
+        if one.guard is not None and not is_torchs_own(one.place) and _again(one, before):
+            place = one.caller or one.place
+            found.append(
+                Recompile(
+                    reason=re.sub(r"^\d+/\d+: ", "", short_reason(one.guard)),
+                    function=name_in_source(place.function) if place else None,
+                    file=place.file if place else None,
+                    line=place.line if place else None,
+                )
+            )
+        before.append(one)
+    return found
+
+
+def _again(one: Compilation, before: list[Compilation]) -> bool:
+    if one.module is not None and before:
+        return any(other.module is one.module for other in before) or _replaces(one, before)
+    return bool(before or one.ran_before) and not torch_compile.is_module_wrapper(one.place)
+
+
+def _replaces(one: Compilation, before: list[Compilation]) -> bool:
+    others = [
+        other.module
+        for other in before
+        if other.module is not None and other.measurement == one.measurement and other.call < one.call
+    ]
+    if others and all(module() is not None for module in others):
+        # Compiled modules are part of cycles: the ones that nobody has any more may still be there.
+        gc.collect()
+    return any(module() is None for module in others)

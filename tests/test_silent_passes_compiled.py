@@ -1,0 +1,401 @@
+"""What compiled code ran, compiled anew or left uncompiled, is never passed over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+import torch
+import torch._dynamo
+import torch._inductor.config as inductor
+
+from pytest_torchprof import LimitsMissed, NotMeasured, capture, load
+
+needs_cpp = pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler")
+X, W = torch.ones(8, 8), torch.ones(8, 8)
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def measure(tmp_path):
+    """Measure code on the CPU and return its Profile."""
+
+    def run(code, *, warmup=2, steps=2):
+        path = tmp_path / "recording.json"
+        plan = capture.Plan(
+            device="cpu", warmup=warmup, steps=steps, record=frozenset(), nodeid="test_it.py::test_it", label=None
+        )
+        for _ in capture.iterations(plan, path, lambda _path: None):
+            code()
+        return load(path)
+
+    return run
+
+
+# -------------------------------------------------------------------------------------- recompiles within a test
+
+
+BATCHES = """
+f = torch.compile(lambda a: a.sin() + 1, backend="eager", dynamic=False)
+
+@pytest.mark.torchprof(device="cpu", max_recompiles={bound}, warmup=1, steps=1)
+def test_batches(torchprof):
+    for batch in (2, 3, 5, 8):
+        with torchprof.measure(f"batch {{batch}}") as m:
+            for _ in m.steps():
+                f(torch.ones(batch))
+"""
+
+
+@pytest.mark.parametrize(("bound", "missed"), [(0, 3), (2, 1), (3, 0)])
+def test_a_recompile_between_blocks_counts_within_the_test(run_tests, bound, missed):
+    result = run_tests(BATCHES.format(bound=bound), "--torchprof-save=kept")
+    result.assert_outcomes(**({"failed": 1} if missed else {"passed": 1}))
+    assert str(result.stdout).count("max_recompiles=") == missed
+    replayed = run_tests(BATCHES.format(bound=bound), "--torchprof-replay=kept")
+    replayed.assert_outcomes(**({"failed": 1} if missed else {"passed": 1}))
+
+
+def test_it_counts_whatever_was_compiled_before_the_test(run_tests):
+    """The first block runs what an earlier test compiled; the second compiles that anew."""
+    result = run_tests(
+        """
+f = torch.compile(lambda a: a.sin() + 1, backend="eager", dynamic=False)
+limited = pytest.mark.torchprof(device="cpu", max_recompiles=0, warmup=1, steps=1)
+
+@limited
+def test_first(torchprof): torchprof(f, torch.ones(2))
+
+@limited
+def test_two_sizes(torchprof):
+    torchprof(f, torch.ones(2))
+    torchprof(f, torch.ones(3))
+
+@limited
+def test_another_size_first(torchprof):
+    torchprof(torch.compile(lambda a: a.cos(), backend="eager"), torch.ones(2))
+    torchprof(f, torch.ones(5))
+"""
+    )
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["FAILED *test_two_sizes*"])
+
+
+def test_a_call_between_two_blocks_compiles_too(run_tests):
+    result = run_tests("""
+f = torch.compile(lambda a: a.sin() + 1, backend="eager", dynamic=False)
+
+@pytest.mark.torchprof(device="cpu", max_recompiles=0, warmup=1, steps=1)
+def test_it(torchprof):
+    torchprof(f, torch.ones(2))
+    f(torch.ones(3))
+    torchprof(f, torch.ones(3))
+""")
+    result.assert_outcomes(failed=1)
+
+
+def test_a_module_that_is_compiled_for_the_first_time_is_no_recompile(run_tests):
+    result = run_tests("""
+class Model(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.linear = torch.nn.Linear(n, 1)
+    def forward(self, a): return self.linear(a)
+
+@pytest.mark.torchprof(device="cpu", max_recompiles=0, warmup=1, steps=1)
+def test_modules(torchprof):
+    for n in (2, 3, 5):
+        model = torch.compile(Model(n), backend="eager")
+        torchprof(model, torch.ones(n))
+
+@pytest.mark.torchprof(device="cpu", max_recompiles=0, warmup=1, steps=1)
+@pytest.mark.parametrize("n", [2, 3])
+def test_sizes(torchprof, n):
+    torchprof(f, torch.ones(n))
+
+f = torch.compile(lambda a: a.sin() + 1, backend="eager", dynamic=False)
+""")
+    result.assert_outcomes(passed=3)
+
+
+# ------------------------------------------------------------------------------------- kernels of compiled CPU code
+
+
+@needs_cpp
+def test_library_calls_of_the_cpp_wrapper_are_kernels(measure):
+    with inductor.patch(cpp_wrapper=True):
+        compiled = torch.compile(lambda a, b: torch.sort(a @ b)[0] + 1)
+        profile = measure(lambda: compiled(X, W))
+    assert [kernel.name for kernel in profile.kernels][:2] == ["aten::mm", "aten::sort"]
+    assert profile.kernels.count == 3
+    for limits in (
+        {"max_kernels": 2},
+        {"forbid_ops": "aten::mm"},
+        {"forbid_kernels": "aten::mm"},
+        {"max_fallbacks": 1},
+    ):
+        with pytest.raises(LimitsMissed):
+            profile.expect(**limits)
+    profile.expect(max_kernels=3, max_fallbacks=2, ops={"aten::mm": 1})
+
+
+@needs_cpp
+def test_library_calls_that_were_compiled_before_are_not_measured(measure):
+    with inductor.patch(cpp_wrapper=True):
+        compiled = torch.compile(lambda a, b: a @ b)
+        compiled(X, W)
+        profile = measure(lambda: compiled(X, W))
+    with pytest.raises(NotMeasured, match="compiled before the measurement"):
+        profile.expect(max_kernels=5)
+
+
+@needs_cpp
+def test_templates_of_inductor_are_kernels(measure):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    q = torch.ones(1, 2, 128, 16)
+    attention = torch.compile(flex_attention)
+    with torch.no_grad():
+        profile = measure(lambda: attention(q, q, q), warmup=1, steps=1)
+    assert profile.kernels.matching(r"re:graph_\d+_kernel").count == 1
+    with pytest.raises(LimitsMissed):
+        profile.expect(forbid_kernels=r"re:graph_\d+_kernel")
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@needs_cpp
+def test_a_package_of_aotinductor_is_not_measured(measure, tmp_path):
+    class Model(torch.nn.Module):
+        def forward(self, a, b):
+            return torch.relu(a @ b)
+
+    program = torch.export.export(Model(), (X, W))
+    path = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    run = torch._inductor.aoti_load_package(path)
+    measure(lambda: X.sin()).expect(max_kernels=1)
+    profile = measure(lambda: (X.sin(), run(X, W)))
+    for limits in ({"max_kernels": 5}, {"forbid_ops": "aten::mm"}, {"min_kernels": 1}):
+        with pytest.raises(NotMeasured, match="AOTInductor"):
+            profile.expect(**limits)
+    with pytest.raises(NotMeasured, match="AOTInductor"):
+        len(profile.kernels)
+
+
+@pytest.mark.parametrize("namespace", ["autograd", "profiler", "torchprof", "mine"])
+def test_operators_of_any_namespace_are_kernels(measure, namespace):
+    library = torch.library.Library(namespace, "FRAGMENT")
+    library.define("silent_pass(Tensor a) -> Tensor")
+    library.impl("silent_pass", lambda a: torch.empty_like(a), "CPU")
+    operator = getattr(torch.ops, namespace).silent_pass
+    try:
+        profile = measure(lambda: operator(X))
+        assert profile.kernels.names == [f"{namespace}::silent_pass"]
+        with pytest.raises(LimitsMissed):
+            profile.expect(forbid_ops=f"{namespace}::silent_pass")
+    finally:
+        library._destroy()
+
+
+def test_ranges_that_only_hold_operators_are_no_kernels(measure):
+    a = torch.ones(4, requires_grad=True)
+
+    class Reversed(torch.autograd.Function):
+        @staticmethod
+        def forward(_ctx, a):
+            return a.view_as(a)
+
+        @staticmethod
+        def backward(_ctx, gradient):
+            return gradient.neg()
+
+    optimizer = torch.optim.SGD([a], lr=0.1)
+
+    def step():
+        with torch.profiler.record_function("range"):
+            pass
+        (Reversed.apply(a) + a.view(2, 2).view(4)).sum().backward()
+        optimizer.zero_grad()
+
+    names = {kernel.name for kernel in measure(step).kernels}
+    assert names <= {
+        "aten::add",
+        "aten::sum",
+        "aten::neg",
+        "aten::ones_like",
+        "aten::fill_",
+        "aten::add_",
+        "aten::copy_",
+    }
+
+
+# ----------------------------------------------------------------------------- compiled code that was left uncompiled
+
+
+def judged(profile, **limits):
+    try:
+        profile.expect(**limits)
+    except LimitsMissed:
+        return "missed"
+    except NotMeasured:
+        return "not measured"
+    return "holds"
+
+
+def under(stance, code):
+    with torch.compiler.set_stance(stance):
+        return code()
+
+
+def disabled(code):
+    with torch._dynamo.config.patch(disable=True):
+        return code()
+
+
+def beside(leave):
+    """Return code of which one part runs compiled in each call, and another in a way that leaves it uncompiled."""
+    one = torch.compile(lambda a: a.sin(), backend="eager", dynamic=False)
+    two = torch.compile(lambda a: a.cos(), backend="eager", dynamic=False)
+    two(X)
+    return lambda: (one(X), leave(lambda: two(torch.ones(3))))
+
+
+PARTS = {
+    "eager on recompile": lambda: beside(lambda code: under("eager_on_recompile", code)),
+    "force eager": lambda: beside(lambda code: under("force_eager", code)),
+    "disabled": lambda: beside(disabled),
+}
+
+
+@pytest.mark.parametrize("limit", ["max_graph_breaks", "max_recompiles"])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_ran_uncompiled_keeps_no_limit(measure, part, limit):
+    assert judged(measure(PARTS[part]()), **{limit: 0}) in ("missed", "not measured")
+
+
+@pytest.mark.parametrize("limit", ["max_graph_breaks", "max_recompiles"])
+def test_a_stance_over_the_whole_test_keeps_no_limit(measure, limit):
+    one = torch.compile(lambda a: a.sin(), backend="eager", dynamic=False)
+    one(X)
+    with torch.compiler.set_stance("eager_on_recompile"):
+        profile = measure(lambda: (one(X), one(torch.ones(3))))
+    assert judged(profile, **{limit: 0}) in ("missed", "not measured")
+
+
+@pytest.mark.parametrize("stance", ["fail_on_recompile", "default"])
+def test_a_stance_that_leaves_nothing_uncompiled_changes_nothing(measure, stance):
+    one = torch.compile(lambda a: a.sin(), backend="eager", dynamic=False)
+    one(X)
+    profile = measure(lambda: under(stance, lambda: one(X)))
+    profile.expect(max_graph_breaks=0, max_recompiles=0)
+
+
+def test_code_without_a_graph_changes_nothing(measure):
+    """A function without an operator has no region, whether it is compiled or not."""
+    one = torch.compile(lambda a: a.sin(), backend="eager")
+    add = torch.compile(lambda found: found.append(1), backend="eager")
+
+    class Model(torch.nn.Module):
+        def forward(self, a):
+            return a
+
+    same = torch.compile(Model(), backend="eager")
+    measure(lambda: (one(X), add([]), same(X))).expect(max_graph_breaks=0, max_recompiles=0)
+
+
+WRAPPERS = {
+    "cond": lambda a: torch.cond(a.sum() > 0, torch.sin, torch.cos, (a,)),
+    "while_loop": lambda a: torch._higher_order_ops.while_loop(
+        lambda i, _a: i < 2, lambda i, a: (i + 1, a.sin()), (torch.tensor(0), a)
+    ),
+}
+
+
+@pytest.mark.parametrize("limit", ["max_graph_breaks", "max_recompiles"])
+@pytest.mark.parametrize("operator", WRAPPERS)
+def test_what_torch_compiles_for_itself_is_no_compiled_code_of_the_users(measure, operator, limit):
+    profile = measure(lambda: WRAPPERS[operator](X))
+    with pytest.raises(LimitsMissed, match="nothing was compiled"):
+        profile.expect(**{limit: 0})
+
+
+def test_what_torch_compiles_for_itself_beside_compiled_code_changes_nothing(measure):
+    one = torch.compile(lambda a: a.sin(), backend="eager")
+    measure(lambda: (one(X), WRAPPERS["cond"](X))).expect(max_graph_breaks=0, max_recompiles=0)
+
+
+def reset(_f):
+    torch._dynamo.reset()
+
+
+def clear(_f):
+    torch._dynamo.utils.clear_compilation_metrics()
+
+
+def clear_all(_f):
+    torch._dynamo.utils.clear_compilation_metrics()
+    torch._dynamo.utils.counters.clear()
+
+
+@pytest.mark.parametrize("limit", ["max_graph_breaks", "max_recompiles"])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("cleared", [clear, clear_all])
+def test_records_that_the_measured_code_clears_are_not_measured(measure, cleared, when, limit):
+    one = torch.compile(lambda a: a.sin(), backend="eager", dynamic=False)
+    sizes = iter(range(2, 99))
+
+    def code():
+        if when == "before":
+            cleared(one)
+        one(torch.ones(next(sizes)))
+        if when == "after":
+            cleared(one)
+
+    assert judged(measure(code), **{limit: 0}) in ("missed", "not measured")
+
+
+# -------------------------------------------------------------------------------------------------------- threads
+
+
+THREADED = """
+import threading
+
+def broken(a):
+    a = a.sin()
+    torch._dynamo.graph_break()
+    return a.cos()
+
+f = torch.compile(broken, backend="eager")
+g = torch.compile(lambda a: a.sin(), backend="eager")
+
+def on_a_thread(code):
+    thread = threading.Thread(target=code)
+    thread.start()
+    thread.join()
+
+@pytest.mark.torchprof(device="cpu", {limit}=0)
+def test_threaded():
+    g(x)
+    on_a_thread(lambda: f(x))
+"""
+
+
+@pytest.mark.parametrize("limit", ["max_graph_breaks", "max_recompiles"])
+@pytest.mark.parametrize("earlier", ["", "def test_before(): f(x)\n"])
+def test_compiled_code_on_another_thread_is_not_measured_whatever_ran_before(run_tests, limit, earlier):
+    test = THREADED.format(limit=limit)
+    head, mark, body = test.partition("@pytest.mark")
+    result = run_tests(head + earlier + mark + body)
+    result.assert_outcomes(failed=1, passed=1 if earlier else 0)
+    result.stdout.fnmatch_lines(["*not measured*", "*another thread*"])
+
+
+def test_a_thread_that_runs_no_compiled_code_hides_no_break(run_tests):
+    result = run_tests(THREADED.format(limit="max_graph_breaks").replace("lambda: f(x)", "lambda: x.sin()"))
+    result.assert_outcomes(passed=1)
