@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.devices import launches_wait
-from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.testing import PASSED, RUN, STATE, is_ours
 from pytest_torchprof.testing.options import WORKER_KEY, BaselineMode, add_options, is_worker, run_options
 
@@ -176,9 +175,6 @@ def dynamo_is_read(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    problem = call.excinfo.value if call.excinfo else None
-    if isinstance(problem, TorchprofError) and problem.brief is not None and item.config.get_verbosity() < 0:
-        problem.args = (problem.brief,)
     report = yield
     run = item.stash.get(RUN, None)
     if run is not None:
@@ -194,6 +190,16 @@ def pytest_runtest_makereport(
             for file, key, entry in run.baseline_entries:
                 state.baseline_updates.setdefault(file, {})[key] = entry
     return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> Generator[None, object, object]:
+    result = yield
+    if hasattr(report, "torchprof_brief"):
+        from pytest_torchprof.testing.phases import shorten
+
+        shorten(report)
+    return result
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -68,6 +68,16 @@ def enumerated(words: Sequence[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """Return "did you mean 'max_kernels'?" where a valid word is near, else the valid words."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it
+
+    names = sorted(valid)
+    # Below this it is another word: "kernel_limit" is no slip of the pen for anything.
+    close = get_close_matches(word, names, n=1, cutoff=0.7)
+    return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
+
+
 _NUMBER = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
 _US_PER = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
 _BYTES_PER: dict[str, int] = {

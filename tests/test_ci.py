@@ -59,15 +59,15 @@ def unescaped(text):
     return text.replace("%0A", "\n").replace("%0D", "\r")
 
 
-def test_each_failed_measurement_is_annotated_at_its_tests_line(on_github, pytester):
+def test_each_failed_measurement_is_annotated_in_its_test(on_github, pytester):
     found = commands(on_github(MIXED))
     lines = (pytester.path / "test_it.py").read_text().splitlines()
     assert [kind for kind, _, _ in found] == ["error", "error"]
-    for (_, place, _), name in zip(found, ["test_missed", "test_unmeasured"], strict=True):
+    # A test begins at its first decorator.
+    begins = ["    torch.sin(torch.cos(x))", '@pytest.mark.torchprof(device="cpu", max_syncs=0)']
+    for (_, place, _), name, line in zip(found, ["test_missed", "test_unmeasured"], begins, strict=True):
         assert place["file"] == "test_it.py"
-        # A test begins at its first decorator.
-        body = "\n".join(lines[int(place["line"]) - 1 : int(place["line"]) + 3])
-        assert f"def {name}" in body
+        assert lines[int(place["line"]) - 1] == line
         assert name in place["title"]
 
 
@@ -371,3 +371,83 @@ def test_a_test_that_lost_its_marker_is_told_though_nothing_else_of_its_file_is_
     run_tests(plain, *workers).stdout.fnmatch_lines(["*test_it.*: entries that * no longer measure: test_kept"])
     run_tests(plain, "--torchprof-baseline=update", *workers)
     assert not path.exists()
+
+
+CULPRITS = """
+from outside_model import deep
+
+@torch.compile(backend="eager")
+def broken(x):
+    torch._dynamo.graph_break()  # break
+    return torch.sin(x)
+
+@pytest.mark.torchprof(device="cpu", max_graph_breaks=0)
+def test_break(torchprof):
+    torchprof(broken, x)
+
+@pytest.mark.torchprof(device="cpu", forbid_kernels="cos")
+def test_model(torchprof):
+    torchprof(deep, x)
+
+@pytest.mark.torchprof(device="cpu", kernels={"cos": 2})
+def test_count(torchprof):
+    torchprof(lambda: [deep(x), *map(torch.sin, [x] * 9)])
+
+@pytest.mark.torchprof(device="cpu", max_syncs=0)
+def test_unmeasured():
+    torch.sin(x)
+"""
+MODEL = "import torch\ndef deep(x):\n    y = torch.sin(x)\n    return torch.cos(y)  # culprit\n"
+
+
+@pytest.mark.parametrize("args", [(), ("-q",), ("-qq",)])
+def test_an_annotation_stands_on_the_line_that_failed_or_on_the_test(on_github, pytester, args):
+    pytester.makepyfile(outside_model=MODEL)
+    pytester.syspathinsert()
+    found = commands(on_github(CULPRITS, *args))
+    lines = [
+        f"{place['file']}: {(pytester.path / place['file']).read_text().splitlines()[int(place['line']) - 1].strip()}"
+        for _, place, _ in found
+    ]
+    assert lines == [
+        "test_it.py: torch._dynamo.graph_break()  # break",
+        "outside_model.py: return torch.cos(y)  # culprit",
+        "outside_model.py: return torch.cos(y)  # culprit",
+        'test_it.py: @pytest.mark.torchprof(device="cpu", max_syncs=0)',
+    ]
+    assert "\n" in found[0][2]
+
+
+def junit_failures(path):
+    return {
+        case.get("name"): failure.text
+        for case in ET.parse(path).getroot().iter("testcase")
+        for failure in case.iter("failure")
+    }
+
+
+def test_junit_holds_the_whole_text_also_when_the_terminal_is_quiet(run_tests, pytester):
+    source = MIXED + "\n@cpu\ndef test_expects(torchprof):\n    torchprof(torch.sin, x).expect(max_kernels=0)\n"
+    quiet = run_tests(source, "-q", "--junitxml=quiet.xml")
+    run_tests(source, "--junitxml=loud.xml")
+    told, whole = junit_failures(pytester.path / "quiet.xml"), junit_failures(pytester.path / "loud.xml")
+    assert len(told) == len(whole) == 3
+    without_times = re.compile(r"[\d.]+ [um]s|0x\w+")
+    assert {name: without_times.sub("T", text) for name, text in told.items()} == {
+        name: without_times.sub("T", text) for name, text in whole.items()
+    }
+    assert "1 limit missed: max_kernels" not in quiet.stdout.str()
+    quiet.stdout.fnmatch_lines(["FAILED *test_expects - *LimitsMissed: max_*"])
+    quiet.stdout.fnmatch_lines(["max_kernels=1: 2 kernels in step *", "E  *max_kernels=0: 1 kernel in step *"])
+
+
+def test_quietly_the_line_of_a_graph_break_and_the_kernels_that_are_too_many_are_named(run_tests, pytester):
+    pytester.makepyfile(outside_model=MODEL)
+    pytester.syspathinsert()
+    result = run_tests(CULPRITS, "-q")
+    result.stdout.fnmatch_lines(
+        [
+            "max_graph_breaks=0: 1 graph break; *test_it.py:10 in broken: *",
+            "kernels={'cos': 2}: 1 kernel matches cos, expected 2*; most: 1 x pointwise cos (outside_model.py:4 in deep)",
+        ]
+    )

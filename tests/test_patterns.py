@@ -381,3 +381,42 @@ def test_products_and_softmax_of_a_native_attention_are_not_fused():
     assert unfused.verdict(kernel(SOFTMAX, op="aten::_softmax", chain=around)) is True
     assert unfused.verdict(kernel(SGEMM, op="aten::addmm", chain=around)) is False
     assert unfused.verdict(kernel(SGEMM, op="aten::bmm")) is False
+
+
+@pytest.mark.parametrize(
+    ("op", "dtypes", "shapes", "told", "not_told"),
+    [
+        # x * 2.0 and x + 1: a Python number is recorded as a tensor without dimensions.
+        ("aten::mul", ("float", "double"), ([8, 8], []), "fp32", None),
+        ("aten::add", ("float", "long int", "Scalar"), ([8, 8], [], []), "fp32", None),
+        ("aten::where", ("bool", "float", "float"), ([8, 8], [8, 8], []), "fp32", None),
+        ("aten::masked_fill_", ("float", "bool", "Scalar"), ([8, 8], [8, 8], []), "fp32", None),
+        ("aten::gt", ("long int", "Scalar"), ([8, 8], []), "int64", None),
+        ("aten::add", ("int", "int"), ([8], [8]), "int32", None),
+        ("aten::bitwise_not", ("bool",), ([8],), "bool", None),
+        ("aten::add", ("long int", "float"), ([8], [8]), "fp32", None),
+        # Two types of one kind: one of them, and surely no third.
+        ("aten::copy_", ("double", "float", "Scalar"), ([8], [8], []), None, ("fp64", "fp32")),
+        # 1 / 2 of integers, and integers times 2.5, are of torch's default type.
+        ("aten::div", ("long int", "long int"), ([8], []), None, ("fp32", "fp64", "int64")),
+        ("aten::mul", ("long int", "double"), ([8], []), None, ("fp32", "fp64", "int64")),
+    ],
+)
+def test_operands_tell_the_dtype_as_torch_promotes_them(op, dtypes, shapes, told, not_told):
+    one = kernel(op, op=op, dtypes=dtypes, shapes=shapes)
+    name = one.family
+    answers = {
+        dtype: family(name, dtype=dtype).verdict(one) for dtype in ("fp32", "fp64", "bf16", "int64", "int32", "bool")
+    }
+    if told is not None:
+        assert answers == {dtype: dtype == told for dtype in answers}
+    else:
+        assert {dtype for dtype, answer in answers.items() if answer is None} >= set(not_told)
+        assert True not in answers.values()
+
+
+def test_operands_that_contradict_the_name_tell_nothing():
+    one = kernel(NVJET, op="aten::mm", dtypes=("float", "float"), shapes=((4, 8), (8, 16)), strides=((8, 1), (16, 1)))
+    assert one.dtype is None
+    assert gemm(dtype="bf16").verdict(one) is None
+    assert gemm(dtype="fp32").verdict(one) is None

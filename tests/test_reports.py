@@ -69,7 +69,7 @@ def test_one_row_per_measurement_then_the_kernels_of_those_that_failed(run_tests
     result.stdout.fnmatch_lines(
         [
             "*torchprof: *torch *",
-            "test *kernels*launches*GPU time*CPU/GPU*breaks*baseline*verdict*",
+            "test *kernels*launches*busy*CPU/GPU*breaks*baseline*verdict*",
             "test_it.py::test_kept *1*passed*",
             "kernel *calls*time*launched by*",
             "pointwise * 1 *aten::*",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 from builder import own_recording
 
@@ -64,7 +67,7 @@ def test_quietly_one_line_says_the_limit_both_numbers_and_a_kernel(run_tests):
 def test_quietly_what_was_not_measured_is_one_line_too(run_tests):
     source = "@pytest.mark.torchprof(device='cpu', max_syncs=0)\ndef test_it():\n    torch.sin(x)\n"
     assert failure_section(run_tests(source, "-q")) == [
-        "max_syncs=0: not measured: the cpu as device has no syncs: this limit needs a GPU"
+        "max_syncs=0: not measured: the cpu as device has no blocking calls: this limit needs a GPU"
     ]
 
 
@@ -148,3 +151,110 @@ def test_it(torchprof):
 """
     for verbosity in ("-q", "-v", "-vv"):
         run_tests(source, verbosity).assert_outcomes(passed=1)
+
+
+WIDE = """
+class Net(torch.nn.Module):
+    def forward(self, x):
+        for op in ops:
+            x = self.twice(op(x * 2))
+        return x
+    def twice(self, x):
+        x = x * 3
+        return torch.add(torch.add(x, 1), 2)
+
+ops = [torch.sin, torch.cos, torch.tan, torch.exp, torch.sqrt, torch.abs, torch.neg, torch.floor, torch.ceil, torch.sign,
+       torch.sigmoid, torch.tanh, torch.relu, torch.erf, torch.round, torch.trunc, torch.asin, torch.atan]
+once = iter(range(8))
+
+@pytest.mark.torchprof(device="cpu", max_kernels=2)
+def test_it(torchprof):
+    torchprof(Net(), x)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=0, max_syncs=0)
+def test_lines(torchprof):
+    torchprof(lambda: (next(once), torch.sin(x)))
+"""
+
+
+def test_all_kernels_are_named_by_count_before_any_place_is(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = failure_section(run_tests(WIDE, "test_it.py::test_it"))
+    rows = [line for line in lines if re.match(r" +\d+ x ", line)]
+    assert len(rows) == 20
+    counts = [int(row.split()[0]) for row in rows]
+    assert counts == sorted(counts, reverse=True)
+    assert sum(counts) == 90
+    places = [place for place, line in enumerate(lines) if ": 18 x " in line]
+    assert places
+    assert min(places) > lines.index(rows[-1])
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_every_line_of_a_failure_fits_the_terminal(run_tests, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = run_tests(WIDE).stdout.str().partition("= FAILURES =")[2].partition("torchprof: ")[0]
+    assert "lines: not known: " in text
+    lines = text.splitlines()
+    # A path can be copied only whole.
+    assert [line for line in lines if len(line) > width and "/" not in line] == []
+
+
+def test_a_command_stays_on_one_line(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    run_tests("@cpu\ndef test_it():\n    torch.sin(x)\n", "--torchprof-baseline=update")
+    result = run_tests("@cpu\ndef test_it():\n    torch.sin(torch.cos(x))\n")
+    result.stdout.fnmatch_lines(['    pytest "test_it.py::test_it" --torchprof-baseline=update'])
+
+
+def test_where_nobody_knows_the_width_lines_of_prose_stay_whole(run_tests, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    text = run_tests(WIDE, "test_it.py::test_lines", in_process=False).stdout.str()
+    assert "  do: what was not measured never counts as a pass; `torchprof explain not-measured` says more\n" in text
+
+
+def test_what_ended_the_measured_code_is_named(run_tests, pytester):
+    run_tests(
+        """
+def fails():
+    raise ValueError("no such shape\\nand more")
+
+@cpu
+def test_call(torchprof):
+    torchprof(fails)
+
+@cpu
+def test_block(torchprof):
+    with torchprof.measure("block") as m:
+        for _ in m.steps():
+            fails()
+
+@cpu
+def test_body():
+    fails()
+""",
+        "--torchprof-report=out.json",
+    ).assert_outcomes(failed=3)
+    results = json.loads((pytester.path / "out.json").read_text())["results"]
+    reason = "not measured: the measured code was not run to its end: it raised ValueError: no such shape"
+    assert [result["message"].removeprefix("block: ") for result in results] == [reason] * 3
+
+
+def test_the_cpu_is_called_no_gpu(run_tests):
+    result = run_tests("@pytest.mark.torchprof(device='cpu', max_gpu_time=0)\ndef test_it():\n    torch.sin(x)\n")
+    result.stdout.fnmatch_lines(["  max_gpu_time=0 * us busy in step *", "test *kernels*busy*verdict"])
+    assert "GPU" not in result.stdout.str()
+
+
+def test_noise_is_told_only_with_v(run_tests, pytester):
+    source = "@cpu\ndef test_it():\n    torch.sin(x)\n"
+    run_tests(source, "--torchprof-baseline=update")
+    (file,) = (pytester.path / "__torchprof__").glob("*.json")
+    file.write_text(re.sub(r'"gpu_busy_us": [\d.]+', '"gpu_busy_us": 0.001', file.read_text()))
+    noise = "*gpu_busy_us 0.00 us -> * us (not gated)"
+    quiet, loud = run_tests(source), run_tests(source, "-v")
+    for result in (quiet, loud):
+        result.assert_outcomes(passed=1)
+    quiet.stdout.no_fnmatch_line(noise)
+    quiet.stdout.no_fnmatch_line("*against the baseline*")
+    loud.stdout.fnmatch_lines(["*: against the baseline", noise])

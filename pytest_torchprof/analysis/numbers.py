@@ -72,7 +72,7 @@ class Number(Struct, frozen=True, kw_only=True):
 
     def why_absent(self, trace: Trace) -> str:
         """Return why the recording does not hold it."""
-        if self.needs == "gpu" and (lacking := trace.device_kind.why_no(self.name)):
+        if self.needs == "gpu" and (lacking := trace.device_kind.why_no(self.title)):
             return lacking
         reason = getattr(trace.metadata, self.absent_field, None) if self.absent_field else None
         reason = reason or (self.absent_for(trace) if self.absent_for is not None else None)

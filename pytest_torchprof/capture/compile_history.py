@@ -92,6 +92,11 @@ def _user_place(stack: Iterable[CodeLine]) -> CodeLine | None:
     return own[-1] if own else None
 
 
+def caller_of(code: CodeType) -> CodeLine | None:
+    """Return the line of the user's that calls torch's own code right now; None for code that is the user's."""
+    return _user_place(observers.user_stack()) if observers.is_library_file(code.co_filename) else None
+
+
 def _function_at(file: str, line: int) -> str | None:
     """Return the innermost function around a line; the metrics of a failure name the line only."""
     try:

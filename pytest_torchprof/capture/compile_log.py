@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.capture import torch_compile
-from pytest_torchprof.capture.compile_history import compile_history, is_torchs_own, short_reason
+from pytest_torchprof.capture.compile_history import caller_of, compile_history, is_torchs_own, short_reason
 from pytest_torchprof.recording.metadata import Recompile
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class Compilation:
     frame: int
     """Equal for compilations of the same code object."""
     place: CodeLine | None
+    caller: CodeLine | None = None
+    """The line of the user's that led to the compilation of torch's own code."""
     module: weakref.ref[Any] | None
     """Whose forward it is, or which module torch's wrapper is around; one module has one and the same reference."""
     measurement: int
@@ -119,6 +121,7 @@ class CompileLog:
         self._hooked[identity] = Compilation(
             frame=id(code),
             place=torch_compile.CodeLine.of(code),
+            caller=caller_of(code),
             module=of_module,
             measurement=self._measurements,
             call=self.calls,
@@ -159,12 +162,13 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
     for one in compilations:
         before = earlier.setdefault(one.frame, [])
         if one.guard is not None and not is_torchs_own(one.place) and _again(one, before):
+            place = one.caller or one.place
             found.append(
                 Recompile(
                     reason=re.sub(r"^\d+/\d+: ", "", short_reason(one.guard)),
-                    function=name_in_source(one.place.function) if one.place else None,
-                    file=one.place.file if one.place else None,
-                    line=one.place.line if one.place else None,
+                    function=name_in_source(place.function) if place else None,
+                    file=place.file if place else None,
+                    line=place.line if place else None,
                 )
             )
         before.append(one)

@@ -6,13 +6,12 @@ import re
 import shutil
 import sys
 import textwrap
-from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.cli import UsageError, parse
-from pytest_torchprof.text import WIDTH
+from pytest_torchprof.text import WIDTH, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +49,7 @@ def run(words: list[str]) -> int:
             sys.stdout.write("\n".join([f"{page}:", *_wrapped(names, "  "), ""]))
         return 0
     if asked not in known:
-        close = get_close_matches(asked, known, n=1)
-        advice = f"did you mean {close[0]!r}?" if close else "torchprof explain lists what there is"
-        raise UsageError(f"nothing is known of {asked!r}; {advice}")
+        raise UsageError(f"nothing is known of {asked!r}; {nearest(asked, known)}")
     sys.stdout.write("\n".join([asked, *_shown(known[asked].lines), ""]))
     return 0
 

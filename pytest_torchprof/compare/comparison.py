@@ -44,6 +44,7 @@ _NOUNS: Final = {
 }
 _SHARES: Final = frozenset({"time", *(number.name for number in TABLE if number.tolerance)})
 _COUNTS: Final = tuple(number.name for number in TABLE if number.exact)
+_VARYING: Final = frozenset(number.name for number in TABLE if not number.exact)
 # These move with gpu_busy_us; a line each would bury what matters.
 _WITH_BUSY_TIME: Final = frozenset(number.name for number in TABLE if number.follows == "gpu_busy_us")
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
@@ -98,11 +99,21 @@ class Comparison:
             first.append("the test was edited after its baseline was recorded (stale)")
         kernels = [_kernel_line(change) for change in self.changes if not _is_number(change)]
         numbers = [
-            f"    {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
+            _number_line(change)
             for change in self.changes
             if _is_number(change) and (change.gated or change.what not in _WITH_BUSY_TIME)
         ]
         return (*first, *kernels, *numbers)
+
+    @property
+    def noise(self) -> tuple[str, ...]:
+        """Those of the lines that are about a number which varies from run to run and gates nothing."""
+        varying = (change for change in self.changes if _is_number(change) and not change.gated)
+        return tuple(_number_line(change) for change in varying if change.what in _VARYING)
+
+
+def _number_line(change: Change) -> str:
+    return f"    {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
 
 
 def compare(

@@ -107,6 +107,31 @@ _FLOATS: Final = {
     "signed char": "int8",
     "Char": "int8",
 }
+# The rest, which only selectors ask for: a kernel's own dtype is what products and kernels of floats are told apart by.
+_DTYPES: Final = {
+    **_FLOATS,
+    "c10::complex<double>": "complex128",
+    "ComplexDouble": "complex128",
+    "long int": "int64",
+    "long": "int64",
+    "Long": "int64",
+    "int": "int32",
+    "short int": "int16",
+    "short": "int16",
+    "Short": "int16",
+    "unsigned char": "uint8",
+    "Byte": "uint8",
+    "bool": "bool",
+}
+# Of integers these compute in torch's default type, which no recording tells.
+_MAKES_FLOATS: Final = frozenset(
+    word_list(
+        """
+        div true_divide reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh
+        cosh tanh asinh acosh atanh erf erfc erfinv pow sigmoid lgamma digamma logit xlogy sinc deg2rad rad2deg
+        """
+    )
+)
 # Inputs that are no tensors leave one of these words.
 _NO_TENSOR: Final = frozenset(
     {"", "Scalar", "ScalarList", "None", "GenericList", "TensorList", "Device", "Layout", "Int", "Bool"}
@@ -205,6 +230,52 @@ def _operator_dtype(decoded: KernelName, launch: Launch) -> str | None:
         return None
     known = {_FLOATS.get(word) for word in types}
     return known.pop() if len(known) == 1 else None
+
+
+def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[str]:
+    """Return the dtypes of which one is the kernel's, as its operator's operands tell; empty where they do not.
+
+    By torch's rules of promotion: floats win over integers and these over bools, and a Python number, recorded as a
+    tensor without dimensions, decides only where it is of a higher kind.
+    """
+    if launch.dtypes is None or decoded.helper is not None or decode(name).dtype is not None:
+        return frozenset()
+    if decoded.family in _CONTRACTING:
+        words = _tensor_types(launch.dtypes, _OPERANDS.get(launch.op or "", ()))
+        found = {_DTYPES.get(word) for word in words}
+        return frozenset() if None in found else frozenset({*map(str, found), *(("tf32",) if "fp32" in found else ())})
+    if decoded.family not in _ELEMENTWISE or decoded.library != "aten":
+        return frozenset()
+    shapes = launch.shapes or [None] * len(launch.dtypes)
+    operands = [
+        (_DTYPES.get(str(word)), shape in ([], ()))
+        for word, shape in zip(launch.dtypes, shapes, strict=False)
+        if str(word) not in _NO_TENSOR
+    ]
+    return _promoted(operands, launch.op or "")
+
+
+def _promoted(operands: Sequence[tuple[str | None, bool]], op: str) -> frozenset[str]:
+    """Return the dtypes that an elementwise operator may compute in; operands are (dtype, whether it is a number)."""
+    tensors = [dtype for dtype, is_number in operands if not is_number] or [dtype for dtype, _ in operands]
+    if not tensors or any(dtype is None for dtype, _ in operands):
+        return frozenset()
+    kind = max(map(_kind, tensors))
+    if kind < max(_kind(dtype) for dtype, _ in operands) or (
+        kind < _FLOAT and op.rpartition("::")[2].rstrip("_") in _MAKES_FLOATS
+    ):
+        return frozenset()
+    return frozenset(str(dtype) for dtype in tensors if _kind(dtype) == kind)
+
+
+_FLOAT: Final = 2
+
+
+def _kind(dtype: str | None) -> int:
+    """Return the place of a dtype's kind: bools, integers, floats, complex numbers."""
+    if dtype == "bool":
+        return 0
+    return 1 if str(dtype).startswith(("int", "uint")) else 3 if str(dtype).startswith("complex") else _FLOAT
 
 
 def _dtype(decoded: KernelName, launch: Launch) -> str | None:

@@ -21,9 +21,8 @@ from pytest_torchprof.kernels.selectors import (
     checked_text,
     compile_text,
     is_expression,
-    nearest,
 )
-from pytest_torchprof.text import counted
+from pytest_torchprof.text import counted, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,6 +70,9 @@ _NO_KERNELS = re.compile(
 )
 
 
+_CALLS: Final = {"family": "family('reduction')", "library": "library('cublas')"}
+
+
 def compile_pattern(value: object) -> Pattern:
     """Return the pattern that a string or selector stands for; anything else is an UnknownLimit."""
     if isinstance(value, NamePattern | Selector):
@@ -85,6 +87,8 @@ def compile_pattern(value: object) -> Pattern:
         if advice := _NO_KERNELS.match(value):
             raise UnknownLimit(f"{value!r} is no kernel's name; there is a limit for it: {advice.lastgroup}")
         return NamePattern(value)
+    if (name := str(getattr(value, "__name__", ""))) in SIGNATURES:
+        raise UnknownLimit(f"{name} is the function that makes a selector; call it: {_CALLS.get(name, f'{name}()')}")
     raise UnknownLimit(
         f"expected a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn'), got {value!r}"
     )

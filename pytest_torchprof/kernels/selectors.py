@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
 from dataclasses import dataclass, field
@@ -17,6 +16,8 @@ from pytest_torchprof.kernels.names.kernelname import (
     LIBRARIES,
     TRITON_CATEGORIES,
 )
+from pytest_torchprof.kernels.operands import Launch, operand_dtypes
+from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -171,6 +172,14 @@ def _same(attribute: str) -> Callable[[Kernel, object], Match]:
     return test
 
 
+def _of_dtype(kernel: Kernel, value: object) -> Match:
+    if kernel.dtype is not None:
+        return bool(kernel.dtype == value)
+    launch = Launch(op=kernel.op, dtypes=kernel.op_dtypes, shapes=kernel.op_shapes)
+    possible = operand_dtypes(kernel.name, kernel.decoded, launch)
+    return None if not possible or possible > {value} else possible == {value}
+
+
 def _is_kind(kernel: Kernel, value: object) -> Match:
     # A split-K reduction belongs to a GEMM, but is none: counting GEMMs must not count it.
     return kernel.family == value and kernel.decoded.helper is None
@@ -238,7 +247,7 @@ _TESTS: Final[dict[str, Callable[[Kernel, object], Match]]] = {
     "kind": _is_kind,
     "family": _same("family"),
     "library": _same("library"),
-    "dtype": _same("dtype"),
+    "dtype": _of_dtype,
     "layout": _same("layout"),
     "tensor_core": _same("tensor_core"),
     "tile": _with_tile,
@@ -250,15 +259,8 @@ _TESTS: Final[dict[str, Callable[[Kernel, object], Match]]] = {
 }
 
 
-def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return ", did you mean 'x'?" for the valid word nearest to ``word``, or what is valid."""
-    names = list(valid)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
-
-
 # What torch calls the types.
-_TORCHS: Final = {"float": "fp32", "half": "fp16", "double": "fp64", "bfloat16": "bf16"} | {
+_TORCHS: Final = {"float": "fp32", "half": "fp16", "double": "fp64", "bfloat16": "bf16", "long": "int64"} | {
     f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.validity import unprofiled
@@ -24,7 +24,8 @@ from pytest_torchprof.limits.limit import (
     as_list,
     step_name,
 )
-from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
+from pytest_torchprof.limits.number_limits import NUMBER_LIMITS, Bound
+from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -48,10 +49,10 @@ __all__ = [
     "check_limits",
     "error_for",
     "missed_somewhere",
-    "nearest",
     "nothing_known",
     "of_compiling",
     "read_limits",
+    "refuse_contradictions",
     "something_ran",
 ]
 
@@ -62,9 +63,7 @@ def forbid_limit(known: Mapping[str, Rule]) -> Limit:
     def read(value: object) -> tuple[str, ...]:
         for code in (codes := as_list(value)):
             if code not in known:
-                close = get_close_matches(str(code), known, n=1, cutoff=0.5)
-                advice = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(sorted(known))}"
-                raise UnknownLimit(f"{code!r} is no finding; {advice}")
+                raise UnknownLimit(f"{code!r} is no finding; {nearest(str(code), known)}")
         return tuple(str(code) for code in codes)
 
     def check(analysis: Analysis, codes: tuple[str, ...]) -> Verdict:
@@ -114,19 +113,31 @@ def read_limits(given: Mapping[str, object], *, known: Iterable[Limit] = LIMITS)
     for name, value in given.items():
         limit = by_name.get(name)
         if limit is None:
-            raise UnknownLimit(f"{name!r} is no limit{nearest(name, by_name)}")
+            raise UnknownLimit(f"{name!r} is no limit; {nearest(name, by_name)}")
         try:
             asked.append(Asked(limit, limit.read(value), value))
         except UnknownLimit as problem:
             raise UnknownLimit(f"{name}={value!r}: {problem}") from None
+    refuse_contradictions(asked)
     return tuple(asked)
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return "; did you mean 'max_kernels'?" where a valid name is close, else the list of valid names."""
-    names = sorted(valid)
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; valid are: {', '.join(names)}"
+def refuse_contradictions(asked: Iterable[Asked]) -> None:
+    """Raise UnknownLimit where two limits cannot both hold, whatever runs."""
+    by_name = {one.limit.name: one for one in asked}
+    bounds = [(one, one.limit.check) for one in by_name.values() if isinstance(one.limit.check, Bound)]
+    for (most, upper), (least, lower) in permutations(bounds, 2):
+        if upper.number is lower.number and upper.at_most and not lower.at_most and least.value > most.value:
+            raise UnknownLimit(
+                f"{most.limit.name}={most.written!r} and {least.limit.name}={least.written!r} cannot both hold"
+            )
+    for wanted, forbidden in (("kernels", "forbid_kernels"), ("ops", "forbid_ops")):
+        if wanted not in by_name or forbidden not in by_name:
+            continue
+        counts = by_name[wanted].value
+        both = [entry for entry in by_name[forbidden].value if entry in counts and (counts[entry] or (1, None))[0] > 0]
+        if both:
+            raise UnknownLimit(f"{both[0]!r} stands in {wanted} and in {forbidden}, which cannot both hold")
 
 
 def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:

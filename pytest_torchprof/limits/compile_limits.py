@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,15 +44,22 @@ _USUAL_CAUSES = (
 
 def _max_graph_breaks(analysis: Analysis, bound: int) -> Verdict:
     compiled = analysis.compile
-    lines = [tuple(_break_lines(one)) for one in compiled.graph_breaks or ()]
-    return _at_most(bound, "graph break", lines, compiled.graph_breaks_unknown, compiled)
+    found = compiled.graph_breaks or ()
+    lines = [tuple(_break_lines(one)) for one in found]
+    verdict = _at_most(bound, "graph break", lines, compiled.graph_breaks_unknown, compiled)
+    return replace(verdict, line=_first_line(found))
 
 
 def _max_recompiles(analysis: Analysis, bound: int) -> Verdict:
     compiled = analysis.compile
     found = compiled.recompiles or ()
     lines = [(one.reason if one.file is None else f"{_place(one)}: {one.reason}",) for one in found]
-    return _at_most(bound, "recompile", lines, compiled.recompiles_unknown, compiled)
+    verdict = _at_most(bound, "recompile", lines, compiled.recompiles_unknown, compiled)
+    return replace(verdict, line=_first_line(found))
+
+
+def _first_line(found: Sequence[GraphBreak | Recompile]) -> tuple[str, int] | None:
+    return next(((one.file, one.line) for one in found if one.file is not None and one.line is not None), None)
 
 
 def _at_most(
@@ -63,12 +71,19 @@ def _at_most(
     if found > bound:
         return Verdict(measured=seen, number=found, status=MISSED, details=lines)
     if compiled.nothing is not None:
-        skipped = tuple(line for one in compiled.skipped_frames for line in _break_lines(one))
-        details = (*skipped, *compiled.nothing) or (_USUAL_CAUSES,)
+        details = lines_on_nothing(compiled)
         return Verdict(measured="nothing was compiled", number=found, status=MISSED, details=details)
     if unknown:
         return Verdict(measured=unknown, status=NOT_MEASURED, details=lines)
     return Verdict(measured=seen, number=found, status=HOLDS)
+
+
+def lines_on_nothing(compiled: Compile) -> tuple[str, ...]:
+    """Return what may be the reason why nothing was compiled; nothing where something was."""
+    if compiled.nothing is None:
+        return ()
+    skipped = tuple(line for one in compiled.skipped_frames for line in _break_lines(one))
+    return (*skipped, *compiled.nothing) or (_USUAL_CAUSES,)
 
 
 def _break_lines(one: GraphBreak) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ class Screen:
     """How much there is to be said: columns, lines, and pytest's verbosity."""
 
     width: int = 100
+    columns: int | None = None
+    """Where lines of prose are broken; None where nobody knows, as in a file: they stay whole."""
     lines: int = 36
     """With pytest's own lines around the text, and the recordings' below, a screen of 40."""
     verbosity: int = 0
@@ -110,6 +113,31 @@ def _ops(row: WorkRow, screen: Screen) -> str:
     return ops if screen.everything or len(ops) <= LONGEST_OPS else f"{ops[: LONGEST_OPS - 3]}..."
 
 
+def fit(text: str, screen: Screen, hanging: int = 0) -> str:
+    """Return prose with its lines broken where the screen ends; what is copied, a path or a command, stays whole.
+
+    The rest of a line stands a little to the right of its beginning, or at the column ``hanging``.
+    """
+    if screen.columns is None:
+        return text
+    lines = []
+    for line in text.split("\n"):
+        if len(line) <= screen.columns:
+            lines.append(line)
+            continue
+        indent = " " * (hanging or len(line) - len(line.lstrip()) + 2)
+        words, colon, command = line.partition(": pytest ")
+        lines += textwrap.wrap(
+            words + colon[:1],
+            screen.columns,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines += [f"{indent}pytest {command}"] if colon else []
+    return "\n".join(lines)
+
+
 def height(lines: Sequence[str], screen: Screen) -> int:
     """Return how many lines of the screen these take: it wraps what is too long, so that texts stay whole."""
     return sum(max(1, -(-len(line) // screen.width)) for line in lines)
@@ -145,17 +173,22 @@ def _failure_text(
     if screen.is_brief:
         return _brief_text(verdicts, others)
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
-    more = [*map(printable, others[:most]), *_left(len(others) - most, "line", 2)]
+    more = _broken([*map(printable, others[:most]), *_left(len(others) - most, "line", 2)], screen)
     if not verdicts:
         return "\n".join(more)
     sections = [_Section.of(verdict, why, screen) for verdict in _without_repetition(verdicts)]
-    head = [_headline(verdicts, analysis), ""]
+    head = _broken([_headline(verdicts, analysis), ""], screen)
     tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)]
     tail += ["", *more] if more else []
     tail += ["", *(f"  do: {line}" for line in _what_to_do(verdicts, analysis))]
+    tail = _broken(tail, screen)
     shown = _fitting(sections, screen.lines - height(head, screen) - height(tail, screen), screen)
     lines = [line for one, blocks in zip(sections, shown, strict=True) for line in one.lines(blocks)]
     return "\n".join([*head, *lines, *tail])
+
+
+def _broken(lines: Sequence[str], screen: Screen) -> list[str]:
+    return fit("\n".join(lines), screen).split("\n") if lines else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,34 +197,42 @@ class _Section:
 
     head: list[str]
     details: list[list[str]]
+    places: list[list[str]]
+    """Of the details, where they do not stand with them: all kernels are named before any place is."""
     reasons: list[list[str]]
 
     @classmethod
     def of(cls, verdict: Verdict, why: Callable[[str], Sequence[str]], screen: Screen) -> _Section:
         """Return all that there is to say of a verdict; ``why`` has reasons for a missed limit."""
         reasons = why(verdict.limit)[:MOST_REASONS] if verdict.status == MISSED else ()
+        details, places = _detail_blocks(verdict.details, screen)
         return cls(
-            head=limit_line(verdict).splitlines(),
-            details=_detail_blocks(verdict.details, screen),
-            reasons=[[f"{' ' * INDENT}why: {printable_line(line, LONGEST_REASON)}"] for line in reasons],
+            head=fit(limit_line(verdict), screen, hanging=INDENT).splitlines(),
+            details=details,
+            places=places,
+            reasons=[
+                _broken([f"{' ' * INDENT}why: {printable_line(line, LONGEST_REASON)}"], screen) for line in reasons
+            ],
         )
 
     @property
     def blocks(self) -> list[list[str]]:
-        """The details, then the reasons."""
-        return [*self.details, *self.reasons]
+        """The details, then their places, then the reasons."""
+        return [*self.details, *self.places, *self.reasons]
 
     def order(self) -> list[int]:
         """Return the blocks by how much they tell: a reason is worth more than the fourth kernel."""
-        details, reasons = range(len(self.details)), range(len(self.details), len(self.blocks))
-        return [*details[:3], *reasons[:1], *details[3:], *reasons[1:]]
+        of_all = range(len(self.blocks))
+        details, others = of_all[: len(self.details)], of_all[len(self.details) :]
+        places, reasons = others[: len(self.places)], others[len(self.places) :]
+        return [*details[:3], *reasons[:1], *details[3:], *places, *reasons[1:]]
 
     def lines(self, shown: Collection[int]) -> list[str]:
         """Return the lines of these blocks, and how many details are left out."""
         details = [block for i, block in enumerate(self.details) if i in shown]
-        reasons = [block for i, block in enumerate(self.reasons, len(self.details)) if i in shown]
+        others = [block for i, block in enumerate(self.blocks) if i in shown and i >= len(self.details)]
         left = _left(len(self.details) - len(details), "", INDENT + 3)
-        return [*self.head, *chain.from_iterable(details), *left, *chain.from_iterable(reasons)]
+        return [*self.head, *chain.from_iterable(details), *left, *chain.from_iterable(others)]
 
 
 def _left(count: int, noun: str, indent: int) -> list[str]:
@@ -274,11 +315,18 @@ def _brief_text(verdicts: tuple[Verdict, ...], others: tuple[str, ...]) -> str:
         about = next((line for sign in "+~-" for line in rest if line.startswith(sign)), rest[0] if rest else "")
         return printable_line(" ".join([*head, *([about] if head and head[0].endswith(":") else [])]))
     first, more = verdicts[0], [verdict.limit for verdict in verdicts[1:]]
-    row = next((one for one in first.details if isinstance(one, WorkRow)), None)
-    most = f"; most: {_brief_row(row)}" if row else ""
     also = f"; also: {', '.join(more)}" if more else ""
     worse = "; worse than the baseline" if others else ""
-    return f"{first.limit}={printable_line(first.expected)}: {_said(first)}{most}{also}{worse}"
+    return f"{first.limit}={printable_line(first.expected)}: {_said(first)}{_brief_cause(first)}{also}{worse}"
+
+
+def _brief_cause(verdict: Verdict) -> str:
+    """Return what the limit was missed by: most of the work, else the first line about it."""
+    row = verdict.culprit
+    if row is not None:
+        return f"; most: {_brief_row(row)}"
+    told = verdict.details[0] if verdict.details else None
+    return f"; {printable_line(told.strip())}" if isinstance(told, str) else ""
 
 
 def _brief_row(row: WorkRow) -> str:
@@ -286,13 +334,27 @@ def _brief_row(row: WorkRow) -> str:
     return f"{row.count} x {row.name}{place}"
 
 
-def _detail_blocks(details: Sequence[str | WorkRow], screen: Screen) -> list[list[str]]:
+def _detail_blocks(details: Sequence[str | WorkRow], screen: Screen) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the details, a block each, and the places of rows that are too many to have them below each."""
     rows = [one for one in details if isinstance(one, WorkRow)]
     layout = Layout.of(rows, screen)
-    return [
-        layout.lines(one) if isinstance(one, WorkRow) else [f"{' ' * INDENT}{printable_line(one, LONGEST_REASON)}"]
+    blocks = [
+        layout.lines(one)
+        if isinstance(one, WorkRow)
+        else _broken([f"{' ' * INDENT}{printable_line(one, LONGEST_REASON)}"], screen)
         for one in details
     ]
+    if screen.everything or layout.beside or sum(map(len, blocks)) <= screen.lines // 2:
+        return blocks, []
+    of_rows = [block[:1] if isinstance(one, WorkRow) else block for one, block in zip(details, blocks, strict=True)]
+    return of_rows, [_broken([_places_of(row)], screen) for row in rows if row.places]
+
+
+def _places_of(row: WorkRow) -> str:
+    """Return where the work of a row comes from, in one line."""
+    places = [f"{count} x {place}" if len(row.places) > 1 else place for count, place in row.places[:MOST_PLACES]]
+    left = len(row.places) - MOST_PLACES
+    return f"{' ' * INDENT}{row.name}: " + "; ".join([*places, *([f"and {left} more"] if left > 0 else [])])
 
 
 def _what_to_do(verdicts: tuple[Verdict, ...], analysis: Analysis) -> list[str]:
@@ -300,7 +362,7 @@ def _what_to_do(verdicts: tuple[Verdict, ...], analysis: Analysis) -> list[str]:
     if any(verdict.status == MISSED for verdict in verdicts):
         todo.append("change the code, or the limit where the new number is meant")
     if any(verdict.status == NOT_MEASURED for verdict in verdicts):
-        todo.append("what was not measured never counts as a pass: run `torchprof explain not-measured`")
+        todo.append("what was not measured never counts as a pass; `torchprof explain not-measured` says more")
         if not (analysis.why_not or "another profiler").startswith("another profiler"):
             todo.append(ASK_THE_DOCTOR)
     return todo

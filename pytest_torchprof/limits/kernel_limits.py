@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.patterns import Pattern, compile_pattern, fused_match, hint, unfused_lines
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, is_nameless
+from pytest_torchprof.limits.compile_limits import lines_on_nothing
 from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,
@@ -20,6 +21,7 @@ from pytest_torchprof.limits.limit import (
     as_counts,
     as_list,
     group_kernels,
+    group_others,
     in_step,
     list_operators,
 )
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,27 +106,40 @@ def _matching(count: int, noun: str) -> str:
 
 def _kernels(_analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[_Answer]:
     for pattern, count in counts.items():
-        matches = Counter(pattern.verdict(kernel) for kernel in step.kernels)
-        for answer in _count_answers(pattern, count, matches[True], matches[None], "kernel"):
-            advice = hint(pattern, step.kernels) if not matches[True] else None
-            yield replace(answer, details=(*((advice,) if advice else ()), *group_kernels(step)))
+        verdicts = [pattern.verdict(kernel) for kernel in step.kernels]
+        sure, unknown = verdicts.count(True), _unknown(step, verdicts)
+        for answer in _count_answers(pattern, count, sure, len(unknown), "kernel"):
+            if answer.status == NOT_MEASURED:
+                yield replace(answer, details=group_kernels(step, unknown))
+                continue
+            hits = [kernel for kernel, verdict in zip(step.kernels, verdicts, strict=True) if verdict]
+            advice = hint(pattern, step.kernels) if not hits else None
+            rows = (*group_kernels(step, hits), *group_others(step, hits))
+            yield replace(answer, details=(*((advice,) if advice else ()), *rows))
+
+
+def _unknown(step: StepProfile, verdicts: Iterable[bool | None]) -> list[Kernel]:
+    return [kernel for kernel, verdict in zip(step.kernels, verdicts, strict=True) if verdict is None]
 
 
 def _forbid_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[_Answer]:
     for pattern in patterns:
-        if hits := [kernel for kernel in step.kernels if pattern.verdict(kernel)]:
+        verdicts = [pattern.verdict(kernel) for kernel in step.kernels]
+        if hits := [kernel for kernel, verdict in zip(step.kernels, verdicts, strict=True) if verdict]:
             rows = group_kernels(step, hits, raw=True)
             yield _Answer(MISSED, f"{_matching(len(hits), 'kernel')} {pattern}", rows)
-        elif unknown := sum(pattern.verdict(kernel) is None for kernel in step.kernels):
-            yield _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {counted(unknown, 'kernel')}")
+        elif unknown := _unknown(step, verdicts):
+            told = f"whether {pattern} matches cannot be told for {counted(len(unknown), 'kernel')}"
+            yield _Answer(NOT_MEASURED, told, group_kernels(step, unknown))
 
 
 def _only_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[_Answer]:
     matches = [(kernel, {pattern.verdict(kernel) for pattern in patterns}) for kernel in step.kernels]
     if others := [kernel for kernel, found in matches if found == {False}]:
         yield _Answer(MISSED, counted(len(others), "other kernel"), group_kernels(step, others, raw=True))
-    elif unknown := sum(True not in found for _, found in matches):
-        yield _Answer(NOT_MEASURED, f"whether they match cannot be told for {counted(unknown, 'kernel')}")
+    elif unknown := [kernel for kernel, found in matches if True not in found]:
+        told = f"whether they match cannot be told for {counted(len(unknown), 'kernel')}"
+        yield _Answer(NOT_MEASURED, told, group_kernels(step, unknown))
 
 
 def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
@@ -148,7 +164,7 @@ def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[_A
     for pattern, count in counts.items():
         for answer in _count_answers(pattern, count, _op_hits(step.ops, pattern).total(), unknown, "operator"):
             missed = answer.status == MISSED
-            yield replace(answer, details=group_kernels(step)) if missed else _untold_operators(unknown)
+            yield replace(answer, details=group_others(step, ())) if missed else _untold_operators(unknown)
 
 
 def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator]) -> Iterator[_Answer]:
@@ -172,15 +188,20 @@ def _read_fused(value: object) -> list[tuple[str, ...]]:
     return [tuple(str(token) for token in group) for group in groups]
 
 
-def _fused(_analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[_Answer]:
+def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[_Answer]:
     for group in groups:
         if any(fused_match(kernel, group) for kernel in step.kernels):
             continue
         if unknown := sum(map(is_nameless, step.kernels)):
             yield _Answer(NOT_MEASURED, f"which operators they carry cannot be told for {unknown} Triton kernels")
         else:
-            rows = tuple(unfused_lines(step.kernels))
-            yield _Answer(MISSED, f"no kernel carries {' and '.join(group)} together", rows)
+            carried = f"{' and '.join(group)}{' together' if len(group) > 1 else ''}"
+            eager = lines_on_nothing(analysis.compile)
+            yield _Answer(
+                MISSED,
+                f"{'nothing was compiled, and ' if eager else ''}no kernel carries {carried}",
+                (*eager, *unfused_lines(step.kernels)),
+            )
 
 
 KERNEL_LIMITS = (

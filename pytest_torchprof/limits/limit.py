@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,10 @@ from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.text import printable, show_bytes, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
-    from pytest_torchprof.analysis.source_lines import Places
+    from pytest_torchprof.analysis.source_lines import Origin, Places
     from pytest_torchprof.kernels.kernel import Kernel
 
 
@@ -53,6 +53,10 @@ class WorkRow:
     """The operators that launched it."""
     places: tuple[tuple[int, str], ...] = ()
     """How often from where in the user's code, where the recording tells."""
+    line: tuple[str, int] | None = None
+    """The file and line of most of it."""
+    also_ran: bool = False
+    """It is listed to compare with, and is not what the limit was missed by."""
 
     def launched_by(self, name: str) -> list[str]:
         """Return the operators that ``name`` does not show already: on the CPU the operator is the kernel."""
@@ -83,6 +87,13 @@ class Verdict:
     """What a person acts on: rows of kernels with the operators that launched them, or lines with file and line."""
     step: str | None = None
     """The step shown, where one step decided."""
+    line: tuple[str, int] | None = None
+    """The file and line that it was missed by, where no row tells it."""
+
+    @property
+    def culprit(self) -> WorkRow | None:
+        """The first row of work that the limit was missed by."""
+        return next((one for one in self.details if isinstance(one, WorkRow) and not one.also_ran), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,8 +201,15 @@ def _row(places: Places, name: str, kernels: list[Kernel], *, raw: bool) -> Work
         full=printable(name),
         time_us=sum(kernel.dur_ns for kernel in kernels) / 1000,
         ops=tuple(map(printable, ops)),
-        places=_places(places, {(name, kernel.op) for kernel in kernels}),
+        **_places(places.of({(name, kernel.op) for kernel in kernels})),
     )
+
+
+def group_others(step: StepProfile, hits: Sequence[Kernel]) -> tuple[WorkRow, ...]:
+    """Return one row per name of the step's kernels that are not among these, to compare with."""
+    known = set(map(id, hits))
+    others = group_kernels(step, [kernel for kernel in step.kernels if id(kernel) not in known])
+    return tuple(replace(row, also_ran=True) for row in others)
 
 
 def group_moves(analysis: Analysis, step: StepProfile, kind: int) -> tuple[WorkRow, ...]:
@@ -235,7 +253,7 @@ def _other_row(places: Places, name: str, ops: list[str | None], time_us: float,
         time_us=time_us,
         note=note,
         ops=tuple(printable(op) for op in dict.fromkeys(ops) if op),
-        places=_places(places, {(name, op) for op in ops}),
+        **_places(places.of({(name, op) for op in ops})),
     )
 
 
@@ -246,11 +264,16 @@ def list_operators(step: StepProfile, calls: Mapping[str, int]) -> tuple[WorkRow
             count=count,
             name=printable(name),
             full=printable(name),
-            places=tuple((times, printable(str(origin))) for times, origin in step.places.of_operator(name)),
+            **_places(step.places.of_operator(name)),
         )
         for name, count in calls.items()
     )
 
 
-def _places(places: Places, work: set[tuple[str, str | None]]) -> tuple[tuple[int, str], ...]:
-    return tuple((count, printable(str(origin))) for count, origin in places.of(work))
+def _places(found: Sequence[tuple[int, Origin]]) -> dict[str, Any]:
+    """Return how often from where, most first, as the fields of a row."""
+    first = found[0][1] if found else None
+    return {
+        "places": tuple((count, printable(str(origin))) for count, origin in found),
+        "line": (first.file, first.line) if first is not None and first.file is not None else None,
+    }

@@ -16,6 +16,7 @@ from pytest_torchprof.limits.limit import (
     fraction,
     group_kernels,
     group_moves,
+    group_others,
     group_waits,
     in_step,
     positive_number,
@@ -65,9 +66,9 @@ class Bound:
             return Verdict(measured=reason, status=NOT_MEASURED)
         worst_step, worst = (max if self.at_most else min)(known, key=lambda pair: pair[1])
         if self.holds(worst, bound):
-            return Verdict(measured=self.number.say(worst), number=worst, status=HOLDS)
-        measured = self.number.say(worst)
-        if measured == self.number.say(bound):
+            return Verdict(measured=self._say(analysis, worst), number=worst, status=HOLDS)
+        measured = self._say(analysis, worst)
+        if measured == self._say(analysis, bound):
             measured += f" (beyond it by {100 * abs(worst / bound - 1):.2g} %)"
         if worst_step is not None:
             measured += f" = {self.formula(worst_step)}" if self.formula else ""
@@ -80,6 +81,11 @@ class Bound:
             step=worst_step.name if worst_step else None,
         )
 
+    def _say(self, analysis: Analysis, value: float) -> str:
+        said = self.number.say(value)
+        # The CPU as device is no GPU, though its numbers have the same names.
+        return said if analysis.trace.device_kind.has_launches else said.replace("GPU ", "")
+
     def _values(self, analysis: Analysis) -> list[tuple[StepProfile | None, Any]]:
         if self.number.scope == "window":
             return [(None, getattr(analysis, self.number.name))]
@@ -88,6 +94,10 @@ class Bound:
 
 def _kernels(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
     return group_kernels(step)
+
+
+def _too_few(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
+    return group_others(step, ())
 
 
 def _longest(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
@@ -108,7 +118,7 @@ def _cpu_and_gpu(step: StepProfile) -> str:
 
 BOUNDS = (
     Bound("max_kernels", BY_NAME["kernels"], _kernels),
-    Bound("min_kernels", BY_NAME["kernels"], _kernels),
+    Bound("min_kernels", BY_NAME["kernels"], _too_few),
     Bound("max_launches", BY_NAME["launches"], _kernels),
     Bound("max_memcpys", BY_NAME["memcpys"], _copies),
     Bound("max_memsets", BY_NAME["memsets"], _fills),

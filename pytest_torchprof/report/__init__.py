@@ -67,6 +67,8 @@ class Result:
     baseline_state: BaselineState | None = None
     changes: tuple[str, ...] = ()
     """What differs from the baseline without failing the test, a line each."""
+    noise: tuple[str, ...] = ()
+    """Those of the changes that are of numbers which vary from run to run and gate nothing."""
     limits: tuple[dict[str, Any], ...] = ()
     summary: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
@@ -78,6 +80,8 @@ class Result:
     """Untraced times where the test asks for them: median, quantiles, conditions."""
     location: tuple[str, int] | None = None
     """The test's file, relative to the root directory, and line."""
+    culprit: tuple[str, int] | None = None
+    """Likewise the line by which it failed, where it is known and lies in the root directory."""
 
     @property
     def name(self) -> str:

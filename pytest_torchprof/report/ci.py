@@ -63,8 +63,8 @@ def _cut_lines(message: str) -> str:
 
 def _result_command(kind: str, result: Result, message: str, rootdir: Path, workspace: str | None) -> str:
     place: dict[str, object] = {"title": f"torchprof: {result.name}"}
-    if result.location:
-        file, line = result.location
+    if at := result.culprit or result.location:
+        file, line = at
         place = {"file": _in_checkout(rootdir / file, workspace, rootdir), "line": line, **place}
     return _format_command(kind, place, message)
 

@@ -26,7 +26,7 @@ RESULT_COLUMNS: Final = (
     Column("test", lambda result: printable(result.name), "left"),
     _number_column("kernels", "kernels"),
     _number_column("launches", "launches", leaves=2),
-    _number_column("GPU time", "gpu_busy_us", leaves=4),
+    _number_column("busy", "gpu_busy_us", leaves=4),
     _number_column("CPU/GPU", "cpu_gpu_ratio", leaves=1),
     _number_column("breaks", "graph_breaks", leaves=3),
     Column("baseline", lambda result: result.baseline or "-", "left", leaves=5),
@@ -76,8 +76,8 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
     parts = [_draw_results(run, width)]
     for result in run.results:
         name = printable(result.name)
-        if result.changes:
-            parts.append("\n".join([f"{name}: against the baseline", *map(printable, result.changes)]))
+        if changes := [line for line in result.changes if verbosity > 0 or line not in result.noise]:
+            parts.append("\n".join([f"{name}: against the baseline", *map(printable, changes)]))
         if verbosity > 0 and result.outcome is Outcome.FAILED and result.kernels:
             kernels = _draw_table(KERNEL_COLUMNS, cells(KERNEL_COLUMNS, result.kernels))
             parts.append(f"{name}: kernels of the step with most\n{kernels}")

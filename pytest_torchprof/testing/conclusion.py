@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
-from pytest_torchprof.limits import NOT_MEASURED
+from pytest_torchprof.limits import MISSED, NOT_MEASURED
 from pytest_torchprof.report import BaselineState, Outcome, Result
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.testing.baseline_check import environment_of
@@ -106,6 +106,7 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         environment=dict(environment_of(seen)) if seen is not None else {},
         recording=test.state.options.shown(kept) if kept else None,
         location=test.location,
+        culprit=_culprit(run, judgement) if outcome.is_failure else None,
     )
     if profile is not None:
         result = _with_numbers(result, profile, judgement.verdicts, failed=problem is not None)
@@ -119,6 +120,22 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         recording=recording,
         screen=screen,
     )
+
+
+def _culprit(run: TestRun, judgement: Judgement) -> tuple[str, int] | None:
+    """Return the file below the root directory, and the line, by which the first limit with one was missed."""
+    root = run.test.state.options.rootdir
+    folders = (root, (root / run.test.location[0]).parent)
+    for verdict in judgement.verdicts:
+        row = verdict.culprit
+        file, line = (row.line if row is not None else None) or verdict.line or ("", 0)
+        if verdict.status != MISSED or not file:
+            continue
+        # A profiler names files from where they were imported.
+        found = next((path for folder in folders if (path := folder / file).is_file()), None)
+        if found is not None and found.is_relative_to(root):
+            return found.relative_to(root).as_posix(), line
+    return None
 
 
 def _unanswerable(run: TestRun, judgement: Judgement) -> tuple[str, ...]:
@@ -192,7 +209,7 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
         with suppress(TorchprofWarning):
             warnings.warn(f"{result.nodeid}: {summary} against the baseline", TorchprofWarning, stacklevel=2)
     changes = () if judgement.baseline_failure else on_baseline.comparison.lines
-    return replace(result, baseline=summary, baseline_state=state, changes=changes)
+    return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=on_baseline.comparison.noise)
 
 
 def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...], *, failed: bool) -> Result:

@@ -45,7 +45,8 @@ class Torchprof:
         Raises NotMeasured where the recording cannot be believed after three attempts.
         """
         label = self._run.start(None, {})
-        if any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
+        enabled = self._run.test.state.options.enabled
+        if enabled and any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
             raise self._run.change(
                 label,
                 why_not=f"calling {function!r} only makes an object and runs none of its code; measure what drives it",
@@ -126,6 +127,8 @@ class MeasuredBlock:
         if value is not None and measurement.explanation.running:
             # The measurement stands: what is raised when it is repeated does not fail the test by itself.
             measurement.explanation.call_raised(value)
+        elif isinstance(value, Exception):
+            self._run.stopped(self._label, value)
         if self._steps is not None:
             # An exception leaves the loop's generator suspended, and with it the profiler running.
             self._steps.close()

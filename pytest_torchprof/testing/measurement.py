@@ -19,7 +19,7 @@ from pytest_torchprof.limits import (
     nothing_known,
     something_ran,
 )
-from pytest_torchprof.limits.failure import LONGEST_REASON
+from pytest_torchprof.limits.failure import LONGEST_REASON, fit
 from pytest_torchprof.profile import load_file
 from pytest_torchprof.text import printable_line
 
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.options import TestOptions
     from pytest_torchprof.testing.session import RunState
+
+
+def describe(problem: BaseException) -> str:
+    """Return an exception as "ValueError: the first line of its text"."""
+    text = str(problem).partition("\n")[0]
+    return f"{type(problem).__name__}{f': {text}' if text else ''}"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -104,8 +110,7 @@ class Explanation:
     def call_raised(self, problem: BaseException) -> None:
         """Keep that the measured code raised when it was called once more."""
         self.raised = problem
-        text = str(problem).partition("\n")[0]
-        self.fail(f"the repeat with stacks raised {type(problem).__name__}{f': {text}' if text else ''}")
+        self.fail(f"the repeat with stacks raised {describe(problem)}")
 
     def fail(self, reason: str) -> None:
         """Keep why there are no places; the first reason counts."""
@@ -217,7 +222,7 @@ class Judgement:
         if (profile := self.profile) is not None:
             return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
         reason = str(self.measurement.why_not or "the measured code was not run to its end")
-        text = f"not measured: {printable_line(reason.removeprefix('not measured: '), LONGEST_REASON)}"
+        text = fit(f"not measured: {printable_line(reason.removeprefix('not measured: '), LONGEST_REASON)}", screen)
         advised = self.measurement.ask_the_doctor and not screen.is_brief
         return NotMeasured(f"{text}\n  do: {ASK_THE_DOCTOR}" if advised else text)
 

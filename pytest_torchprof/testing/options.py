@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pytest
 
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.text import enumerated
+from pytest_torchprof.text import enumerated, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -241,14 +241,14 @@ def merged_marker(item: pytest.Item) -> dict[str, object] | None:
 
 def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]) -> TestOptions:
     """Return the test's options; UnknownLimit names a keyword or value that cannot be used."""
-    from pytest_torchprof.limits import nearest, read_limits  # noqa: PLC0415  (this module loads in every pytest run)
+    from pytest_torchprof.limits import read_limits  # noqa: PLC0415  (this module loads in every pytest run)
 
     marker = merged_marker(item)
     limits = dict(marker or {})
     names = {limit.name for limit in known}
     for keyword in limits:
         if keyword not in names and keyword not in _READERS:
-            raise UnknownLimit(f"unknown keyword {keyword!r}{nearest(keyword, names | set(_READERS))}")
+            raise UnknownLimit(f"unknown keyword {keyword!r}; {nearest(keyword, names | set(_READERS))}")
     options = {keyword: _read_option(keyword, limits.pop(keyword)) for keyword in list(limits) if keyword in _READERS}
 
     def choose(name: str, default: Any) -> Any:
@@ -339,7 +339,6 @@ def _flag(value: object) -> bool:
 
 def _tolerance(value: object) -> Tolerance:
     from pytest_torchprof.compare import GATED  # noqa: PLC0415  (this module loads in every pytest run)
-    from pytest_torchprof.limits import nearest  # noqa: PLC0415  (likewise)
 
     if not isinstance(value, Mapping):
         raise UnknownLimit('expected a dict such as {"time": 0.10, "memory": 0.05, "kernels": 1}')
@@ -347,7 +346,7 @@ def _tolerance(value: object) -> Tolerance:
     amounts = dict(value)
     unknown = next((str(name) for name in amounts if name not in known), None)
     if unknown is not None:
-        raise UnknownLimit(f"unknown tolerance {unknown!r}{nearest(unknown, known)}")
+        raise UnknownLimit(f"unknown tolerance {unknown!r}; {nearest(unknown, known)}")
     cache = amounts.pop("cache", "hot")
     if cache not in ("hot", "cold"):
         raise UnknownLimit(f'"cache": expected "hot" or "cold", got {cache!r}')

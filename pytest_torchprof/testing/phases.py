@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import unittest
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -208,7 +208,9 @@ def _raise_failures(run: TestRun) -> None:
         kind = NotMeasured if any(one.result.outcome is Outcome.NOT_MEASURED for one in failures) else LimitsMissed
         screen = run.test.screen
         screen = replace(screen, lines=max(screen.lines // len(failures), LEAST_LINES))
-        run.error = kind(("\n" if screen.is_brief else "\n\n").join(one.text(screen) for one in failures))
+        whole = screen.with_verbosity(max(screen.verbosity, 0))
+        run.error = kind("\n\n".join(one.text(whole) for one in failures))
+        run.error.brief = "\n".join(one.text(screen.with_verbosity(-1)) for one in failures)
         raise run.error from None
     unanswerable = dict.fromkeys(name for conclusion in conclusions for name in conclusion.unanswerable)
     if unanswerable:
@@ -224,10 +226,55 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
     _mend_expectation(report, excinfo.value if excinfo else None, run, item)
     if excinfo is not None and report.outcome == "failed" and _is_ours_alone(excinfo):
         report.longrepr = excinfo.getrepr(style="value")
+    if report.outcome == "failed" and excinfo is not None and item.config.get_verbosity() < 0:
+        keep_brief(report, excinfo, item)
     if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
         run.test.state.expect_failure(item.nodeid)
     if report.failed:
         run.test.state.drop_stale(item.nodeid)
+
+
+BRIEF = "torchprof_brief"
+"""The attribute of a report with what the terminal shows of a failure with ``-q``, and what the error itself says."""
+
+
+def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
+    """Keep a failure's short form beside the whole one, which other reports of the run (JUnit) hold."""
+    problem = excinfo.value
+    if not isinstance(problem, TorchprofError) or problem.brief is None:
+        return
+    if _is_ours_alone(excinfo):
+        setattr(report, BRIEF, [problem.brief, problem.brief])
+        return
+    whole, problem.args = problem.args, (problem.brief,)
+    setattr(report, BRIEF, [str(item.repr_failure(excinfo)), problem.brief])
+    problem.args = whole
+
+
+@dataclass(frozen=True, slots=True)
+class BriefFailure:
+    """A failure in its short form, in place of what pytest makes of an exception."""
+
+    text: str
+    reprcrash: Any
+    """Where it was raised, and what the last lines of the run say of it."""
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+    def toterminal(self, tw: Any) -> None:
+        """Write the text, as pytest asks its own failures to do."""
+        tw.line(self.text)
+
+
+def shorten(report: pytest.TestReport) -> None:
+    """Leave the short form of a failure for the terminal, once all other reports have the whole one."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text, brief = getattr(report, BRIEF)
+    if crash is not None:
+        crash = replace(crash, message=f"{crash.message.partition(':')[0]}: {brief}")
+    report.longrepr = BriefFailure(text, crash)  # type: ignore[assignment]
 
 
 def _mend_expectation(report: pytest.TestReport, raised: BaseException | None, run: TestRun, item: pytest.Item) -> None:

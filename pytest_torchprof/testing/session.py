@@ -25,7 +25,7 @@ from pytest_torchprof.testing.options import WORKER_KEY, is_worker
 from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.findings import Rule
@@ -164,8 +164,10 @@ PATIENCE_S = 1.0
 
 def screen_of(config: pytest.Config) -> Screen:
     """Return how much a failure may say: as wide as the terminal is, and as much as ``-q`` and ``-vv`` ask for."""
-    columns = shutil.get_terminal_size(fallback=(80, 24)).columns
-    return Screen(width=min(max(columns, NARROWEST), WIDEST), verbosity=config.get_verbosity())
+    columns = shutil.get_terminal_size(fallback=(0, 24)).columns
+    return Screen(
+        width=min(max(columns or 80, NARROWEST), WIDEST), columns=columns or None, verbosity=config.get_verbosity()
+    )
 
 
 def progress_of(config: pytest.Config) -> Callable[[str, int, int], None]:
@@ -211,7 +213,15 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
         terminalreporter.write_line(f"torchprof: {who}rank 0 writes the baselines and reports")
     if verbosity < 0 and not state.problems:
         terminalreporter.write_line("\n".join(f"torchprof: {who}{line}" for line in terminal.render_briefly(run)))
-        return
+    else:
+        _write_results(state, terminalreporter, unjudged)
+    if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
+        for command in ci.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
+            terminalreporter.write_line(command)
+
+
+def _write_results(state: RunState, terminalreporter: Any, unjudged: Iterable[str]) -> None:
+    run, rank, verbosity = state.run_results, this_rank(), terminalreporter.config.get_verbosity()
     terminalreporter.write_sep("-", terminal.title(run) + ("" if rank.alone else f", {rank}"))
     if run.results:
         width = terminalreporter.config.get_terminal_writer().fullwidth
@@ -220,9 +230,6 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
         terminalreporter.write_line(f"recordings that no test judged: {', '.join(unjudged)}")
     for problem in state.problems:
         terminalreporter.write_line(f"torchprof: {problem}", red=True)
-    if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
-        for command in ci.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
-            terminalreporter.write_line(command)
 
 
 RECORDINGS = "torchprof-recordings"

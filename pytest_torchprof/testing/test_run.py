@@ -17,11 +17,11 @@ from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.limits import read_limits
+from pytest_torchprof.limits import read_limits, refuse_contradictions
 from pytest_torchprof.profile import Profile
 from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.testing.measurement import Explanation, Measurement, judge_measurement
+from pytest_torchprof.testing.measurement import Explanation, Measurement, describe, judge_measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
 from pytest_torchprof.testing.recordings import stacks_name
 
@@ -68,8 +68,8 @@ class TestRun:
 
     @property
     def body_is_step(self) -> bool:
-        """Whether the test body itself is the measured step: marked, and nothing measures inside it."""
-        return self.test.options.marked and not self.uses_fixture
+        """Whether the test body itself is the measured step: marked, and nothing measures inside it; never when off."""
+        return self.test.state.options.enabled and self.test.options.marked and not self.uses_fixture
 
     def start(self, label: str | None, limits: Mapping[str, object]) -> str | None:
         """Begin a measurement under a label that no other one of this test has, and return the label."""
@@ -86,8 +86,10 @@ class TestRun:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
             raise UnknownLimit(f"the label {label!r} is used twice in {nodeid}; each measurement needs its own")
-        asked = (*options.limits, *read_limits(limits, known=self.test.state.limits))
-        self.add(label, tuple({one.limit.name: one for one in asked}.values()))
+        given = (*options.limits, *read_limits(limits, known=self.test.state.limits))
+        asked = tuple({one.limit.name: one for one in given}.values())
+        refuse_contradictions(asked)
+        self.add(label, asked)
         self.labels.add(label)
         return label
 
@@ -105,6 +107,12 @@ class TestRun:
         """Put a measurement that knows more in the place of the one with this label."""
         self.measurements[label] = replace(self.measurements[label], **changes)
         return self.measurements[label]
+
+    def stopped(self, label: str | None, problem: Exception) -> None:
+        """Keep what ended a measurement before it was done, unless it is known why there is none."""
+        measurement = self.measurements.get(label)
+        if measurement is not None and measurement.profile is None and measurement.why_not is None:
+            self.change(label, why_not=f"the measured code was not run to its end: it raised {describe(problem)}")
 
     def drop_unfinished(self) -> None:
         """Drop what was announced, and the measurement that is cut off where it stands."""
@@ -139,14 +147,18 @@ def _alone(run: TestRun, calls: Calls) -> Calls:
 def measure_function(run: TestRun, label: str | None, function: Callable[[], Any]) -> Any:
     """Call the measured code as often as it takes, and return what the last call returned."""
     result, explanation = None, run.measurements[label].explanation
-    with closing(measured_calls(run, label)) as calls:
-        for _ in calls:
-            if explanation.running:
-                with _raising_nothing(explanation):
-                    result = function()
-                continue
-            result = None  # A result that lived through the next call would count as its memory.
-            result = function()
+    try:
+        with closing(measured_calls(run, label)) as calls:
+            for _ in calls:
+                if explanation.running:
+                    with _raising_nothing(explanation):
+                        result = function()
+                    continue
+                result = None  # A result that lived through the next call would count as its memory.
+                result = function()
+    except Exception as problem:
+        run.stopped(label, problem)
+        raise
     if explanation.plan is not None:
         explanation.again = partial(_repeat_with_stacks, run, label, explanation, function)
     return result

@@ -12,7 +12,7 @@ FAMILIES: Final = word_list(
     "gemm conv attention pointwise reduction normalization softmax optimizer copy index sort rng communication other"
 )
 LIBRARIES: Final = word_list("cublas cutlass cudnn flash triton aten cub nccl tensile ck miopen other")
-DTYPES: Final = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "fp64", "complex64")
+DTYPES: Final = word_list("fp32 tf32 bf16 fp16 fp8 fp4 fp64 complex64 complex128 int64 int32 int16 int8 uint8 bool")
 LAYOUTS: Final = ("tn", "nn", "nt", "tt")
 TRITON_CATEGORIES: Final = ("poi", "per", "red", "tem", "for", "spl", "unk", "user")
 COLLECTIVES: Final = word_list(
