@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -110,6 +111,45 @@ def test_what_one_side_removed_and_the_other_changed_stays_and_is_named(project,
     assert run(["resolve", str(file)]) == 1
     assert "test_b" in capsys.readouterr().out
     assert read(file).entries["test_b"] == entry(MUL)
+
+
+def test_what_was_resolved_by_hand_stays(project, git, capsys):
+    ours, theirs = entry(ADD, MUL), entry(MUL)
+    file = two_branches(
+        project, git, ours={"test_a": ours, "test_c": ours}, theirs={"test_a": theirs, "test_c": theirs}
+    )
+    first, second = re.findall(r"<<<<<<< .*?>>>>>>> \w+\n", file.read_text(), re.DOTALL)[:2]
+    hand = re.sub(r"<<<<<<< .*?=======\n|>>>>>>> \w+\n", "", first, flags=re.DOTALL)
+    file.write_text(file.read_text().replace(first, hand, 1))
+    assert second in file.read_text()
+    assert run(["resolve", str(file)]) == 1
+    assert capsys.readouterr().out.splitlines()[1:] == ["    test_c"]
+    assert read(file).entries["test_a"] == theirs
+
+
+def test_times_alone_are_no_change_that_keeps_the_others_out(project, git, capsys):
+    theirs = entry(ADD, MUL)
+    busy = replace(entry(ADD), varying={"gpu_busy_us": 70.0})
+    file = two_branches(
+        project,
+        git,
+        ours={"test_a": entry(MUL), "test_b": busy},
+        theirs={"test_a": theirs, "test_b": replace(theirs, varying={"gpu_busy_us": 50.0})},
+    )
+    assert run(["resolve", str(file)]) == 1
+    assert "test_b" not in capsys.readouterr().out
+    assert read(file).entries["test_b"].steps == theirs.steps
+
+
+def test_files_without_markers_and_damaged_ones_are_told_and_the_others_mended(project, git, capsys):
+    assert run(["resolve"]) == 0
+    assert "no merge markers in 0 baseline files" in capsys.readouterr().out
+    file = two_branches(project, git, ours={"test_b": entry(ADD, MUL)}, theirs={"test_b": entry(MUL)})
+    damaged = file.with_name("test_a.nvidia-h200-sm90.json")
+    damaged.write_text("<<<<<<< a\n{\n=======\n[\n>>>>>>> b\n")
+    assert run(["resolve"]) == 2
+    assert str(damaged.relative_to(project)) in capsys.readouterr().out
+    assert read(file).entries["test_b"] == entry(ADD, MUL)
 
 
 @pytest.mark.parametrize("style", ["merge", "diff3"])

@@ -72,3 +72,16 @@ def test_one_line_in_the_script_around_a_model_of_many_layers_is_named(lines_aft
     assert lines_after_change(before.replace("x.sum()", "(x * 4).sum()"), before)[0].startswith(
         "pointwise mul from: net.py:7"
     )
+
+
+def test_of_a_kernel_that_came_and_one_that_moved_both_are_named(lines_after_change):
+    before = "def forward(x, w):\n    x = x.exp()\n    x = x.sin()\n    return x.cos()\n"
+    after = "def forward(x, w):\n    x = x.sin()\n    x = x.exp()\n    x = x.cos()\n    return x.exp()\n"
+    assert lines_after_change(after, before)[-1].endswith("net.py:3 in forward; net.py:5 in forward")
+
+
+def test_where_steps_run_in_turn_in_another_order_no_line_is_named_for_sure(lines_after_change):
+    turns = "calls = []\n\ndef forward(x, w):\n    calls.append(None)\n    return b(a(x).sigmoid()).tanh() if len(calls) % 2 else a(b(x.tanh()).sigmoid())\n\ndef a(x):\n    return x.sin().exp()\n\ndef b(x):\n    return x.cos()\n"
+    lines = lines_after_change(turns.replace("x.cos()", "x.cos().exp()"), turns)
+    assert all("from one of" in line or "cannot be told apart" in line for line in lines if "net.py:8" in line)
+    assert any("net.py:11" in line for line in lines)

@@ -150,6 +150,7 @@ def repeated(text: str, *, repeat: int, only_in: str | None = None) -> str:
     return text[: line.start(1)] + block + text[line.end(1) :]
 
 
+LINE_OF_ALL = '{"only_in": "1-999999", "name": "k"}'
 DAMAGE = {
     "newer schema": (lambda text: text.replace('"schema": 2', '"schema": 3'), "install a newer pytest-torchprof"),
     "merge markers": (merge_markers, "a merge left its markers"),
@@ -176,6 +177,19 @@ DAMAGE = {
         "merged by hand?",
     ),
     "a round beyond the last": (lambda text: repeated(text, repeat=3, only_in="2, 4"), "merged by hand?"),
+    "rounds that are not in order": (lambda text: repeated(text, repeat=9, only_in="4-3"), "not in order"),
+    "rounds that overlap": (lambda text: repeated(text, repeat=9, only_in="1-3, 2"), "not in order"),
+    "a number that is infinite": (lambda text: text.replace("0.61", "1e999", 1), "1e999"),
+    "a block without a kernel": (
+        lambda text: text.replace('"end"', '{"repeat": 9, "kernels": ["end"]}, "end"', 1),
+        "has no kernel",
+    ),
+    "a few bytes that stand for billions of rounds": (
+        lambda text: text.replace(
+            '"end"', f'{{"repeat": 999999, "kernels": [{LINE_OF_ALL}, {LINE_OF_ALL}, "end"]}}, "end"', 1
+        ),
+        "1,000,000 launches",
+    ),
     "a round that is no number": (lambda text: repeated(text, repeat=3, only_in="2-"), "only_in"),
     "a block of nothing": (lambda text: repeated(text, repeat=0, only_in="1"), ">= 1"),
     "no end": (lambda text: re.sub(r',\n +"end"', "", text, count=1), 'close with "end"'),

@@ -193,6 +193,18 @@ def test_without_any_baseline_quiet_names_none(run_tests):
     result.stdout.no_fnmatch_line("*without a baseline*")
 
 
+def test_an_update_forgets_steps_that_nothing_runs_any_more(run_tests, pytester):
+    alternating = ONE.replace(
+        "    torch.mm(x, x)", "    calls.append(None)\n    x.exp() if len(calls) % 2 else x.sin()"
+    ).replace("steps=2", "steps=4")
+    run_tests(f"calls = []\n{alternating}", "--torchprof-baseline=update")
+    (path,) = baseline_files(pytester)
+    assert len(read(path).entries["test_block"].steps) == 2
+    only_one = ONE.replace("torch.mm(x, x)", "x.exp()").replace("steps=2", "steps=4")
+    run_tests(only_one, "--torchprof-baseline=update").assert_outcomes(passed=1)
+    assert len(read(path).entries["test_block"].steps) == 1
+
+
 def test_a_test_that_was_edited_and_is_the_same_changes_its_source_alone(run_tests, pytester):
     run_tests(ONE, "--torchprof-baseline=update")
     (path,) = baseline_files(pytester)

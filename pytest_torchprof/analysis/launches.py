@@ -232,7 +232,8 @@ class Launching:
         for op in self.holders(part):
             if (origin := self.origins.of_operator(op)) is not None:
                 operators[self._trace.names[self._trace.ops.name[op]]][origin] += 1
-        return Places(work=work, operators=operators)
+        kernels = [(kernel.name, kernel.op) for kernel in self.kernels(part)]
+        return Places(work=work, kernels=kernels, operators=operators)
 
     def _origins_of(self, part: Part) -> Iterator[tuple[Work, Origin | None]]:
         trace, names, origins = self._trace, self._trace.names, self.origins

@@ -78,6 +78,8 @@ class Places(Struct, frozen=True, kw_only=True):
 
     work: Mapping[Work, Sequence[Origin | None]] = field(default_factory=dict)
     """Those of each time it was done, in order; None where no line is known."""
+    kernels: Sequence[Work] = ()
+    """The kernels in the order in which they were launched, where ``work`` was seen."""
     operators: Mapping[str, Counter[Origin]] = field(default_factory=dict)
     """Those of the operators that launched it or enclose one that did."""
     why_not: str | None = None

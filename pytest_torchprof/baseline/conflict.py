@@ -48,7 +48,7 @@ def sides(text: str) -> tuple[str, str, str | None]:
 def resolve(
     base: Mapping[str, WrittenEntry], ours: Mapping[str, WrittenEntry], theirs: Mapping[str, WrittenEntry]
 ) -> Resolution:
-    """Return the entries of a merge: each from the side that changed it, ours where only times differ.
+    """Return the entries of a merge: each from the side that changed what is compared of it, else ours.
 
     What both sides changed is ours, or theirs where we removed it, and undecided.
     """
@@ -56,8 +56,11 @@ def resolve(
     undecided = []
     for key in sorted({*base, *ours, *theirs}):
         was, our, their = base.get(key), ours.get(key), theirs.get(key)
-        taken = their if our == was else our
-        if was not in (our, their) and _measured(our) != _measured(their):
+        before, here, there = map(_measured, (was, our, their))
+        taken = our
+        if our == was or (here == before and there != before):
+            taken = their
+        elif before not in (here, there) and here != there:
             taken = our or their
             undecided.append(key)
         if taken is not None:

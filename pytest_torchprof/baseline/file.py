@@ -76,10 +76,13 @@ def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
 def resolve(path: Path, ours: str, theirs: str, base: str | None) -> tuple[str, ...]:
     """Write the merge of two versions of a file and return the keys of the entries that both changed.
 
-    ``base`` is the version that both began with, None where it is not known; UnreadableBaseline where one is damaged.
+    ``base`` is the version that both began with, None where it is not known.
+    UnreadableBaseline where a side is damaged.
     """
-    versions = [loads(text.encode(), path) if text else {} for text in (base or "", ours, theirs)]
-    resolution = resolve_entries(*versions)
+    ancestor: dict[str, WrittenEntry] = {}
+    with contextlib.suppress(UnreadableBaseline):  # where both have merged before, git's own has markers
+        ancestor = loads(base.encode(), path) if base else {}
+    resolution = resolve_entries(ancestor, loads(ours.encode(), path), loads(theirs.encode(), path))
     with _only_writer(path.parent):
         _replace(path, dumps(resolution.entries))
     return resolution.undecided

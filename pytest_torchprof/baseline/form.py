@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
@@ -52,7 +53,7 @@ class WrittenEntry:
 class KernelLine(KernelRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A kernel as one line of the file has it."""
 
-    only_in: Annotated[str, Meta(pattern=f"^{_ROUNDS}(, {_ROUNDS})*$")] | None = None
+    only_in: Annotated[str, Meta(pattern=rf"\A{_ROUNDS}(, {_ROUNDS})*\Z")] | None = None
     """The rounds of its block in which it is launched, as "1-6, 8-20"; None stands for all of them."""
 
 
@@ -168,13 +169,10 @@ def has_conflict(text: str) -> bool:
 
 def _read_entry(value: object, schema: int) -> WrittenEntry:
     fields = msgspec.convert(_from_first_form(value) if schema == 1 else value, EntryFields)
-    left, orders = MOST_LAUNCHES, []
-    for step in fields.steps:
-        order = tuple(map(_read_item, _items(step)))
-        left -= sum(_count(item) for item in order)
-        if left < 0:
-            raise ValueError(f'"steps" has more than {MOST_LAUNCHES:,} launches')
-        orders.append(order)
+    # Before any of it is unfolded: a few bytes can stand for as many launches as one likes.
+    if sum(_most_launches(item) for step in fields.steps for item in step) > MOST_LAUNCHES:
+        raise ValueError(f'"steps" has more than {MOST_LAUNCHES:,} launches')
+    orders = [tuple(map(_read_item, _items(step))) for step in fields.steps]
     steps = tuple(map(launches, orders))
     entry = Entry(
         source=fields.source,
@@ -196,7 +194,10 @@ def _items(values: Sequence[Any]) -> Sequence[Any]:
 def _read_item(value: object) -> Line | Block:
     if isinstance(value, dict) and "repeat" in value:
         block = msgspec.convert(value, RepeatedLines)
-        return Block(block.repeat, tuple(_read_line(line, block.repeat) for line in _items(block.kernels)))
+        lines = _items(block.kernels)
+        if not lines:
+            raise ValueError("a block that is repeated has no kernel (merged by hand?)")
+        return Block(block.repeat, tuple(_read_line(line, block.repeat) for line in lines))
     if isinstance(value, dict) and "only_in" in value:
         raise ValueError('"only_in" stands outside of a block that is repeated (merged by hand?)')
     return _read_line(value, 1)
@@ -207,19 +208,24 @@ def _read_line(value: object, repeat: int) -> Line:
     kernel = KernelRecord(**{name: getattr(line, name) for name in _KERNEL_FIELDS})
     if line.only_in is None:
         return Line(kernel)
-    rounds: set[int] = set()
+    rounds: list[int] = []
     for text in line.only_in.split(", "):
-        first, _, last = text.partition("-")
-        if int(last or first) > repeat:
+        begin, _, end = text.partition("-")
+        first, last = int(begin), int(end or begin)
+        if not (rounds[-1] if rounds else 0) < first <= last:
+            raise ValueError(f'"only_in": "{line.only_in}" is not in order (merged by hand?)')
+        if last > repeat:
             raise ValueError(f'"only_in" names a round beyond "repeat": {repeat} (merged by hand?)')
-        rounds.update(range(int(first), int(last or first) + 1))
-    return Line(kernel, tuple(sorted(rounds)))
+        rounds += range(first, last + 1)
+    return Line(kernel, tuple(rounds))
 
 
-def _count(item: Line | Block) -> int:
-    if isinstance(item, Line):
+def _most_launches(item: object) -> int:
+    """Return how many launches an item of a file can stand for."""
+    if not isinstance(item, dict) or "repeat" not in item:
         return 1
-    return sum(item.rounds if line.rounds is None else len(line.rounds) for line in item.lines)
+    block = msgspec.convert(item, RepeatedLines)
+    return block.repeat * len(block.kernels)
 
 
 def _from_first_form(value: object) -> dict[str, Any]:
@@ -269,7 +275,7 @@ def _ranges(numbers: Iterable[int]) -> Iterator[str]:
 def _json(data: bytes, path: Path) -> Any:
     try:
         text = data.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant, parse_float=_finite)
     except UnicodeDecodeError:
         _refuse(path, "it is not text in UTF-8")
     except json.JSONDecodeError as error:
@@ -300,6 +306,12 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise _NotKeptError(f"it has {_string(twice)} twice (a merge kept both sides)")
     return made
+
+
+def _finite(text: str) -> float:
+    if math.isinf(number := float(text)):
+        _no_constant(text)
+    return number
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -25,6 +25,7 @@ from pytest_torchprof.baseline import (
 from pytest_torchprof.baseline.path import FOLDER, split_name
 from pytest_torchprof.cli import UsageError, parse
 from pytest_torchprof.cli.diff import differences, summary_of
+from pytest_torchprof.errors import UnreadableBaseline
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ prune lists the entries of tests that their test file no longer has, --yes remov
 collected as a whole, nothing of it is touched. --rootdir is pytest's, for the paths in a --torchprof-baseline-dir.
 
 resolve mends files in which a merge left its markers: each entry is taken from the side that changed it. What both
-sides changed is listed; it is ours until the test is measured again.
+sides changed is listed; it is ours until the test is measured again. (In a rebase, "ours" is what is rebased onto.)
 
 exit status: 0 done (diff: the kernels are the same), 1 diff: they differ, resolve: tests have to be measured again,
 2 cannot read, or bad usage
@@ -178,33 +179,33 @@ def _find_gone(
 
 def _resolve(words: list[str]) -> int:
     """Mend the files in which a merge left its markers."""
-    status = SAME
-    for base in _paths_or_here(parse(words).files):
-        for path in sorted(_find_files(base)) if base.is_dir() else [base]:
-            text = read_text(path)
-            if not has_conflict(text):
-                continue
-            ours, theirs, ancestor = _versions_in_git(path) or sides(text)
-            undecided = resolve(path, ours, theirs, ancestor)
-            _write_line("\n    ".join([f"{path}: {_RESOLVED if not undecided else _TO_MEASURE}", *undecided]))
-            status = DIFFER if undecided else status
-    return status
+    bases = _paths_or_here(parse(words).files)
+    paths = [path for base in bases for path in (sorted(_find_files(base)) if base.is_dir() else [base])]
+    texts = {path: text for path in paths if has_conflict(text := read_text(path))}
+    if not texts:
+        _write_line(f"no merge markers in {counted(len(paths), 'baseline file')}")
+    return max((_resolve_file(path, text) for path, text in texts.items()), default=SAME)
 
 
-def _versions_in_git(path: Path) -> tuple[str, str, str] | None:
-    """Return ours, theirs and their common ancestor of a file that git is merging; None where git has none."""
+def _resolve_file(path: Path, text: str) -> int:
+    ours, theirs, ancestor = sides(text)
+    try:
+        undecided = resolve(path, ours, theirs, _ancestor_in_git(path) or ancestor)
+    except UnreadableBaseline as error:
+        _write_line(str(error))
+        return UNUSABLE
+    _write_line("\n    ".join([f"{path}: {_TO_MEASURE if undecided else _RESOLVED}", *undecided]))
+    return DIFFER if undecided else SAME
 
-    def version(stage: int) -> str | None:
-        command = ["git", "-C", str(path.parent), "show", f":{stage}:./{path.name}"]
-        try:
-            done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603  (git, no shell)
-        except OSError:
-            return None
-        return None if done.returncode else done.stdout.decode("utf-8", "replace")
 
-    ours, theirs = version(2), version(3)
-    # A file that both sides added has no ancestor.
-    return None if ours is None or theirs is None else (ours, theirs, version(1) or "")
+def _ancestor_in_git(path: Path) -> str | None:
+    """Return what both sides of git's merge of a file began with; None where git has none."""
+    command = ["git", "-C", str(path.parent), "show", f":1:./{path.name}"]
+    try:
+        done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603  (git, no shell)
+    except OSError:
+        return None
+    return None if done.returncode else done.stdout.decode("utf-8", "replace")
 
 
 def _collect_tests(test_file: Path) -> frozenset[str] | None:

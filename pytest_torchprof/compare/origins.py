@@ -30,16 +30,25 @@ def origins(analysis: Analysis, new: Entry, changes: Iterable[Change]) -> Iterat
     new cannot be known; all are named then.
     """
     steps = {records(step.kernels): step for step in reversed(analysis.steps)}
+    changes = tuple(changes)
     concerned = [change for change in changes if change.direction == WORSE and change.launches]
+    # Of a kernel that came and one of its like that moved, either may be the new one.
+    reordered = {change.step for change in changes if change.kind == "reordered"}
     for change in concerned[:MOST_KERNELS]:
         step = new.steps[change.step]
         places = _places(steps[step])
+        same = [at for at, kernel in enumerate(step) if kernel == step[change.launches[0]]]
+        if places is None:
+            # The repeat launched them in another order: which is which it does not tell.
+            if anywhere := _distinct(_anywhere(steps[step], same)):
+                yield f"    {change.what} from one of: {_joined(anywhere)}"
+            continue
         here = _distinct(places[at] for at in change.launches)
         if not here:
             continue
         yield f"    {change.what} from: {_joined(here)}"
         came = {at for other in concerned if other.step == change.step for at in other.launches}
-        alike = [at for at in _places_it_could_be(step, came) if step[at] == step[change.launches[0]]]
+        alike = same if change.step in reordered else [at for at in _places_it_could_be(step, came) if at in same]
         others = _distinct(places[at] for at in alike)
         if not set(others) <= set(here):
             yield f"      or another of these {len(alike)}, which cannot be told apart: {_joined(others)}"
@@ -47,10 +56,18 @@ def origins(analysis: Analysis, new: Entry, changes: Iterable[Change]) -> Iterat
     yield from (f"  lines: not known: {printable_line(reason)}" for reason in reasons if reason)
 
 
-def _places(step: StepProfile) -> list[str | None]:
-    """Return where each kernel of a step was launched, in order; None where that is not known."""
+def _places(step: StepProfile) -> list[str | None] | None:
+    """Return where each kernel of a step was launched, in order; None where the places are of another order."""
+    if [(kernel.name, kernel.op) for kernel in step.kernels] != list(step.places.kernels):
+        return None
     launched: Counter[tuple[str, str | None]] = Counter()
     return [_place(step, kernel, launched) for kernel in step.kernels]
+
+
+def _anywhere(step: StepProfile, launches: Iterable[int]) -> Iterator[str]:
+    """Return all places at which kernels like these were launched."""
+    work = {(step.kernels[at].name, step.kernels[at].op) for at in launches}
+    return (printable(str(origin)) for _, origin in step.places.of(work))
 
 
 def _place(step: StepProfile, kernel: Kernel, launched: Counter[tuple[str, str | None]]) -> str | None:
