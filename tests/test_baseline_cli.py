@@ -167,7 +167,7 @@ def test_a_version_that_cannot_be_read_leaves_the_file(project, git, capsys):
     file.write_text(file.read_text().replace('"schema": 2', '"schema": 99'))
     before = file.read_bytes()
     assert run(["resolve", str(file)]) == 2
-    assert "schema 99" in capsys.readouterr().err
+    assert "schema 99" in capsys.readouterr().out
     assert file.read_bytes() == before
 
 

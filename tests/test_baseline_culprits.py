@@ -24,8 +24,10 @@ CANNOT_BE_TOLD = "or another of these {}, which cannot be told apart"
 
 
 @pytest.fixture
-def lines_after_change(run_tests, pytester):
+def lines_after_change(run_tests, pytester, monkeypatch):
     """Return what the failure says about places after ``net.py`` was changed."""
+
+    monkeypatch.setenv("COLUMNS", "200")
 
     def run(after: str, before: str = NET) -> list[str]:
         (pytester.path / "net.py").write_text(before)
