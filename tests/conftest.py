@@ -50,6 +50,12 @@ def pytester(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a sentence stand on one line; tests of the width say their own."""
+    monkeypatch.setenv("COLUMNS", "160")
+
+
 @pytest.fixture
 def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Run a test module of the given source under the plugin, in this process, with torch at hand."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 NET = """
@@ -28,12 +30,17 @@ def lines_after_change(run_tests, pytester, monkeypatch):
     """Return what the failure says about places after ``net.py`` was changed."""
 
     monkeypatch.setenv("COLUMNS", "200")
+    # A file that is written twice in a second is imported anew.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    pytester.syspathinsert()
 
     def run(after: str, before: str = NET) -> list[str]:
+        sys.modules.pop("net", None)
         (pytester.path / "net.py").write_text(before)
-        run_tests(TEST, "--torchprof-baseline=update", in_process=False).assert_outcomes(passed=1)
+        run_tests(TEST, "--torchprof-baseline=update").assert_outcomes(passed=1)
         (pytester.path / "net.py").write_text(after)
-        result = run_tests(TEST, in_process=False)
+        sys.modules.pop("net", None)
+        result = run_tests(TEST)
         result.assert_outcomes(failed=1)
         return [line.removeprefix("E").strip() for line in result.outlines if "net.py:" in line]
 

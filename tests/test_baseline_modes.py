@@ -20,11 +20,6 @@ def test_block():
 TWO = ONE.replace("torch.mm(x, x)", "torch.add(torch.mm(x, x), x)")
 
 
-@pytest.fixture(autouse=True)
-def _wide_terminal(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")
-
-
 def baseline_files(pytester):
     return sorted(path for path in pytester.path.rglob("__torchprof__/*.json"))
 

@@ -240,7 +240,8 @@ def test_body():
     assert [result["message"].removeprefix("block: ") for result in results] == [reason] * 3
 
 
-def test_the_cpu_is_called_no_gpu(run_tests):
+def test_the_cpu_is_called_no_gpu(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")  # too narrow for the column of a ratio that the CPU has not
     result = run_tests("@pytest.mark.torchprof(device='cpu', max_gpu_time=0)\ndef test_it():\n    torch.sin(x)\n")
     result.stdout.fnmatch_lines(["  max_gpu_time=0 * us busy in step *", "test *kernels*busy*verdict"])
     assert "GPU" not in result.stdout.str()

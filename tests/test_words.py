@@ -23,6 +23,7 @@ SEVERAL = {
     "Triton kernel": "Triton kernels",
     "aten kernel": "aten kernels",
     "attention kernel": "attention kernels",
+    "baseline file": "baseline files",
     "autograd node": "autograd nodes",
     "blocking call": "blocking calls",
     "call": "calls",
