@@ -382,4 +382,4 @@ def test_a_cold_cache_for_which_there_is_no_memory_is_not_measured(run):
     """
     result = run(source, FAKEGPU_MEM_GB="0.3")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not measured: the cache cannot be emptied before each call*CUDA out of memory*"])
+    result.stdout.fnmatch_lines(["*not measured: the cache cannot be emptied before each call*CUDA out of*"])
