@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import filelock
 import pytest
 
 SCRIPT = Path(__file__).with_name("compile_cases.py")
@@ -27,11 +29,16 @@ MODES = ("alone", *(f"seed {seed}" for seed in TABLE.SEEDS))
 
 
 @pytest.fixture(scope="module")
-def outcomes():
-    """Measure all cases, which takes a minute, once."""
-    run = subprocess.run([sys.executable, "-W", "ignore", SCRIPT], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr[-4000:]
-    return json.loads(run.stdout)
+def outcomes(tmp_path_factory):
+    """Measure all cases, which takes a minute, once, by whichever worker of pytest-xdist comes first."""
+    base = tmp_path_factory.getbasetemp()
+    kept = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compile_cases.json"
+    with filelock.FileLock(kept.with_suffix(".lock")):
+        if not kept.exists():
+            run = subprocess.run([sys.executable, "-W", "ignore", SCRIPT], capture_output=True, text=True, check=False)
+            assert run.returncode == 0, run.stderr[-4000:]
+            kept.write_text(run.stdout)
+    return json.loads(kept.read_text())
 
 
 @pytest.mark.parametrize("name", TABLE.CASES)
