@@ -201,7 +201,7 @@ async def test_with_the_fixture(torchprof):
 
 @needs("pytest_asyncio")
 def test_async_tests_of_asyncio_measure_a_part(run):
-    done = run(ASYNC.format(mark="@pytest.mark.asyncio"), plugins=("asyncio",))
+    done = run(ASYNC.format(mark="@pytest.mark.asyncio"), "-rN", plugins=("asyncio",))
     assert outcomes(done) == {"passed": 1, "failed": 2}, done.stdout
     assert done.stdout.count("is async, and its body cannot be called again") == 2
 
@@ -209,7 +209,7 @@ def test_async_tests_of_asyncio_measure_a_part(run):
 @needs("anyio")
 def test_async_tests_of_anyio_measure_a_part(run):
     fixture = "\n\n@pytest.fixture\ndef anyio_backend(): return 'asyncio'\n"
-    done = run(ASYNC.format(mark="@pytest.mark.anyio") + fixture, plugins=("anyio",))
+    done = run(ASYNC.format(mark="@pytest.mark.anyio") + fixture, "-rN", plugins=("anyio",))
     assert outcomes(done) == {"passed": 1, "failed": 2}, done.stdout
     assert done.stdout.count("is async, and its body cannot be called again") == 2
 
