@@ -16,6 +16,17 @@ def on_a_thread():
     thread.start()
     thread.join()
 """
+COMPILED_BESIDE_A_THREAD = (
+    ON_A_THREAD
+    + """
+f = torch.compile(lambda a: a.sin(), backend="eager")
+
+@pytest.mark.torchprof(device="cpu", max_graph_breaks=0)
+def test_it():
+    f(x)
+    on_a_thread()
+"""
+)
 BODIES = {
     "an empty body": ("", NOTHING),
     "a body that returns early": ("if x.shape == (8, 8): return", NOTHING),
@@ -122,32 +133,14 @@ def test_fixture(torchprof): torchprof(x.sin)
 
 def test_what_the_compiler_did_is_measured_without_kernels(run_tests):
     """A limit on what the compiler did asks for no kernel, so that a thread beside it hides nothing from it."""
-    result = run_tests(
-        ON_A_THREAD
-        + """
-f = torch.compile(lambda a: a.sin(), backend="eager")
-
-@pytest.mark.torchprof(device="cpu", max_graph_breaks=0)
-def test_it():
-    f(x)
-    on_a_thread()
-"""
-    )
+    result = run_tests(COMPILED_BESIDE_A_THREAD)
     result.assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("mode", ["update", "strict"])
 def test_a_baseline_that_cannot_be_had_is_not_measured_beside_a_limit_that_holds(run_tests, mode):
     result = run_tests(
-        ON_A_THREAD
-        + """
-f = torch.compile(lambda a: a.sin(), backend="eager")
-
-@pytest.mark.torchprof(device="cpu", max_graph_breaks=0)
-def test_it():
-    f(x)
-    on_a_thread()
-""",
+        COMPILED_BESIDE_A_THREAD,
         f"--torchprof-baseline={mode}",
     )
     result.assert_outcomes(failed=1)

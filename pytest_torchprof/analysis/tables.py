@@ -97,14 +97,13 @@ def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> lis
     gpu, ops, op_of, kind = trace.gpu, trace.ops, launching.op_of, trace.gpu.kind
     kernels = [i for part in chosen for i in part.gpu_ops if kind[i] == KERNEL]
     # One variant is one name, launched by one operator with one set of operands.
-    named, op_named, inputs = gpu.name, ops.name, ops.inputs
+    named, start, end, op_named, inputs = gpu.name, gpu.start, gpu.end, ops.name, ops.inputs
     variants = [
         (named[i], op_named[op_of[i]], inputs[op_of[i]]) if op_of[i] >= 0 else (named[i], ABSENT, ABSENT)
         for i in kernels
     ]
     example = dict(zip(reversed(variants), reversed(kernels), strict=True))
     spent: dict[int, int] = defaultdict(int)
-    start, end = gpu.start, gpu.end
     for i in kernels:
         spent[named[i]] += end[i] - start[i]
     found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
@@ -137,15 +136,13 @@ def _kernel_row(
     operators: Counter[int] = Counter()
     for count, operator, _ in several:
         operators[operator] += count
-    # Of equals the one whose name comes last, so that the order of the file decides nothing.
+    # Of equals their names decide, and not the order of the file.
     most = max(operators, key=lambda operator: (operators[operator], trace.names[operator] if operator >= 0 else ""))
-    in_turn = sorted(
-        (variant for variant in several if variant[1] == most),
-        key=lambda variant: (-variant[0], launching.chain(launching.op_of[variant[2]])),
-    )
-    op = launching.op_of[in_turn[0][2]]
+    of_most = [(-count, launching.chain(launching.op_of[i]), i) for count, operator, i in several if operator == most]
+    in_turn = [kernel for _, _, kernel in sorted(of_most)]
+    op = launching.op_of[in_turn[0]]
     # Operands of size 1 say nothing about a layout: the next frequent ones may.
-    told = [launching.decoded(kernel) for _, _, kernel in in_turn[:3]]
+    told = [launching.decoded(kernel) for kernel in in_turn[:3]]
     return KernelRow(
         name=trace.names[name],
         decoded=max(told, key=lambda decoded: (decoded.layout is not None, decoded.dtype is not None)),

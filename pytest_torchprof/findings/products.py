@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.gpu_work import Group
+    from pytest_torchprof.analysis.gpu_work import GpuWork, Group
 
 SLOW_TYPE = Threshold(
     "share", 0.05, "from a twentieth of the kernel time on, the type of the products decides about it"
@@ -54,6 +54,17 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
     return (found, spent) if spent and spent >= least * work.kernel_time_us else ([], 0.0)
 
 
+def _evidence(work: GpuWork, found: Sequence[Group], spent_us: float) -> dict[str, Any]:
+    """Return what stands behind a finding about these kernels, but for where they are launched."""
+    return {
+        "time_us": spent_us,
+        "share": work.share_of(i for group in found for i in group.members),
+        "kernels": list(dict.fromkeys(work.decoded(group).short for group in found))[:5],
+        "ops": list(dict.fromkeys(op for group in found if (op := work.op_name(group))))[:5],
+        "count": sum(len(group.members) for group in found),
+    }
+
+
 def _slow_products(
     analysis: Analysis, least: float, dtype: str, faster: Sequence[str], remedy: str = ""
 ) -> Iterator[Finding]:
@@ -72,11 +83,7 @@ def _slow_products(
     yield Finding(
         message=f"{kinds} in {dtype} took {show_us(spent)}, {spent / work.kernel_time_us:.0%} of the kernel time",
         evidence={
-            "time_us": spent,
-            "share": work.share_of(i for group in found for i in group.members),
-            "kernels": list(dict.fromkeys(work.decoded(group).short for group in found))[:5],
-            "ops": list(dict.fromkeys(op for group in found if (op := work.op_name(group))))[:5],
-            "count": sum(len(group.members) for group in found),
+            **_evidence(work, found, spent),
             "peak_ratio": gain,
             "flags": {name: getattr(environment, name) for name in _FLAGS} if environment else {},
             "source": work.source_of(found[0].members[0]),
@@ -112,11 +119,7 @@ def _unasked_fp64(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
         message=f"{', '.join(shown[:3])}{' and others' if len(shown) > 3 else ''} computed in fp64 for "
         f"{show_us(spent)}, {spent / work.kernel_time_us:.0%} of the kernel time, in a program of other types",
         evidence={
-            "time_us": spent,
-            "share": work.share_of(i for group in found for i in group.members),
-            "kernels": list(dict.fromkeys(work.decoded(group).short for group in found))[:5],
-            "ops": list(dict.fromkeys(op for group in found if (op := work.op_name(group))))[:5],
-            "count": sum(len(group.members) for group in found),
+            **_evidence(work, found, spent),
             "source": work.source_of(found[0].members[0]),
         },
         saves_us=spent / 2,
