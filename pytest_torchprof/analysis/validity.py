@@ -115,15 +115,37 @@ def why_not(trace: Trace) -> str | None:
 def _stray(trace: Trace) -> str | None:
     """Return that operations ran in the steps whose launch was lost; what was queued before the window has lower ids.
 
-    CUPTI numbers all calls in their order.
+    CUPTI numbers all calls in their order. Where the first calls of the window were lost, only what the CPU did tells.
     """
     first = min((one for one in trace.calls.correlation if one > 0), default=0)
     gpu = trace.gpu
-    count = sum(gpu.correlation[i] >= first and trace.step_at(gpu.start[i]) >= 0 for i in trace.links.orphans)
+    orphans = [i for i in trace.links.orphans if trace.step_at(gpu.start[i]) >= 0]
+    count, lost = sum(gpu.correlation[i] >= first for i in orphans), "events were lost"
+    if orphans and not count and (idle := _idle_at_the_head(trace)):
+        count, lost = len(orphans), f"{lost}: the first {idle} launched nothing, all later ones did"
     if not count:
         return None
     whose = "launch is" if count == 1 else "launches are"
-    return f"{counted(count, 'GPU operation')} ran in the steps whose {whose} not in the recording (events were lost)"
+    return f"{counted(count, 'GPU operation')} ran in the steps whose {whose} not in the recording ({lost})"
+
+
+def _idle_at_the_head(trace: Trace) -> str | None:
+    """Return an operator that ran before the first launch, or "step", if all others of its kind launch something."""
+    calls, ops, launches = trace.calls, trace.ops, trace.links.launches
+    if not launches:
+        return None
+    first = min(calls.start[i] for i in launches)
+    launching = {
+        op for holder in trace.nesting.around_each(calls, launches).values() for op in trace.nesting.chain(holder)
+    }
+    early, idle, busy = set[int](), set[int](), set[int]()
+    for i, name in enumerate(ops.name):
+        (busy if i in launching else early if ops.end[i] <= first else idle).add(name)
+    if found := (early & busy) - idle:
+        return trace.names[min(found)]
+    ended = sum(step.end_ns <= first for step in trace.steps)
+    launched_in = {trace.step_of_call[i] for i in launches}
+    return "step" if ended and launched_in.issuperset(range(ended, len(trace.steps))) else None
 
 
 class Stake(NamedTuple):
