@@ -9,8 +9,10 @@ import pytest
 import torch
 import torch._dynamo
 import torch._inductor.config as inductor
+from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_torchprof import LimitsMissed, NotMeasured, capture, load
+from pytest_torchprof.capture.torch_compile import compiled_codes
 
 needs_cpp = pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler")
 X, W = torch.ones(8, 8), torch.ones(8, 8)
@@ -296,6 +298,42 @@ def test_a_stance_that_leaves_nothing_uncompiled_changes_nothing(measure, stance
     profile.expect(max_graph_breaks=0, max_recompiles=0)
 
 
+def counted(code):
+    with FlopCounterMode(display=False):
+        return code()
+
+
+@pytest.mark.parametrize("limit", ["max_graph_breaks", "max_recompiles"])
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+@pytest.mark.parametrize("leave", [disabled, counted])
+def test_code_that_dynamo_never_tried_to_compile_keeps_no_limit(measure, leave, when, limit):
+    """What it first meets while it is disabled, or in a dispatch mode, it leaves alone, without a record."""
+
+    def left(a):
+        return a.cos()
+
+    one, two = (torch.compile(code, backend="eager") for code in (lambda a: a.sin(), left))
+    if when == "before":
+        leave(lambda: two(X))
+        verdict = judged(measure(lambda: (one(X), two(X))), **{limit: 0})
+    else:
+        verdict = judged(measure(lambda: (one(X), leave(lambda: two(X)))), **{limit: 0})
+    # torch 2.15 tries again once the mode is over.
+    assert verdict == ("holds" if compiled_codes(left.__code__) else "not measured")
+
+
+def test_a_module_of_torch_that_dynamo_never_tried_to_compile_keeps_no_limit(measure):
+    one, two = (torch.compile(code, backend="eager") for code in (lambda a: a.sin(), torch.nn.Linear(8, 8)))
+    disabled(lambda: two(X))
+    assert judged(measure(lambda: (one(X), two(X))), max_graph_breaks=0) == "not measured"
+
+
+def test_code_that_dynamo_never_tried_and_that_does_not_run_changes_nothing(measure):
+    one, two = (torch.compile(code, backend="eager") for code in (lambda a: a.sin(), lambda a: a.cos()))
+    disabled(lambda: two(X))
+    measure(lambda: one(X)).expect(max_graph_breaks=0, max_recompiles=0)
+
+
 def test_code_without_a_graph_changes_nothing(measure):
     """A function without an operator has no region, whether it is compiled or not."""
     one = torch.compile(lambda a: a.sin(), backend="eager")
@@ -306,7 +344,8 @@ def test_code_without_a_graph_changes_nothing(measure):
             return a
 
     same = torch.compile(Model(), backend="eager")
-    measure(lambda: (one(X), add([]), same(X))).expect(max_graph_breaks=0, max_recompiles=0)
+    for _ in range(2):
+        measure(lambda: (one(X), add([]), same(X))).expect(max_graph_breaks=0, max_recompiles=0)
 
 
 WRAPPERS = {
