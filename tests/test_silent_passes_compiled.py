@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -171,23 +172,49 @@ def test_templates_of_inductor_are_kernels(measure):
         profile.expect(forbid_kernels=r"re:graph_\d+_kernel")
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-@needs_cpp
-def test_a_package_of_aotinductor_is_not_measured(measure, tmp_path):
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """Return the path of a package of AOTInductor that takes two matrices."""
+
     class Model(torch.nn.Module):
         def forward(self, a, b):
             return torch.relu(a @ b)
 
     program = torch.export.export(Model(), (X, W))
-    path = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
-    run = torch._inductor.aoti_load_package(path)
+    path = str(tmp_path_factory.mktemp("package") / "model.pt2")
+    return torch._inductor.aoti_compile_and_package(program, package_path=path)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@needs_cpp
+@pytest.mark.parametrize("bound", ["loaded", "call", "run", "boxed_run"])
+def test_a_package_of_aotinductor_is_not_measured_however_it_is_called(measure, package, bound):
+    loaded = torch._inductor.aoti_load_package(package)
     measure(lambda: X.sin()).expect(max_kernels=1)
+    loader = loaded.loader
+    run = {
+        "loaded": lambda: loaded,
+        "call": lambda: loaded.__call__,
+        "run": lambda: partial(_given_a_list, loader.run),
+        "boxed_run": lambda: partial(_given_a_list, loader.boxed_run),
+    }[bound]()
     profile = measure(lambda: (X.sin(), run(X, W)))
     for limits in ({"max_kernels": 5}, {"forbid_ops": "aten::mm"}, {"min_kernels": 1}):
         with pytest.raises(NotMeasured, match="AOTInductor"):
             profile.expect(**limits)
     with pytest.raises(NotMeasured, match="AOTInductor"):
         len(profile.kernels)
+
+
+def _given_a_list(call, *tensors):
+    return call([*tensors])
+
+
+@needs_cpp
+def test_a_package_that_is_loaded_and_not_bound_changes_nothing(measure, package):
+    loaded = torch._inductor.aoti_load_package(package)
+    loaded(X, W)
+    measure(lambda: X.sin()).expect(max_kernels=1)
 
 
 @pytest.mark.parametrize("namespace", ["autograd", "profiler", "torchprof", "mine"])

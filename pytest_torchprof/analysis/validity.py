@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.compilation import fx_graphs
-from pytest_torchprof.analysis.regions import PACKAGE, regions_of
+from pytest_torchprof.analysis.regions import PACKAGES, regions_of
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import SENTINEL
@@ -282,12 +282,19 @@ def unprofiled(trace: Trace) -> str | None:
             f"the measured code ran {metadata.threads[0]} on another thread, whose operators torch.profiler does not "
             "record"
         )
-    if trace.spans_in_steps(PACKAGE):
+    if any(map(trace.spans_in_steps, PACKAGES)):
         return (
             "a package of AOTInductor ran, whose kernels leave no event on the CPU: measure the model under "
             "torch.compile instead, or on a GPU"
         )
-    return None if metadata.compile is None else _compiled_before(trace, metadata.compile)
+    if metadata.compile is None:
+        return None
+    if metadata.compile.package_is_bound:
+        return (
+            "a package of AOTInductor may have run, whose kernels leave no event on the CPU: a call of it was kept "
+            "before the measurement (run = loader.boxed_run), which cannot be seen; keep the package instead"
+        )
+    return _compiled_before(trace, metadata.compile)
 
 
 def _compiled_before(trace: Trace, evidence: CompileEvidence) -> str | None:

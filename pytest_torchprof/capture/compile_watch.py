@@ -60,6 +60,7 @@ class CompileWatch:
         self._generates_cpp = not kind_of(device).has_launches
         self._history = compile_history()
         self._restore = ExitStack()
+        self._package_is_bound = False
         self._before: _Before | None = None
         self._eager = EagerCode(())
         self._observed = False
@@ -73,7 +74,7 @@ class CompileWatch:
     def __enter__(self) -> Self:
         if self._generates_cpp:
             self._restore.enter_context(torch_compile.cpu_kernels_profiled())
-            self._restore.enter_context(packages_marked())
+            self._package_is_bound = self._restore.enter_context(packages_marked())
         try:
             self._log.begin_measurement()
             self._begin(first=True)
@@ -108,7 +109,7 @@ class CompileWatch:
         self._begin(first=False)
         before = self._before
         if before is None:
-            return CompileEvidence()
+            return CompileEvidence(package_is_bound=self._package_is_bound)
         self._log.read()
         entries = self._history.compilations()
         own = [identity for identity, known in entries.items() if is_torchs_own(known.place)]
@@ -129,6 +130,7 @@ class CompileWatch:
             cudagraph_skips=self._cudagraph_skips(before),
             fx_graphs=torch_compile.inductor_graphs(cpu=self._generates_cpp),
             graphs_are_marked=torch_compile.calls_of_graphs_are_marked(),
+            package_is_bound=self._package_is_bound,
             time_us=self._time_us(),
         )
 
