@@ -264,7 +264,7 @@ def cut_inside(words: str, width: int) -> str:
     """Return the words, without their middle where they are longer: names often differ only at their ends."""
     if len(words) <= width:
         return words
-    behind = (width - 3) // 2
+    behind = (width - 3) * 2 // 5
     return f"{words[: width - 3 - behind]}...{words[len(words) - behind :]}"
 
 

@@ -163,8 +163,8 @@ def test_the_text_has_all_that_one_opens_a_trace_for(analyze, trace):
     lines = shown.splitlines()
     assert "of the kernel time, by family: gemm 60.0%, pointwise 40.0%" in lines
     assert "of the kernel time, launched by: aten::mul 100.0%" in lines
-    assert any(line.startswith("of a step's time, ") for line in lines)
-    assert "what stands out" in lines
+    assert any(line.startswith("of a step's time (") for line in lines)
+    assert any(line.startswith("what stands out") for line in lines)
     one = analyze(trace, "--step", 1)
     assert not [line for line in one.splitlines() if line.startswith("ProfilerStep#")]
 
@@ -314,3 +314,29 @@ def test_ranges_on_the_cpu_have_the_kernels_that_the_range_says(tmp_path):
     assert heading == "user annotations in the step"
     # Calls, own and total CPU time, kernels, own and total time of the kernels; of the one call mean, least and most.
     assert row.split() == ["forward", "1", *["500", "us"] * 2, "2", *["60.0", "us"] * 5]
+
+
+def test_shares_say_what_they_are_of(analyze, trace, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    shown = " ".join(analyze(trace).split())
+    window = "2.90 ms from the first step's start to the last GPU operation's end"
+    assert f"GPU utilization and SM efficiency are of {window}" in shown
+    assert "shares of 100 us of kernel time" in shown
+    assert "of a step's time (900 us to the end of its last GPU operation; the mean of 3): kernel 3.7%" in shown
+    assert f'what stands out ("of the time": of {window})' in shown
+
+
+def test_what_other_is_made_of_is_listed(analyze, tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 100)
+    builder.op("aten::mul", 10, 20)
+    builder.op("aten::add", 60, 20)
+    builder.kernel("k", 15, 5, builder.launch(12))
+    lines = analyze(builder.write(tmp_path / "t.json")).splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("after "))
+    assert lines[place - 2].startswith("other: between these ranges on the CPU")
+    assert [line.split() for line in lines[place + 2 : place + 5]] == [
+        ["aten::mul", "aten::add", "30.0%", "1", "30.0", "us"],
+        ["aten::add", "its", "end", "20.0%", "1", "20.0", "us"],
+        ["the", "step's", "beginning", "aten::mul", "10.0%", "1", "10.0", "us"],
+    ]

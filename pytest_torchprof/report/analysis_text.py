@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from pytest_torchprof.text import (
     aligned,
     counted,
     cut,
+    cut_inside,
     drawn,
     printable,
     show_share,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.numbers import Number
+    from pytest_torchprof.analysis.step_time import SilentTime
     from pytest_torchprof.findings import Finding, Rule
 
 
@@ -45,8 +48,13 @@ _STEPS = (
     Column("length", lambda step: show_us(sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000)),
     *map(_number_column, ("cpu_time_us", "gpu_busy_us", "kernels", "launches", "syncs")),
 )
-_ROLES = {"cpu": "operators on the CPU", "other": "nothing recorded on CPU or GPU"}
-"""What two parts of a step's time are called where people read of them."""
+_ROLES = {"cpu": "operators, annotations and Python", "runtime": "runtime calls"}
+"""What parts of a step's time are called where people read of them."""
+_MOST_GAPS = 5
+_OF_WINDOW = re.compile("of the time(?! of)")
+"""How findings speak of the whole window."""
+_WORTH = 0.01
+"""What is listed of a step's time: below a hundredth of it there is nothing to be won."""
 _MOST_STEPS = 10
 _MOST_SHARES = 5
 
@@ -63,7 +71,7 @@ def text(  # noqa: PLR0913 - the options of the command
 ) -> str:
     """Return the whole analysis, ending in a line break; ``step`` N is ProfilerStep#N alone."""
     steps = chosen_steps(analysis, step)
-    parts = [_describe_recording(analysis, width), _draw_numbers(analysis, steps), _draw_steps(steps, width)]
+    parts = [_describe_recording(analysis, width), _draw_numbers(analysis, steps, width), _draw_steps(steps, width)]
     parts.append(rows_of(analysis, steps, by=by, sort_by=None, top=top, width=width))
     if by == "kernel":
         parts.append(_by_family_and_operator(analysis, steps, width))
@@ -102,7 +110,7 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
     return "\n".join(lines)
 
 
-def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile]) -> str:
+def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) -> str:
     """Return the numbers: the median over steps and the worst beside it, or those of the one step.
 
     What is one number of the whole recording is no number of one of its steps.
@@ -123,7 +131,11 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile]) -> str:
     shown = zip(
         *(aligned(column, side) for column, side in zip(zip(*rows, strict=True), sides, strict=True)), strict=True
     )
-    return "\n".join("  ".join(row).rstrip() for row in shown)
+    told = ["  ".join(row).rstrip() for row in shown]
+    if not part and median.gpu_utilization is not None:
+        which = "GPU utilization is" if median.sm_efficiency is None else "GPU utilization and SM efficiency are"
+        told += wrapped(f"{which} of {_describe_window(analysis)}", "  ", width=width)
+    return "\n".join(told)
 
 
 def _show_number(number: Number, value: float) -> str:
@@ -170,15 +182,11 @@ def _describe_efficiency(analysis: Analysis, width: int) -> str:
         return ""
     found = analysis.efficiency
     total = found.step_time.total
-    spent = [
-        (_ROLES.get(name, name.replace("_", " ")), us)
-        for name, us in asdict(found.step_time).items()
-        if us > 0.0005 * total
-    ]
     lines = []
-    if spent:
-        shares = ", ".join(f"{name} {show_share(us / total)}" for name, us in spent)
-        lines.append(f"of a step's time, {show_us(total)} to its last GPU operation: {shares}")
+    if spent := [(name, us) for name, us in asdict(found.step_time).items() if us > 0.0005 * total]:
+        shares = ", ".join(f"{_ROLES.get(name, name.replace('_', ' '))} {show_share(us / total)}" for name, us in spent)
+        steps = f"; the mean of {len(analysis.steps)}" if len(analysis.steps) > 1 else ""
+        lines.append(f"of a step's time ({show_us(total)} to the end of its last GPU operation{steps}): {shares}")
     if found.tensor_core_share is not None:
         lines.append(f"on tensor cores: {show_share(found.tensor_core_share)} of the time of products and convolutions")
     if found.throughput.mfu is not None:
@@ -187,12 +195,44 @@ def _describe_efficiency(analysis: Analysis, width: int) -> str:
     known = [f"{row.direction} {row.gb_per_s:.3g} GB/s" for row in found.copies if row.gb_per_s is not None]
     if known:
         lines.append(f"copies: {', '.join(known)}")
-    return "\n".join(line for one in lines for line in wrapped(printable(one), "  ", width=width))
+    return "\n".join(
+        [
+            *(line for one in lines for line in wrapped(printable(one), "  ", width=width)),
+            *([_draw_other(analysis, found.other, total, width)] if found.step_time.other >= _WORTH * total else []),
+        ]
+    )
+
+
+def _draw_other(analysis: Analysis, other: Sequence[SilentTime], total_us: float, width: int) -> str:
+    """Return between which ranges of the CPU neither CPU nor GPU has an event."""
+    columns = (
+        Column("after", lambda row: printable(_name_beginning(row)), "left"),
+        Column("before", lambda row: cut_inside(printable(row.before or "its end"), (width - 30) // 2), "left"),
+        Column("of step", lambda row: show_share(row.time_us / total_us)),
+        Column("gaps", lambda row: f"{row.count:,}"),
+        Column("longest", lambda row: show_us(row.longest_us)),
+    )
+    # A Python function is an event only where stacks were recorded.
+    python = "" if len(analysis.trace.frames) else ", such as Python, which is recorded with stacks only"
+    rest = sum(row.time_us for row in other[_MOST_GAPS:]) / total_us
+    more = [f"... and {show_share(rest)} at {counted(len(other) - _MOST_GAPS, 'other place')} (--json)"] if rest else []
+    heading = f"other: between these ranges on the CPU, with no event on CPU or GPU{python}"
+    return "\n".join([drawn(other[:_MOST_GAPS], columns, heading, width=width), *more])
+
+
+def _name_beginning(row: SilentTime) -> str:
+    after = row.after or "the step's beginning"
+    return after if row.profiler is None else f"{row.profiler} (the profiler), {after}"
+
+
+def _describe_window(analysis: Analysis) -> str:
+    return f"{show_us(analysis.gpu_work.window_us)} from the first step's start to the last GPU operation's end"
 
 
 def _list_findings(analysis: Analysis, found: Iterable[Finding], width: int) -> str:
-    lines = []
+    lines, of_window = [], False
     for finding in found:
+        of_window |= _OF_WINDOW.search(f"{finding.message} {finding.remedy}") is not None
         lines += wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ", width=width)
         if finding.remedy:
             lines += wrapped(printable(finding.remedy), "    ", first="  -> ", width=width)
@@ -200,4 +240,7 @@ def _list_findings(analysis: Analysis, found: Iterable[Finding], width: int) -> 
         return "\n".join(
             wrapped(f"what stands out cannot be told: {printable(analysis.kernels_unknown)}", "  ", width=width)
         )
-    return "\n".join(["what stands out", *lines]) if lines else "nothing stands out"
+    if not lines:
+        return "nothing stands out"
+    which = f' ("of the time": of {_describe_window(analysis)})' if of_window else ""
+    return "\n".join([*wrapped(f"what stands out{which}", "  ", width=width), *lines])
