@@ -119,14 +119,10 @@ def _rows_below_one_another(table: list[str]) -> Iterator[str]:
 
 def _wrapped(text: str, indent: str) -> list[str]:
     width = min(shutil.get_terminal_size().columns, WIDTH)
-    return textwrap.wrap(
-        _plain(text),
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
+    fill = textwrap.TextWrapper(
+        width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
     )
+    return fill.wrap(_plain(text))
 
 
 def _plain(text: str) -> str:
