@@ -179,7 +179,7 @@ def _recording_lines(run: TestRun, kept: Path | None) -> str:
         return ""
     shown = run.test.state.options.shown
     beside = kept.with_name(stacks_name(kept.name))
-    return f"\n  recording: {shown(kept)}" + (f"\n  with stacks: {shown(beside)}" if beside.is_file() else "")
+    return f"\n  recording: {shown(kept)}" + (f"\n  with lines: {shown(beside)}" if beside.is_file() else "")
 
 
 def _message(judgement: Judgement, text: str, recording: str, screen: Screen) -> str:
