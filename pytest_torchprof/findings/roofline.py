@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.gpu_work import Group
     from pytest_torchprof.kernels.operand_work import OperandWork
 
-FAR = Threshold(
-    "times", 5.0, "tuned kernels take one to three times their bound, attention the most; five is another kernel"
-)
+FAR = Threshold("times", 5.0, "tuned kernels take one to three times their bound; five times it is another kernel")
 SMALL = Threshold(
     "least_us", 10.0, "with less work than this a kernel waits for memory's latency; a bound below it counts as this"
 )
@@ -35,7 +33,7 @@ _REMEDIES = {
 _MOVING = "contiguous operands: what is transposed, sliced or expanded is read in pieces; torch.compile to fuse it"
 
 
-class _Slow(NamedTuple):
+class _FarBelow(NamedTuple):
     group: Group
     work: OperandWork
     bound_us: float
@@ -78,7 +76,7 @@ def _below_roofline(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     )
 
 
-def _slow(analysis: Analysis, group: Group, peak: Peak, at: Mapping[Threshold, float]) -> _Slow | None:
+def _slow(analysis: Analysis, group: Group, peak: Peak, at: Mapping[Threshold, float]) -> _FarBelow | None:
     """Return how far the group is below its roofline, None where it is not far or nobody knows."""
     work = analysis.gpu_work.operand_work(group)
     bound = _bound_us(analysis, group, work, peak)
@@ -86,7 +84,7 @@ def _slow(analysis: Analysis, group: Group, peak: Peak, at: Mapping[Threshold, f
         return None
     count = len(group.members)
     mean, least = group.time_ns / 1000 / count, max(bound, at[SMALL])
-    return _Slow(group, work, bound, (mean - least) * count) if mean >= at[FAR] * least else None
+    return _FarBelow(group, work, bound, (mean - least) * count) if mean >= at[FAR] * least else None
 
 
 def _bound_us(analysis: Analysis, group: Group, work: OperandWork, peak: Peak) -> float | None:
@@ -106,7 +104,7 @@ def _explained(analysis: Analysis, group: Group) -> bool:
     return odd_sizes(analysis, group) is not None or all(0 <= blocks[i] < 1 for i in group.members)
 
 
-def _describe(analysis: Analysis, slow: _Slow) -> str:
+def _describe(analysis: Analysis, slow: _FarBelow) -> str:
     work, group = analysis.gpu_work, slow.group
     mean_us = group.time_ns / 1000 / len(group.members)
     shapes = [str(shape) for shape in work.shapes(group) or () if shape]
