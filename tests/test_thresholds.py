@@ -171,7 +171,7 @@ def test_kernels_without_a_length_are_no_error_at_any_threshold(code, value, tmp
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["hotspot.shares = 0.6"], "there is no threshold 'hotspot.shares'; known are: below-start.first_step, "),
+        (["hotspot.shares = 0.6"], "there is no threshold 'hotspot.shares'; known are: below-roofline.least_us, "),
         (["hotspot.share"], "'hotspot.share': expected NAME = VALUE, e.g. hotspot.share = 0.6"),
         (["hotspot.share = much"], "hotspot.share = much: expected a number of at least 0 (its default is 0.4)"),
         (["hotspot.share = -1"], "expected a number of at least 0"),
