@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 USAGE = """usage: torchprof explain [WORD]
 
 Prints what the documentation says of a limit (max_kernels) or another keyword of the marker, of a finding
-(launch-gaps), of a message (not-measured) or of an error's code (recording-cut-off). Without a word it lists all that it knows.
+(launch-gaps), of a message (not-measured) or of an error by its code (recording-cut-off). Without a word it lists all
+that it knows.
 
 exit status: 0, or 2 if the word is not known
 """
