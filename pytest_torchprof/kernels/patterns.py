@@ -92,7 +92,8 @@ def compile_pattern(value: object) -> Pattern:
             )
         return NamePattern(value)
     if (call := selector_call(value)) is not None:
-        raise UnknownLimit(f"a function that makes a selector stands in its place; call it: {call}", Code.BAD_PATTERN)
+        said = f"{call.partition('(')[0]} is the function that makes a selector; call it: {call}"
+        raise UnknownLimit(said, Code.BAD_PATTERN)
     raise UnknownLimit(
         f"expected a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn'), got {value!r}",
         Code.BAD_PATTERN,
