@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.analysis import Analysis, Repeat, StepProfile
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
@@ -119,7 +120,8 @@ class Profile(Analysis):
         """What the last measured call returned; NotMeasured for a recording that was loaded."""
         self._look("result")
         if self._view.result is _ABSENT:
-            raise NotMeasured("there is no result: the profile was read from a recording, the code was not run")
+            said = "there is no result: the profile was read from a recording, the code was not run"
+            raise NotMeasured(coded(said, Code.NOT_RECORDED))
         return self._view.result
 
     @property
@@ -190,11 +192,13 @@ class Profile(Analysis):
         """Write the recording to a file, gzipped if its name ends so; it can be loaded and opened in Perfetto."""
         self._look("save")
         if self.trace.path is None:
-            raise UnreadableRecording("this trace was built in memory; there is no recording to save")
+            said = "this trace was built in memory; there is no recording to save"
+            raise UnreadableRecording(said, Code.RECORDING_MISSING)
         if not os.path.exists(self.trace.path):  # noqa: PTH110 - see recording
             raise UnreadableRecording(
                 f"The recording {os.path.basename(self.trace.path)} is gone: that of a measurement is kept until its "  # noqa: PTH119
-                "test has ended. Call save() in the test itself, or keep all recordings with --torchprof-save=DIR."
+                "test has ended. Call save() in the test itself, or keep all recordings with --torchprof-save=DIR.",
+                Code.RECORDING_MISSING,
             )
         copy(self.trace.path, path)
 
@@ -212,7 +216,8 @@ def load(path: str | os.PathLike[str]) -> Profile | list[Profile]:
     found = [profile for file in files if (profile := _unless_other_json(file)) is not None]
     if not found:
         beside = f"none of its {len(files)} JSON files is one" if files else "no file in it ends in .json or .json.gz"
-        raise UnreadableRecording(f"There are no traces in the folder {os.fspath(path)}: {beside}. Check the path.")
+        said = f"There are no traces in the folder {os.fspath(path)}: {beside}. Check the path."
+        raise UnreadableRecording(said, Code.RECORDING_MISSING)
     return found
 
 

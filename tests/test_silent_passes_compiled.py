@@ -350,7 +350,16 @@ def test_code_that_dynamo_never_tried_to_compile_keeps_no_limit(measure, leave, 
 
 
 def test_a_module_of_torch_that_dynamo_never_tried_to_compile_keeps_no_limit(measure):
-    one, two = (torch.compile(code, backend="eager") for code in (lambda a: a.sin(), torch.nn.Linear(8, 8)))
+    class Model(torch.nn.Module):
+        def forward(self, a):
+            return a
+
+    one, two, empty = (
+        torch.compile(code, backend="eager") for code in (lambda a: a.sin(), torch.nn.Linear(8, 8), Model())
+    )
+    # All compiled modules share one code object, which has no graph here.
+    measure(lambda: (one(X), empty(X))).expect(max_graph_breaks=0)
+    torch._dynamo.reset()
     disabled(lambda: two(X))
     assert judged(measure(lambda: (one(X), two(X))), max_graph_breaks=0) == "not measured"
 

@@ -150,7 +150,7 @@ class History:
         self._last_reason: Any = None
         self._compiled: dict[int, Compiled] = {}
         self._given_up: list[GivenUp] = []
-        self._without_graph: set[CodeLine] = set()
+        self._without_graph: dict[int, weakref.ref[CodeType]] = {}
         self._unimplemented: Counter[str] = Counter()
         self.clears = 0
         """How often somebody removed Dynamo's records."""
@@ -168,7 +168,11 @@ class History:
         self._last_metrics = kept[-1] if kept else None
         attempts = self._with_silent_failures([torch_compile.read_attempt(one) for one in kept[place + 1 :]])
         failed = [attempt for attempt in attempts if attempt.failure]
-        self._without_graph.update(one.frame for one in attempts if one.frame and not one.graph_ops and not one.failure)
+        if empty := {one.frame for one in attempts if one.frame and not one.graph_ops and not one.failure}:
+            refs = [
+                ref for ref in torch_compile.considered_refs() or () if (code := ref()) and CodeLine.of(code) in empty
+            ]
+            self._without_graph.update((id(ref), ref) for ref in refs)
         if failed:
             codes = torch_compile.considered_codes() or []
             new = [_frame_given_up(attempt, codes) for attempt in failed]
@@ -240,11 +244,12 @@ class History:
         known = {id(one.code()) for one in self._given_up if one.code}
         return [
             code
-            for code in torch_compile.considered_codes() or ()
-            if id(code) not in known
+            for ref in torch_compile.considered_refs() or ()
+            if id(ref) not in self._without_graph
+            and (code := ref()) is not None
+            and id(code) not in known
             and not torch_compile.compiled_codes(code)
-            and (place := CodeLine.of(code)) not in self._without_graph
-            and _is_for_compiling(place)
+            and _is_for_compiling(CodeLine.of(code))
             and not torch_compile.dynamo_skips(code)
         ]
 

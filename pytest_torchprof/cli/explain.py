@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 USAGE = """usage: torchprof explain [WORD]
 
 Prints what the documentation says of a limit (max_kernels) or another keyword of the marker, of a finding
-(launch-gaps) or of a message (not-measured). Without a word it lists all that it knows.
+(launch-gaps), of a message (not-measured) or of an error by its code (recording-cut-off). Without a word it lists all
+that it knows.
 
 exit status: 0, or 2 if the word is not known
 """
 PAGES = ("limits", "findings", "messages")
 """In the order in which they are looked through. A wheel brings them (pyproject.toml)."""
 _HEADING = re.compile(r"#+ ([a-z][a-z0-9-]*)( [†‡])?")
+_CHAPTER = re.compile(r"^## ([a-z][a-z0-9-]*)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"\| `(\w+)` (\|.*)")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
@@ -77,12 +79,19 @@ def _articles() -> Iterator[Article]:
     for page in PAGES:
         text = (folder() / f"{page}.md").read_text(encoding="utf-8")
         _, *sections = re.split(r"^(?=##+ )", text, flags=re.MULTILINE)
+        parts = {found[1]: _parts(found[2]) for found in _CHAPTER.finditer(text)}
         for section in sections:
             title, *lines = section.rstrip().split("\n")
             if found := _HEADING.fullmatch(title):
-                yield Article(found[1], page, tuple(lines))
+                yield Article(found[1], page, (*lines, *parts.get(found[1], ())))
             elif page == "limits":
                 yield from _rows(page, lines)
+
+
+def _parts(chapter: str) -> tuple[str, ...]:
+    """Return a paragraph with the words that the sections of a chapter explain; nothing where it has none."""
+    words = [found[1] for found in map(_HEADING.fullmatch, chapter.splitlines()) if found]
+    return ("", f"torchprof explain: {', '.join(words)}") if words else ()
 
 
 def _rows(page: str, lines: list[str]) -> Iterator[Article]:
