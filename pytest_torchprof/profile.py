@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.analysis import Analysis, Repeat, StepProfile
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -121,7 +122,8 @@ class Profile(Analysis):
         """What the last measured call returned; NotMeasured for a recording that was loaded."""
         self._look("result")
         if self._view.result is _ABSENT:
-            raise NotMeasured("there is no result: the profile was read from a recording, the code was not run")
+            said = "there is no result: the profile was read from a recording, the code was not run"
+            raise NotMeasured(coded(said, Code.NOT_RECORDED))
         return self._view.result
 
     @property
@@ -192,11 +194,13 @@ class Profile(Analysis):
         """Write the recording to a file, gzipped if its name ends so; it can be loaded and opened in Perfetto."""
         self._look("save")
         if self.trace.path is None:
-            raise UnreadableRecording("this trace was built in memory; there is no recording to save")
+            said = "this trace was built in memory; there is no recording to save"
+            raise UnreadableRecording(said, Code.RECORDING_MISSING)
         if not os.path.exists(self.trace.path):  # noqa: PTH110 - see recording
             raise UnreadableRecording(
                 f"The recording {os.path.basename(self.trace.path)} is gone: that of a measurement is kept until its "  # noqa: PTH119
-                "test has ended. Call save() in the test itself, or keep all recordings with --torchprof-save=DIR."
+                "test has ended. Call save() in the test itself, or keep all recordings with --torchprof-save=DIR.",
+                Code.RECORDING_MISSING,
             )
         copy(self.trace.path, path)
 
@@ -217,7 +221,8 @@ def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile 
     found = [profile for file in files if (profile := _unless_other_json(file, device)) is not None]
     if not found:
         beside = f"none of its {len(files)} JSON files is one" if files else "no file in it ends in .json or .json.gz"
-        raise UnreadableRecording(f"There are no traces in the folder {os.fspath(path)}: {beside}. Check the path.")
+        said = f"There are no traces in the folder {os.fspath(path)}: {beside}. Check the path."
+        raise UnreadableRecording(said, Code.RECORDING_MISSING)
     return found
 
 
@@ -241,13 +246,15 @@ def load_file(path: str | os.PathLike[str], *, device: str | None = None, by_two
 
 def _taken_for(trace: Trace, device: str) -> Trace:
     if device not in (known := [kind.name for kind in device_kinds()]):
-        raise TorchprofError(f"device: expected {' or '.join(known)}, got {device!r}")
+        raise TorchprofError(f"device: expected {' or '.join(known)}, got {device!r}", Code.NO_SUCH_DEVICE)
     if trace.metadata is not None and trace.device_kind.name != device:
-        raise TorchprofError(f"{trace.path}: is a recording of {trace.metadata.device}, not of {device}")
+        said = f"{trace.path}: is a recording of {trace.metadata.device}, not of {device}"
+        raise TorchprofError(said, Code.NOT_IN_RECORDING)
     found = replace(trace, taken_for=device)
     if len(trace.gpu) and not found.device_kind.has_launches:
         operations = counted(len(trace.gpu), "GPU operation")
-        raise TorchprofError(f"{trace.path}: has {operations}, so the {device} is not what was measured")
+        said = f"{trace.path}: has {operations}, so the {device} is not what was measured"
+        raise TorchprofError(said, Code.NOT_IN_RECORDING)
     return found
 
 

@@ -148,7 +148,7 @@ def test_files_without_markers_and_damaged_ones_are_told_and_the_others_mended(p
     damaged = file.with_name("test_a.nvidia-h200-sm90.json")
     damaged.write_text("<<<<<<< a\n{\n=======\n[\n>>>>>>> b\n")
     assert run(["resolve"]) == 2
-    assert str(damaged.relative_to(project)) in capsys.readouterr().out
+    assert str(damaged.relative_to(project)) in capsys.readouterr().err
     assert read(file).entries["test_b"] == entry(ADD, MUL)
 
 
@@ -167,7 +167,7 @@ def test_a_version_that_cannot_be_read_leaves_the_file(project, git, capsys):
     file.write_text(file.read_text().replace('"schema": 2', '"schema": 99'))
     before = file.read_bytes()
     assert run(["resolve", str(file)]) == 2
-    assert "schema 99" in capsys.readouterr().out
+    assert "schema 99" in capsys.readouterr().err
     assert file.read_bytes() == before
 
 

@@ -11,6 +11,7 @@ import filelock
 
 from pytest_torchprof.baseline.conflict import resolve as resolve_entries
 from pytest_torchprof.baseline.form import dumps, loads, write_entry
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 
 if TYPE_CHECKING:
@@ -64,12 +65,14 @@ def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
     except filelock.Timeout:
         raise TorchprofError(
             f"{path}: not written: another process has held {path.parent / LOCK} for {LOCK_SECONDS} s; "
-            "end it, then update again"
+            "end it, then update again",
+            Code.BASELINE_NOT_WRITTEN,
         ) from None
     except OSError as error:
         raise TorchprofError(
             f"{path}: the baseline was not written ({error.strerror or error}); what was there is unchanged: "
-            "make the folder writable, or choose another with --torchprof-baseline-dir"
+            "make the folder writable, or choose another with --torchprof-baseline-dir",
+            Code.BASELINE_NOT_WRITTEN,
         ) from None
 
 
@@ -97,7 +100,8 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UnreadableBaseline(f"{path}: cannot read this baseline: {error.strerror or error}") from None
+        said = f"{path}: cannot read this baseline: {error.strerror or error}"
+        raise UnreadableBaseline(said, Code.BASELINE_UNREADABLE) from None
 
 
 def _read(path: Path) -> dict[str, WrittenEntry]:

@@ -86,4 +86,4 @@ def _rules(thresholds: list[str]) -> tuple[Rule, ...]:
     try:
         return with_thresholds(RULES, thresholds)
     except TorchprofError as problem:
-        raise TorchprofError(f"--threshold: {problem}") from None
+        raise TorchprofError(f"--threshold: {problem.text}", problem.code) from None

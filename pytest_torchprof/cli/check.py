@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _read_value(name: str, text: str) -> object:
     except UnknownLimit as wrong:
         if not _WRITTEN.match(text):
             return text
-        raise UnknownLimit(f"--limit {name}: {wrong}") from None
+        raise UnknownLimit(f"--limit {name}: {wrong.text}", wrong.code) from None
 
 
 def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
@@ -112,7 +113,9 @@ def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
     (trace,) = arguments.files
     profile = load(trace, device=arguments.last("--device"))
     if isinstance(profile, list):
-        raise UnknownLimit(f"{trace} is a folder of {len(profile)} recordings; check one file at a time")
+        raise UnknownLimit(
+            f"{trace} is a folder of {len(profile)} recordings; check one file at a time", Code.BAD_USAGE
+        )
     if is_changed(profile.trace):
         sys.stderr.write(f"torchprof check: warning: {printable_line(trace)} was changed since it was recorded\n")
     verdicts = check_limits(profile, asked)

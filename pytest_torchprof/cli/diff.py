@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse
+from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse, refuse
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.text import printable
 
@@ -50,7 +51,7 @@ def run(words: list[str]) -> int:
     try:
         differ, data, lines = _of_baselines(first, second) if kinds[0] else _of_recordings(first, second, device)
     except NotMeasured as problem:
-        sys.stderr.write(f"torchprof diff: {printable(str(problem))}\n")
+        refuse("diff", str(problem))
         return UNKNOWN
     if arguments.flags:
         lines = [json.dumps({"schema": 1, "files": arguments.files, "kernels_differ": differ, **data}, indent=2)]
@@ -111,7 +112,9 @@ def _is_baseline(path: Path) -> bool:
         with path.open("rb") as file:
             head = file.read(_PEEK)
     except (OSError, ValueError) as error:
-        raise UnreadableRecording(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        code = Code.RECORDING_MISSING if isinstance(error, FileNotFoundError) else Code.RECORDING_UNREADABLE
+        said = f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise UnreadableRecording(said, code) from None
     if any(key in head for key in (b'"traceEvents"', b'"schemaVersion"', b'"torchprof"')):
         return False
     begins = head.lstrip()

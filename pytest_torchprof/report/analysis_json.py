@@ -12,6 +12,7 @@ from pytest_torchprof.analysis.analysis import numbers_within
 from pytest_torchprof.analysis.kernel_rows import by_kernel
 from pytest_torchprof.analysis.range_rows import EACH_STEP
 from pytest_torchprof.analysis.tables import rows_by
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, Finding, find, ranked
 from pytest_torchprof.recording import two_processes
@@ -120,7 +121,9 @@ def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:
     found = [one for one in analysis.steps if one.name == f"ProfilerStep#{step}"]
     if not found:
         names = ", ".join(one.name for one in analysis.steps if one.name) or "none, the whole trace is one"
-        raise TorchprofError(f"there is no ProfilerStep#{step} in {analysis.trace.path}; steps in it: {names}")
+        raise TorchprofError(
+            f"there is no ProfilerStep#{step} in {analysis.trace.path}; steps in it: {names}", Code.NOT_IN_RECORDING
+        )
     return found
 
 
