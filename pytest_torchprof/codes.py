@@ -52,6 +52,7 @@ class Code(StrEnum):
     LOST_KERNELS = "lost-kernels"
     LOST_GRAPH_KERNELS = "lost-graph-kernels"
     LOST_LAUNCHES = "lost-launches"
+    EARLIER_WORK = "earlier-work"
     LOST_STEPS = "lost-steps"
     LOST_SENTINEL = "lost-sentinel"
     NO_GPU_SIDE = "no-gpu-side"

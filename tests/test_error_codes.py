@@ -173,9 +173,18 @@ def lost_graph_kernels() -> TraceBuilder:
     return builder
 
 
-def lost_launches() -> TraceBuilder:
+def earlier_work() -> TraceBuilder:
     builder = own_recording({"k": 1})
-    builder.kernel("k", -1020, 1200, 7)
+    builder.kernel("k", -1020, 119, 8, stream=9)
+    builder.kernel("k", -1020, 1200, 9, stream=9)
+    return builder
+
+
+def lost_launches() -> TraceBuilder:
+    builder = TraceBuilder()
+    builder.step(0, 0, 900)
+    builder.launched("k", 100)
+    builder.kernel("k", 300, 5, builder.unrecorded())
     return builder
 
 
@@ -249,6 +258,7 @@ def unknown_launch() -> TraceBuilder:
 RECORDINGS = {
     Code.LOST_KERNELS: (lost_kernels, "max_kernels=9"),
     Code.LOST_GRAPH_KERNELS: (lost_graph_kernels, "max_kernels=9"),
+    Code.EARLIER_WORK: (earlier_work, "max_kernels=9"),
     Code.LOST_LAUNCHES: (lost_launches, "max_kernels=9"),
     Code.LOST_STEPS: (lost_steps, "max_kernels=9"),
     Code.LOST_SENTINEL: (lost_sentinel, "max_kernels=9"),

@@ -24,7 +24,8 @@ limits, compare
 report
 profile, capture
 doctor, testing
-plugin, cli
+cli
+plugin
 """
 RANK = {name.strip(): rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split(",")}
 

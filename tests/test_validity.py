@@ -198,7 +198,7 @@ def test_work_of_before_that_still_ran_afterwards_does(profile, dur):
     builder.kernel("prefetched", -1020, 119, 8, stream=9)
     builder.kernel("prefetched", -1020, dur, 9, stream=9)
     assert profile(builder).why_not == (
-        "1 GPU operation was launched before the recording began and still ran in the measured steps [lost-launches]"
+        "1 GPU operation was launched before the recording began and still ran in the measured steps [earlier-work]"
     )
 
 

@@ -220,7 +220,7 @@ def _own_gpu_side(trace: Trace, sentinel: Span) -> str | None:
     if reason is None and stake.orphans:
         early = f"{counted(len(stake.orphans), 'GPU operation')} {'was' if len(stake.orphans) == 1 else 'were'}"
         said = f"{early} launched before the recording began and still ran in the measured steps"
-        return coded(said, Code.LOST_LAUNCHES)
+        return coded(said, Code.EARLIER_WORK)
     return reason
 
 

@@ -58,10 +58,17 @@ def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
     """
     if not path.exists() and not any(changes.values()):
         return
+    with _writing(path):
+        _merge(path, changes)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Hold the lock of a file's folder; TorchprofError where the folder cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _only_writer(path.parent):
-            _merge(path, changes)
+            yield
     except filelock.Timeout:
         raise TorchprofError(
             f"{path}: not written: another process has held {path.parent / LOCK} for {LOCK_SECONDS} s; "
@@ -80,20 +87,35 @@ def resolve(path: Path, ours: str, theirs: str, base: str | None) -> tuple[str, 
     """Write the merge of two versions of a file and return the keys of the entries that both changed.
 
     ``base`` is the version that both began with, None where it is not known.
-    UnreadableBaseline where a side is damaged.
+    UnreadableBaseline where a side is damaged; TorchprofError where the folder cannot be written.
     """
     ancestor: dict[str, WrittenEntry] = {}
     with contextlib.suppress(UnreadableBaseline):  # where both have merged before, git's own has markers
         ancestor = loads(base.encode(), path) if base else {}
-    resolution = resolve_entries(ancestor, loads(ours.encode(), path), loads(theirs.encode(), path))
-    with _only_writer(path.parent):
+    resolution = resolve_entries(ancestor, _side(path, ours, "ours"), _side(path, theirs, "theirs"))
+    with _writing(path):
         _replace(path, dumps(resolution.entries))
     return resolution.undecided
 
 
+def _side(path: Path, text: str, which: str) -> dict[str, WrittenEntry]:
+    """Return the entries of one side of a merge; UnreadableBaseline says which side is none, and what to do."""
+    try:
+        return loads(text.encode("utf-8", "surrogateescape"), path)
+    except UnreadableBaseline as problem:
+        if problem.code == Code.BASELINE_NEWER:
+            raise
+        raise UnreadableBaseline(
+            f"{path}: this merge cannot be resolved: what the markers tell of {which} is no baseline, as where only "
+            "one side was written by an older version of the plugin. Take one side as a whole (git checkout --ours or "
+            "--theirs FILE), or write it anew with --torchprof-baseline=update. The file is left as it is.",
+            Code.BASELINE_MERGED,
+        ) from None
+
+
 def read_text(path: Path) -> str:
     """Return what a baseline file holds, whatever that is; UnreadableBaseline where it cannot be opened."""
-    return _read_bytes(path).decode("utf-8", "replace")
+    return _read_bytes(path).decode("utf-8", "surrogateescape")
 
 
 def _read_bytes(path: Path) -> bytes:

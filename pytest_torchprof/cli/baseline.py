@@ -25,7 +25,7 @@ from pytest_torchprof.baseline import (
 from pytest_torchprof.baseline.path import FOLDER, split_name
 from pytest_torchprof.cli import UNUSABLE, UsageError, parse, refuse
 from pytest_torchprof.cli.diff import differences, summary_of
-from pytest_torchprof.errors import UnreadableBaseline
+from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _resolve_file(path: Path, text: str) -> int:
     ours, theirs, ancestor = sides(text)
     try:
         undecided = resolve(path, ours, theirs, _ancestor_in_git(path) or ancestor)
-    except UnreadableBaseline as error:
+    except TorchprofError as error:  # the other files are resolved all the same
         return refuse("baseline", str(error))
     _write_line("\n    ".join([f"{path}: {_TO_MEASURE if undecided else _RESOLVED}", *undecided]))
     return DIFFER if undecided else SAME

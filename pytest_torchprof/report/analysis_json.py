@@ -153,6 +153,7 @@ def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: 
             **_values(row.decoded, *decoded),
             **_values(row, "op", "op_chain", "forward_op", "count", "time_us"),
             **_times_values(steps, row.times),
+            **_values(row, "tflops", "gb_per_s"),
         }
     elif by == "family":
         values = {**_values(row, "family", "library", "count", "time_us"), **_times_values(steps, row.times)}
