@@ -95,9 +95,8 @@ def main() -> None:
     for _ in range(asked.rounds):
         for side, runs in found.items():
             runs.append(run(side, asked.body, asked.tests))
-    print(
-        f"{asked.tests} tests ({asked.body}), medians of {asked.rounds} runs\nper test   CPU      wall      growth   whole run"
-    )
+    print(f"{asked.tests} tests ({asked.body}), medians of {asked.rounds} runs")
+    print("per test   CPU      wall      growth   whole run")
     for side, runs in found.items():
         cpu, wall, growth, whole = map(median, zip(*runs, strict=True))
         print(f"{side:6}{cpu * 1e3:6.2f} ms{wall * 1e3:7.2f} ms{growth / 1e3:8.2f} kB{whole:9.1f} s CPU")
