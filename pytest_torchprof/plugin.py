@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.testing import PASSED, RUN, STATE, is_ours
-from pytest_torchprof.testing.options import WORKER_KEY, BaselineMode, add_options, is_worker, run_options
+from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
+from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -33,10 +35,15 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    keywords = ""
+    if config.option.markers:
+        from pytest_torchprof.documentation import marker_help
+
+        keywords = f":\n{marker_help()}"
     config.addinivalue_line(
         "markers",
         "torchprof(max_kernels=..., kernels=[...], max_graph_breaks=..., ...): profile the test and check what the GPU "
-        "did; keywords: https://pypi.org/project/pytest-torchprof",
+        f"did; `torchprof explain KEYWORD` says more of each{keywords}",
     )
 
 
@@ -74,16 +81,27 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.fixture
 def torchprof(request: pytest.FixtureRequest) -> Torchprof:
-    """Measure calls on the device: a function with its arguments, or a block under a label."""
+    """Measure calls on the device: a function with its arguments, or a block under a label.
+
+    ::
+
+        profile = torchprof(model, x)  # calls it several times; returns what ran
+        profile.expect(max_kernels=40)
+
+        with torchprof.measure("decode", max_syncs=0) as m:
+            for _ in m.steps():
+                step()
+        print(m.profile.table())
+    """
     from pytest_torchprof.testing.fixture import Torchprof
 
     run = request.node.stash.get(RUN, None)
     if run is None:
-        pytest.fail(
+        said = (
             f"{request.node.nodeid}: the torchprof fixture was asked for while the test runs; what is measured must be "
-            'known before: name it in the test\'s arguments, or with @pytest.mark.usefixtures("torchprof")',
-            pytrace=False,
+            'known before: name it in the test\'s arguments, or with @pytest.mark.usefixtures("torchprof")'
         )
+        pytest.fail(coded(said, Code.FIXTURE_MISUSE), pytrace=False)
     run.uses_fixture = True
     return Torchprof(run)
 

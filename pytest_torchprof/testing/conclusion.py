@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.findings import Finding
+    from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.testing.measurement import Judgement, Measurement
@@ -242,11 +244,18 @@ def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _kernel_rows(profile: Profile) -> tuple[dict[str, Any], ...]:
-    rows: dict[str, dict[str, Any]] = {}
+    found: dict[str, list[Kernel]] = defaultdict(list)
     for kernel in profile.kernels:
-        row = rows.setdefault(kernel.name, {"name": kernel.short or kernel.name, "count": 0, "time_us": 0.0, "ops": []})
-        row["count"] += 1
-        row["time_us"] += kernel.duration_us
-        if kernel.op and kernel.op not in row["ops"]:
-            row["ops"].append(kernel.op)
-    return tuple(sorted(rows.values(), key=lambda row: -row["time_us"]))
+        found[kernel.name].append(kernel)
+    rows = [
+        {
+            "name": members[0].short or name,
+            "count": len(members),
+            "time_us": sum(kernel.duration_us for kernel in members),
+            "min_us": min(kernel.duration_us for kernel in members),
+            "max_us": max(kernel.duration_us for kernel in members),
+            "ops": list(dict.fromkeys(kernel.op for kernel in members if kernel.op)),
+        }
+        for name, members in found.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row["time_us"]))
