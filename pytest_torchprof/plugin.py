@@ -33,10 +33,15 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    keywords = ""
+    if config.option.markers:
+        from pytest_torchprof.cli.explain import marker_help
+
+        keywords = f":\n{marker_help()}"
     config.addinivalue_line(
         "markers",
         "torchprof(max_kernels=..., kernels=[...], max_graph_breaks=..., ...): profile the test and check what the GPU "
-        "did; keywords: https://pypi.org/project/pytest-torchprof",
+        f"did; `torchprof explain KEYWORD` says more of each{keywords}",
     )
 
 
@@ -74,7 +79,18 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.fixture
 def torchprof(request: pytest.FixtureRequest) -> Torchprof:
-    """Measure calls on the device: a function with its arguments, or a block under a label."""
+    """Measure calls on the device: a function with its arguments, or a block under a label.
+
+    ::
+
+        profile = torchprof(model, x)  # calls it several times; returns what ran
+        profile.expect(max_kernels=40)
+
+        with torchprof.measure("decode", max_syncs=0) as m:
+            for _ in m.steps():
+                step()
+        print(m.profile.table())
+    """
     from pytest_torchprof.testing.fixture import Torchprof
 
     run = request.node.stash.get(RUN, None)

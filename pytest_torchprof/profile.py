@@ -144,12 +144,13 @@ class Profile(Analysis):
     def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:
         """Return the kernels, families, operators, ranges or modules as text, like ``key_averages().table``.
 
+        As wide as the terminal, or as COLUMNS says; the line below the table names the columns that it has no room for.
         ``sort_by`` is a column's name there (``cuda_time_total``) or here; UnknownLimit for other names.
         """
         self._look("table")
         if by in ("kernel", "family"):
             self.launching.refuse_hidden()
-        from pytest_torchprof.report.analysis_text import table  # noqa: PLC0415 - imports tabulate
+        from pytest_torchprof.report.analysis_tables import table  # noqa: PLC0415 - only who asks pays
 
         return table(self._open(), by=by, sort_by=sort_by, top=top)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 import textwrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -148,6 +149,15 @@ def _three_digits(number: float) -> str:
 
 
 WIDTH = 100
+"""The most columns that prose takes."""
+_WIDEST, _NARROWEST = 120, 60
+_FIRST, _NARROW = 24, 12
+"""What a table's first column has before others leave, and what it has where they cannot."""
+
+
+def terminal_width() -> int:
+    """Return how many columns there are: COLUMNS, or the terminal's; where neither is known, as many as tables take."""
+    return max(shutil.get_terminal_size(fallback=(_WIDEST, 24)).columns, _NARROWEST)
 
 
 class Column(NamedTuple):
@@ -157,44 +167,105 @@ class Column(NamedTuple):
     show: Callable[[Any], str]
     """What a cell says of its row."""
     align: Literal["left", "right"] = "right"
-    widest: int | None = None
-    """Where longer cells are wrapped."""
     leaves: int = 0
     """When a narrow terminal does without it, 1 the first; 0: never."""
 
 
-def cells(columns: Iterable[Column], rows: Iterable[Any]) -> list[list[str]]:
-    """Return a table's lines, the titles first."""
-    shown = tuple(columns)
-    return [[column.title for column in shown], *([column.show(row) for column in shown] for row in rows)]
+Cells = dict[Column, list[str]]
+"""A table by its columns: the title first, then a cell for each row."""
 
 
-def drawn(rows: Sequence[Any], columns: Sequence[Column], heading: str, more: int) -> str:
-    """Return a table under its heading, the first column cut to what the others leave; ``more`` are left out."""
-    from tabulate import tabulate  # noqa: PLC0415 - only tables need it
+def cells(columns: Iterable[Column], rows: Sequence[Any]) -> Cells:
+    """Return what a table says."""
+    return {column: [column.title, *map(column.show, rows)] for column in columns}
 
-    titles, *lines = cells(columns, rows)
-    # Beside a title tabulate leaves two spaces.
-    widths = [
-        max([max(map(len, title.split("\n"))) + 2, *map(len, column)])
-        for title, *column in zip(titles, *lines, strict=True)
+
+def width_of(column: Iterable[str]) -> int:
+    """Return the width of a column's widest line."""
+    return max(len(line) for cell in column for line in cell.split("\n"))
+
+
+def fitted(table: Cells, width: int, least: int) -> tuple[Cells, int]:
+    """Return the columns that fit into ``width``, and what they leave for the first one.
+
+    Before any leaves, the first one gives way down to ``least``; then those leave that show nothing, then by
+    `Column.leaves`.
+    """
+    table = dict(table)
+    first = next(iter(table))
+    wanted = min(least, width_of(table[first]))
+
+    def room() -> int:
+        return width - sum(2 + width_of(column) for column in list(table.values())[1:])
+
+    may_leave = [column for column in table if column.leaves]
+    for column in sorted(may_leave, key=lambda column: (set(table[column][1:]) != {"-"}, column.leaves)):
+        if room() >= wanted:
+            break
+        del table[column]
+    return table, room()
+
+
+def ruled(table: Cells, below: Sequence[str] = ()) -> list[str]:
+    """Return the lines of a table, its titles above a rule; ``below`` holds a further line for each row, or ""."""
+    head, *body = zip(*(aligned(cells, column.align) for column, cells in table.items()), strict=True)
+    titles = [title.split("\n") for title in head]
+    high = max(map(len, titles))
+    lines = [
+        "  ".join(part).rstrip()
+        for part in zip(*([" " * len(title[0])] * (high - len(title)) + title for title in titles), strict=True)
     ]
-    room = WIDTH - sum(width + 2 for width in widths[1:])
-    lines = [[cut(first, room), *others] for first, *others in lines]
-    align = [column.align for column in columns]
-    table = tabulate(lines, headers=titles, tablefmt="simple", disable_numparse=True, colalign=align)
-    return f"{heading}\n{table}" + (f"\n... and {more} more (--top {more + len(rows)})" if more > 0 else "")
+    lines.append("  ".join("-" * len(title[0]) for title in titles))
+    for number, row in enumerate(body):
+        lines.append("  ".join(row).rstrip())
+        lines += [below[number]] if below and below[number] else []
+    return lines
 
 
-def wrapped(words: str, indent: str, *, first: str = "") -> list[str]:
+def aligned(column: Sequence[str], align: str) -> list[str]:
+    """Return the cells of a column, each line of them as wide as the widest, to the ``"left"`` or the ``"right"``."""
+    width = width_of(column)
+    pad = str.ljust if align == "left" else str.rjust
+    return ["\n".join(pad(line, width) for line in cell.split("\n")) for cell in column]
+
+
+def drawn(  # noqa: PLR0913 - each says one thing about the table
+    rows: Sequence[Any],
+    columns: Sequence[Column],
+    heading: str,
+    *,
+    more: int = 0,
+    width: int = WIDTH,
+    below: Sequence[str] = (),
+) -> str:
+    """Return a table under its heading; ``more`` rows are left out, and columns that the width has no room for."""
+    table, room = fitted(cells(columns, rows), width, _FIRST)
+    first = next(iter(table))
+    table[first] = [cut_inside(cell, max(room, _NARROW)) for cell in table[first]]
+    lines = [*wrapped(heading, "  ", width=width), *ruled(table, [cut(line, width) for line in below])]
+    gone = [" ".join(column.title.split()) for column in columns if column not in table]
+    lines += [f"... and {more} more (--top {more + len(rows)})"] if more > 0 else []
+    lines += wrapped(f"no room in {width} columns for: {', '.join(gone)}", "  ", width=width) if gone else []
+    return "\n".join(lines)
+
+
+def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> list[str]:
     """Return the words as lines."""
-    lines = textwrap.wrap(words, WIDTH, initial_indent=first, subsequent_indent=indent)
+    lines = textwrap.wrap(words, min(width, WIDTH), initial_indent=first, subsequent_indent=indent)
     return [without_commands(line) for line in lines]
 
 
 def cut(words: str, width: int) -> str:
     """Return the words, cut where they are longer."""
     return words if len(words) <= width else words[: width - 3] + "..."
+
+
+def cut_inside(words: str, width: int) -> str:
+    """Return the words, without their middle where they are longer: names often differ only at their ends."""
+    if len(words) <= width:
+        return words
+    behind = (width - 3) * 2 // 5
+    return f"{words[: width - 3 - behind]}...{words[len(words) - behind :]}"
 
 
 def show_share(value: float) -> str:

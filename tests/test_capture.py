@@ -20,7 +20,7 @@ from torch.autograd import profiler as autograd_profiler
 import pytest_torchprof
 from pytest_torchprof import capture
 from pytest_torchprof.capture import nvml
-from pytest_torchprof.capture.observers import MOST_LINES
+from pytest_torchprof.capture.lines import MOST_MARKS
 from pytest_torchprof.capture.recording_file import make_anonymous
 from pytest_torchprof.capture.torch_profiler import without_profiler_lines
 from pytest_torchprof.errors import NotMeasured, TorchprofError
@@ -179,7 +179,7 @@ def two_lines(x):
 
 
 def a_loop_of_many_lines(x):
-    for _ in range(MOST_LINES):
+    for _ in range(MOST_MARKS):
         pass
     return torch.cos(x)
 
@@ -197,6 +197,46 @@ def test_a_recording_with_stacks_knows_each_line_that_was_reached(path):
         (place,) = places(path, op)
         assert place.endswith(f"test_capture.py:{line} in two_lines")
     assert not [name for name in names(recorded(path), "cpu_op") if "line" in name]
+
+
+def called_in_a_line(x):
+    return torch.sin(x)
+
+
+def yielded(x):
+    for part in (x, x):
+        yield torch.exp(part)
+
+
+def back_in_a_line(x):
+    y = called_in_a_line(x) + torch.cos(x)
+    try:
+        raises(x)
+    except ValueError:
+        y = torch.tanh(y)
+    return [torch.sqrt(part) for part in yielded(y)]
+
+
+def raises(x):
+    raise ValueError
+
+
+def test_after_a_call_the_line_is_that_of_the_caller_again(path):
+    measure(path, lambda: back_in_a_line(torch.ones(8)), record=frozenset(["lines"]), steps=1)
+    first = back_in_a_line.__code__.co_firstlineno
+    for op, line in (("aten::cos", 1), ("aten::add", 1), ("aten::tanh", 5), ("aten::sqrt", 6)):
+        (place,) = places(path, op)
+        assert f"test_capture.py:{first + line} in " in place, op
+    (place,) = places(path, "aten::exp")
+    assert place.endswith(f"test_capture.py:{yielded.__code__.co_firstlineno + 2} in yielded")
+
+
+def test_what_a_library_does_between_its_modules_is_placed_in_the_one_around(path):
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    measure(path, lambda: layer(torch.ones(1, 4, 8)), record=frozenset(["lines"]), steps=1)
+    found = places(path, "aten::add")
+    assert {place.partition(", ")[2] for place in found} == {"TransformerEncoderLayer_0"}
+    assert any(place.endswith("TransformerEncoderLayer_0.Linear_0") for place in places(path, "aten::addmm"))
 
 
 def test_after_too_many_lines_no_line_is_told_rather_than_a_wrong_one(path):

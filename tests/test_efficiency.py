@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 import torch
 from builder import TraceBuilder
+from findings_on_recordings import FINDINGS
 from torch.utils.flop_counter import register_flop_formula
 
 from pytest_torchprof import capture, load
@@ -72,6 +73,50 @@ def test_each_role_takes_only_what_those_before_it_left(profile_of):
     assert (found.kernel, found.memcpy, found.communication) == (200, 50, 90)
     assert (found.runtime, found.data_loader, found.cpu, found.other) == (50, 100, 50, 460)
     assert found.total == 1000
+
+
+def of_other(profile):
+    return [(row.after, row.before, row.profiler, row.time_us, row.count) for row in profile.efficiency.other]
+
+
+def test_other_is_named_by_what_is_around_it(profile_of):
+    builder = TraceBuilder()
+    for step in range(2):
+        at = 1000 * step
+        builder.step(step, at, 1000)
+        builder.op("aten::mul", at + 100, 200)
+        builder.op("aten::item", at + 110, 10)
+        builder.call("copy", at + 400, 100)
+        # The GPU works on while the CPU does nothing: of that time nothing is "other".
+        builder.kernel(GEMM, at + 450, 150, builder.launch(at + 120))
+        builder.annotation("data", at + 900, 50)
+    profile = profile_of(builder)
+    assert of_other(profile) == [
+        ("cudaMemcpyAsync", "data", None, 300, 2),
+        (None, "aten::mul", None, 100, 2),
+        ("aten::mul", "cudaMemcpyAsync", None, 100, 2),
+        ("data", None, None, 50, 2),
+    ]
+    assert profile.efficiency.step_time.other == 550
+
+
+def test_what_the_profiler_did_meanwhile_is_told_apart(profile_of):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.op("aten::mul", 0, 100)
+    builder.event("overhead", "Activity Buffer Request", 200, 600)
+    builder.op("aten::add", 900, 100)
+    builder.kernel(GEMM, 10, 20, builder.launch(5))
+    assert of_other(profile_of(builder)) == [
+        ("aten::mul", "aten::add", "Activity Buffer Request", 600, 1),
+        ("aten::mul", "aten::add", None, 200, 2),
+    ]
+
+
+@pytest.mark.parametrize("recording", FINDINGS)
+def test_the_parts_of_other_make_the_whole(recording, shared_trace):
+    found = load(shared_trace(recording)).efficiency
+    assert sum(row.time_us for row in found.other) == pytest.approx(found.step_time.other)
 
 
 def test_a_step_lasts_until_its_last_kernel_ends(profile_of):

@@ -157,3 +157,9 @@ def test_what_a_failure_names_can_be_asked_for(explained):
     for word in asked:
         assert explained(word)[0] == 0
     assert "docs/" not in re.sub(r'"docs/?"|#.*|""".*?"""', "", sources, flags=re.DOTALL)
+
+
+def test_pytests_markers_list_every_keyword_on_a_line_of_its_own(pytester):
+    out = pytester.runpytest_subprocess("--markers").stdout.lines
+    listed = [re.match(r" +(\w+)=\S.*  \S", line) for line in out]
+    assert {found[1] for found in listed if found} == set(ROWS)

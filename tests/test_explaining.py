@@ -206,6 +206,21 @@ def test_it():
     assert (limit["status"], limit["measured"]) == ("missed", 2 if "<" in body else 1)
 
 
+def test_a_step_of_too_many_lines_is_told_without_them(run_model):
+    source = """
+from pytest_torchprof.capture.lines import MOST_MARKS
+@pytest.mark.torchprof(device="cpu", max_kernels=0, steps=1, warmup=0)
+def test_it():
+    for _ in range(MOST_MARKS):
+        pass
+    torch.add(x, x)
+"""
+    result = run_model(source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  lines: not known: * a step reaches more than 250,000 lines and modules"])
+    result.stdout.no_fnmatch_line("* in test_it*")
+
+
 def test_one_rank_of_several_is_not_called_once_more(run_model):
     source = """
 from torch import distributed

@@ -31,7 +31,6 @@ RANK = {name.strip(): rank for rank, line in enumerate(LAYERS.strip().splitlines
 OUTSIDE = {
     "torch": {"capture", "doctor", "testing"},
     "pytest": {"testing", "plugin"},
-    "tabulate": {"text", "report"},
     "filelock": {"baseline", "capture"},
 }
 

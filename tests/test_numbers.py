@@ -454,11 +454,6 @@ class TestOwnRecordings:
         found = profile(builder)
         assert (found.trace.unrecorded_launches, found.trace.orphans) == (0, 1)
 
-    def test_an_orphan_makes_it_unbelievable(self, profile):
-        builder = own_recording({"a": 1})
-        builder.kernel("from before", 50, 5, 3)
-        assert "launched before the recording began" in profile(builder).why_not
-
     def test_a_lost_kernel_makes_it_unbelievable(self, profile):
         builder = own_recording({"a": 1})
         builder.launch(500)

@@ -24,7 +24,7 @@ BASE = """
 #include <unistd.h>
 typedef unsigned long long u64;
 typedef struct { unsigned pid; u64 used; unsigned gi, ci; } Process;
-int nvmlInit_v2(void) { return 0; }
+int nvmlInitWithFlags(unsigned flags) { return 0; }
 int nvmlShutdown(void) { return 0; }
 const char* nvmlErrorString(int code) { return code == 3 ? "Not Supported" : code == 4 ? "Insufficient Permissions" : "Other"; }
 int nvmlSystemGetDriverVersion(char* text, unsigned room) { strncpy(text, "570.86.15", room); return 0; }
@@ -64,7 +64,8 @@ import json, sys
 from pytest_torchprof.capture import nvml
 with nvml.watched(sys.argv[1]) as disturbances:
     said = [disturbances()]
-print(json.dumps([*said, nvml.driver_version(), nvml.clocks_mhz(sys.argv[1])]))
+told = [nvml.driver_version(), nvml.clocks_mhz(sys.argv[1])]
+print(json.dumps([*said, *map(nvml.value_or_none, told)]))
 """
 
 
@@ -182,14 +183,16 @@ def test_a_mig_slice_is_found_by_its_uuid_and_its_board_is_asked_for_its_speed(a
 def test_a_gpu_that_nvml_does_not_know_is_not_known(ask):
     disturbed, _, clocks = ask(QUIET, known="GPU-another")
     assert disturbed == [
-        "nobody told whether the GPU was slowed down or used by others (nvmlDeviceGetHandleByUUID: Other)"
+        "nobody told whether the GPU was slowed down or used by others (nvmlDeviceGetHandleByUUID: Not Found)"
     ]
     assert clocks is None
 
 
 def test_a_library_that_does_not_begin_is_not_known(ask):
     disturbed, driver, clocks = ask(
-        QUIET.replace("int nvmlInit_v2(void) { return 0; }", "int nvmlInit_v2(void) { return 9; }")
+        QUIET.replace(
+            "int nvmlInitWithFlags(unsigned flags) { return 0; }", "int nvmlInitWithFlags(unsigned flags) { return 9; }"
+        )
     )
-    assert disturbed == ["nobody told whether the GPU was slowed down or used by others (nvmlInit_v2: Other)"]
+    assert disturbed == ["nobody told whether the GPU was slowed down or used by others (nvmlInit: Driver Not Loaded)"]
     assert (driver, clocks) == (None, None)

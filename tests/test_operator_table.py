@@ -8,7 +8,7 @@ from builder import TraceBuilder
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from pytest_torchprof import load
-from pytest_torchprof.analysis.tables import by_op
+from pytest_torchprof.analysis.operator_rows import by_op
 
 COLUMNS = ("calls", "cpu_us", "self_cpu_us", "cpu_memory_bytes", "self_cpu_memory_bytes")
 

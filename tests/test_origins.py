@@ -89,17 +89,23 @@ def test_what_autograd_launches_on_its_thread_is_placed_where_the_program_waits(
     assert "backward_pass (train.py:30)" in told(profile(builder), max_kernels=0)
 
 
+def mark(builder, place, start):
+    """A mark as ours leave them; they hold until the next one."""
+    frame(builder, f"[line] {place}", start, 1)
+
+
 def marked():
-    """Return a recording of ours with marks of lines."""
+    """Return a recording of ours with marks of lines and modules."""
     builder = TraceBuilder()
     builder.own(steps=1, lines=True)
-    frame(builder, "test_x.py(40): test_x", -2000, 5000)
     builder.step(0, 0, 1000)
-    frame(builder, "net.py(6): forward", 10, 500)
-    frame(builder, "[line] net.py(7): forward", 11, 1)
+    mark(builder, "test_x.py(40): test_x, ", 5)
+    mark(builder, "net.py(7): forward, Net_0", 11)
+    mark(builder, "net.py(7): forward, Net_0.Linear_0", 15)
     builder.launched(GEMM, 20, op="aten::addmm")
-    frame(builder, "[line] net.py(8): forward", 50, 1)
+    mark(builder, "net.py(8): forward, Net_0", 50)
     builder.launched(MUL, 60)
+    mark(builder, "test_x.py(40): test_x, ", 510)
     builder.launched(MUL, 600)
     builder.sync(1500, 50)
     return builder
@@ -107,12 +113,31 @@ def marked():
 
 def test_with_marks_the_line_is_the_one_that_was_reached_last(profile):
     text = told(profile(marked()), max_kernels=0)
-    assert "aten::addmm net.py:7 in forward" in text
-    assert "1 x net.py:8 in forward" in text
+    assert "aten::addmm net.py:7 in forward, Net_0.Linear_0 " in text
+    assert "1 x net.py:8 in forward, Net_0 " in text
 
 
-def test_a_frame_that_waits_in_a_line_since_before_the_recording_is_there_still(profile):
+def test_after_a_call_the_line_is_that_of_the_caller_again(profile):
     assert "1 x test_x.py:40 in test_x" in told(profile(marked()), max_kernels=0)
+
+
+@pytest.mark.parametrize(("place", "text"), [(", Net_0", " aten::exp Net_0 "), (", ", " aten::exp do:")])
+def test_marks_outside_of_the_users_code_tell_the_modules_or_nothing(profile, place, text):
+    builder = TraceBuilder()
+    builder.own(steps=1, lines=True)
+    builder.step(0, 0, 1000)
+    mark(builder, place, 5)
+    builder.launched(MUL, 60, op="aten::exp")
+    builder.sync(1500, 50)
+    assert text in told(profile(builder), max_kernels=0)
+
+
+def test_beside_marks_frames_tell_of_other_threads(profile):
+    builder = marked()
+    frame(builder, "net.py(90): in_background", 700, 50, tid=AUTOGRAD)
+    builder.launched(MUL, 710, tid=AUTOGRAD, op="aten::exp")
+    text = told(profile(builder), max_kernels=0)
+    assert "in_background (net.py:90)" in text
 
 
 def test_without_frames_nothing_is_said(profile):

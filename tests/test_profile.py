@@ -323,8 +323,8 @@ def test_the_public_names_are_these_and_load_when_used():
     ("code", "absent"),
     [
         ("import pytest_torchprof", ["msgspec", "torch", "pytest", "pytest_torchprof.profile"]),
-        ("from pytest_torchprof import load", ["torch", "pytest", "numpy", "tabulate", "argparse"]),
-        ("import pytest_torchprof.cli", ["torch", "pytest", "numpy", "tabulate", "argparse", "msgspec"]),
+        ("from pytest_torchprof import load", ["torch", "pytest", "numpy", "argparse"]),
+        ("import pytest_torchprof.cli", ["torch", "pytest", "numpy", "argparse", "msgspec"]),
     ],
 )
 def test_imports_bring_no_more_than_they_need(code, absent):

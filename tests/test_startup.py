@@ -13,7 +13,7 @@ def modules_after(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-HEAVY = {"torch", "msgspec", "tabulate", "filelock", "numpy"}
+HEAVY = {"torch", "msgspec", "filelock", "numpy"}
 
 
 def test_the_plugin_module_imports_nothing_heavy():

@@ -157,7 +157,7 @@ def test_what_another_thread_launches_after_the_last_step_may_be_lost(profile):
     assert "lost-kernels" not in {finding.code for finding in found.findings}
 
 
-@pytest.mark.parametrize("at", [-899, 500, 950, 1899])
+@pytest.mark.parametrize("at", [-899, 500, 950, 1895])
 def test_what_another_thread_launches_before_the_end_of_the_last_step_may_not(profile, at):
     builder = own_recording({"k": 3}, steps=2)
     builder.launch(2095, tid=PREFETCHER)
@@ -165,6 +165,14 @@ def test_what_another_thread_launches_before_the_end_of_the_last_step_may_not(pr
     found = profile(builder)
     assert found.why_not == "1 of 7 launches has no kernel in the recording (the profiler lost events)"
     assert "lost-kernels" in {finding.code for finding in found.findings}
+
+
+def test_a_launch_of_another_thread_that_is_under_way_at_the_end_of_the_last_step_may_be_lost(profile):
+    builder = own_recording({"k": 3}, steps=2)
+    builder.launch(2095, tid=PREFETCHER)
+    builder.launch(1899, tid=PREFETCHER)
+    found = profile(builder)
+    assert (found.why_not, found.trace.lost_kernels) == (None, 2)
 
 
 def test_the_sentinel_is_there_for_other_threads_losses_too(profile):
@@ -190,8 +198,17 @@ def test_work_of_before_that_still_ran_afterwards_does(profile, dur):
     builder.kernel("prefetched", -1020, 119, 8, stream=9)
     builder.kernel("prefetched", -1020, dur, 9, stream=9)
     assert profile(builder).why_not == (
-        "1 GPU operation was launched before the recording began, or the launch was lost"
+        "1 GPU operation was launched before the recording began and still ran in the measured steps"
     )
+
+
+def test_work_of_a_launch_that_was_under_way_as_the_recording_began_belongs_to_no_step(profile):
+    """The wait of the sentinel did not reach what another thread was about to queue."""
+    builder = own_recording({"k": 3}, steps=2)
+    builder.kernel("prefetched", 100, 50, 8, stream=9)
+    found = profile(builder)
+    assert (found.why_not, found.trace.orphans) == (None, 1)
+    assert [step.kernels.count for step in found.steps] == [3, 3]
 
 
 def test_in_anybody_elses_recording_each_lost_launch_counts(profile):

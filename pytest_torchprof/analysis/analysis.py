@@ -299,10 +299,11 @@ class Repeat:
         if self.analysis is None:
             return Places(why_not=self._why_not)
         (again,) = self.analysis.steps[:1]
-        was, is_now = (Counter(kernel.name for kernel in one.kernels) for one in (step, again))
+        places = again.places
+        was, is_now = Counter(kernel.name for kernel in step.kernels), Counter(name for name, _ in places.kernels)
         if was != is_now:
             return Places(why_not=f"the repeat with stacks ran other kernels ({_contrast(was, is_now)})")
-        return again.places
+        return places
 
 
 def _contrast(was: Counter[str], is_now: Counter[str]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pytest_torchprof.analysis.gpu_time import StepTime, step_time
+from pytest_torchprof.analysis.step_time import SilentTime, StepTime, step_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +55,8 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     """How well the GPU was used in the steps of a recording."""
 
     step_time: StepTime
+    other: tuple[SilentTime, ...]
+    """What makes up ``step_time.other``, the longest first."""
     tensor_core_share: float | None
     """Share of the time of products and convolutions that ran on tensor cores, where the kernels' names say so."""
     throughput: Throughput
@@ -63,10 +65,11 @@ class Efficiency(Struct, frozen=True, kw_only=True):
 
 def efficiency_of(work: GpuWork) -> Efficiency:
     """Return the efficiency of a recording's steps."""
+    launched = [part.gpu_ops for part in work.launching.parts]
+    spent, silent = step_time(work.trace, launched, work.communication, work.outermost)
     return Efficiency(
-        step_time=step_time(
-            work.trace, [part.gpu_ops for part in work.launching.parts], work.communication, work.outermost
-        ),
+        step_time=spent,
+        other=silent,
         tensor_core_share=_tensor_core_share(work),
         throughput=throughput(work),
         copies=_copies_by_direction(work),

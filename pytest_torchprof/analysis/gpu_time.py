@@ -1,23 +1,21 @@
-"""How long the GPU was busy, how well it was filled, why it idled, and where the steps' time went."""
+"""How long the GPU was busy, how well it was filled, and why it idled."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import accumulate, chain, compress, islice
+from itertools import accumulate, compress, islice
 from operator import mul, sub
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
-from msgspec.structs import fields
 
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, where
+from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.trace import Trace
-    from pytest_torchprof.trace.intervals import Spans
 
 
 def by_device(trace: Trace, gpu_ops: Iterable[int]) -> dict[int, list[int]]:
@@ -182,112 +180,3 @@ def idle_time(found: Sequence[Gap]) -> Idle:
     for start, end, cause, _ in found:
         spent[cause] += end - start
     return Idle(host_us=spent["host"] / 1000, kernel_us=spent["kernel"] / 1000, other_us=spent["other"] / 1000)
-
-
-_LOADING_DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
-_COMMUNICATING = ("nccl:", "gloo:")
-_STEP = "ProfilerStep#"
-
-_Ranges = tuple[list[int], list[int]]
-"""Starts and ends in ns, in any order."""
-
-
-class StepTime(Struct, frozen=True, kw_only=True):
-    """The mean over the steps, in microseconds."""
-
-    kernel: float
-    memcpy: float
-    memset: float
-    communication: float
-    runtime: float
-    data_loader: float
-    cpu: float
-    other: float
-
-    @property
-    def total(self) -> float:
-        """The mean length of a step."""
-        return float(sum(getattr(self, field.name) for field in fields(self)))
-
-
-def step_time(
-    trace: Trace, launched: Sequence[Sequence[int]], communication: Container[int], outermost: Sequence[int]
-) -> StepTime:
-    """Return the breakdown of the recording's steps.
-
-    ``launched`` holds each step's GPU operations, ``communication`` the kernels that carry out a collective, and
-    ``outermost`` the operators that no other one holds.
-
-    Where ranges overlap, the priority of kineto's TensorBoard plugin decides: kernels, copies, fills, communication,
-    calls of the runtime, loading of data, operators; each takes only what those before it left, and the rest is
-    "other". A step ends with the last GPU operation that it launched, and begins where the one before ended. Unlike
-    the plugin, no step at the end is left out.
-    """
-    ranges = [*_roles(trace, communication, outermost)]
-    starts, ends = _outside([*_plugins_steps(trace, launched)], ranges)
-    reached, spent = intervals.covered_length(starts, ends), []
-    for role_starts, role_ends in ranges:
-        before = reached
-        if role_starts:
-            # What a role takes is what it adds to those before it.
-            starts, ends = sorted(starts + role_starts), sorted(ends + role_ends)
-            reached = intervals.covered_length(starts, ends)
-        spent.append(reached - before)
-    spent.append(ends[-1] - starts[0] - reached)
-    names = [field.name for field in fields(StepTime)]
-    return StepTime(**{name: ns / 1000 / len(trace.steps) for name, ns in zip(names, spent, strict=True)})
-
-
-def _outside(steps: Spans, ranges: Iterable[_Ranges]) -> _Ranges:
-    """Return what no step covers, from the first moment of the recording to the last."""
-    steps = intervals.merged(steps)
-    earliest = min([steps[0][0], *(min(starts) for starts, _ in ranges if starts)])
-    latest = max([steps[-1][1], *(max(ends) for _, ends in ranges if ends)])
-    return [earliest, *(end for _, end in steps)], [*(start for start, _ in steps), latest]
-
-
-def _plugins_steps(trace: Trace, launched: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
-    """Yield the steps as the plugin sees them: one after the other, each up to its last GPU operation's end."""
-    start, end = trace.gpu.start, trace.gpu.end
-    reached = trace.steps[0].start_ns
-    if launched[0]:
-        first = start[launched[0][0]]
-        reached = max([reached, *(end[i] for i in trace.links.orphans if end[i] < first)])
-    for step, gpu_ops in zip(trace.steps, launched, strict=True):
-        begin = max(reached, step.start_ns)
-        reached = max([begin, step.end_ns, *map(end.__getitem__, gpu_ops)])
-        yield begin, reached
-
-
-def _roles(trace: Trace, communication: Container[int], outermost: Sequence[int]) -> Iterator[_Ranges]:
-    """Yield the ranges of each role, in the order of priority."""
-    gpu, kind = trace.gpu, trace.gpu.kind
-
-    def ran(members: list[int]) -> _Ranges:
-        return [gpu.start[i] for i in members], [gpu.end[i] for i in members]
-
-    kernels = where(kind, {KERNEL})
-    yield ran([i for i in kernels if i not in communication])
-    yield ran(where(kind, {MEMCPY}))
-    yield ran(where(kind, {MEMSET}))
-    yield _together(ran([i for i in kernels if i in communication]), *_named(trace, _COMMUNICATING))
-    yield trace.calls.start, trace.calls.end
-    yield _together(*_named(trace, _LOADING_DATA))
-    ops, frames = trace.ops, trace.frames
-    alone = [ops.start[i] for i in outermost], [ops.end[i] for i in outermost]
-    notes = [i for i, name in enumerate(trace.annotations.name) if not trace.names[name].startswith(_STEP)]
-    noted = [trace.annotations.start[i] for i in notes], [trace.annotations.end[i] for i in notes]
-    yield _together(alone, noted, (frames.start, frames.end))
-
-
-def _together(*ranges: _Ranges) -> _Ranges:
-    return [*chain.from_iterable([starts for starts, _ in ranges])], [
-        *chain.from_iterable([ends for _, ends in ranges])
-    ]
-
-
-def _named(trace: Trace, prefixes: tuple[str, ...]) -> Iterator[_Ranges]:
-    names = {i for i, name in enumerate(trace.names) if name.startswith(prefixes)}
-    for part in (trace.ops, trace.annotations) if names else ():
-        members = where(part.name, names)
-        yield [part.start[i] for i in members], [part.end[i] for i in members]

@@ -139,17 +139,17 @@ class Launching:
         """Return the part's kernels in launch order."""
         if not self._trace.device_kind.has_launches:
             return Kernels(lambda: map(self._operator, part.operators), len(part.operators))
-        gpu = self._trace.gpu
-        members = [i for i in part.gpu_ops if gpu.kind[i] == KERNEL]
-        return Kernels(lambda: map(self._kernel, self._in_launch_order(members)), len(members))
+        kind = self._trace.gpu.kind
+        count = sum(kind[i] == KERNEL for i in part.gpu_ops)
+        return Kernels(lambda: map(self._kernel, self._kernels_in_order(part)), count)
 
-    def _in_launch_order(self, gpu_ops: Sequence[int]) -> list[int]:
-        call_of, launched, start = self._trace.links.call_of, self._trace.calls.start, self._trace.gpu.start
+    def _kernels_in_order(self, part: Part) -> list[int]:
+        gpu, call_of, launched = self._trace.gpu, self._trace.links.call_of, self._trace.calls.start
 
         def moment(i: int) -> tuple[int, int, int]:
-            return (launched[call_of[i]] if call_of[i] >= 0 else start[i], start[i], i)
+            return (launched[call_of[i]] if call_of[i] >= 0 else gpu.start[i], gpu.start[i], i)
 
-        return sorted(gpu_ops, key=moment)
+        return sorted((i for i in part.gpu_ops if gpu.kind[i] == KERNEL), key=moment)
 
     def _of_operator(self, op: int) -> dict[str, Any]:
         """Return what a kernel has from the operator that it comes from, its name aside."""
@@ -232,8 +232,14 @@ class Launching:
         for op in self.holders(part):
             if (origin := self.origins.of_operator(op)) is not None:
                 operators[self._trace.names[self._trace.ops.name[op]]][origin] += 1
-        kernels = [(kernel.name, kernel.op) for kernel in self.kernels(part)]
-        return Places(work=work, kernels=kernels, operators=operators)
+        return Places(work=work, kernels=self._work(part), operators=operators)
+
+    def _work(self, part: Part) -> list[Work]:
+        """Return the name and the operator of each of the part's kernels, in launch order."""
+        names, gpu = self._trace.names, self._trace.gpu
+        if not self._trace.device_kind.has_launches:
+            return [(name, name) for name in [names[self._trace.ops.name[op]] for op in part.operators]]
+        return [(names[gpu.name[i]], self.op_name(self.op_of[i])) for i in self._kernels_in_order(part)]
 
     def _origins_of(self, part: Part) -> Iterator[tuple[Work, Origin | None]]:
         trace, names, origins = self._trace, self._trace.names, self.origins

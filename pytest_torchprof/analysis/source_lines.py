@@ -1,7 +1,7 @@
 """Where work comes from in the user's code: the line and the modules, out of the Python frames of a recording.
 
-torch names a frame after the line at which its function begins. Our own recordings with stacks hold a mark besides for
-each line of the user's code that was reached (``capture/observers.py``); there the line itself is known.
+torch names a frame after the line at which its function begins. Our own recordings hold marks in place of frames, or
+beside them, which tell the line itself and the modules (``capture/lines.py``).
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 MARK = "[line] "
-"""How the name of a mark begins in a recording, among the frames; the rest is as in a frame's name."""
+"""How the name of a mark begins in a recording, among the frames; then a frame's name, a comma and the modules."""
 EXPORTED_MARK = "torchprof::line "
 """The same in what torch exports, as an operator's name: longer by as much as the category is shorter."""
 MODULE = "nn.Module: "
 
 # As the profiler names frames: "train.py(12): step".
 _FRAME = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<function>.+)")
+# Either part may be missing: "[line] train.py(12): step, MLP_0.Linear_1".
+_MARK = re.compile(r"\[line\] (?:(?P<file>.+)\((?P<line>\d+)\): (?P<function>[^,]+))?, (?P<module>.*)")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
 _INSTALLED = re.compile(r"^.*/(?:site|dist)-packages/")
 _PYTHONS_OWN = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/torchinductor_[^/]*/|/pytest_torchprof/")
@@ -106,17 +108,12 @@ class _Frame(NamedTuple):
     function: str
 
 
-_Line = tuple[_Frame, bool]
-"""With whether it is the one that ran."""
-
-
 class _Place(NamedTuple):
     """What the frames from the outermost to one of them tell."""
 
-    users: int
-    """The innermost frame that tells a line of the user's, ABSENT without one."""
-    marked: bool
-    module: str | None
+    users: _Frame | None = None
+    """The innermost one of the user's."""
+    module: str | None = None
 
 
 class Origins:
@@ -125,23 +122,20 @@ class Origins:
     def __init__(self, trace: Trace) -> None:
         """Prepare to answer; the work is done when asked."""
         self._trace = trace
-        self._named: dict[int, _Frame | None] = {}
-        self._place_of: dict[int, _Place] = {ABSENT: _Place(ABSENT, False, None)}
-        self._origins: dict[tuple[_Line | None, str | None], Origin | None] = {}
-        self._of_users: dict[int, bool] = {}
-
-    @property
-    def recorded(self) -> bool:
-        """Whether the recording has Python frames at all."""
-        return len(self._trace.frames) > 0
+        self._places: dict[int, _Place] = {ABSENT: _Place()}
+        self._origins: dict[_Place, Origin | None] = {}
+        self._inner: dict[int, tuple[_Frame | None, str | None]] = {}
+        self._of_marks: dict[int, Origin | None] = {}
+        self._of_ops: dict[int, Origin | None] = {}
+        self.recorded = len(trace.frames) > 0
+        """Whether the recording has Python frames at all, or marks."""
 
     def of_operator(self, op: int) -> Origin | None:
         """Return where an operator was called; in a backward pass, where its forward operator was."""
-        ops = self._trace.ops
-        forward = self._forward(op)
-        if forward is not None:
-            return forward
-        return self.at(ops.thread[op], ops.start[op], ops.end[op])
+        if op not in self._of_ops:
+            ops = self._trace.ops
+            self._of_ops[op] = self._forward(op) or self.at(ops.thread[op], ops.start[op], ops.end[op])
+        return self._of_ops[op]
 
     def of_call(self, call: int, op: int) -> Origin | None:
         """Return where a call of the runtime was made, by the operator; likewise. Both may be ABSENT."""
@@ -154,10 +148,10 @@ class Origins:
         """Return where the operator was called whose backward holds this one; None where no arrow tells."""
         if not self.recorded or op < 0:
             return None
-        ops, chain = self._trace.ops, self._trace.nesting.chain
+        ops, nodes = self._trace.ops, self._nodes
         forward = forward_operator(self._trace, op)
-        if forward < 0:
-            forward = next((self._nodes[one] for one in chain(op) if one in self._nodes), ABSENT)
+        if forward < 0 and nodes:
+            forward = next((nodes[one] for one in self._trace.nesting.chain(op) if one in nodes), ABSENT)
         found = self.at(ops.thread[forward], ops.start[forward], ops.end[forward]) if forward >= 0 else None
         return None if found is None or found.file is None else replace(found, backward=True)
 
@@ -170,38 +164,38 @@ class Origins:
             return None
         if thread not in self._threads:
             thread = self._main
+        starts, names = self._marks.get(thread, _NO_MARKS)
+        if (reached := bisect_right(starts, start_ns)) > 0:
+            return self._of_mark(names[reached - 1])
         place = self._place(self._frames.around(thread, start_ns, end_ns))
-        line = self._line(place.users, start_ns) if place.users >= 0 else None
-        key = line, place.module
-        if key not in self._origins:
-            self._origins[key] = _origin(line, place.module)
-        return self._origins[key]
+        if place not in self._origins:
+            self._origins[place] = _origin(place)
+        return self._origins[place]
+
+    def _of_mark(self, name: int) -> Origin | None:
+        if name not in self._of_marks:
+            self._of_marks[name] = _told_by_mark(self._trace.names[name])
+        return self._of_marks[name]
 
     def _place(self, frame: int) -> _Place:
         """Return what a frame and those around it tell, each of them asked once."""
         above = []
-        while frame not in self._place_of:
+        while frame not in self._places:
             above.append(frame)
             frame = self._frames.parent[frame]
-        found = self._place_of[frame]
+        found = self._places[frame]
         for one in reversed(above):
-            found = self._place_of[one] = self._inside(found, one)
+            found = self._places[one] = self._inside(found, self._trace.frames.name[one])
         return found
 
-    def _inside(self, around: _Place, frame: int) -> _Place:
-        name = self._trace.names[self._trace.frames.name[frame]]
-        users, marked, module = around
-        # Of frames that are the user's, one with marks knows its line.
-        if frame in self._marks:
-            users, marked = frame, True
-        elif not marked and self._is_users(frame):
-            users = frame
-        if name.startswith(MODULE):
-            inner = name.removeprefix(MODULE)
-            module = f"{module}.{inner}" if module else inner
-        elif (users, marked) == around[:2]:
-            return around
-        return _Place(users, marked, module)
+    def _inside(self, around: _Place, name: int) -> _Place:
+        """Return what is told inside a frame of this name."""
+        if name not in self._inner:
+            self._inner[name] = _told_by_frame(self._trace.names[name])
+        frame, module = self._inner[name]
+        if module is not None:
+            return _Place(around.users, f"{around.module}.{module}" if around.module else module)
+        return around if frame is None else _Place(frame, around.module)
 
     @cached_property
     def _nodes(self) -> dict[int, int]:
@@ -228,55 +222,48 @@ class Origins:
         return self._trace.threads.index(label) if label in self._trace.threads else ABSENT
 
     @cached_property
-    def _has_lines(self) -> bool:
-        return bool(self._trace.metadata and self._trace.metadata.lines)
-
-    @cached_property
     def _marks(self) -> dict[int, tuple[list[int], list[int]]]:
-        """For each frame with marks in it when they were made, and which they are."""
-        trace = self._trace
+        """For each thread with marks when they were made, and their names."""
+        trace, frames = self._trace, self._trace.frames
         names = {i for i, name in enumerate(trace.names) if name.startswith(MARK)}
         found: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         if names:
-            marks = [i for i, name in enumerate(trace.frames.name) if name in names]
-            for i in sorted(marks, key=trace.frames.start.__getitem__):
-                starts, members = found[self._frames.parent[i]]
-                starts.append(trace.frames.start[i])
-                members.append(i)
+            marks = [i for i, name in enumerate(frames.name) if name in names]
+            for i in sorted(marks, key=frames.start.__getitem__):
+                starts, named = found[frames.thread[i]]
+                starts.append(frames.start[i])
+                named.append(frames.name[i])
         return dict(found)
 
-    def _line(self, frame: int, instant: int) -> _Line:
-        """Return the line that a frame had reached; where no mark tells, the one that the frame is named after."""
-        starts, members = self._marks.get(frame, ((), ()))
-        place = bisect_right(starts, instant) - 1
-        found = self._frame(members[place]) if place >= 0 else None
-        if found is not None:
-            return found, True
-        named = self._frame(frame)
-        # It stood in this line when the recording began, and has not left it since.
-        waits = self._has_lines and self._trace.frames.start[frame] < self._trace.steps[0].start_ns
-        return named or _Frame("?", 0, "?"), waits
 
-    def _frame(self, frame: int) -> _Frame | None:
-        name = self._trace.frames.name[frame]
-        if name not in self._named:
-            match = _FRAME.fullmatch(self._trace.names[name].removeprefix(MARK))
-            self._named[name] = _read(match) if match else None
-        return self._named[name]
-
-    def _is_users(self, frame: int) -> bool:
-        name = self._trace.frames.name[frame]
-        if name not in self._of_users:
-            found = self._frame(frame)
-            self._of_users[name] = found is not None and not _is_library(found.file)
-        return self._of_users[name]
+_NO_MARKS: tuple[list[int], list[int]] = ([], [])
 
 
-def _origin(line: _Line | None, module: str | None) -> Origin | None:
-    if line is None:
+def _told_by_mark(name: str) -> Origin | None:
+    match = _MARK.fullmatch(name)
+    if match is None or not (match["file"] or match["module"]):
+        return None
+    module = match["module"] or None
+    if match["file"] is None:
+        return Origin(module=module)
+    frame = _read(match)
+    return Origin(file=frame.file, line=frame.line, function=frame.function, exact=True, module=module)
+
+
+def _told_by_frame(name: str) -> tuple[_Frame | None, str | None]:
+    """Return what a frame tells: a function of the user's, or a module."""
+    if name.startswith(MODULE):
+        return None, name.removeprefix(MODULE)
+    match = _FRAME.fullmatch(name)
+    frame = _read(match) if match else None
+    return (None if frame is None or _is_library(frame.file) else frame), None
+
+
+def _origin(place: _Place) -> Origin | None:
+    frame, module = place
+    if frame is None:
         return None if module is None else Origin(module=module)
-    frame, exact = line
-    return Origin(file=frame.file, line=frame.line, function=frame.function, exact=exact, module=module)
+    return Origin(file=frame.file, line=frame.line, function=frame.function, module=module)
 
 
 def _read(match: re.Match[str]) -> _Frame:

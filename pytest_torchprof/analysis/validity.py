@@ -139,16 +139,18 @@ def at_stake(trace: Trace) -> Stake:
     """Return the launches and orphans on which the numbers rest; of a recording that is not ours all.
 
     Ours begins with the sentinel, where the profiler may lose what it likes, and which waits for all that was queued
-    before. It ends with a wait too. What other threads launch around these two falls into no step.
+    before. It ends with a wait too. What other threads launch around these two falls into no step, and either wait may
+    miss the work of a call that is still under way: it begins after the sentinel's end, or its call ends after the last
+    step's. Orphans have lower correlation ids than the sentinel's launches, so none of them is a lost launch of a step.
     """
     links, sentinel = trace.links, _sentinel(trace)
     if trace.metadata is None or sentinel is None:
         return Stake(links.launches, links.lost, sorted(links.orphans))
-    begin, end, launched, ran = sentinel.end_ns, trace.steps[-1].end_ns, trace.calls.start, trace.gpu.end
+    begin, end, calls, gpu = sentinel.end_ns, trace.steps[-1].end_ns, trace.calls, trace.gpu
     return Stake(
-        [i for i in links.launches if begin <= launched[i] < end],
-        [i for i in links.lost if begin <= launched[i] < end],
-        sorted(i for i in links.orphans if ran[i] > begin),
+        [i for i in links.launches if begin <= calls.start[i] and calls.end[i] <= end],
+        [i for i in links.lost if begin <= calls.start[i] and calls.end[i] <= end],
+        sorted(i for i in links.orphans if gpu.start[i] < begin < gpu.end[i]),
     )
 
 
@@ -199,7 +201,7 @@ def _own_gpu_side(trace: Trace, sentinel: Span) -> str | None:
         reason = _unplaced(trace)
     if reason is None and stake.orphans:
         early = f"{counted(len(stake.orphans), 'GPU operation')} {'was' if len(stake.orphans) == 1 else 'were'}"
-        return f"{early} launched before the recording began, or the launch was lost"
+        return f"{early} launched before the recording began and still ran in the measured steps"
     return reason
 
 

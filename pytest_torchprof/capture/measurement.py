@@ -1,4 +1,4 @@
-"""Runs the measured code: warm-up calls, calls under the profiler, one recording file; or once more, with stacks."""
+"""Runs the measured code: warm-up calls, calls under the profiler, one recording file; or once more, marking lines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
+from pytest_torchprof.capture.lines import MOST_MARKS
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.processes import only_measurement, this_rank
 from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
@@ -54,7 +55,7 @@ class Plan:
     steps: int
     """Calls under the profiler; at least 1."""
     record: frozenset[str]
-    """Any of "stacks", "modules", "memory"; shapes and dtypes are always recorded."""
+    """Any of "stacks", "modules", "lines", "memory"; shapes and dtypes are always recorded."""
     nodeid: str
     label: str | None
     count_flops: bool = False
@@ -229,10 +230,10 @@ class _Measurement:
 
 
 def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
-    """Yield once; then a recording of that call with stacks, modules and lines lies at ``path``.
+    """Yield once; then a recording of that call, with marks of lines and modules, lies at ``path``.
 
-    NotMeasured says why there is none. The warm-up is over: the measurement was just made. Stacks cost time and memory
-    for every Python call, so there is one step and no further attempt.
+    NotMeasured says why there is none. The warm-up is over: the measurement was just made. Marks cost time, so there is
+    one step and no further attempt.
     """
     if not (rank := this_rank()).alone:
         # They may have kept their limits: a collective of this rank alone would wait for them for ever.
@@ -246,12 +247,14 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
 
 
 def _repeated(plan: Plan, path: Path) -> Generator[None, None, None]:
-    with only_measurement(plan.device), Session(plan.device, frozenset({"stacks", "modules"})) as session:
+    with only_measurement(plan.device), Session(plan.device, frozenset({"lines"})) as session:
         with session.step(0):
             yield
         session.finish()
         if session.problem or not session.exportable:
             raise NotMeasured(session.problem or "the profiler holds no recording")
+        if not session.all_lines_marked:
+            raise NotMeasured(f"a step reaches more than {MOST_MARKS:,} lines and modules")
         write_recording(session, path, _metadata(plan, session, warmup=0, steps=1, calls=1, attempts=1))
 
 

@@ -20,7 +20,8 @@ from pytest_torchprof.capture.devices import (
     synchronize,
     why_unusable,
 )
-from pytest_torchprof.capture.observers import Lines, handed_to_threads
+from pytest_torchprof.capture.lines import Lines
+from pytest_torchprof.capture.observers import handed_to_threads
 from pytest_torchprof.capture.processes import only_measurement
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.devices.kinds import kind_of
@@ -68,7 +69,8 @@ class Session:
         self.memory: dict[str, object] = {"peak_memory_bytes": None}
         self._counts_memory: bool | None = None
         # torch marks the modules in the Python frames that it records for stacks, and nowhere else.
-        self._lines = Lines() if record & {"stacks", "modules"} else None
+        self._with_stack = bool(record & {"stacks", "modules"})
+        self._lines = Lines() if self._with_stack or "lines" in record else None
         self._profiled_by: Any = None
 
     def __enter__(self) -> Self:
@@ -78,7 +80,7 @@ class Session:
                 "this build of torch has no kineto, so its profiler writes no recording: use another build"
             )
         profiler = torch_profiler.profiler(
-            accelerator().activities(), with_stack=self._lines is not None, profile_memory="memory" in self._record
+            accelerator().activities(), with_stack=self._with_stack, profile_memory="memory" in self._record
         )
         # Before the profiler starts: its own kernel or fill would stand outside the sentinel's range.
         spare = self._sentinel_tensor()
@@ -87,7 +89,7 @@ class Session:
         # What is still queued would run inside the window without a launch in it.
         synchronize(self._device)
         # torch records stacks by a profile function, in place of the one that is there.
-        self._profiled_by = sys.getprofile() if self._lines is not None else None
+        self._profiled_by = sys.getprofile() if self._with_stack else None
         with without_profiler_lines():
             profiler.start_trace()
         self._profiler = profiler

@@ -61,9 +61,11 @@ def run(words: list[str]) -> int:
         objects = [as_dict(profile, rules, **shown, top=top, by_two=True) for profile in profiles]
         sys.stdout.write(encoded(objects if isinstance(found, list) else objects[0]))
     else:
-        from pytest_torchprof.report.analysis_text import text  # noqa: PLC0415 - draws with tabulate
+        from pytest_torchprof.report.analysis_text import text  # noqa: PLC0415 - who asks for JSON needs none
+        from pytest_torchprof.text import terminal_width  # noqa: PLC0415 - likewise
 
-        sys.stdout.write("\n\n".join(text(profile, rules, **shown, top=top or 20) for profile in profiles))
+        shown |= {"top": top or 20, "width": terminal_width()}
+        sys.stdout.write("\n\n".join(text(profile, rules, **shown) for profile in profiles))
     return 0
 
 

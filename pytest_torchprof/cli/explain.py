@@ -54,6 +54,18 @@ def run(words: list[str]) -> int:
     return 0
 
 
+def marker_help() -> str:
+    """Return a line for each keyword of the marker: an example of it, and what it says."""
+    told = {}
+    for article in _articles():
+        if article.page == "limits":
+            titles, _, row = ([cell.strip() for cell in _plain(line)[1:-1].split(" | ")] for line in article.lines[:3])
+            cells = dict(zip(titles, row, strict=True))
+            told[cells["example"].strip("`")] = cells.get("it limits") or cells["it says"]
+    width = max(map(len, told))
+    return "\n".join(f"    {example:{width}}  {meaning}" for example, meaning in told.items())
+
+
 def folder() -> Path:
     """Return where the pages are: an installed package holds them, in a checkout they lie beside it."""
     package = Path(__file__).parents[1]
@@ -107,7 +119,11 @@ def _rows_below_one_another(table: list[str]) -> Iterator[str]:
 
 def _wrapped(text: str, indent: str) -> list[str]:
     width = min(shutil.get_terminal_size().columns, WIDTH)
-    plain = _LINK.sub(r"\1", text)
-    return textwrap.wrap(
-        plain, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    fill = textwrap.TextWrapper(
+        width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
     )
+    return fill.wrap(_plain(text))
+
+
+def _plain(text: str) -> str:
+    return _LINK.sub(r"\1", text)

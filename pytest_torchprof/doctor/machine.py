@@ -246,10 +246,10 @@ def ask_nvml(device: str, uuid: str) -> Told:
 
     # A measurement asks from a process that uses the GPU: one that does not is not listed among those that do.
     torch.ones(1, device=device)
-    with nvml.opened() as library:
-        if isinstance(library, nvml.Unknown):
-            return {"library": _plain_answer(library)}
-        driver, gpu = _plain_answer(library.driver_version()), library.gpu(uuid)
+    with nvml.opened() as unknown:
+        if unknown:
+            return {"library": _plain_answer(unknown)}
+        driver, gpu = _plain_answer(nvml.driver_version()), nvml.Gpu.of(uuid)
         if isinstance(gpu, nvml.Unknown):
             return {"driver": driver, "GPU": _plain_answer(gpu)}
         told = {name: _plain_answer(query(gpu)) for name, query in _QUERIES.items()}

@@ -66,7 +66,8 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     waited = work.idle.host_us / len(work.by_device)
     yield Finding(
         message=f"the CPU takes {show_ratio(ratio)} times as long to launch the work as the GPU to do it; "
-        f"{late:.0%} of the GPU operations came late, the GPU was busy {busy_share:.0%} of the time",
+        f"{late:.0%} of the GPU operations came late, the GPU was busy {busy_share:.0%} of the time"
+        f"{', set-up aside' if work.setup_us else ''}",
         evidence={
             "time_us": waited,
             "share": work.share_of_window(waited),

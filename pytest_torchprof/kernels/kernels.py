@@ -11,7 +11,7 @@ from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.text import WIDTH, counted, printable_line, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 
 _SHOWN = 20
@@ -43,6 +43,10 @@ class Kernels(Sequence[Kernel]):
     def __contains__(self, wanted: object) -> bool:
         """Whether a kernel is among them; a text is a pattern, as in :meth:`matching`."""
         return bool(self.matching(wanted)) if isinstance(wanted, str) else super().__contains__(wanted)
+
+    def __iter__(self) -> Iterator[Kernel]:
+        # The one that a Sequence has asks for each by its number.
+        return iter(self._kernels)
 
     @overload
     def __getitem__(self, index: int) -> Kernel: ...

@@ -210,7 +210,7 @@ class Metadata(Struct, frozen=True, kw_only=True):
     graph_replays: tuple[Count | None, ...] | None = None
     """For each replay of a CUDA graph, in order, how many kernels the graph has; null where that is not known."""
     lines: bool | None = None
-    """Whether every line of the user's code that was reached is marked among the frames; only with stacks."""
+    """Whether every line of the user's code that was reached is marked; None without marks."""
     timing: Timing | None = None
     digest: tuple[Count, Count] | None = None
     """Checksums (CRC-32) of the text before this key and of the key's other entries."""

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.analysis import numbers, tables
+from pytest_torchprof.analysis import numbers
 from pytest_torchprof.analysis.analysis import numbers_within
+from pytest_torchprof.analysis.kernel_rows import by_kernel
+from pytest_torchprof.analysis.range_rows import EACH_STEP
+from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, Finding, find, ranked
 from pytest_torchprof.recording import two_processes
@@ -18,11 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.call_times import CallTimes
     from pytest_torchprof.analysis.numbers import Numbers
-    from pytest_torchprof.analysis.parts import Part
-    from pytest_torchprof.analysis.tables import KernelRow
     from pytest_torchprof.findings import Rule
-    from pytest_torchprof.trace import Trace
 
 SCHEMA = 1
 _MANY_OF = {"family": "families", "op": "ops", "range": "ranges", "module": "modules"}
@@ -50,7 +51,7 @@ def as_dict(  # noqa: PLR0913 - the options of the command
     trace, steps = analysis.trace, chosen_steps(analysis, step)
     chosen = [one.part for one in steps]
     median, worst = analysis.median_of(steps), analysis.worst_of(steps)
-    rows = tables.by_kernel(trace, analysis.launching, chosen)
+    rows = by_kernel(trace, analysis.launching, chosen)
     found: dict[str, Any] = {
         "schema": SCHEMA,
         "trace": {
@@ -67,11 +68,11 @@ def as_dict(  # noqa: PLR0913 - the options of the command
         },
         "summary": {**_number_values(median), "worst": _number_values(worst)},
         "steps": [{"name": one.name, **_number_values(one.numbers, numbers.OF_STEP)} for one in steps],
-        "kernels": [_kernel_values(row) for row in rows[:top]],
+        "kernels": [_row_values(analysis, steps, "kernel", row) for row in rows[:top]],
     }
     if by != "kernel":
-        more = tables.rows_by(by, trace, analysis.launching, chosen, rows)[:top]
-        found[_MANY_OF[by]] = [_row_values(trace, chosen, by, row) for row in more]
+        more = rows_by(by, trace, analysis.launching, chosen, rows)[:top]
+        found[_MANY_OF[by]] = [_row_values(analysis, steps, by, row) for row in more]
     seen = analysis.compile
     found["compile"] = {
         "regions": seen.regions,
@@ -140,23 +141,39 @@ def _number_values(found: Numbers, names: Iterable[str] = tuple(numbers.BY_NAME)
     return {name: getattr(found, name) for name in names}
 
 
-def _kernel_values(row: KernelRow) -> dict[str, Any]:
-    decoded = ("family", "library", "dtype", "layout", "tensor_core", "triton")
-    launched = ("op", "op_chain", "forward_op", "count", "time_us")
-    return {
-        "name": row.name,
-        **{name: getattr(row.decoded, name) for name in decoded},
-        **{name: getattr(row, name) for name in launched},
-    }
+def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: Any) -> dict[str, Any]:
+    """Return the row's columns; of a user annotation the numbers of ``Profile.range`` too, but for the steps' own."""
+    if by == "kernel":
+        decoded = ("family", "library", "dtype", "layout", "tensor_core", "triton")
+        values = {
+            "name": row.name,
+            **_values(row.decoded, *decoded),
+            **_values(row, "op", "op_chain", "forward_op", "count", "time_us"),
+            **_times_values(steps, row.times),
+        }
+    elif by == "family":
+        values = {**_values(row, "family", "library", "count", "time_us"), **_times_values(steps, row.times)}
+    else:
+        values = _values(row, "name", "calls", "self_cpu_us", "cpu_us", "self_gpu_us", "gpu_us")
+        if by == "op":
+            memory = [f"{own}{side}_memory_bytes" for side in ("cpu", "gpu") for own in ("self_", "")]
+            values |= _values(row, "shapes", *memory, "forward_op")
+        else:
+            values |= _values(row, "kernels")
+        values |= {**_times_values(steps, row.cpu, "cpu_"), **_times_values(steps, row.gpu, "gpu_")}
+        if by == "range" and row.name != EACH_STEP:
+            within = numbers_within(analysis.trace, [step.part for step in steps], row.name)
+            values["worst"] = _number_values(within, numbers.OF_STEP)
+    # Sums of nanoseconds need no more digits.
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()}
 
 
-def _row_values(trace: Trace, chosen: Sequence[Part], by: str, row: Any) -> dict[str, Any]:
-    """Return the row's columns; sums of nanoseconds need no more digits.
+def _values(found: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in names}
 
-    A range has the numbers of ``Profile.range`` too, apart from the steps' own, whose numbers are the summary.
-    """
-    items = msgspec.structs.asdict(row).items()
-    values = {name: round(value, 3) if isinstance(value, float) else value for name, value in items}
-    if by == "range" and row.name != tables.EACH_STEP:
-        values["worst"] = _number_values(numbers_within(trace, chosen, row.name), numbers.OF_STEP)
-    return values
+
+def _times_values(steps: Sequence[StepProfile], times: CallTimes, device: str = "") -> dict[str, Any]:
+    """Return what is told of a row's calls beside their number and their time."""
+    worst = None if times.worst_step is None else steps[times.worst_step].name
+    told = {**_values(times, "mean_us", "min_us", "max_us"), "worst_step": worst, "worst_step_us": times.worst_step_us}
+    return {f"{device}{name}": value for name, value in told.items()}

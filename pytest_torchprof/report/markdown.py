@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.report import RunResults
+    from pytest_torchprof.text import Cells
 
 
 def render(run: RunResults) -> str:
@@ -31,8 +32,8 @@ def unused_entries(run: RunResults) -> Iterator[str]:
         yield from (f"{escaped(unused.file)}: {escaped(unused.words)}{remedy}", "")
 
 
-def _table_lines(lines: list[list[str]]) -> list[str]:
-    head, *rows = ([escaped(cell) for cell in line] for line in lines)
+def _table_lines(table: Cells) -> list[str]:
+    head, *rows = ([escaped(cell) for cell in line] for line in zip(*table.values(), strict=True))
     return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows)]
 
 

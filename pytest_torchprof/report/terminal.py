@@ -9,10 +9,10 @@ from msgspec import convert
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import BaselineState, Outcome
-from pytest_torchprof.text import Column, cells, printable, show_us
+from pytest_torchprof.text import Column, cells, cut, drawn, fitted, printable, ruled, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pytest_torchprof.report import RunResults, UnusedEntries
 
@@ -34,10 +34,13 @@ RESULT_COLUMNS: Final = (
 )
 """One row per measurement; columns with nothing to show leave a narrow terminal first."""
 KERNEL_COLUMNS: Final = (
-    Column("kernel", lambda kernel: printable(kernel["name"]), "left", widest=60),
+    Column("kernel", lambda kernel: printable(kernel["name"]), "left"),
     Column("calls", lambda kernel: str(kernel["count"])),
     Column("time", lambda kernel: show_us(kernel["time_us"])),
-    Column("launched by", lambda kernel: printable(", ".join(kernel["ops"])), "left", widest=30),
+    Column("mean", lambda kernel: show_us(kernel["time_us"] / kernel["count"])),
+    Column("min", lambda kernel: show_us(kernel["min_us"])),
+    Column("max", lambda kernel: show_us(kernel["max_us"])),
+    Column("launched by", lambda kernel: cut(printable(", ".join(kernel["ops"])), 30), "left", leaves=1),
 )
 """One row per kernel of a failed measurement, most time first."""
 
@@ -79,8 +82,7 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
         if changes := [line for line in result.changes if verbosity > 0 or line not in result.noise]:
             parts.append("\n".join([f"{name}: against the baseline", *map(printable, changes)]))
         if verbosity > 0 and result.outcome is Outcome.FAILED and result.kernels:
-            kernels = _draw_table(KERNEL_COLUMNS, cells(KERNEL_COLUMNS, result.kernels))
-            parts.append(f"{name}: kernels of the step with most\n{kernels}")
+            parts.append(drawn(result.kernels, KERNEL_COLUMNS, f"{name}: kernels of the step with most", width=width))
     parts += map(_tell_unused, run.unused)
     return "\n\n".join([*parts, closing(run)])
 
@@ -102,27 +104,11 @@ def _tell_unused(unused: UnusedEntries) -> str:
 
 
 def _draw_results(run: RunResults, width: int) -> str:
-    lines = cells(RESULT_COLUMNS, run.results)
-    table = dict(zip(RESULT_COLUMNS, zip(*lines, strict=True), strict=True))
-    names = table[RESULT_COLUMNS[0]]
-    may_leave = [column for column in RESULT_COLUMNS if column.leaves]
-    for column in sorted(may_leave, key=lambda column: (set(table[column][1:]) != {"-"}, column.leaves)):
-        if _room_for_names(table, width) >= min(MIN_NAME_WIDTH, _width_of(names)):
-            break
-        del table[column]
-    room = max(_room_for_names(table, width), MIN_NAME_WIDTH)
-    table[RESULT_COLUMNS[0]] = (names[0], *(_shorten_name(name, room) for name in names[1:]))
-    return _draw_table(tuple(table), list(zip(*table.values(), strict=True)))
-
-
-def _room_for_names(table: Mapping[Column, Sequence[str]], width: int) -> int:
-    """Return what the other columns leave for the tests' names."""
-    _, *others = table.values()
-    return width - sum(2 + _width_of(column) for column in others)
-
-
-def _width_of(column: Sequence[str]) -> int:
-    return max(map(len, column))
+    table, room = fitted(cells(RESULT_COLUMNS, run.results), width, MIN_NAME_WIDTH)
+    test, *names = table[RESULT_COLUMNS[0]]
+    table[RESULT_COLUMNS[0]] = [test, *(_shorten_name(name, max(room, MIN_NAME_WIDTH)) for name in names)]
+    head, *rows = ruled(table)
+    return "\n".join([head, "-" * max(map(len, (head, *rows))), *rows[1:]])
 
 
 def _shorten_name(name: str, room: int) -> str:
@@ -130,16 +116,6 @@ def _shorten_name(name: str, room: int) -> str:
     file, colons, test = name.partition("::")
     short = f"{file.rpartition('/')[2]}{colons}{test}"
     return short if len(short) <= room else "..." + short[-(room - 3) :]
-
-
-def _draw_table(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> str:
-    from tabulate import tabulate  # noqa: PLC0415  (only a run with measurements pays for it)
-
-    # The headers as a row of their own: tabulate pads real headers by two columns each, which costs a narrow terminal.
-    align, widths = [column.align for column in columns], [column.widest for column in columns]
-    text = tabulate(lines, tablefmt="plain", colalign=align, maxcolwidths=widths, disable_numparse=True)
-    head, *body = text.splitlines()
-    return "\n".join([head, "-" * max(map(len, (head, *body))), *body])
 
 
 def closing(run: RunResults) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profile import Profile
     from pytest_torchprof.testing.measurement import Judgement, Measurement
@@ -179,7 +181,7 @@ def _recording_lines(run: TestRun, kept: Path | None) -> str:
         return ""
     shown = run.test.state.options.shown
     beside = kept.with_name(stacks_name(kept.name))
-    return f"\n  recording: {shown(kept)}" + (f"\n  with stacks: {shown(beside)}" if beside.is_file() else "")
+    return f"\n  recording: {shown(kept)}" + (f"\n  with lines: {shown(beside)}" if beside.is_file() else "")
 
 
 def _message(judgement: Judgement, text: str, recording: str, screen: Screen) -> str:
@@ -237,11 +239,18 @@ def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _kernel_rows(profile: Profile) -> tuple[dict[str, Any], ...]:
-    rows: dict[str, dict[str, Any]] = {}
+    found: dict[str, list[Kernel]] = defaultdict(list)
     for kernel in profile.kernels:
-        row = rows.setdefault(kernel.name, {"name": kernel.short or kernel.name, "count": 0, "time_us": 0.0, "ops": []})
-        row["count"] += 1
-        row["time_us"] += kernel.duration_us
-        if kernel.op and kernel.op not in row["ops"]:
-            row["ops"].append(kernel.op)
-    return tuple(sorted(rows.values(), key=lambda row: -row["time_us"]))
+        found[kernel.name].append(kernel)
+    rows = [
+        {
+            "name": members[0].short or name,
+            "count": len(members),
+            "time_us": sum(kernel.duration_us for kernel in members),
+            "min_us": min(kernel.duration_us for kernel in members),
+            "max_us": max(kernel.duration_us for kernel in members),
+            "ops": list(dict.fromkeys(kernel.op for kernel in members if kernel.op)),
+        }
+        for name, members in found.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row["time_us"]))

@@ -12,7 +12,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from pytest_torchprof import capture, load
-from pytest_torchprof.analysis.tables import by_op
+from pytest_torchprof.analysis.operator_rows import by_op
 
 pytestmark = [
     pytest.mark.gpu,

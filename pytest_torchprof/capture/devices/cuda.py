@@ -147,9 +147,9 @@ class Cuda(LiveDevice):
             "gpu": properties.name,
             "compute_capability": f"{properties.major}.{properties.minor}",
             "gcn_arch": properties.gcnArchName if torch.version.hip else None,
-            "driver": nvml.driver_version(),
+            "driver": nvml.value_or_none(nvml.driver_version()),
             "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
-            "clocks_mhz": nvml.clocks_mhz(gpu_uuid(self.name)),
+            "clocks_mhz": nvml.value_or_none(nvml.clocks_mhz(gpu_uuid(self.name))),
         }
 
     def clock(self) -> WallClock:

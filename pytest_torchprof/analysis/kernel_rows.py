@@ -1,0 +1,146 @@
+"""A recording's kernels in rows: by name, and by family and library."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pytest_torchprof.analysis.call_times import CallTimes, times_by_key, times_together
+from pytest_torchprof.trace.columns import ABSENT, KERNEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_torchprof.analysis.launches import Launching
+    from pytest_torchprof.analysis.parts import Part
+    from pytest_torchprof.kernels.names import KernelName
+    from pytest_torchprof.trace import Trace
+
+
+class _Kernels(Struct, frozen=True, kw_only=True, eq=False):
+    """What rows of kernels have in common."""
+
+    times: CallTimes
+
+    @property
+    def count(self) -> int:
+        """How many kernels they are."""
+        return self.times.count
+
+    @property
+    def time_us(self) -> float:
+        """How long they took together."""
+        return self.times.time_us
+
+
+class KernelRow(_Kernels, frozen=True, kw_only=True, eq=False):
+    """All kernels of one name; ``op`` is the operator that launched most of them."""
+
+    name: str
+    decoded: KernelName
+    op: str | None
+    op_chain: tuple[str, ...]
+    forward_op: str | None = None
+    """Where most of them are of the backward pass: whose backward most of those are, as arrows tell."""
+
+
+class FamilyRow(_Kernels, frozen=True, kw_only=True, eq=False):
+    """All kernels of one family and library."""
+
+    family: str
+    library: str
+
+
+def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
+    """Return the kernels of the parts by name, the longest time first."""
+    if not trace.device_kind.has_launches:
+        return _by_operator(launching, chosen)
+    gpu, ops, op_of, kind = trace.gpu, trace.ops, launching.op_of, trace.gpu.kind
+    of_steps = [[i for i in part.gpu_ops if kind[i] == KERNEL] for part in chosen]
+    kernels = [i for of_step in of_steps for i in of_step]
+    # One variant is one name, launched by one operator with one set of operands.
+    named, start, end, op_named, inputs = gpu.name, gpu.start, gpu.end, ops.name, ops.inputs
+    variants = [
+        (named[i], op_named[op_of[i]], inputs[op_of[i]]) if op_of[i] >= 0 else (named[i], ABSENT, ABSENT)
+        for i in kernels
+    ]
+    example = dict(zip(reversed(variants), reversed(kernels), strict=True))
+    times = times_by_key([[(named[i], end[i] - start[i]) for i in of_step] for of_step in of_steps])
+    found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for (name, operator, operands), count in Counter(variants).items():
+        found[name].append((count, operator, example[name, operator, operands]))
+    rows = [_kernel_row(trace, launching, name, several, times[name]) for name, several in found.items()]
+    if trace.forward_of:
+        forward = _forward(launching, kernels, named)
+        rows = [replace(row, forward_op=forward[name]) for row, name in zip(rows, found, strict=True)]
+    return sorted(rows, key=lambda row: (-row.time_us, row.name))
+
+
+def _forward(launching: Launching, kernels: Iterable[int], named: Sequence[int]) -> dict[int, str | None]:
+    """Return for each name whose backward most of its kernels are, None where most are of no backward."""
+    found: dict[int, Counter[str | None]] = defaultdict(Counter)
+    for i in kernels:
+        found[named[i]][launching.forward_op(launching.op_of[i])] += 1
+    return {
+        name: max((one for one in count if one), key=lambda one: (count[one], one))
+        if 2 * count[None] < count.total()
+        else None
+        for name, count in found.items()
+    }
+
+
+def _kernel_row(
+    trace: Trace, launching: Launching, name: int, several: Sequence[tuple[int, int, int]], times: CallTimes
+) -> KernelRow:
+    """Return the row of a name; ``several`` are its variants as (count, operator's name, one of the kernels)."""
+    operators: Counter[int] = Counter()
+    for count, operator, _ in several:
+        operators[operator] += count
+    # Of equals their names decide, and not the order of the file.
+    most = max(operators, key=lambda operator: (operators[operator], trace.names[operator] if operator >= 0 else ""))
+    of_most = [(-count, launching.chain(launching.op_of[i]), i) for count, operator, i in several if operator == most]
+    in_turn = [kernel for _, _, kernel in sorted(of_most)]
+    op = launching.op_of[in_turn[0]]
+    # Operands of size 1 say nothing about a layout: the next frequent ones may.
+    told = [launching.decoded(kernel) for kernel in in_turn[:3]]
+    return KernelRow(
+        name=trace.names[name],
+        decoded=max(told, key=lambda decoded: (decoded.layout is not None, decoded.dtype is not None)),
+        op=launching.op_name(op),
+        op_chain=launching.chain(op),
+        times=times,
+    )
+
+
+def _by_operator(launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
+    """Return the operators that are kernels on the CPU, by name."""
+    of_steps = [launching.kernels(part) for part in chosen]
+    times = times_by_key([[(kernel.name, kernel.dur_ns) for kernel in of_step] for of_step in of_steps])
+    first = {kernel.name: kernel for of_step in reversed(of_steps) for kernel in reversed(of_step)}
+    rows = [
+        KernelRow(
+            name=name,
+            decoded=first[name].decoded,
+            op=first[name].op,
+            op_chain=first[name].op_chain,
+            forward_op=first[name].forward_op,
+            times=spent,
+        )
+        for name, spent in times.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.time_us, row.name))
+
+
+def by_family(rows: Iterable[KernelRow]) -> list[FamilyRow]:
+    """Return kernel rows summed by family and library, the longest time first."""
+    found: dict[tuple[str, str], list[KernelRow]] = defaultdict(list)
+    for row in rows:
+        found[row.decoded.family, row.decoded.library].append(row)
+    summed = [
+        FamilyRow(family=family, library=library, times=times_together([row.times for row in members]))
+        for (family, library), members in found.items()
+    ]
+    return sorted(summed, key=lambda row: (-row.time_us, row.family, row.library))

@@ -1,0 +1,168 @@
+"""User annotations and modules in rows, and what rows of operators have in common with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pytest_torchprof.analysis.call_times import times_by_key
+from pytest_torchprof.analysis.parts import waiting_threads
+from pytest_torchprof.analysis.source_lines import MODULE
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, Ranges
+from pytest_torchprof.trace.links import Nesting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_torchprof.analysis.call_times import CallTimes
+    from pytest_torchprof.analysis.parts import Part
+    from pytest_torchprof.trace import Trace
+
+_STEP, EACH_STEP = "ProfilerStep#", "ProfilerStep*"
+"""The steps' own annotations are one row, called as in the profiler's table."""
+
+
+class TimedRow(Struct, frozen=True, kw_only=True, eq=False):
+    """All calls of one name; times in microseconds, on the GPU those of what was launched inside.
+
+    What is its own is not in a range of the same kind inside it.
+    """
+
+    name: str
+    cpu: CallTimes
+    gpu: CallTimes
+    self_cpu_us: float
+    self_gpu_us: float
+
+    @property
+    def calls(self) -> int:
+        """How many calls they are."""
+        return self.cpu.count
+
+    @property
+    def cpu_us(self) -> float:
+        """How long they took on the CPU together."""
+        return self.cpu.time_us
+
+    @property
+    def gpu_us(self) -> float:
+        """How long what they launched took together."""
+        return self.gpu.time_us
+
+    @property
+    def sort_key(self) -> tuple[float, float, str]:
+        """Where it stands among others: the longest time on the GPU first, then on the CPU."""
+        return -self.gpu_us, -self.cpu_us, self.name
+
+
+class RangeRow(TimedRow, frozen=True, kw_only=True, eq=False):
+    """All ranges of one name."""
+
+    kernels: int
+
+
+def by_annotation(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
+    """Return the user annotations of the parts, the longest time on the GPU first, then on the CPU.
+
+    What autograd's threads launched counts where their work was waited for.
+    """
+    calls = {trace.links.call_of[i] for part in chosen for i in part.gpu_ops} - {ABSENT}
+    return _by_range(trace, trace.annotations, chosen, waiting_threads(trace, calls))
+
+
+def by_module(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
+    """Return the modules that ran in the parts, likewise; recorded only with Python stacks."""
+    modules = Ranges()
+    names = {i for i, name in enumerate(trace.names) if name.startswith(MODULE)}
+    for i, name in enumerate(trace.frames.name):
+        if name in names:
+            for column in ("name", "start", "end", "thread"):
+                getattr(modules, column).append(getattr(trace.frames, column)[i])
+    return _by_range(trace, modules, chosen, {})
+
+
+def _by_range(
+    trace: Trace, ranges: Ranges, chosen: Sequence[Part], for_others: Mapping[int, frozenset[int]]
+) -> list[RangeRow]:
+    name_of: dict[int, str] = {}
+    of_steps: list[list[int]] = [[] for _ in chosen]
+    own_cpu_ns: Counter[str] = Counter()
+    nesting = Nesting(ranges)
+    for step, i in members(trace, ranges, chosen):
+        name = trace.names[ranges.name[i]]
+        name_of[i] = EACH_STEP if name.startswith(_STEP) else name
+        of_steps[step].append(i)
+        took = ranges.end[i] - ranges.start[i]
+        own_cpu_ns[name_of[i]] += took
+        if (around := name_of.get(nesting.parent[i])) is not None:
+            own_cpu_ns[around] -= took
+    work = _WorkOfRanges(nesting, name_of)
+    work.add(trace, chosen, for_others)
+    cpu = times_by_key([[(name_of[i], ranges.end[i] - ranges.start[i]) for i in of_step] for of_step in of_steps])
+    gpu = times_by_key([[(name_of[i], work.gpu_ns[i]) for i in of_step] for of_step in of_steps])
+    rows = [
+        RangeRow(
+            name=name,
+            cpu=times,
+            gpu=gpu[name],
+            self_cpu_us=own_cpu_ns[name] / 1000,
+            self_gpu_us=work.own_gpu_ns[name] / 1000,
+            kernels=work.kernels[name],
+        )
+        for name, times in cpu.items()
+    ]
+    return sorted(rows, key=attrgetter("sort_key"))
+
+
+class _WorkOfRanges:
+    """What was launched inside of ranges: the time of each range, and of each name its own time and its kernels."""
+
+    def __init__(self, nesting: Nesting, name_of: Mapping[int, str]) -> None:
+        """Take which range is in which, and the names of those that count."""
+        self._nesting = nesting
+        self._name_of = name_of
+        self.gpu_ns: Counter[int] = Counter()
+        self.own_gpu_ns: Counter[str] = Counter()
+        self.kernels: Counter[str] = Counter()
+
+    def add(self, trace: Trace, chosen: Sequence[Part], for_others: Mapping[int, frozenset[int]]) -> None:
+        """Add the work of the parts; ``for_others`` are threads that waited for what another one launched."""
+        gpu, calls, ops, around = trace.gpu, trace.calls, trace.ops, self._nesting.around
+        for part in chosen:
+            for i in part.operators:
+                self._count([around(ops.thread[i], ops.start[i], ops.end[i])], ops.end[i] - ops.start[i], kernel=True)
+            for i in part.gpu_ops:
+                call = trace.links.call_of[i]
+                if call < 0:
+                    continue
+                innermost = [around(calls.thread[call], calls.start[call], calls.end[call])]
+                innermost += [around(one, calls.start[call], calls.start[call]) for one in for_others.get(call, ())]
+                self._count(innermost, gpu.end[i] - gpu.start[i], kernel=gpu.kind[i] == KERNEL)
+
+    def _count(self, innermost: Iterable[int], took_ns: int, *, kernel: bool) -> None:
+        seen: set[str] = set()
+        for first in innermost:
+            for holder in self._nesting.chain(first):
+                name = self._name_of.get(holder)
+                # A name inside itself has the time once.
+                if name is not None and name not in seen:
+                    seen.add(name)
+                    self.gpu_ns[holder] += took_ns
+                    self.own_gpu_ns[name] += took_ns if holder == first else 0
+                    self.kernels[name] += kernel
+
+
+def members(trace: Trace, ranges: Ranges, chosen: Sequence[Part]) -> Iterator[tuple[int, int]]:
+    """Yield (place of the part, range) for what started in the parts, a parent before what it holds."""
+    order = sorted(range(len(ranges)), key=lambda i: (ranges.start[i], -ranges.end[i], i))
+    if not trace.has_step_ranges:
+        yield from ((0, i) for i in order)
+        return
+    parts = {place: number for number, part in enumerate(chosen) for place in part.ranges}
+    for i in order:
+        step = trace.step_at(ranges.start[i])
+        if step >= 0 and (number := parts.get(trace.steps[step])) is not None:
+            yield number, i

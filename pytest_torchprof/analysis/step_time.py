@@ -1,0 +1,223 @@
+"""Where the steps' time went, and between which ranges the time lies in which nothing was recorded."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+from pytest_torchprof.trace import intervals
+from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, where
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Sequence
+
+    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.intervals import Spans
+
+_LOADING_DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
+_COMMUNICATING = ("nccl:", "gloo:")
+_STEP = "ProfilerStep#"
+_NEVER = 2**63
+
+_Ranges = tuple[list[int], list[int]]
+"""Starts and ends in ns, in any order."""
+
+
+class StepTime(Struct, frozen=True, kw_only=True):
+    """The mean over the steps, in microseconds."""
+
+    kernel: float
+    memcpy: float
+    memset: float
+    communication: float
+    runtime: float
+    data_loader: float
+    cpu: float
+    other: float
+
+    @property
+    def total(self) -> float:
+        """The mean length of a step."""
+        return float(sum(getattr(self, field.name) for field in fields(self)))
+
+
+class SilentTime(Struct, frozen=True, kw_only=True):
+    """A part of "other": time in which neither CPU nor GPU has an event, always between the same two ranges."""
+
+    after: str | None
+    """The outermost range on the CPU that ended last: operator, annotation or call; None for the step's beginning."""
+    before: str | None
+    """The one that begins next; None for the step's end."""
+    profiler: str | None
+    """What the profiler did meanwhile with its own buffers, as far as the file says."""
+    time_us: float
+    """The mean over the steps, as all of the breakdown."""
+    count: int
+    """How many gaps, over all steps."""
+    longest_us: float
+
+
+def step_time(
+    trace: Trace, launched: Sequence[Sequence[int]], communication: Container[int], outermost: Sequence[int]
+) -> tuple[StepTime, tuple[SilentTime, ...]]:
+    """Return the breakdown of the recording's steps, and what its "other" is made of, the longest first.
+
+    ``launched`` holds each step's GPU operations, ``communication`` the kernels that carry out a collective, and
+    ``outermost`` the operators that no other one holds.
+
+    Where ranges overlap, the priority of kineto's TensorBoard plugin decides: kernels, copies, fills, communication,
+    calls of the runtime, loading of data, operators; each takes only what those before it left, and the rest is
+    "other". A step ends with the last GPU operation that it launched, and begins where the one before ended. Unlike
+    the plugin, no step at the end is left out.
+    """
+    ranges, steps = [*_roles(trace, communication, outermost)], [*_plugins_steps(trace, launched)]
+    starts, ends = _outside(steps, ranges)
+    reached, spent = intervals.covered_length(starts, ends), []
+    for role_starts, role_ends in ranges:
+        before = reached
+        if role_starts:
+            # What a role takes is what it adds to those before it.
+            starts, ends = sorted(starts + role_starts), sorted(ends + role_ends)
+            reached = intervals.covered_length(starts, ends)
+        spent.append(reached - before)
+    spent.append(ends[-1] - starts[0] - reached)
+    names = [field.name for field in fields(StepTime)]
+    found = StepTime(**{name: ns / 1000 / len(trace.steps) for name, ns in zip(names, spent, strict=True)})
+    # As in intervals.covered_length: nothing runs before a start when as many ranges have ended as have begun.
+    silent = [(end, start) for end, start in zip(ends, starts[1:], strict=False) if start > end]
+    return found, _silent_times(trace, silent, steps, outermost)
+
+
+def _silent_times(trace: Trace, silent: Spans, steps: Spans, outermost: Sequence[int]) -> tuple[SilentTime, ...]:
+    """Return the gaps by what is around them; a gap over the end of a step is one in each of the two."""
+    silent = intervals.within(silent, steps)
+    found: dict[tuple[str | None, str | None, str | None], list[int]] = defaultdict(list)
+    for gap, after, before in zip(silent, *_neighbours(trace, silent, steps, outermost), strict=True):
+        for took_ns, profiler in _by_profiler(trace, gap) if len(trace.overheads) else [(gap[1] - gap[0], None)]:
+            found[after, before, profiler].append(took_ns)
+    rows = [
+        SilentTime(
+            after=after,
+            before=before,
+            profiler=profiler,
+            time_us=sum(lasted) / 1000 / len(trace.steps),
+            count=len(lasted),
+            longest_us=max(lasted) / 1000,
+        )
+        for (after, before, profiler), lasted in found.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.time_us, row.after or "", row.before or "", row.profiler or "")))
+
+
+def _by_profiler(trace: Trace, gap: tuple[int, int]) -> Iterator[tuple[int, str | None]]:
+    """Yield the parts of a gap as (ns, what the profiler did then)."""
+    own, left = trace.overheads, [gap]
+    for i in range(len(own)):
+        if own.start[i] < gap[1] and own.end[i] > gap[0]:
+            taken = intervals.within(left, [(own.start[i], own.end[i])])
+            left = intervals.without(left, taken)
+            yield from ((until - since, trace.names[own.name[i]]) for since, until in taken)
+    yield from ((until - since, None) for since, until in left)
+
+
+def _neighbours(
+    trace: Trace, silent: Spans, steps: Spans, outermost: Sequence[int]
+) -> tuple[list[str | None], list[str | None]]:
+    """Return which range of the CPU, on whichever thread, ended last before each gap, and which begins next.
+
+    None where that is in another step.
+    """
+    ops, notes, calls = trace.ops, trace.annotations, trace.calls
+    kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(_STEP)]
+    starts, ends, named = (
+        [column[i] for i in outermost] + [noted[i] for i in kept] + called
+        for column, noted, called in (
+            (ops.start, notes.start, calls.start),
+            (ops.end, notes.end, calls.end),
+            (ops.name, notes.name, calls.name),
+        )
+    )
+    # A gap is in the step that begins last before it; between two steps there is none.
+    one = len(steps) == 1
+    of_gaps = [steps[0 if one else bisect_right(steps, (start, _NEVER)) - 1] for start, _ in silent]
+    in_turn = [-_NEVER, *sorted(ends)]
+    ended = [in_turn[bisect_right(in_turn, start) - 1] for start, _ in silent]
+    in_turn = [*sorted(starts), _NEVER]
+    begun = [in_turn[bisect_left(in_turn, end, hi=len(starts))] for _, end in silent]
+    after, before = _names_at(trace, ended, ends, starts, named), _names_at(trace, begun, starts, ends, named)
+    return (
+        [after.get(moment) if moment > begin else None for moment, (begin, _) in zip(ended, of_gaps, strict=True)],
+        [before.get(moment) if moment < until else None for moment, (_, until) in zip(begun, of_gaps, strict=True)],
+    )
+
+
+def _names_at(
+    trace: Trace, moments: Iterable[int], column: list[int], opposite: list[int], named: list[int]
+) -> dict[int, str]:
+    """Return for moments in the column what began or ended then: of several the longest, which is the outermost."""
+    found: dict[int, int] = {}
+    for i in where(column, {*moments}):
+        other = found.setdefault(column[i], i)
+        if abs(opposite[i] - column[i]) > abs(opposite[other] - column[i]):
+            found[column[i]] = i
+    return {moment: trace.names[named[i]] for moment, i in found.items()}
+
+
+def _outside(steps: Spans, ranges: Iterable[_Ranges]) -> _Ranges:
+    """Return what no step covers, from the first moment of the recording to the last."""
+    steps = intervals.merged(steps)
+    earliest = min([steps[0][0], *(min(starts) for starts, _ in ranges if starts)])
+    latest = max([steps[-1][1], *(max(ends) for _, ends in ranges if ends)])
+    return [earliest, *(end for _, end in steps)], [*(start for start, _ in steps), latest]
+
+
+def _plugins_steps(trace: Trace, launched: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
+    """Yield the steps as the plugin sees them: one after the other, each up to its last GPU operation's end."""
+    start, end = trace.gpu.start, trace.gpu.end
+    reached = trace.steps[0].start_ns
+    if launched[0]:
+        first = start[launched[0][0]]
+        reached = max([reached, *(end[i] for i in trace.links.orphans if end[i] < first)])
+    for step, gpu_ops in zip(trace.steps, launched, strict=True):
+        begin = max(reached, step.start_ns)
+        reached = max([begin, step.end_ns, *map(end.__getitem__, gpu_ops)])
+        yield begin, reached
+
+
+def _roles(trace: Trace, communication: Container[int], outermost: Sequence[int]) -> Iterator[_Ranges]:
+    """Yield the ranges of each role, in the order of priority."""
+    gpu, kind = trace.gpu, trace.gpu.kind
+
+    def ran(members: list[int]) -> _Ranges:
+        return [gpu.start[i] for i in members], [gpu.end[i] for i in members]
+
+    kernels = where(kind, {KERNEL})
+    yield ran([i for i in kernels if i not in communication])
+    yield ran(where(kind, {MEMCPY}))
+    yield ran(where(kind, {MEMSET}))
+    yield _together(ran([i for i in kernels if i in communication]), *_named(trace, _COMMUNICATING))
+    yield trace.calls.start, trace.calls.end
+    yield _together(*_named(trace, _LOADING_DATA))
+    ops, frames = trace.ops, trace.frames
+    alone = [ops.start[i] for i in outermost], [ops.end[i] for i in outermost]
+    notes = [i for i, name in enumerate(trace.annotations.name) if not trace.names[name].startswith(_STEP)]
+    noted = [trace.annotations.start[i] for i in notes], [trace.annotations.end[i] for i in notes]
+    yield _together(alone, noted, (frames.start, frames.end))
+
+
+def _together(*ranges: _Ranges) -> _Ranges:
+    return [*chain.from_iterable([starts for starts, _ in ranges])], [
+        *chain.from_iterable([ends for _, ends in ranges])
+    ]
+
+
+def _named(trace: Trace, prefixes: tuple[str, ...]) -> Iterator[_Ranges]:
+    names = {i for i, name in enumerate(trace.names) if name.startswith(prefixes)}
+    for part in (trace.ops, trace.annotations) if names else ():
+        members = where(part.name, names)
+        yield [part.start[i] for i in members], [part.end[i] for i in members]
