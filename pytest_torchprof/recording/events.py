@@ -151,8 +151,8 @@ def kinds(stamps: str = WHOLE) -> Kinds:
 
 _KEPT = {FORWARD_BACKWARD, MEMORY}
 _NO_INPUTS = b"\0\0"
-# From here on a double does not hold every nanosecond.
-_EXACT_NS = 2**53
+# Microseconds from which on a double times 1000 is not every nanosecond, and from which on the double itself is not.
+_FAR_US, _TOO_FAR_US = 2**42, 2**43
 
 
 class TooFineError(Exception):
@@ -290,7 +290,7 @@ class Columns:
         finish: Any = types.finish
         instant: Any = types.instant
         # First all that can fail, as above.
-        kept = [(event, _instant(event.ts, stamps)) for event in events if type(event) in (start, finish, instant)]
+        kept = [(event, _in_ns([event.ts], stamps)[0]) for event in events if type(event) in (start, finish, instant)]
         arrows, allocations, threads = self.arrows, self.allocations, self.threads
         for event, moment in kept:
             if type(event) is instant:
@@ -371,27 +371,23 @@ class Columns:
                 self.collectives[i] = (arg.collective, arg.collective_dtype)
 
 
-def _instant(stamp: Any, stamps: str) -> int:
-    """Return a moment in ns; TooFineError where it needs the exact types."""
-    if stamps == EXACT:
-        _check((stamp,))
-    moment: int = round(stamp * 1000)
-    if stamps == FRACTIONAL and moment >= _EXACT_NS:
-        raise TooFineError
-    return moment
-
-
 def _times(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
     """Return starts and ends in ns."""
     if stamps == WHOLE:
         return [event.ts * 1000 for event in events], [(event.ts + event.dur) * 1000 for event in events]
+    start = _in_ns([event.ts for event in events], stamps)
+    return start, list(map(add, start, _in_ns([event.dur for event in events], stamps)))
+
+
+def _in_ns(moments: list[Any], stamps: str) -> list[int]:
+    """Return times in ns; TooFineError where that needs the exact types."""
     if stamps == EXACT:
-        _check(moment for event in events for moment in (event.ts, event.dur))
-    start = [round(event.ts * 1000) for event in events]
-    spent = [round(event.dur * 1000) for event in events]
-    if stamps == FRACTIONAL and max(start) >= _EXACT_NS:
-        raise TooFineError
-    return start, list(map(add, start, spent))
+        _check(moments)
+    elif stamps == FRACTIONAL and (latest := max(moments)) >= _FAR_US:
+        if latest >= _TOO_FAR_US:
+            raise TooFineError
+        return [int(us // 1) * 1000 + round(us % 1 * 1000) for us in moments]
+    return [round(us * 1000) for us in moments]
 
 
 def _check(stamps: Iterable[Any]) -> None:
