@@ -1,18 +1,42 @@
-"""What can go wrong, as exceptions a user may catch; imports nothing.
+"""What can go wrong, as exceptions a user may catch.
 
 Each calls itself by the name under which users import it: that is what pytest prints in front of the message.
 """
 
 from __future__ import annotations
 
+from pytest_torchprof.codes import Code, code_in, coded
+
 
 class TorchprofError(Exception):
-    """Something the user can act on; its text says what happened, where, and what to do."""
+    """Something the user can act on; its text says what happened, where, and what to do.
+
+    All errors of this package are one. Its ``code`` is a word that stays the same where the text gets better:
+    ``torchprof explain CODE`` says more.
+    """
 
     __module__ = "pytest_torchprof"
 
+    code: str | None = None
+    """What this kind of error is called, "recording-cut-off"; None for one that another plugin raises without."""
+
     brief: str | None = None
     """The text where one line is enough (``pytest -q``)."""
+
+    def __init__(self, text: str = "", code: str | None = None) -> None:
+        """Make the error; ``code`` where it is another one than the class has."""
+        super().__init__(text)
+        if code is not None:
+            self.code = code
+
+    @property
+    def text(self) -> str:
+        """What it says, without its code."""
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        """Return the text with the code at its end."""
+        return self.text if self.code is None else coded(self.text, self.code)
 
 
 ASK_THE_DOCTOR = "run `torchprof doctor` to see what is wrong with the profiler or the device"
@@ -23,12 +47,17 @@ class NotMeasured(TorchprofError):
 
     __module__ = "pytest_torchprof"
 
+    code = Code.NOT_MEASURED
     ask_the_doctor = False
     """Whether the profiler or the device is the cause: the text then ends with the command that tells more."""
 
+    def __init__(self, text: str = "", code: str | None = None) -> None:
+        """Make the error; without ``code`` it is the one that the reason in the text ends with."""
+        super().__init__(text, code or code_in(text))
+
     def __str__(self) -> str:
-        text = super().__str__()
-        return f"{text}\n  do: {ASK_THE_DOCTOR}" if self.ask_the_doctor else text
+        """Return the text as it is: a reason has its code in it."""
+        return f"{self.text}\n  do: {ASK_THE_DOCTOR}" if self.ask_the_doctor else self.text
 
 
 def not_measured(reason: str, *, ask_the_doctor: bool = False) -> NotMeasured:
@@ -43,12 +72,19 @@ class LimitsMissed(AssertionError, TorchprofError):
 
     __module__ = "pytest_torchprof"
 
+    code = Code.LIMITS_MISSED
+
+    def __str__(self) -> str:
+        """Return the text: each limit in it has a name that ``torchprof explain`` knows."""
+        return self.text
+
 
 class UnreadableRecording(TorchprofError):
     """A file or folder that was to be read as a recording is none, is damaged, or is missing."""
 
     __module__ = "pytest_torchprof"
 
+    code = Code.RECORDING_DAMAGED
     other_json = False
     """Whether the file is sound JSON of another kind, such as may lie beside recordings in a folder of them."""
 
@@ -58,11 +94,15 @@ class UnreadableBaseline(TorchprofError):
 
     __module__ = "pytest_torchprof"
 
+    code = Code.BASELINE_DAMAGED
+
 
 class UnknownLimit(TorchprofError):
     """A keyword that is no limit or option, or a value of the wrong type."""
 
     __module__ = "pytest_torchprof"
+
+    code = Code.BAD_VALUE
 
 
 class TorchprofWarning(UserWarning):

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.testing import PASSED, RUN, STATE, is_ours
-from pytest_torchprof.testing.options import WORKER_KEY, BaselineMode, add_options, is_worker, run_options
+from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
+from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -35,7 +37,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     keywords = ""
     if config.option.markers:
-        from pytest_torchprof.cli.explain import marker_help
+        from pytest_torchprof.documentation import marker_help
 
         keywords = f":\n{marker_help()}"
     config.addinivalue_line(
@@ -95,11 +97,11 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
 
     run = request.node.stash.get(RUN, None)
     if run is None:
-        pytest.fail(
+        said = (
             f"{request.node.nodeid}: the torchprof fixture was asked for while the test runs; what is measured must be "
-            'known before: name it in the test\'s arguments, or with @pytest.mark.usefixtures("torchprof")',
-            pytrace=False,
+            'known before: name it in the test\'s arguments, or with @pytest.mark.usefixtures("torchprof")'
         )
+        pytest.fail(coded(said, Code.FIXTURE_MISUSE), pytrace=False)
     run.uses_fixture = True
     return Torchprof(run)
 

@@ -11,10 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.analysis import Analysis, Repeat, StepProfile
-from pytest_torchprof.errors import NotMeasured, UnreadableRecording
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.devices.kinds import device_kinds
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
 from pytest_torchprof.recording.reader import copy, read
+from pytest_torchprof.text import counted
 from pytest_torchprof.trace import Trace
 
 if TYPE_CHECKING:
@@ -119,7 +122,8 @@ class Profile(Analysis):
         """What the last measured call returned; NotMeasured for a recording that was loaded."""
         self._look("result")
         if self._view.result is _ABSENT:
-            raise NotMeasured("there is no result: the profile was read from a recording, the code was not run")
+            said = "there is no result: the profile was read from a recording, the code was not run"
+            raise NotMeasured(coded(said, Code.NOT_RECORDED))
         return self._view.result
 
     @property
@@ -190,47 +194,68 @@ class Profile(Analysis):
         """Write the recording to a file, gzipped if its name ends so; it can be loaded and opened in Perfetto."""
         self._look("save")
         if self.trace.path is None:
-            raise UnreadableRecording("this trace was built in memory; there is no recording to save")
+            said = "this trace was built in memory; there is no recording to save"
+            raise UnreadableRecording(said, Code.RECORDING_MISSING)
         if not os.path.exists(self.trace.path):  # noqa: PTH110 - see recording
             raise UnreadableRecording(
                 f"The recording {os.path.basename(self.trace.path)} is gone: that of a measurement is kept until its "  # noqa: PTH119
-                "test has ended. Call save() in the test itself, or keep all recordings with --torchprof-save=DIR."
+                "test has ended. Call save() in the test itself, or keep all recordings with --torchprof-save=DIR.",
+                Code.RECORDING_MISSING,
             )
         copy(self.trace.path, path)
 
 
-def load(path: str | os.PathLike[str]) -> Profile | list[Profile]:
+def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile | list[Profile]:
     """Return the profile of a trace file, or those of a folder of them as ``tensorboard_trace_handler`` writes it.
+
+    ``device="cpu"`` takes a recording that torch.profiler made without a GPU for one of the CPU as device: its kernels
+    are the operators that compute. A recording of this plugin's says itself what was measured.
 
     UnreadableRecording for what is missing, damaged or no trace. In a folder, files of other endings and sound JSON
     without a trace's events (metadata that a tool left beside them) are passed over; what is cut off, damaged, no JSON
     at all or newer than this version is an error there too.
     """
     if not os.path.isdir(path):  # noqa: PTH112 - see recording
-        return load_file(path)
+        return load_file(path, device=device)
     files = sorted(_traces_in(os.fspath(path)))
-    found = [profile for file in files if (profile := _unless_other_json(file)) is not None]
+    found = [profile for file in files if (profile := _unless_other_json(file, device)) is not None]
     if not found:
         beside = f"none of its {len(files)} JSON files is one" if files else "no file in it ends in .json or .json.gz"
-        raise UnreadableRecording(f"There are no traces in the folder {os.fspath(path)}: {beside}. Check the path.")
+        said = f"There are no traces in the folder {os.fspath(path)}: {beside}. Check the path."
+        raise UnreadableRecording(said, Code.RECORDING_MISSING)
     return found
 
 
-def _unless_other_json(file: str) -> Profile | None:
+def _unless_other_json(file: str, device: str | None) -> Profile | None:
     try:
-        return load_file(file)
+        return load_file(file, device=device)
     except UnreadableRecording as refused:
         if refused.other_json:
             return None
         raise
 
 
-def load_file(path: str | os.PathLike[str], *, by_two: bool = False) -> Profile:
+def load_file(path: str | os.PathLike[str], *, device: str | None = None, by_two: bool = False) -> Profile:
     """Return the profile of a trace file; UnreadableRecording for what is missing, damaged, a folder or no trace.
 
-    ``by_two`` allows a second process that reads a part of the file.
+    ``device`` is as in ``load``. ``by_two`` allows a second process that reads a part of the file.
     """
-    return Profile.from_trace(read(path, by_two=by_two))
+    trace = read(path, by_two=by_two)
+    return Profile.from_trace(trace if device is None else _taken_for(trace, device))
+
+
+def _taken_for(trace: Trace, device: str) -> Trace:
+    if device not in (known := [kind.name for kind in device_kinds()]):
+        raise TorchprofError(f"device: expected {' or '.join(known)}, got {device!r}", Code.NO_SUCH_DEVICE)
+    if trace.metadata is not None and trace.device_kind.name != device:
+        said = f"{trace.path}: is a recording of {trace.metadata.device}, not of {device}"
+        raise TorchprofError(said, Code.NOT_IN_RECORDING)
+    found = replace(trace, taken_for=device)
+    if len(trace.gpu) and not found.device_kind.has_launches:
+        operations = counted(len(trace.gpu), "GPU operation")
+        said = f"{trace.path}: has {operations}, so the {device} is not what was measured"
+        raise TorchprofError(said, Code.NOT_IN_RECORDING)
+    return found
 
 
 # The last is read like any other, and refused with what to do: to pass it over would judge a part of what was recorded.

@@ -109,6 +109,10 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "small-grid": (199, "GEMMs of 32x32 tiles that do not fill 132 SMs"),
     },
     "h100_qwen_orphans": {
+        "below-roofline": (
+            2720,
+            "24 x flash_fwd_kernel of 113 us: their 10.2 GFLOP, causal, are 10 us at 989 TFLOP/s, their 73 MB 22 us",
+        ),
         "compute-bound": (45200, "kernels cover 91 % of the window, orphans included"),
         "costly-children": (9750, "aten::linear is aten::matmul and views"),
         "implicit-sync": (7.69, "cudaStreamSynchronize inside aten::is_nonzero: a check of the attention mask"),

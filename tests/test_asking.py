@@ -20,8 +20,8 @@ BODY = "\ndef test_it():\n    raise AssertionError('not refused')\n"
             "gemm() stands in kernels and in forbid_kernels, which cannot both hold",
         ),
         ("ops='mm', forbid_ops=['mm']", "'mm' stands in ops and in forbid_ops, which cannot both hold"),
-        ("kernels=gemm", "kernels=<function gemm*: gemm is the function that makes a selector; call it: gemm()"),
-        ("forbid_kernels=[family]", "family is the function that makes a selector; call it: family('reduction')"),
+        ("kernels=gemm", "kernels=gemm is a function; call it: kernels=gemm()"),
+        ("forbid_kernels=[family]", "forbid_kernels=[[]family]: family is the * call it: family('reduction')"),
         ("kernels={triton: 2}", "triton is the function that makes a selector; call it: triton()"),
     ],
 )

@@ -148,7 +148,7 @@ def test_files_without_markers_and_damaged_ones_are_told_and_the_others_mended(p
     damaged = file.with_name("test_a.nvidia-h200-sm90.json")
     damaged.write_text("<<<<<<< a\n{\n=======\n[\n>>>>>>> b\n")
     assert run(["resolve"]) == 2
-    assert str(damaged.relative_to(project)) in capsys.readouterr().out
+    assert str(damaged.relative_to(project)) in capsys.readouterr().err
     assert read(file).entries["test_b"] == entry(ADD, MUL)
 
 
@@ -167,8 +167,42 @@ def test_a_version_that_cannot_be_read_leaves_the_file(project, git, capsys):
     file.write_text(file.read_text().replace('"schema": 2', '"schema": 99'))
     before = file.read_bytes()
     assert run(["resolve", str(file)]) == 2
-    assert "schema 99" in capsys.readouterr().out
+    assert "schema 99" in capsys.readouterr().err
     assert file.read_bytes() == before
+
+
+def test_sides_of_two_schemas_in_one_file_are_told_with_what_to_do(project, capsys):
+    """One branch upgraded the file, the other changed an entry in the old form: git merges the line of the schema."""
+    file = project / "test_mlp.cpu-x86_64.json"
+    before = (REPOSITORY / "tests/baselines_before").glob("schema_*/test_steps.cpu-x86_64.json")
+    old, new = (path.read_text().partition("\n    ") for path in sorted(before))
+    mixed = f"{new[0]}\n<<<<<<< HEAD\n    {old[2]}=======\n    {new[2]}>>>>>>> theirs\n"
+    file.write_text(mixed)
+    assert run(["resolve", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "this merge cannot be resolved: what the markers tell of ours is no baseline" in said
+    assert "git checkout --ours" in said
+    assert "Object" not in said
+    assert file.read_text() == mixed
+
+
+def test_a_merge_that_cannot_be_written_is_told_and_the_others_are_resolved(project, git, capsys):
+    file = two_branches(project, git, ours={"test_b": entry(ADD, MUL)}, theirs={"test_b": entry(MUL)})
+    locked = project / "locked" / file.name
+    locked.parent.mkdir()
+    locked.write_bytes(file.read_bytes())
+    (locked.parent / ".torchprof.lock").mkdir()
+    assert run(["resolve", str(locked), str(file)]) == 2
+    assert f"{locked}: the baseline was not written" in capsys.readouterr().err
+    assert read(file).entries["test_b"] == entry(ADD, MUL)
+
+
+def test_a_merge_that_is_no_utf8_is_left_as_it_is(project, git, capsys):
+    file = two_branches(project, git, ours={"test_b": entry(ADD, MUL)}, theirs={"test_b": entry(MUL)})
+    damaged = file.read_bytes().replace(b"aten::mul", b"aten::m\xff")
+    file.write_bytes(damaged)
+    assert run(["resolve", str(file)]) == 2
+    assert file.read_bytes() == damaged
 
 
 def test_list_names_each_entry_with_its_kernels_and_software(project, capsys):

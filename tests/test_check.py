@@ -113,7 +113,10 @@ def test_output_that_cannot_be_written_is_one_error(tmp_path):
     with Path("/dev/full").open("w") as full:
         done = check_in_a_process(path, "max_kernels=9", full)
     assert done.returncode == 2
-    assert done.stderr == "torchprof check: what was found cannot be written: No space left on device.\n"
+    assert (
+        done.stderr
+        == "torchprof check: what was found cannot be written: No space left on device. [report-not-written]\n"
+    )
 
 
 def test_a_pattern_has_one_count(check, capsys):

@@ -44,7 +44,9 @@ def holder(seconds):
 def test_only_one_process_measures_on_a_gpu_at_a_time(own_folder):
     with holder(60) as process:
         with (
-            pytest.raises(pytest_torchprof.NotMeasured, match=rf"holds .*torchprof-{UUID}\.lock: end it"),
+            pytest.raises(
+                pytest_torchprof.NotMeasured, match=rf"holds .*torchprof-{UUID}\.lock: end it, .* \[gpu-in-use\]"
+            ),
             holding(UUID, wait_s=0.2),
         ):
             pytest.fail("two at once")

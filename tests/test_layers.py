@@ -13,7 +13,8 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-errors, devices
+codes
+documentation, errors, devices
 text, recording.metadata
 kernels, trace
 recording
@@ -23,7 +24,8 @@ limits, compare
 report
 profile, capture
 doctor, testing
-plugin, cli
+cli
+plugin
 """
 RANK = {name.strip(): rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split(",")}
 

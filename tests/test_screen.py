@@ -67,7 +67,7 @@ def test_quietly_one_line_says_the_limit_both_numbers_and_a_kernel(run_tests):
 def test_quietly_what_was_not_measured_is_one_line_too(run_tests):
     source = "@pytest.mark.torchprof(device='cpu', max_syncs=0)\ndef test_it():\n    torch.sin(x)\n"
     assert failure_section(run_tests(source, "-q")) == [
-        "max_syncs=0: not measured: the cpu as device has no blocking calls: this limit needs a GPU"
+        "max_syncs=0: not measured: the cpu as device has no blocking calls: this limit needs a GPU [needs-gpu]"
     ]
 
 
@@ -236,7 +236,8 @@ def test_body():
         "--torchprof-report=out.json",
     ).assert_outcomes(failed=3)
     results = json.loads((pytester.path / "out.json").read_text())["results"]
-    reason = "not measured: the measured code was not run to its end: it raised ValueError: no such shape"
+    ended = "the measured code was not run to its end: it raised ValueError: no such shape"
+    reason = f"not measured: {ended} [not-run-to-end]"
     assert [result["message"].removeprefix("block: ") for result in results] == [reason] * 3
 
 

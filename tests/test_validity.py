@@ -42,7 +42,7 @@ def test_more_step_ranges_than_measured_calls_are_not_measured(profile):
     builder = own_recording({"k": 1}, steps=2)
     builder.step(2, 2500, 100)
     assert profile(builder).why_not == (
-        "3 step ranges in the recording, 2 were measured (another profiler's schedule ran)"
+        "3 step ranges in the recording, 2 were measured (another profiler's schedule ran) [another-profiler]"
     )
 
 
@@ -125,7 +125,7 @@ def test_a_gpu_operation_without_a_duration_that_can_be_one_is_not_measured(tmp_
         del builder.events[-1]["dur"]
     path = builder.write(tmp_path / "t.json")
     found = load(path)
-    assert found.why_not == "GPU operations without a usable time in the recording: 1"
+    assert found.why_not == "GPU operations without a usable time in the recording: 1 [untimed-kernels]"
     assert found.median.gpu_busy_us >= 0
     assert found.median.kernel_time_us >= 0
     assert main(["check", str(path), "--limit", "max_gpu_time=1"]) == 3
@@ -163,7 +163,7 @@ def test_what_another_thread_launches_before_the_end_of_the_last_step_may_not(pr
     builder.launch(2095, tid=PREFETCHER)
     builder.launch(at, tid=PREFETCHER)
     found = profile(builder)
-    assert found.why_not == "1 of 7 launches has no kernel in the recording (the profiler lost events)"
+    assert found.why_not == "1 of 7 launches has no kernel in the recording (the profiler lost events) [lost-kernels]"
     assert "lost-kernels" in {finding.code for finding in found.findings}
 
 
@@ -198,7 +198,7 @@ def test_work_of_before_that_still_ran_afterwards_does(profile, dur):
     builder.kernel("prefetched", -1020, 119, 8, stream=9)
     builder.kernel("prefetched", -1020, dur, 9, stream=9)
     assert profile(builder).why_not == (
-        "1 GPU operation was launched before the recording began and still ran in the measured steps"
+        "1 GPU operation was launched before the recording began and still ran in the measured steps [earlier-work]"
     )
 
 
@@ -216,7 +216,9 @@ def test_in_anybody_elses_recording_each_lost_launch_counts(profile):
     builder.step(0, 0, 100)
     builder.launched("k", 20)
     builder.launch(150, tid=PREFETCHER)
-    assert profile(builder).why_not == "1 of 2 launches has no kernel in the recording (the profiler lost events)"
+    assert profile(builder).why_not == (
+        "1 of 2 launches has no kernel in the recording (the profiler lost events) [lost-kernels]"
+    )
 
 
 GRAPH = 3
@@ -245,14 +247,15 @@ def replay(builder, at, nodes, graph=GRAPH):
 def test_a_replay_that_lost_a_kernel_which_another_one_has_is_not_measured(profile, own):
     assert profile(replaying([0, 1, 2], [0, 1, 2], own=own)).why_not is None
     assert profile(replaying([0, 1, 2], [0, 2], [0, 1, 2], own=own)).why_not == (
-        "the replay of graph 3 in step 2 of 3 has 2 of 3 operations in the recording (the profiler lost events)"
+        "the replay of graph 3 in step 2 of 3 has 2 of 3 operations in the recording "
+        "(the profiler lost events) [lost-graph-kernels]"
     )
 
 
 def test_replays_that_each_lost_another_kernel_are_all_told(profile):
     assert profile(replaying([1, 2], [0, 1], [0, 2])).why_not == (
         "the replay of graph 3 in step 1 of 3 has 2 of 3 operations in the recording "
-        "(the profiler lost events, as it did in 2 other replays)"
+        "(the profiler lost events, as it did in 2 other replays) [lost-graph-kernels]"
     )
 
 
@@ -295,7 +298,7 @@ def test_a_kernel_that_every_replay_lost_is_missed_where_the_capture_was_seen(pr
     assert profile(replaying([0, 2], [0, 2], graph_replays=[2, 2])).why_not is None
     assert profile(replaying([0, 2], [0, 2], graph_replays=[3, 3])).why_not == (
         "the replay of graph 3 in step 1 of 2 has 2 of 3 operations in the recording "
-        "(the profiler lost events, as it did in 1 other replay)"
+        "(the profiler lost events, as it did in 1 other replay) [lost-graph-kernels]"
     )
 
 

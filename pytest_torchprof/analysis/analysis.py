@@ -15,6 +15,7 @@ from pytest_torchprof.analysis.launches import Launching
 from pytest_torchprof.analysis.numbers import AllAttributes, Numbers, StepAttributes
 from pytest_torchprof.analysis.parts import Part, parts_within
 from pytest_torchprof.analysis.source_lines import Places
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernels import Kernels
@@ -150,7 +151,7 @@ class Analysis(HasViews, AllAttributes):
         """The recording itself."""
         if self._trace is None:
             self._look("trace")
-            raise NotMeasured("nothing was measured")
+            raise NotMeasured("nothing was measured", Code.NOTHING_MEASURED)
         return self._trace
 
     @shared
@@ -269,7 +270,8 @@ class Analysis(HasViews, AllAttributes):
         annotations = {trace.names[one] for one in set(trace.annotations.name)}
         if name not in annotations:
             known = ", ".join(sorted(annotations)[:10]) or "none at all"
-            raise NotMeasured(f"there is no range {name!r} in the recording; user annotations in it: {known}")
+            said = f"there is no range {name!r} in the recording; user annotations in it: {known}"
+            raise NotMeasured(coded(said, Code.NOT_IN_RECORDING))
         self.launching.refuse_hidden()
         return numbers_within(trace, [step.part for step in self._steps], name)
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.regions import REGION, compiled_again, regions_of
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
 from pytest_torchprof.recording.metadata import GraphBreak, Recompile
@@ -137,7 +138,8 @@ def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fal
             if counts is not None:
                 by_step.setdefault(trace.step_at(span.start_ns), Counter()).update(counts)
             else:
-                unknown = "a CUDA graph replays the kernels, and the recording does not hold the generated code"
+                said = "a CUDA graph replays the kernels, and the recording does not hold the generated code"
+                unknown = coded(said, Code.NO_COMPILE_EVIDENCE)
     worst = max(by_step.values(), key=Counter.total, default=Counter[str]())
     return tuple(Fallback(op=op, count=count) for op, count in worst.most_common()), unknown
 
@@ -168,13 +170,16 @@ def _aten_calls_by_step(trace: Trace, spans: list[Span]) -> dict[int, Counter[st
     return by_step
 
 
-_ON_THREADS = (
+_ON_THREADS = coded(
     "compiled code was called on another thread, of which torch.profiler records nothing: call it on the test's own "
-    "thread"
+    "thread",
+    Code.OTHER_THREAD,
 )
 NOT_USED = "torch.compile was not used"
-_NO_KEY = "the recording holds no compile evidence (its key `torchprof` is missing)"
-_NO_EVIDENCE = "the recording holds no compile evidence (its key `torchprof` has no `compile`)"
+_NO_KEY = coded("the recording holds no compile evidence (its key `torchprof` is missing)", Code.NO_COMPILE_EVIDENCE)
+_NO_EVIDENCE = coded(
+    "the recording holds no compile evidence (its key `torchprof` has no `compile`)", Code.NO_COMPILE_EVIDENCE
+)
 
 
 class Compile(Struct, frozen=True, kw_only=True):
@@ -247,12 +252,15 @@ def _unseen(evidence: CompileEvidence | None) -> str | None:
 
 def _why_not_in_steps(evidence: CompileEvidence, seen: Regions) -> str | None:
     if evidence.compiled and not seen.regions:
-        return "code was compiled, but no compiled code ran in the measured steps on the thread of the test"
+        said = "code was compiled, but no compiled code ran in the measured steps on the thread of the test"
+        return coded(said, Code.RAN_UNCOMPILED)
     if evidence.eager_under:
-        return f"compiled functions were called, and ran uncompiled: {evidence.eager_under[0]}"
+        said = f"compiled functions were called, and ran uncompiled: {evidence.eager_under[0]}"
+        return coded(said, Code.RAN_UNCOMPILED)
     if evidence.entered_under and seen.lookups_without_region:
         calls = counted(seen.lookups_without_region, "call")
-        return f"{calls} found no compiled code that fits, and ran uncompiled: {evidence.entered_under[0]}"
+        said = f"{calls} found no compiled code that fits, and ran uncompiled: {evidence.entered_under[0]}"
+        return coded(said, Code.RAN_UNCOMPILED)
     return None
 
 

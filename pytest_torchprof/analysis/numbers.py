@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.parts import StepWork, Window
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import BLOCKING, CallKind
 from pytest_torchprof.text import counted, plural, show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET
@@ -76,7 +77,7 @@ class Number(Struct, frozen=True, kw_only=True):
             return lacking
         reason = getattr(trace.metadata, self.absent_field, None) if self.absent_field else None
         reason = reason or (self.absent_for(trace) if self.absent_for is not None else None)
-        return reason or self.absent or f"the recording does not hold {self.name}"
+        return reason or coded(self.absent or f"the recording does not hold {self.name}", Code.NOT_RECORDED)
 
 
 def _show_count(value: float) -> str:
@@ -95,7 +96,9 @@ _GRAPHS: Final = frozenset({CallKind.GRAPH_LAUNCH})
 
 def _unknown_launches(trace: Trace) -> str | None:
     names = sorted(trace.names[name] for name in trace.links.unknown)
-    return f"kernels ran behind {names[0]}, which is not known as a launch" if names else None
+    if not names:
+        return None
+    return coded(f"kernels ran behind {names[0]}, which is not known as a launch", Code.UNKNOWN_LAUNCH)
 
 
 def _copies_one_way(name: str, noun: str, direction: str) -> Number:

@@ -8,9 +8,11 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.analysis.compilation import fx_graphs
+from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
 from pytest_torchprof.analysis.regions import PACKAGE, regions_of
-from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.devices.cpu import operator_work
+from pytest_torchprof.devices.kinds import CallKind, OperatorWork
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
@@ -107,8 +109,16 @@ def why_not(trace: Trace) -> str | None:
     """Return why the recording's numbers may not be believed, None when they may."""
     if trace.metadata is not None:
         return _own(trace, trace.metadata)
+    if not trace.device_kind.has_launches:
+        return _overlapping_steps(trace) or (
+            None if len(trace.ops) else coded("the recording has no operator", Code.NOTHING_RAN)
+        )
     if not len(trace.gpu) and not trace.links.launches:
-        return "the recording has no GPU operation and no launch: it was made without the GPU"
+        said = (
+            "the recording has no GPU operation and no launch: it was made without the GPU (where the CPU was to be "
+            'measured, say so: --device cpu, load(path, device="cpu"))'
+        )
+        return coded(said, Code.NO_GPU_SIDE)
     return _overlapping_steps(trace) or _gpu_side(trace, at_stake(trace)) or _stray(trace)
 
 
@@ -123,7 +133,8 @@ def _stray(trace: Trace) -> str | None:
     if not count:
         return None
     whose = "launch is" if count == 1 else "launches are"
-    return f"{counted(count, 'GPU operation')} ran in the steps whose {whose} not in the recording (events were lost)"
+    said = f"{counted(count, 'GPU operation')} ran in the steps whose {whose} not in the recording (events were lost)"
+    return coded(said, Code.LOST_LAUNCHES)
 
 
 class Stake(NamedTuple):
@@ -159,9 +170,10 @@ def _overlapping_steps(trace: Trace) -> str | None:
     for one, other in pairwise(trace.steps):
         # Files of torch before 2.4 cut times to whole microseconds.
         if other.start_ns + _CUT_NS < one.end_ns:
-            return (
+            return coded(
                 f"{one.name} and {other.name} overlap: the recording holds the work of several processes or profilers; "
-                "read the recording of each by itself"
+                "read the recording of each by itself",
+                Code.OVERLAPPING_STEPS,
             )
     return None
 
@@ -172,9 +184,10 @@ def _own(trace: Trace, metadata: Metadata) -> str | None:
         return metadata.problems[0]
     sentinel = _sentinel(trace)
     if not sentinel:
-        return (
+        return coded(
             f"the range {SENTINEL} with which our recordings begin is missing: "
-            "another profiler took the events, or they were lost"
+            "another profiler took the events, or they were lost",
+            Code.LOST_SENTINEL,
         )
     reason = _own_steps(trace, metadata.steps)
     return _own_gpu_side(trace, sentinel) if reason is None and trace.device_kind.has_launches else reason
@@ -183,25 +196,31 @@ def _own(trace: Trace, metadata: Metadata) -> str | None:
 def _own_steps(trace: Trace, promised: int) -> str | None:
     found = [step.name for step in trace.steps] if trace.has_step_ranges else []
     if len(found) < promised:
-        return f"{len(found)} of {counted(promised, 'step')} are in the recording (the profiler lost events)"
+        said = f"{len(found)} of {counted(promised, 'step')} are in the recording (the profiler lost events)"
+        return coded(said, Code.LOST_STEPS)
     if found != [f"ProfilerStep#{number}" for number in range(promised)]:
         measured = f"{promised} {'was' if promised == 1 else 'were'} measured"
-        return f"{counted(len(found), 'step range')} in the recording, {measured} (another profiler's schedule ran)"
+        said = f"{counted(len(found), 'step range')} in the recording, {measured} (another profiler's schedule ran)"
+        return coded(said, Code.ANOTHER_PROFILER)
     return None
 
 
 def _own_gpu_side(trace: Trace, sentinel: Span) -> str | None:
     if not trace.links.launches:
-        return "no launch is in the recording, not even the sentinel's (the profiler saw nothing of the GPU)"
+        said = "no launch is in the recording, not even the sentinel's (the profiler saw nothing of the GPU)"
+        return coded(said, Code.NO_GPU_SIDE)
     stake = at_stake(trace)
     reason = _gpu_side(trace, stake)
     if reason is None and not _ran(trace, sentinel):
-        return "no kernel of the sentinel is in the recording (the profiler lost its beginning)"
+        return coded(
+            "no kernel of the sentinel is in the recording (the profiler lost its beginning)", Code.LOST_SENTINEL
+        )
     if reason is None:
         reason = _unplaced(trace)
     if reason is None and stake.orphans:
         early = f"{counted(len(stake.orphans), 'GPU operation')} {'was' if len(stake.orphans) == 1 else 'were'}"
-        return f"{early} launched before the recording began and still ran in the measured steps"
+        said = f"{early} launched before the recording began and still ran in the measured steps"
+        return coded(said, Code.EARLIER_WORK)
     return reason
 
 
@@ -210,23 +229,28 @@ def _unplaced(trace: Trace) -> str | None:
     if not unplaced:
         return None
     were = f"{counted(unplaced, 'GPU operation')} {'was' if unplaced == 1 else 'were'}"
-    return (
+    return coded(
         f"{were} launched by a call that the profiler does not record (such as cuLaunchCooperativeKernel), and it "
-        "cannot be told in which step: record it anew, or measure one step (steps=1)"
+        "cannot be told in which step: record it anew, or measure one step (steps=1)",
+        Code.UNPLACED_LAUNCHES,
     )
 
 
 def _gpu_side(trace: Trace, stake: Stake) -> str | None:
     if trace.links.launches and not len(trace.gpu):
         everything = counted(len(trace.links.launches), "launch")
-        return f"{everything} and no GPU operation in the recording (the GPU's side is missing)"
+        return coded(
+            f"{everything} and no GPU operation in the recording (the GPU's side is missing)", Code.NO_GPU_SIDE
+        )
     if lost := len(stake.lost):
         none = f"{'has' if lost == 1 else 'have'} no kernel in the recording"
-        return f"{lost} of {counted(len(stake.launches), 'launch')} {none} (the profiler lost events)"
+        said = f"{lost} of {counted(len(stake.launches), 'launch')} {none} (the profiler lost events)"
+        return coded(said, Code.LOST_KERNELS)
     if cut := cut_replays(trace):
         return _lost_of_graphs(trace, cut)
     if trace.untimed:
-        return f"GPU operations without a usable time in the recording: {trace.untimed}"
+        said = f"GPU operations without a usable time in the recording: {trace.untimed}"
+        return coded(said, Code.UNTIMED_KERNELS)
     return None
 
 
@@ -235,9 +259,10 @@ def _lost_of_graphs(trace: Trace, cut: Sequence[Cut]) -> str:
     graph = f"graph {first.graph}" if first.graph else "a graph"
     replay = f"the replay of {graph} in step {first.step + 1} of {len(trace.steps)}"
     others = f", as it did in {counted(len(cut) - 1, 'other replay')}" if len(cut) > 1 else ""
-    return (
+    return coded(
         f"{replay} has {first.found} of {counted(first.whole, 'operation')} in the recording "
-        f"(the profiler lost events{others})"
+        f"(the profiler lost events{others})",
+        Code.LOST_GRAPH_KERNELS,
     )
 
 
@@ -255,19 +280,36 @@ def _ran(trace: Trace, sentinel: Span) -> bool:
 def unprofiled(trace: Trace) -> str | None:
     """Return why kernels on the CPU cannot be counted: code ran that leaves no event; None if none did."""
     metadata = trace.metadata
-    if metadata is None or trace.device_kind.has_launches:
+    if trace.device_kind.has_launches:
         return None
+    if metadata is None:
+        return _without_kernels(trace)
     if metadata.threads:
-        return (
+        return coded(
             f"the measured code ran {metadata.threads[0]} on another thread, whose operators torch.profiler does not "
-            "record"
+            "record",
+            Code.OTHER_THREAD,
         )
     if trace.spans_in_steps(PACKAGE):
-        return (
+        return coded(
             "a package of AOTInductor ran, whose kernels leave no event on the CPU: measure the model under "
-            "torch.compile instead, or on a GPU"
+            "torch.compile instead, or on a GPU",
+            Code.AOTINDUCTOR,
         )
     return None if metadata.compile is None else _compiled_before(trace, metadata.compile)
+
+
+def _without_kernels(trace: Trace) -> str | None:
+    """Return that compiled code ran and no kernel of Inductor's is in anybody else's recording of a CPU."""
+    if not regions_of(trace).regions and not trace.spans_in_steps(FX_GRAPH):
+        return None
+    if any(operator_work(name) is OperatorWork.FUSED for name in trace.names):
+        return None
+    return coded(
+        "compiled code ran, and no C++ kernel of Inductor's is in the recording: record it with "
+        "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1",
+        Code.COMPILED_BEFORE,
+    )
 
 
 def _compiled_before(trace: Trace, evidence: CompileEvidence) -> str | None:
@@ -277,9 +319,10 @@ def _compiled_before(trace: Trace, evidence: CompileEvidence) -> str | None:
     any_may = evidence.graphs_are_marked is False and bool(regions_of(trace).regions)
     for graph in evidence.fx_graphs:
         if graph.unprofiled and (any_may or graph.hash in ran):
-            return (
+            return coded(
                 "compiled before the measurement: a graph of Inductor's was compiled without kernel profiling, so that "
                 f"its C++ kernels leave no event ({graph.code_path or graph.hash}). Compile it in the "
-                "measured code, or set TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1"
+                "measured code, or set TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1",
+                Code.COMPILED_BEFORE,
             )
     return None

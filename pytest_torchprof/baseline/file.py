@@ -11,6 +11,7 @@ import filelock
 
 from pytest_torchprof.baseline.conflict import resolve as resolve_entries
 from pytest_torchprof.baseline.form import dumps, loads, write_entry
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 
 if TYPE_CHECKING:
@@ -57,19 +58,28 @@ def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
     """
     if not path.exists() and not any(changes.values()):
         return
+    with _writing(path):
+        _merge(path, changes)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Hold the lock of a file's folder; TorchprofError where the folder cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _only_writer(path.parent):
-            _merge(path, changes)
+            yield
     except filelock.Timeout:
         raise TorchprofError(
             f"{path}: not written: another process has held {path.parent / LOCK} for {LOCK_SECONDS} s; "
-            "end it, then update again"
+            "end it, then update again",
+            Code.BASELINE_NOT_WRITTEN,
         ) from None
     except OSError as error:
         raise TorchprofError(
             f"{path}: the baseline was not written ({error.strerror or error}); what was there is unchanged: "
-            "make the folder writable, or choose another with --torchprof-baseline-dir"
+            "make the folder writable, or choose another with --torchprof-baseline-dir",
+            Code.BASELINE_NOT_WRITTEN,
         ) from None
 
 
@@ -77,27 +87,43 @@ def resolve(path: Path, ours: str, theirs: str, base: str | None) -> tuple[str, 
     """Write the merge of two versions of a file and return the keys of the entries that both changed.
 
     ``base`` is the version that both began with, None where it is not known.
-    UnreadableBaseline where a side is damaged.
+    UnreadableBaseline where a side is damaged; TorchprofError where the folder cannot be written.
     """
     ancestor: dict[str, WrittenEntry] = {}
     with contextlib.suppress(UnreadableBaseline):  # where both have merged before, git's own has markers
         ancestor = loads(base.encode(), path) if base else {}
-    resolution = resolve_entries(ancestor, loads(ours.encode(), path), loads(theirs.encode(), path))
-    with _only_writer(path.parent):
+    resolution = resolve_entries(ancestor, _side(path, ours, "ours"), _side(path, theirs, "theirs"))
+    with _writing(path):
         _replace(path, dumps(resolution.entries))
     return resolution.undecided
 
 
+def _side(path: Path, text: str, which: str) -> dict[str, WrittenEntry]:
+    """Return the entries of one side of a merge; UnreadableBaseline says which side is none, and what to do."""
+    try:
+        return loads(text.encode("utf-8", "surrogateescape"), path)
+    except UnreadableBaseline as problem:
+        if problem.code == Code.BASELINE_NEWER:
+            raise
+        raise UnreadableBaseline(
+            f"{path}: this merge cannot be resolved: what the markers tell of {which} is no baseline, as where only "
+            "one side was written by an older version of the plugin. Take one side as a whole (git checkout --ours or "
+            "--theirs FILE), or write it anew with --torchprof-baseline=update. The file is left as it is.",
+            Code.BASELINE_MERGED,
+        ) from None
+
+
 def read_text(path: Path) -> str:
     """Return what a baseline file holds, whatever that is; UnreadableBaseline where it cannot be opened."""
-    return _read_bytes(path).decode("utf-8", "replace")
+    return _read_bytes(path).decode("utf-8", "surrogateescape")
 
 
 def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UnreadableBaseline(f"{path}: cannot read this baseline: {error.strerror or error}") from None
+        said = f"{path}: cannot read this baseline: {error.strerror or error}"
+        raise UnreadableBaseline(said, Code.BASELINE_UNREADABLE) from None
 
 
 def _read(path: Path) -> dict[str, WrittenEntry]:

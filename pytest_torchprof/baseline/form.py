@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from pytest_torchprof.baseline.entry import Count, Entry, KernelRecord, Times
 from pytest_torchprof.baseline.launch_order import Block, Line, launches, rewrite, write
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnreadableBaseline
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
     if schema > SCHEMA:
         raise UnreadableBaseline(
             f"{path}: this baseline has schema {schema}, and this pytest-torchprof knows up to {SCHEMA}: "
-            "install a newer pytest-torchprof; the file is left as it is"
+            "install a newer pytest-torchprof; the file is left as it is",
+            Code.BASELINE_NEWER,
         )
     entries = value.get("entries")
     if not isinstance(entries, dict) or value.keys() != {"schema", "entries"}:
@@ -281,7 +283,7 @@ def _json(data: bytes, path: Path) -> Any:
     except json.JSONDecodeError as error:
         if has_conflict(text):
             first = f"resolve it with `torchprof baseline resolve {path}`, or"
-            _refuse(path, "a merge left its markers (<<<<<<<, >>>>>>>) in it", first)
+            _refuse(path, "a merge left its markers (<<<<<<<, >>>>>>>) in it", first, Code.BASELINE_MERGED)
         if not text.strip():
             _refuse(path, "it is empty")
         if not text[error.pos :].strip() or error.msg.startswith("Unterminated"):
@@ -293,10 +295,10 @@ def _json(data: bytes, path: Path) -> Any:
         _refuse(path, "it is not the JSON of a baseline")
 
 
-def _refuse(path: Path, what: str, first: str = "") -> NoReturn:
+def _refuse(path: Path, what: str, first: str = "", code: Code = Code.BASELINE_DAMAGED) -> NoReturn:
     remedy = f"{first} {_REMEDY}" if first else _REMEDY
     raise UnreadableBaseline(
-        f"{path}: cannot read this baseline: {what}; {remedy}. The file is left as it is."
+        f"{path}: cannot read this baseline: {what}; {remedy}. The file is left as it is.", code
     ) from None
 
 

@@ -18,6 +18,7 @@ from pytest_torchprof.capture.compile_history import (
     short_reason,
 )
 from pytest_torchprof.capture.packages import packages_marked
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
 
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
     from pytest_torchprof.recording.metadata import GraphBreak
 
 
-_CLEARED = (
+_CLEARED = coded(
     "the measured code removes the records of torch.compile that this is read from "
-    "(torch._dynamo.utils.clear_compilation_metrics): take that out of it"
+    "(torch._dynamo.utils.clear_compilation_metrics): take that out of it",
+    Code.COMPILER_RECORDS_CLEARED,
 )
 
 
@@ -201,7 +203,7 @@ class CompileWatch:
         """Return why breaks or recompiles cannot be told, each None if they can."""
         missing = torch_compile.missing_records()
         if missing:
-            reason = f"this version of torch has no {missing}: not available"
+            reason = coded(f"this version of torch has no {missing}: not available", Code.NO_COMPILE_EVIDENCE)
             return Untold(graph_breaks=reason, recompiles=reason)
         if self._log.cleared:
             return Untold(graph_breaks=_CLEARED, recompiles=_CLEARED)
@@ -210,15 +212,17 @@ class CompileWatch:
     def _why_breaks_are_unknown(self, before: _Before) -> str | None:
         if before.given_up and self._eager.blind:
             first = before.given_up[0].why
-            return (
+            return coded(
                 f"torch.compile gave up frames earlier in this process ({len(before.given_up)}, the first at "
-                f"{first.file}:{first.line}), and whether one of them runs here is not known: {self._eager.blind}"
+                f"{first.file}:{first.line}), and whether one of them runs here is not known: {self._eager.blind}",
+                Code.RAN_UNCOMPILED,
             )
         ran = next((code for code in before.suspects if self._eager.ran(code)), None)
         if ran is not None:
-            return (
+            return coded(
                 f"{ran.co_name} ({ran.co_filename}:{ran.co_firstlineno}) ran uncompiled, and torch no longer knows "
-                "why: more than 64 frames were compiled before the measurement"
+                "why: more than 64 frames were compiled before the measurement",
+                Code.RAN_UNCOMPILED,
             )
         return None
 

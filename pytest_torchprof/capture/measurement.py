@@ -19,6 +19,7 @@ from pytest_torchprof.capture.processes import only_measurement, this_rank
 from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
 from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
 from pytest_torchprof.capture.session import (
+    NOTHING_HELD,
     Session,
     another_profiler_runs,
     arm,
@@ -252,7 +253,7 @@ def _repeated(plan: Plan, path: Path) -> Generator[None, None, None]:
             yield
         session.finish()
         if session.problem or not session.exportable:
-            raise NotMeasured(session.problem or "the profiler holds no recording")
+            raise NotMeasured(session.problem or NOTHING_HELD)
         if not session.all_lines_marked:
             raise NotMeasured(f"a step reaches more than {MOST_MARKS:,} lines and modules")
         write_recording(session, path, _metadata(plan, session, warmup=0, steps=1, calls=1, attempts=1))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import filelock
 
 from pytest_torchprof.capture.devices import live_device
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured
 
 if TYPE_CHECKING:
@@ -126,13 +127,15 @@ def holding(uuid: str, *, wait_s: float = _WAIT_S) -> Iterator[None]:
         lock.acquire(timeout=wait_s)
     except filelock.Timeout:
         raise NotMeasured(
-            f"another process has measured on this GPU for {wait_s:.0f} s and holds {lock.lock_file}: "
-            "end it, then try again"
+            coded(
+                f"another process has measured on this GPU for {wait_s:.0f} s and holds {lock.lock_file}: "
+                "end it, then try again",
+                Code.GPU_IN_USE,
+            )
         ) from None
     except OSError as error:
-        raise NotMeasured(
-            f"the lock of this GPU, {lock.lock_file}, cannot be opened: {error.strerror or error}"
-        ) from None
+        said = f"the lock of this GPU, {lock.lock_file}, cannot be opened: {error.strerror or error}"
+        raise NotMeasured(coded(said, Code.GPU_IN_USE)) from None
     try:
         yield
     finally:

@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_torchprof.codes import Code, coded
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORKED = (
+FORKED = coded(
     "this process was forked from one that had asked for its GPUs, and CUDA cannot begin again in a fork: start new "
-    "processes instead (multiprocessing's spawn, pytest-xdist), or let nothing ask for a GPU before the fork"
+    "processes instead (multiprocessing's spawn, pytest-xdist), or let nothing ask for a GPU before the fork",
+    Code.FORKS,
 )
 FABRIC = (
     "the GPUs of this machine are not ready (CUDA error 802): those behind an NVSwitch need the fabric manager, in the "
@@ -150,16 +153,17 @@ def of_device(device: str, error: BaseException) -> str:
     if "forked subprocess" in said:
         return FORKED
     if re.search(r"Error 802|system not yet initialized|cudaErrorSystemNotReady", str(error)):
-        return FABRIC
+        return coded(FABRIC, Code.GPU_UNUSABLE)
     advice = next((advice for part, advice in _OF_A_DEVICE if re.search(part, str(error))), None)
-    return f"{device} cannot be used: {said}" + (f"; {advice}" if advice else "")
+    return coded(f"{device} cannot be used: {said}" + (f"; {advice}" if advice else ""), Code.GPU_UNUSABLE)
 
 
 def of_earlier_error(error: BaseException) -> str:
     """Return why nothing can be measured on the GPUs of a process after an error that is there to stay."""
-    return (
+    return coded(
         f"an earlier error of the GPU ({first_line(error)}) lasts as long as this process: it came from a test before "
-        "or from the preparation of this one; mend that, or run this test in a new process"
+        "or from the preparation of this one; mend that, or run this test in a new process",
+        Code.GPU_FAILED,
     )
 
 
@@ -167,7 +171,8 @@ def of_ourselves(error: Exception) -> str:
     """Return what to say of an error that nobody foresaw: enough for a bug report."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     line = f"{Path(frame.filename).name}:{frame.lineno}"
-    return f"the measurement itself failed ({type(error).__name__} at {line}: {first_line(error)}): please report it"
+    said = f"the measurement itself failed ({type(error).__name__} at {line}: {first_line(error)}): please report it"
+    return coded(said, Code.MEASUREMENT_FAILED)
 
 
 def of_cupti(error: str) -> str | None:

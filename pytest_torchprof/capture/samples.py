@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pytest_torchprof.capture.devices import after_measured_code, live_device, synchronize
 from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.capture.reasons import first_line
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.recording.metadata import Batch, Timing
 
 if TYPE_CHECKING:
@@ -94,9 +95,10 @@ class Samples:
         try:
             flush = _flushing(self._device, self._cache)
         except (RuntimeError, MemoryError) as error:
-            self._why_not = (
+            self._why_not = coded(
                 "the cache cannot be emptied before each call, for which as much memory as it has twice is needed: "
-                f"{first_line(error)}. Leave the device that much, or take times with a hot cache"
+                f"{first_line(error)}. Leave the device that much, or take times with a hot cache",
+                Code.NO_TIMES,
             )
             return
         with self._device.disturbances() as disturbances:
@@ -145,13 +147,15 @@ def _flushing(device: LiveDevice, cache: Cache) -> Callable[[], object]:
 def _why_no_times(seconds: float, left_over: float) -> str | None:
     """Return why samples of a call would not say how long it takes; ``left_over`` is the least of a few calls."""
     if seconds * LEAST > _LIMIT_S:
-        return (
+        return coded(
             f"a call takes {seconds:.1f} s, so {LEAST} samples would take longer than {_LIMIT_S:.0f} s: "
-            "measure a smaller part of it"
+            "measure a smaller part of it",
+            Code.NO_TIMES,
         )
     if left_over > max(_LEFT_OVER_S, _LEFT_OVER_SHARE * seconds):
-        return (
+        return coded(
             f"work on another stream or device went on for {left_over * 1e3:.1f} ms after a call, and nothing in the "
-            "call waits for it, so no sample would hold it: let the current stream wait for it (wait_stream)"
+            "call waits for it, so no sample would hold it: let the current stream wait for it (wait_stream)",
+            Code.NO_TIMES,
         )
     return None

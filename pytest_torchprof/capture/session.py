@@ -24,6 +24,7 @@ from pytest_torchprof.capture.lines import Lines
 from pytest_torchprof.capture.observers import handed_to_threads
 from pytest_torchprof.capture.processes import only_measurement
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -38,10 +39,12 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.capture.torch_profiler import ProfilerStart
 
-_UNCOUNTED = (
+_UNCOUNTED = coded(
     "the allocator in use does not count what it gives out: either it is a pluggable one, or "
-    "PYTORCH_NO_CUDA_MEMORY_CACHING is set"
+    "PYTORCH_NO_CUDA_MEMORY_CACHING is set",
+    Code.NO_PEAK_MEMORY,
 )
+NOTHING_HELD = coded("the profiler holds no recording", Code.MEASUREMENT_FAILED)
 
 
 class Session:
@@ -76,9 +79,8 @@ class Session:
     def __enter__(self) -> Self:
         refuse_second_profiler()
         if not torch_profiler.records_files():  # pragma: no cover - some builds of torch
-            raise NotMeasured(
-                "this build of torch has no kineto, so its profiler writes no recording: use another build"
-            )
+            said = "this build of torch has no kineto, so its profiler writes no recording: use another build"
+            raise NotMeasured(coded(said, Code.NO_KERNELS_RECORDED))
         profiler = torch_profiler.profiler(
             accelerator().activities(), with_stack=self._with_stack, profile_memory="memory" in self._record
         )
@@ -159,13 +161,14 @@ class Session:
         early = torch_profiler.stopped_early()
         self._end()
         if early and not self.problem:
-            self.problem = "the profiler stopped collecting from the GPU early: its buffers were full"
+            said = "the profiler stopped collecting from the GPU early: its buffers were full"
+            self.problem = coded(said, Code.LOST_KERNELS)
 
     def export(self, path: Path) -> None:
         """Write the trace, once, and let go of the profiler and all that it holds."""
         profiler, self._profiler = self._profiler, None
         if profiler is None or not self.exportable:
-            raise NotMeasured(self.problem or "the profiler holds no recording")
+            raise NotMeasured(self.problem or NOTHING_HELD)
         profiler.export_chrome_trace(str(path))
 
     def __exit__(self, *_: object) -> None:
@@ -186,9 +189,10 @@ class Session:
             finally:
                 _profile_again(self._profiled_by)
             if error is not None:
-                self.problem = f"the GPU failed while the profiler stopped: {reasons.first_line(error)}"
+                said = f"the GPU failed while the profiler stopped: {reasons.first_line(error)}"
+                self.problem = coded(said, Code.GPU_FAILED)
             elif torch_profiler.was_emptied(self._profiler):
-                self.problem = "another profiler took the events of this one"
+                self.problem = coded("another profiler took the events of this one", Code.ANOTHER_PROFILER)
             self.exportable = self.problem is None
 
     def _intrusion(self) -> str | None:
@@ -199,13 +203,15 @@ class Session:
         if elsewhere and self._profiler:
             this_process().hold(self._profiler)
             this_process().free_this_thread()
-            return f"another profiler was started on another thread during the measurement ({elsewhere[0].line})"
+            said = f"another profiler was started on another thread during the measurement ({elsewhere[0].line})"
+            return coded(said, Code.ANOTHER_PROFILER)
         if here:
             left = " and left running" if running else ""
-            return f"another profiler was started{left} inside the measured code ({here[0].line})"
+            said = f"another profiler was started{left} inside the measured code ({here[0].line})"
+            return coded(said, Code.ANOTHER_PROFILER)
         if running != "on this thread":
             torch_profiler.forget_running_profiler()
-            return "another profiler ended this one during the measurement"
+            return coded("another profiler ended this one during the measurement", Code.ANOTHER_PROFILER)
         return None
 
 
@@ -218,10 +224,11 @@ def another_profiler_runs() -> str | None:
 def refuse_second_profiler() -> None:
     """Raise NotMeasured when a profiler is running: torch would let a second one empty it without a word."""
     if thread := another_profiler_runs():
-        raise NotMeasured(
+        said = (
             f"another profiler is running {thread}, and torch can run one at a time. Look for torch.profiler (or "
             "torch.autograd.profiler) in a fixture, around the test, or left open by an earlier test, and stop it."
         )
+        raise NotMeasured(coded(said, Code.ANOTHER_PROFILER))
 
 
 def _profile_again(before: Any) -> None:
@@ -273,7 +280,7 @@ def arm(device: str) -> None:
 def _probe(device: str) -> str | None:
     if any(_sees_the_sentinel(device) for _ in range(_ATTEMPTS)):
         return None
-    return reasons.why_no_kernels(device, reasons.fresh_process(device))
+    return coded(reasons.why_no_kernels(device, reasons.fresh_process(device)), Code.NO_KERNELS_RECORDED)
 
 
 def _sees_the_sentinel(device: str) -> bool:

@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.text import printable
 
@@ -24,12 +25,16 @@ COMMANDS = {
     "baseline": "list, show, compare, prune and merge stored baselines",
 }
 USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"
+DEVICE_OPTION = {"--device": "cpu or cuda"}
+"""Of each command that reads recordings."""
 UNUSABLE = 2
 """The exit status for bad usage and for what cannot be read."""
 
 
 class UsageError(TorchprofError):
     """Words on the command line that do not belong there; the command's help says which do."""
+
+    code = Code.BAD_USAGE
 
 
 class Arguments(NamedTuple):
@@ -83,7 +88,8 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(f"torchprof {version('pytest-torchprof')}\n")
         return 0
     if words[0] not in COMMANDS:
-        sys.stderr.write(f"torchprof: there is no command {words[0]!r}\n\n{_usage()}")
+        unknown = coded(f"there is no command {words[0]!r}", Code.BAD_USAGE)
+        sys.stderr.write(f"torchprof: {unknown}\n\n{_usage()}")
         return UNUSABLE
     status = _run(words[0], words[1:])
     if argv is None:
@@ -114,9 +120,9 @@ def _run(command: str, words: list[str]) -> int:
             status = module.run(words)
         text = sys.stdout.getvalue()
     except UsageError as problem:
-        return _refuse(command, f"{problem}; see torchprof {command} --help")
+        return refuse(command, coded(f"{problem.text}; see torchprof {command} --help", Code.BAD_USAGE))
     except TorchprofError as problem:
-        return _refuse(command, str(problem))
+        return refuse(command, str(problem))
     except KeyboardInterrupt:
         return 130
     finally:
@@ -126,7 +132,8 @@ def _run(command: str, words: list[str]) -> int:
     return _write(text, command) or status
 
 
-def _refuse(command: str, problem: str) -> int:
+def refuse(command: str, problem: str) -> int:
+    """Say on stderr what a command cannot do; return UNUSABLE."""
     # Files are named in it, and what they hold.
     sys.stderr.write("\n".join(map(printable, f"torchprof {command}: {problem}".split("\n"))) + "\n")
     return UNUSABLE
@@ -142,8 +149,7 @@ def _write(text: str, command: str) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.stderr.write(f"torchprof {command}: what was found cannot be written: {error.strerror}.\n")
-        return UNUSABLE
+        return refuse(command, coded(f"what was found cannot be written: {error.strerror}.", Code.REPORT_NOT_WRITTEN))
     return 0
 
 

@@ -23,9 +23,9 @@ from pytest_torchprof.baseline import (
     update,
 )
 from pytest_torchprof.baseline.path import FOLDER, split_name
-from pytest_torchprof.cli import UsageError, parse
+from pytest_torchprof.cli import UNUSABLE, UsageError, parse, refuse
 from pytest_torchprof.cli.diff import differences, summary_of
-from pytest_torchprof.errors import UnreadableBaseline
+from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ sides changed is listed; it is ours until the test is measured again. (In a reba
 exit status: 0 done (diff: the kernels are the same), 1 diff: they differ, resolve: tests have to be measured again,
 2 cannot read, or bad usage
 """
-SAME, DIFFER, UNUSABLE = 0, 1, 2
+SAME, DIFFER = 0, 1
 _RESOLVED: Final = "resolved"
 _TO_MEASURE: Final = "resolved; both sides changed these, measure them again with --torchprof-baseline=update"
 
@@ -191,9 +191,8 @@ def _resolve_file(path: Path, text: str) -> int:
     ours, theirs, ancestor = sides(text)
     try:
         undecided = resolve(path, ours, theirs, _ancestor_in_git(path) or ancestor)
-    except UnreadableBaseline as error:
-        _write_line(str(error))
-        return UNUSABLE
+    except TorchprofError as error:  # the other files are resolved all the same
+        return refuse("baseline", str(error))
     _write_line("\n    ".join([f"{path}: {_TO_MEASURE if undecided else _RESOLVED}", *undecided]))
     return DIFFER if undecided else SAME
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pytest_torchprof.codes import Code, coded
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from re import Pattern
@@ -85,7 +87,9 @@ class DeviceKind(Struct, frozen=True, kw_only=True):
 
     def why_no(self, thing: str) -> str | None:
         """Return why a limit on something that only GPUs have cannot be judged; None where this kind has it."""
-        return f"the {self.name} as device has no {thing}: this limit needs a GPU" if "gpu" in self.lacks else None
+        if "gpu" not in self.lacks:
+            return None
+        return coded(f"the {self.name} as device has no {thing}: this limit needs a GPU", Code.NEEDS_GPU)
 
 
 @cache

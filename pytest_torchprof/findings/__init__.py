@@ -23,6 +23,7 @@ _SUBJECTS = (
     "queued",
     "kernels",
     "products",
+    "roofline",
     "fusible",
     "compiling",
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ def with_thresholds(rules: Iterable[Rule], given: Iterable[str]) -> tuple[Rule, 
         if not equals or not value:
             raise UnknownLimit(f"{text!r}: expected NAME = VALUE, e.g. hotspot.share = 0.6")
         if name not in known:
-            raise UnknownLimit(f"there is no threshold {name!r}; known are: {', '.join(sorted(known))}")
+            said = f"there is no threshold {name!r}; known are: {', '.join(sorted(known))}"
+            raise UnknownLimit(said, Code.UNKNOWN_KEYWORD)
         code, threshold = known[name]
         if threshold in changed[code]:
             raise UnknownLimit(f"{name} is given twice")

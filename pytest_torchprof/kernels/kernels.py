@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.text import WIDTH, counted, printable_line, show_us
@@ -96,7 +97,9 @@ class Kernels(Sequence[Kernel]):
         unknown = verdicts.count(None)
         return _these(
             found,
-            f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}" if unknown else None,
+            coded(f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}", Code.MATCH_UNKNOWN)
+            if unknown
+            else None,
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Protocol
 
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import LAYOUTS, shortened
 from pytest_torchprof.kernels.names.text import word_table
@@ -82,16 +83,27 @@ def compile_pattern(value: object) -> Pattern:
         if kind in SIGNATURES and bracket and rest.endswith(")"):
             raise UnknownLimit(
                 f"{value!r} is a selector written as a text, which no kernel's name holds: take the quotes away, and "
-                f"write from pytest_torchprof import {kind}"
+                f"write from pytest_torchprof import {kind}",
+                Code.BAD_PATTERN,
             )
         if advice := _NO_KERNELS.match(value):
-            raise UnknownLimit(f"{value!r} is no kernel's name; there is a limit for it: {advice.lastgroup}")
+            raise UnknownLimit(
+                f"{value!r} is no kernel's name; there is a limit for it: {advice.lastgroup}", Code.BAD_PATTERN
+            )
         return NamePattern(value)
-    if (name := str(getattr(value, "__name__", ""))) in SIGNATURES:
-        raise UnknownLimit(f"{name} is the function that makes a selector; call it: {_CALLS.get(name, f'{name}()')}")
+    if (call := selector_call(value)) is not None:
+        said = f"{call.partition('(')[0]} is the function that makes a selector; call it: {call}"
+        raise UnknownLimit(said, Code.BAD_PATTERN)
     raise UnknownLimit(
-        f"expected a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn'), got {value!r}"
+        f"expected a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn'), got {value!r}",
+        Code.BAD_PATTERN,
     )
+
+
+def selector_call(value: object) -> str | None:
+    """Return how to call a function that makes selectors, "gemm()"; None for what is none."""
+    name = str(getattr(value, "__name__", ""))
+    return _CALLS.get(name, f"{name}()") if name in SIGNATURES else None
 
 
 def fused_match(kernel: Kernel, tokens: Iterable[str]) -> bool:
@@ -126,9 +138,8 @@ def parse_value(text: str) -> object:
         return _evaluate(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, MemoryError, RecursionError, TypeError):
         shown = text if len(text) <= 60 else f"{text[:57]}..."
-        raise UnknownLimit(
-            f"{shown!r} cannot be read: expected literals and selectors such as {_FORMS}; quote what is meant as a text"
-        ) from None
+        said = f"{shown!r} cannot be read: expected literals and selectors such as {_FORMS}"
+        raise UnknownLimit(f"{said}; quote what is meant as a text", Code.BAD_PATTERN) from None
 
 
 def _evaluate(node: ast.expr) -> object:
@@ -151,7 +162,8 @@ _JSON: Final = {"true": True, "false": False, "null": None}
 
 def _evaluate_selector(kind: str, call: ast.Call) -> Selector:
     if kind not in SIGNATURES:
-        raise UnknownLimit(f"there is no selector {kind}(): {nearest(kind, SIGNATURES)}; quote what is meant as a text")
+        said = f"there is no selector {kind}(): {nearest(kind, SIGNATURES)}; quote what is meant as a text"
+        raise UnknownLimit(said, Code.BAD_PATTERN)
     positional = tuple(ast.literal_eval(node) for node in call.args)
     keywords = {node.arg: ast.literal_eval(node.value) for node in call.keywords if node.arg}
     if len(keywords) != len(call.keywords):

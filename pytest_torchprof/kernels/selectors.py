@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import (
     COLLECTIVES,
@@ -31,7 +32,7 @@ def compile_text(text: str) -> re.Pattern[str]:
         try:
             return re.compile(text[3:])
         except re.error as error:
-            raise UnknownLimit(f"{text!r} is no regular expression: {error}") from None
+            raise UnknownLimit(f"{text!r} is no regular expression: {error}", Code.BAD_PATTERN) from None
     if is_expression(text):
         # Square brackets stand in kernel names and operator types, so only * and ? are special.
         return re.compile(r"\A" + fnmatch.translate(text.replace("[", "[[]")), re.DOTALL)
@@ -77,7 +78,7 @@ class Operator(TextPattern):
     def __post_init__(self) -> None:
         checked_text(self.written, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION")
         if advice := _no_operator(self.written):
-            raise UnknownLimit(f"{self.written!r} is no operator's name: {advice}")
+            raise UnknownLimit(f"{self.written!r} is no operator's name: {advice}", Code.BAD_PATTERN)
         object.__setattr__(self, "_regex", compile_text(self.written) if is_expression(self.written) else None)
         object.__setattr__(self, "_words", _words_of(self.written))
 
@@ -269,7 +270,8 @@ def _one_of(what: str, valid: tuple[str, ...]) -> Callable[[object], object]:
     def check(value: object) -> object:
         if not isinstance(value, str) or value not in valid:
             word = str(value).rpartition(".")[2]
-            raise UnknownLimit(f"{what}={value!r} is unknown: {nearest(_TORCHS.get(word, word), valid)}")
+            said = f"{what}={value!r} is unknown: {nearest(_TORCHS.get(word, word), valid)}"
+            raise UnknownLimit(said, Code.BAD_PATTERN)
         return value
 
     return check
@@ -335,10 +337,12 @@ def build(kind: str, positional: tuple[object, ...], keywords: dict[str, object]
     """Return the selector ``kind(*positional, **keywords)``; raise UnknownLimit for what it does not take."""
     first, valid = SIGNATURES[kind]
     if len(positional) > (first is not None):
-        raise UnknownLimit(f"{kind}() takes {'one value' if first else 'keywords only'}, got {len(positional)}")
+        raise UnknownLimit(
+            f"{kind}() takes {'one value' if first else 'keywords only'}, got {len(positional)}", Code.BAD_PATTERN
+        )
     for name in keywords:
         if name not in valid:
-            raise UnknownLimit(f"{kind}() has no keyword {name!r}: {nearest(name, valid)}")
+            raise UnknownLimit(f"{kind}() has no keyword {name!r}: {nearest(name, valid)}", Code.BAD_PATTERN)
     written = ", ".join([*map(repr, positional), *(f"{name}={value!r}" for name, value in keywords.items())])
     asked = [*_BASE.get(kind, ())]
     if kind == "triton":
@@ -346,7 +350,8 @@ def build(kind: str, positional: tuple[object, ...], keywords: dict[str, object]
     elif first and positional:
         asked.append((first, _CHECKS[first](positional[0])))
     elif first and kind != "communication":
-        raise UnknownLimit(f"{kind}() needs a value: {', '.join(FAMILIES if kind == 'family' else LIBRARIES)}")
+        values = ", ".join(FAMILIES if kind == "family" else LIBRARIES)
+        raise UnknownLimit(f"{kind}() needs a value: {values}", Code.BAD_PATTERN)
     if kind == "attention" and "fused" not in keywords:
         asked.append(("kind", "attention"))
     asked += [(name, _CHECKS[name](value)) for name, value in keywords.items()]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.validity import unprofiled
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.failure import Screen, error_for
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
@@ -78,7 +81,7 @@ def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdi
     if not found and blind:
         code, reason = next(iter(blind.items()))
         said_of = f"{code} cannot be told from this recording: {reason}"
-        return Verdict(measured=said_of, status=NOT_MEASURED)
+        return Verdict(measured=coded(said_of, Code.NOT_RECORDED), status=NOT_MEASURED)
     if not found:
         return Verdict(measured="none of them occurs", number=0, status=HOLDS)
     return Verdict(
@@ -113,13 +116,25 @@ def read_limits(given: Mapping[str, object], *, known: Iterable[Limit] = LIMITS)
     for name, value in given.items():
         limit = by_name.get(name)
         if limit is None:
-            raise UnknownLimit(f"{name!r} is no limit; {nearest(name, by_name)}")
+            raise UnknownLimit(f"{name!r} is no limit; {nearest(name, by_name)}", Code.UNKNOWN_KEYWORD)
         try:
             asked.append(Asked(limit, limit.read(value), value))
         except UnknownLimit as problem:
-            raise UnknownLimit(f"{name}={value!r}: {problem}") from None
+            raise _refused(name, value, problem) from None
     refuse_contradictions(asked)
     return tuple(asked)
+
+
+_ADDRESS = re.compile(r"<function ([\w.]+) at 0x[0-9a-f]+>")
+
+
+def _refused(name: str, value: object, problem: UnknownLimit) -> UnknownLimit:
+    """Return what to say of a value that cannot be read, as it stands in the marker."""
+    if problem.code is Code.BAD_PATTERN and (call := selector_call(value)) is not None:
+        function = call.partition("(")[0]
+        return UnknownLimit(f"{name}={function} is a function; call it: {name}={call}", problem.code)
+    written = _ADDRESS.sub(r"\1", repr(value))
+    return UnknownLimit(f"{name}={written}: {problem.text}", problem.code)
 
 
 def refuse_contradictions(asked: Iterable[Asked]) -> None:
@@ -129,7 +144,8 @@ def refuse_contradictions(asked: Iterable[Asked]) -> None:
     for (most, upper), (least, lower) in permutations(bounds, 2):
         if upper.number is lower.number and upper.at_most and not lower.at_most and least.value > most.value:
             raise UnknownLimit(
-                f"{most.limit.name}={most.written!r} and {least.limit.name}={least.written!r} cannot both hold"
+                f"{most.limit.name}={most.written!r} and {least.limit.name}={least.written!r} cannot both hold",
+                Code.CONTRADICTION,
             )
     for wanted, forbidden in (("kernels", "forbid_kernels"), ("ops", "forbid_ops")):
         if wanted not in by_name or forbidden not in by_name:
@@ -137,7 +153,9 @@ def refuse_contradictions(asked: Iterable[Asked]) -> None:
         counts = by_name[wanted].value
         both = [entry for entry in by_name[forbidden].value if entry in counts and (counts[entry] or (1, None))[0] > 0]
         if both:
-            raise UnknownLimit(f"{both[0]!r} stands in {wanted} and in {forbidden}, which cannot both hold")
+            raise UnknownLimit(
+                f"{both[0]!r} stands in {wanted} and in {forbidden}, which cannot both hold", Code.CONTRADICTION
+            )
 
 
 def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
@@ -169,7 +187,8 @@ def something_ran(reason: str) -> Verdict:
 
 
 def _nothing_ran(analysis: Analysis, step: StepProfile) -> str:
-    return f"nothing ran on the device in {step_name(analysis, step)}; if that is meant, say min_kernels=0"
+    said = f"nothing ran on the device in {step_name(analysis, step)}; if that is meant, say min_kernels=0"
+    return coded(said, Code.NOTHING_RAN)
 
 
 def of_compiling(given: Iterable[str]) -> bool:
@@ -205,7 +224,7 @@ def _cannot_judge(analysis: Analysis, limit: Limit) -> str | None:
     if limit.on_gpu_work and (hidden := unprofiled(analysis.trace)):
         return hidden
     if limit.on_time and (setting := analysis.trace.environment.launches_wait):
-        return f"{setting} makes every launch wait, so that times and ratios mean nothing"
+        return coded(f"{setting} makes every launch wait, so that times and ratios mean nothing", Code.LAUNCHES_WAIT)
     return None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.compilation import is_compiled_code
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.errors import UnknownLimit
@@ -40,6 +41,9 @@ _USUAL_CAUSES = (
     "whose own code is skipped (use torch.compile(module)); torch.compiler.disable, or a stance; no tensor among the "
     "arguments; another thread runs the code, and torch.profiler does not record it"
 )
+
+
+_NO_GRAPH_RAN = coded("no graph of Inductor's ran in the measured steps", Code.NO_COMPILE_EVIDENCE)
 
 
 def _max_graph_breaks(analysis: Analysis, bound: int) -> Verdict:
@@ -107,7 +111,7 @@ def _max_fallbacks(analysis: Analysis, bound: int) -> Verdict:
     compiled = analysis.compile
     count = sum(one.count for one in compiled.fallbacks)
     lines = tuple(f"{one.count:>4} x {one.op}" for one in compiled.fallbacks)
-    unknown = compiled.fallbacks_unknown if compiled.fx_graphs else "no graph of Inductor's ran in the measured steps"
+    unknown = compiled.fallbacks_unknown if compiled.fx_graphs else _NO_GRAPH_RAN
     if count <= bound and unknown:
         return Verdict(measured=unknown, status=NOT_MEASURED, details=lines)
     return Verdict(
@@ -122,10 +126,9 @@ def _max_compile_time(analysis: Analysis, seconds: float) -> Verdict:
     times = analysis.compile.time_us
     total = (times or {}).get("total", 0)
     if times is None or not total:
-        reason = (
-            "the recording holds no compile times" if times is None else "nothing was compiled during the measurement"
-        )
-        return Verdict(measured=reason, status=NOT_MEASURED)
+        nothing = "nothing was compiled during the measurement"
+        reason = "the recording holds no compile times" if times is None else nothing
+        return Verdict(measured=coded(reason, Code.NO_COMPILE_EVIDENCE), status=NOT_MEASURED)
     return Verdict(
         measured=f"{total / 1e6:.1f} s compiling",
         number=total / 1e6,
@@ -169,7 +172,8 @@ def _why_graphs_are_unknown(analysis: Analysis) -> str | None:
     if lacking := analysis.trace.device_kind.why_no("CUDA graphs"):
         return lacking
     if analysis.trace.attribution == "time":
-        return "the recording does not link kernels to their launches, so graph launches cannot be told"
+        said = "the recording does not link kernels to their launches, so graph launches cannot be told"
+        return coded(said, Code.NOT_RECORDED)
     return None
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.patterns import Pattern, compile_pattern, fused_match, hint, unfused_lines
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, is_nameless
@@ -41,6 +42,8 @@ class _Answer:
     status: Status
     measured: str
     details: tuple[str | WorkRow, ...] = ()
+    code: Code | None = None
+    """Of what cannot be told."""
 
 
 def _in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[_Answer]]) -> Callable[..., Verdict]:
@@ -53,8 +56,10 @@ def _in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[_Ans
         status = MISSED if any(answer.status == MISSED for _, answer in found) else NOT_MEASURED
         shown = next(step for step, answer in found if answer.status == status)
         answers = [answer for step, answer in found if step is shown and answer.status == status]
+        measured = "; ".join(answer.measured for answer in answers) + in_step(analysis, shown)
+        code = answers[0].code
         return Verdict(
-            measured="; ".join(answer.measured for answer in answers) + in_step(analysis, shown),
+            measured=measured if code is None else coded(measured, code),
             status=status,
             details=tuple(dict.fromkeys(line for answer in answers for line in answer.details)),
             step=shown.name,
@@ -97,7 +102,8 @@ def _count_answers(
     if sure + unknown < low or (high is not None and sure > high):
         yield _Answer(MISSED, f"{_matching(sure, noun)} {pattern}, expected {_show_count(count)}")
     elif sure < low or (high is not None and sure + unknown > high):
-        yield _Answer(NOT_MEASURED, f"whether {pattern} matches cannot be told for {counted(unknown, noun)}")
+        told = f"whether {pattern} matches cannot be told for {counted(unknown, noun)}"
+        yield _Answer(NOT_MEASURED, told, code=Code.MATCH_UNKNOWN)
 
 
 def _matching(count: int, noun: str) -> str:
@@ -130,7 +136,7 @@ def _forbid_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Patte
             yield _Answer(MISSED, f"{_matching(len(hits), 'kernel')} {pattern}", rows)
         elif unknown := _unknown(step, verdicts):
             told = f"whether {pattern} matches cannot be told for {counted(len(unknown), 'kernel')}"
-            yield _Answer(NOT_MEASURED, told, group_kernels(step, unknown))
+            yield _Answer(NOT_MEASURED, told, group_kernels(step, unknown), Code.MATCH_UNKNOWN)
 
 
 def _only_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[_Answer]:
@@ -139,7 +145,7 @@ def _only_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern
         yield _Answer(MISSED, counted(len(others), "other kernel"), group_kernels(step, others, raw=True))
     elif unknown := [kernel for kernel, found in matches if True not in found]:
         told = f"whether they match cannot be told for {counted(len(unknown), 'kernel')}"
-        yield _Answer(NOT_MEASURED, told, group_kernels(step, unknown))
+        yield _Answer(NOT_MEASURED, told, group_kernels(step, unknown), Code.MATCH_UNKNOWN)
 
 
 def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
@@ -156,7 +162,8 @@ def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> int:
 
 
 def _untold_operators(unknown: int) -> _Answer:
-    return _Answer(NOT_MEASURED, f"which operator launched them cannot be told for {counted(unknown, 'kernel')}")
+    told = f"which operator launched them cannot be told for {counted(unknown, 'kernel')}"
+    return _Answer(NOT_MEASURED, told, code=Code.OPERATOR_UNKNOWN)
 
 
 def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[_Answer]:
@@ -193,7 +200,8 @@ def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]])
         if any(fused_match(kernel, group) for kernel in step.kernels):
             continue
         if unknown := sum(map(is_nameless, step.kernels)):
-            yield _Answer(NOT_MEASURED, f"which operators they carry cannot be told for {unknown} Triton kernels")
+            told = f"which operators they carry cannot be told for {unknown} Triton kernels"
+            yield _Answer(NOT_MEASURED, told, code=Code.OPERATOR_UNKNOWN)
         else:
             carried = f"{' and '.join(group)}{' together' if len(group) > 1 else ''}"
             eager = lines_on_nothing(analysis.compile)

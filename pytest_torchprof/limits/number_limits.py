@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.numbers import BY_NAME
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,
@@ -142,8 +143,8 @@ _READERS: dict[str, Callable[[object], Any]] = {
 def _mfu(analysis: Analysis, bound: float) -> Verdict:
     found = analysis.efficiency.throughput
     if found.mfu is None:
-        reason = analysis.trace.device_kind.why_no("mfu") or found.why_not or "the share of the peak is not known"
-        return Verdict(measured=reason, status=NOT_MEASURED)
+        unknown = coded(found.why_not or "the share of the peak is not known", Code.NOT_RECORDED)
+        return Verdict(measured=analysis.trace.device_kind.why_no("mfu") or unknown, status=NOT_MEASURED)
     return Verdict(
         number=found.mfu,
         measured=f"{show_ratio(found.mfu)} of {found.peak_tflops:.4g} TFLOP/s ({found.dtype})",

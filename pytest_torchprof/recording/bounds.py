@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
@@ -38,7 +39,7 @@ KERNEL_NAMES = 10_000
 
 def too_large(what: str) -> UnreadableRecording:
     """Return the error for a file that is beyond one of these bounds."""
-    return UnreadableRecording(f"it {what}. Record fewer steps, or less of each.")
+    return UnreadableRecording(f"it {what}. Record fewer steps, or less of each.", Code.RECORDING_TOO_LARGE)
 
 
 def bounded(parts: Iterable[bytes], most: int, what: str) -> Iterator[bytes]:

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from pytest_torchprof.codes import Code
+
 SCHEMA = 1
 KEY = "torchprof"
 
@@ -228,7 +230,11 @@ _NOUNS = {"int": "a whole number", "str": "a text", "bool": "true or false", "ob
 
 
 class MalformedError(Exception):
-    """The key's value cannot be read; the text says why."""
+    """The key's value cannot be read; the text says why, ``code`` what that is called."""
+
+    def __init__(self, text: str, code: Code = Code.RECORDING_DAMAGED) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 def parse(value: Any) -> Metadata:
@@ -243,7 +249,8 @@ def parse(value: Any) -> Metadata:
     if schema > SCHEMA:
         raise MalformedError(
             f"it was recorded by a newer pytest-torchprof (schema {schema}, this version reads up to {SCHEMA}). "
-            "Upgrade pytest-torchprof."
+            "Upgrade pytest-torchprof.",
+            Code.RECORDING_NEWER,
         )
     upgraded = _upgraded(value)
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording import text
@@ -25,9 +26,10 @@ from pytest_torchprof.recording.bounds import (
     too_large,
 )
 from pytest_torchprof.recording.digest import ending, sealed
-from pytest_torchprof.recording.events import EXACT, STAMPS, WHOLE, Columns, TooFineError, kinds
+from pytest_torchprof.recording.events import Columns, kinds
 from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, parse
 from pytest_torchprof.recording.shims import name_operators
+from pytest_torchprof.recording.stamps import EXACT, STAMPS, WHOLE, TooFineError
 from pytest_torchprof.recording.text import PERFETTO_REFUSAL, UncuttableError, inflated, is_perfetto
 from pytest_torchprof.recording.two_processes import Other, border
 from pytest_torchprof.trace import Trace
@@ -42,7 +44,11 @@ _AGAIN = "Record or copy it again."
 
 
 class _NoTraceError(Exception):
-    """The file cannot be read as a trace; the text says why."""
+    """The file cannot be read as a trace; the text says why, ``code`` what that is called."""
+
+    def __init__(self, text: str, code: Code = Code.NO_RECORDING) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class _OtherJsonError(_NoTraceError):
@@ -56,7 +62,9 @@ def read(path: str | os.PathLike[str], *, by_two: bool = False) -> Trace:
     """
     path = fspath(path)
     if "\0" in path:
-        raise UnreadableRecording(f"There is no recording {_shown(path)}: no path holds a zero byte. Check the path.")
+        raise UnreadableRecording(
+            f"There is no recording {_shown(path)}: no path holds a zero byte. Check the path.", _MISSING
+        )
     try:
         try:
             middle = border(path) if by_two else None
@@ -67,24 +75,27 @@ def read(path: str | os.PathLike[str], *, by_two: bool = False) -> Trace:
         except UncuttableError as odd:
             return _whole(path, _uncut(path, odd.__cause__))
     except (_NoTraceError, UnreadableRecording) as error:
-        refused = UnreadableRecording(f"{_shown(path)} is not a recording that can be read: {error}")
+        said = error.text if isinstance(error, UnreadableRecording) else str(error)
+        refused = UnreadableRecording(f"{_shown(path)} is not a recording that can be read: {said}", error.code)
         refused.other_json = isinstance(error, _OtherJsonError)
         raise refused from None
     except tuple(_CAUSES) as error:
-        text = next(text for kind, text in _CAUSES.items() if isinstance(error, kind))
+        text, code = next(cause for kind, cause in _CAUSES.items() if isinstance(error, kind))
         cause = getattr(error, "strerror", None) or error
-        raise UnreadableRecording(text.format(path=_shown(path), cause=cause, again=_AGAIN)) from None
+        raise UnreadableRecording(text.format(path=_shown(path), cause=cause, again=_AGAIN), code) from None
 
 
-_CAUSES: dict[type[Exception], str] = {
-    FileNotFoundError: "There is no recording {path}: no such file. Check the path.",
-    IsADirectoryError: "{path} is a folder, not a recording. Name one of the trace files in it.",
-    EOFError: "{path} ends in the middle of its gzip data: it was cut off when written or copied. {again}",
-    zlib.error: "{path} is damaged, its gzip data cannot be unpacked ({cause}). {again}",
-    OSError: "{path} cannot be read: {cause}.",
-    UnicodeDecodeError: "{path} is damaged: a text in it is not UTF-8, as all text of JSON is. {again}",
-    OverflowError: "{path} is not a recording: a number in it is larger than any time stamp. {again}",
-    RecursionError: "{path} is not a recording: its lists or objects are nested deeper than any trace's.",
+_MISSING, _UNREADABLE, _CUT_OFF = Code.RECORDING_MISSING, Code.RECORDING_UNREADABLE, Code.RECORDING_CUT_OFF
+_DAMAGED, _NONE = Code.RECORDING_DAMAGED, Code.NO_RECORDING
+_CAUSES: dict[type[Exception], tuple[str, Code]] = {
+    FileNotFoundError: ("There is no recording {path}: no such file. Check the path.", _MISSING),
+    IsADirectoryError: ("{path} is a folder, not a recording. Name one of the trace files in it.", _NONE),
+    EOFError: ("{path} ends in the middle of its gzip data: it was cut off when written or copied. {again}", _CUT_OFF),
+    zlib.error: ("{path} is damaged, its gzip data cannot be unpacked ({cause}). {again}", _DAMAGED),
+    OSError: ("{path} cannot be read: {cause}.", _UNREADABLE),
+    UnicodeDecodeError: ("{path} is damaged: a text in it is not UTF-8, as all text of JSON is. {again}", _DAMAGED),
+    OverflowError: ("{path} is not a recording: a number in it is larger than any time stamp. {again}", _DAMAGED),
+    RecursionError: ("{path} is not a recording: its lists or objects are nested deeper than any trace's.", _NONE),
 }
 
 
@@ -193,7 +204,7 @@ def _uncut(path: str, cause: BaseException | None) -> bytes:
     except UnreadableRecording:
         if type(cause) is msgspec.DecodeError:
             # The place is one in a piece.
-            raise _NoTraceError(_syntax(str(cause).partition(" (byte")[0])) from None
+            raise _syntax(str(cause).partition(" (byte")[0]) from None
         raise
 
 
@@ -208,7 +219,8 @@ def _whole(path: str, text: bytes) -> Trace:
         return _repaired(text, read) if text.lstrip()[:1] in b"{[" else read(text)
     except msgspec.DecodeError as error:
         binary = b"\0" in text[:4096]
-        raise _NoTraceError("it is binary data, not the JSON of a trace." if binary else _syntax(str(error))) from None
+        why = _NoTraceError("it is binary data, not the JSON of a trace.") if binary else _syntax(str(error))
+        raise why from None
 
 
 def _decoded(path: str, text: bytes | msgspec.Raw) -> Trace:
@@ -245,10 +257,11 @@ def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     return {key: msgspec.json.decode(value) for key, value in document.items()}
 
 
-def _syntax(error: str) -> str:
+def _syntax(error: str) -> _NoTraceError:
     if "truncated" in error:
-        return f"it ends in the middle of the JSON: it was cut off while it was written or copied. {_AGAIN}"
-    return f"it is not valid JSON ({error})."
+        said = f"it ends in the middle of the JSON: it was cut off while it was written or copied. {_AGAIN}"
+        return _NoTraceError(said, Code.RECORDING_CUT_OFF)
+    return _NoTraceError(f"it is not valid JSON ({error}).", Code.RECORDING_DAMAGED)
 
 
 def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
@@ -256,7 +269,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
     try:
         metadata = None if ours is None else parse(ours)
     except MalformedError as malformed:
-        raise _NoTraceError(str(malformed)) from None
+        raise _NoTraceError(str(malformed), malformed.code) from None
     names = list(columns.names)
     name_operators(names, columns.ops)
     trace = Trace(
@@ -317,7 +330,8 @@ def write_metadata(path: str | os.PathLike[str], metadata: Metadata) -> None:
     except UnicodeEncodeError as error:
         raise TorchprofError(
             f"{error.object!r} cannot be written into a recording: it holds half of a character (a lone surrogate). "
-            "Name the test or the label otherwise."
+            "Name the test or the label otherwise.",
+            Code.RECORDING_NOT_WRITTEN,
         ) from None
     except ValueError:
         raise UnreadableRecording(
@@ -339,7 +353,8 @@ def copy(source: str, target: str | os.PathLike[str]) -> None:
                 file.write(part)
         os.replace(fresh, target)  # noqa: PTH105
     except (EOFError, zlib.error, OSError) as error:
-        raise UnreadableRecording(f"{_shown(source)} cannot be saved as {_shown(target)}: {error}.") from None
+        said = f"{_shown(source)} cannot be saved as {_shown(target)}: {error}."
+        raise UnreadableRecording(said, Code.RECORDING_NOT_WRITTEN) from None
     finally:
         if os.path.exists(fresh):  # noqa: PTH110
             os.unlink(fresh)  # noqa: PTH108

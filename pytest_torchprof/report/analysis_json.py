@@ -12,6 +12,7 @@ from pytest_torchprof.analysis.analysis import numbers_within
 from pytest_torchprof.analysis.kernel_rows import by_kernel
 from pytest_torchprof.analysis.range_rows import EACH_STEP
 from pytest_torchprof.analysis.tables import rows_by
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, Finding, find, ranked
 from pytest_torchprof.recording import two_processes
@@ -120,7 +121,9 @@ def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:
     found = [one for one in analysis.steps if one.name == f"ProfilerStep#{step}"]
     if not found:
         names = ", ".join(one.name for one in analysis.steps if one.name) or "none, the whole trace is one"
-        raise TorchprofError(f"there is no ProfilerStep#{step} in {analysis.trace.path}; steps in it: {names}")
+        raise TorchprofError(
+            f"there is no ProfilerStep#{step} in {analysis.trace.path}; steps in it: {names}", Code.NOT_IN_RECORDING
+        )
     return found
 
 
@@ -150,6 +153,7 @@ def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: 
             **_values(row.decoded, *decoded),
             **_values(row, "op", "op_chain", "forward_op", "count", "time_us"),
             **_times_values(steps, row.times),
+            **_values(row, "tflops", "gb_per_s"),
         }
     elif by == "family":
         values = {**_values(row, "family", "library", "count", "time_us"), **_times_values(steps, row.times)}

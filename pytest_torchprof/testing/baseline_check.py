@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from pytest_torchprof import baseline, compare
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.testing.options import BaselineMode
 
@@ -144,16 +145,18 @@ class BaselineCheck:
         metadata = profile.trace.metadata
         if metadata is not None and metadata.timing is not None:
             if setting := profile.trace.environment.launches_wait:
-                return f"{setting} makes every launch wait, so that times mean nothing"
+                return coded(f"{setting} makes every launch wait, so that times mean nothing", Code.LAUNCHES_WAIT)
             if metadata.timing.why_not is None and baseline.times_of(profile) is None:
-                return "the recording holds no samples, or not on which machine they were taken: record it again"
+                said = "the recording holds no samples, or not on which machine they were taken: record it again"
+                return coded(said, Code.NO_TIMES)
             return metadata.timing.why_not
         if self.run.replay is None and not self.takes_times:
-            return (
+            return coded(
                 f"{self.run.workers} workers of pytest-xdist share the device, and times taken beside other "
-                "tests mean nothing: run the tests with a time tolerance by themselves, with -n 0"
+                "tests mean nothing: run the tests with a time tolerance by themselves, with -n 0",
+                Code.NO_TIMES,
             )
-        return "the recording has no samples of times: record it again with this tolerance"
+        return coded("the recording has no samples of times: record it again with this tolerance", Code.NO_TIMES)
 
     def not_comparable(self, label: str | None, profile: Profile, reason: str, *, stands_in: bool) -> Iterator[Verdict]:
         """Yield a verdict where a baseline is compared with, asked for or written, and for a reason cannot be.
@@ -177,11 +180,12 @@ class BaselineCheck:
             return
         for file in baseline.files_of_other_roots(self.path, self.run.rootdir, judgement.file, self.run.baseline_dir):
             if judgement.key in self.files.entries(file):
-                yield self._not_measured(
+                elsewhere = (
                     f"there is none in {self.run.shown(judgement.file)}, but one in {self.run.shown(file)}, of no test "
                     f"file below {self.run.rootdir}: run pytest with the root directory of then (--rootdir), move the "
                     "file, or write it anew with --torchprof-baseline=update"
                 )
+                yield self._not_measured(coded(elsewhere, Code.BASELINE_ELSEWHERE))
                 return
 
     def lost_numbers(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
@@ -195,9 +199,8 @@ class BaselineCheck:
         if isinstance(tolerance, Mapping) and "memory" in tolerance and "peak_memory_bytes" not in new.varying:
             lost.append("peak memory")
         if lost:
-            yield self._not_measured(
-                f"{', '.join(lost)}: compared with the baseline, and this measurement does not have it"
-            )
+            said = f"{', '.join(lost)}: compared with the baseline, and this measurement does not have it"
+            yield self._not_measured(coded(said, Code.NOT_RECORDED))
 
     def _not_measured(self, reason: str) -> Verdict:
         return Verdict(limit="baseline", expected=str(self.run.baseline), measured=reason, status=NOT_MEASURED)

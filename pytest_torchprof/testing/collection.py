@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -21,10 +22,11 @@ from pytest_torchprof.report.ci import PREFIX
 from pytest_torchprof.testing import RUN, STATE, is_ours
 from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.measurement import MeasuredTest
-from pytest_torchprof.testing.options import TestOptions, is_worker, merged_marker, read_test_options, run_options
+from pytest_torchprof.testing.options import TestOptions, merged_marker, read_test_options, run_options
 from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.session import RunState, progress_of, screen_of
 from pytest_torchprof.testing.test_run import TestRun
+from pytest_torchprof.testing.workers import is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,7 +50,7 @@ def _new_state(config: pytest.Config) -> RunState:
     try:
         rules = with_thresholds(rules, config.getini("torchprof_thresholds"))
     except UnknownLimit as problem:
-        raise pytest.UsageError(f"torchprof_thresholds: {problem}") from None
+        raise pytest.UsageError(coded(f"torchprof_thresholds: {problem.text}", Code.BAD_OPTION)) from None
     known = reporters()
     for more in _answers(config.hook.pytest_torchprof_reporters()):
         known.update(more)
@@ -62,10 +64,8 @@ def _new_state(config: pytest.Config) -> RunState:
     )
     for path in options.reports:
         if state.reporter_of(path) is None:
-            raise pytest.UsageError(
-                f"--torchprof-report={path}: no report has the suffix {path.suffix!r}; "
-                f"known are: {', '.join(sorted(known))}"
-            )
+            said = f"--torchprof-report={path}: no report has the suffix {path.suffix!r}"
+            raise pytest.UsageError(coded(f"{said}; known are: {', '.join(sorted(known))}", Code.BAD_OPTION))
     return state
 
 
@@ -102,7 +102,7 @@ def _lacks_gpu(device: str) -> str | None:
     if kind_of(picked).has_launches:
         return None
     lack = f"torch sees no GPU: {capture.no_gpu().reason}" if device == "auto" else f"its device is {device!r}"
-    return f"would be measured on the cpu ({lack})"
+    return coded(f"would be measured on the cpu ({lack})", Code.NO_GPU)
 
 
 def arm(state: RunState, session: pytest.Session) -> None:
@@ -149,10 +149,9 @@ def refuse_late_marker(item: pytest.Item) -> None:
 
 
 def _not_judged(item: pytest.Item, reason: str) -> NotMeasured:
-    state_of(item.config).not_judged(item.nodeid, f"not measured: {reason}")
-    return NotMeasured(
-        f"not measured: {item.nodeid}: {reason}; add it before: at the function, in a fixture or in a hook"
-    )
+    state_of(item.config).not_judged(item.nodeid, coded(f"not measured: {reason}", Code.LATE_MARKER))
+    said = f"not measured: {item.nodeid}: {reason}; add it before: at the function, in a fixture or in a hook"
+    return NotMeasured(coded(said, Code.LATE_MARKER))
 
 
 def start_run(state: RunState, item: pytest.Item) -> TestRun:

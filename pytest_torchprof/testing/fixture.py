@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof import capture
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.testing.test_run import measure_function, measured_calls
@@ -49,7 +50,10 @@ class Torchprof:
         if enabled and any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
             raise self._run.change(
                 label,
-                why_not=f"calling {function!r} only makes an object and runs none of its code; measure what drives it",
+                why_not=coded(
+                    f"calling {function!r} only makes an object and runs none of its code; measure what drives it",
+                    Code.NOTHING_MEASURED,
+                ),
             ).error
         result = measure_function(self._run, label, partial(function, *args, **kwargs))
         measurement = self._run.measurements[label]
@@ -67,7 +71,9 @@ class Torchprof:
                     model.prefill(x)
         """
         if not isinstance(label, str) or not label:
-            raise TorchprofError(f"torchprof.measure() takes a label, a text that is not empty; got {label!r}")
+            raise TorchprofError(
+                f"torchprof.measure() takes a label, a text that is not empty; got {label!r}", Code.FIXTURE_MISUSE
+            )
         self._run.announced.append(label)
         return MeasuredBlock(self._run, label, limits)
 
@@ -86,7 +92,8 @@ class MeasuredBlock:
     def __enter__(self) -> Self:
         if self._last is not None:
             raise TorchprofError(
-                f"the block {self._label!r} is entered twice; each block has its own: with torchprof.measure(...) as m"
+                f"the block {self._label!r} is entered twice; each block has its own: with torchprof.measure(...) as m",
+                Code.FIXTURE_MISUSE,
             )
         self._run.start(self._label, self._limits)
         self._last = self._run.measurements[self._label]
@@ -104,9 +111,11 @@ class MeasuredBlock:
     def steps(self) -> Iterator[None]:
         """Yield for every warm-up and measured call of the block; run through it once, to its end."""
         if self._last is None:
-            raise TorchprofError("m.steps() is used inside the block: with torchprof.measure(...) as m")
+            said = "m.steps() is used inside the block: with torchprof.measure(...) as m"
+            raise TorchprofError(said, Code.FIXTURE_MISUSE)
         if self._steps is not None:
-            raise TorchprofError(f"m.steps() was asked for twice in the block {self._label!r}; one block, one loop")
+            said = f"m.steps() was asked for twice in the block {self._label!r}; one block, one loop"
+            raise TorchprofError(said, Code.FIXTURE_MISUSE)
         self._steps = self._counted()
         return self._steps
 
@@ -135,11 +144,12 @@ class MeasuredBlock:
         if kind is None and measurement.profile is None and measurement.why_not is None:
             after = f"was left after {counted(self._count, 'call')}" if self._steps is not None else "was never started"
             reason = f"m.steps() of {self._label!r} {after}: run `for _ in m.steps():` to its end"
-            raise self._run.change(self._label, why_not=reason).error
+            raise self._run.change(self._label, why_not=coded(reason, Code.NOT_RUN_TO_END)).error
 
     @property
     def profile(self) -> Profile:
         """The block's Profile, after the block."""
         if (measurement := self._measurement) is None or measurement.profile is None:
-            raise TorchprofError(f"m.profile of {self._label!r} is there after the block, when its steps have run")
+            said = f"m.profile of {self._label!r} is there after the block, when its steps have run"
+            raise TorchprofError(said, Code.FIXTURE_MISUSE)
         return measurement.profile

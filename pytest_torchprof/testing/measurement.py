@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof import capture
 from pytest_torchprof.analysis.analysis import Repeat
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, TorchprofError, not_measured
 from pytest_torchprof.limits import (
     COMPILE,
@@ -221,7 +222,7 @@ class Judgement:
         """Return the error that says what does not hold, None where all does."""
         if (profile := self.profile) is not None:
             return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
-        reason = str(self.measurement.why_not or "the measured code was not run to its end")
+        reason = self.measurement.why_not or coded("the measured code was not run to its end", Code.NOT_RUN_TO_END)
         text = fit(f"not measured: {printable_line(reason.removeprefix('not measured: '), LONGEST_REASON)}", screen)
         advised = self.measurement.ask_the_doctor and not screen.is_brief
         return NotMeasured(f"{text}\n  do: {ASK_THE_DOCTOR}" if advised else text)

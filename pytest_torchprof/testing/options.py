@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.text import enumerated, nearest
 
@@ -129,11 +130,11 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
     source = _Source(config)
     (folder, save, replay) = (next(iter(source.paths(name)), None) for name in ("baseline-dir", "save", "replay"))
     if save and replay:
-        raise pytest.UsageError("--torchprof-save and --torchprof-replay exclude each other: a replay records nothing")
+        raise _bad_option("--torchprof-save and --torchprof-replay exclude each other: a replay records nothing")
     if save and (existing := next((place for place in (save, *save.parents) if place.exists()), save)).is_file():
-        raise pytest.UsageError(f"--torchprof-save: {existing} is a file; name a folder for the recordings")
+        raise _bad_option(f"--torchprof-save: {existing} is a file; name a folder for the recordings")
     if replay and not replay.is_dir():
-        raise pytest.UsageError(f"--torchprof-replay: {replay} is no folder; name one made by --torchprof-save")
+        raise _bad_option(f"--torchprof-replay: {replay} is no folder; name one made by --torchprof-save")
     return RunOptions(
         enabled=source.read("", _one_of(("on", "off"))) != "off",
         baseline=BaselineMode(source.read("baseline", _one_of(BaselineMode)) or "compare"),
@@ -168,7 +169,7 @@ class _Source:
         try:
             return None if value is None else reader(value)
         except UnknownLimit as problem:
-            raise pytest.UsageError(f"{_shown(name)}: {problem}, got {value!r}") from None
+            raise _bad_option(f"{_shown(name)}: {problem.text}, got {value!r}") from None
 
     def paths(self, name: str) -> tuple[Path, ...]:
         """Return paths: relative to where pytest was called, or, from the ini file, to that file's folder."""
@@ -184,18 +185,11 @@ class _Source:
         try:
             return _tolerance(_amounts(words)) if words else None
         except UnknownLimit as problem:
-            raise pytest.UsageError(
-                f"torchprof_tolerance = {text}: {problem}; write e.g. time=0.10 kernels=1"
-            ) from None
+            raise _bad_option(f"torchprof_tolerance = {text}: {problem.text}; write e.g. time=0.10 kernels=1") from None
 
 
-WORKER_KEY = "torchprof"
-"""Under which name a worker of pytest-xdist hands its results over."""
-
-
-def is_worker(config: pytest.Config) -> bool:
-    """Whether this process is a worker of pytest-xdist."""
-    return hasattr(config, "workerinput")
+def _bad_option(text: str) -> pytest.UsageError:
+    return pytest.UsageError(coded(text, Code.BAD_OPTION))
 
 
 def _dest(name: str) -> str:
@@ -234,7 +228,8 @@ def merged_marker(item: pytest.Item) -> dict[str, object] | None:
     for marker in item.iter_markers("torchprof"):
         if marker.args:
             got = repr(marker.args[0])
-            raise UnknownLimit(f"the torchprof marker takes keywords only, got {got}; write e.g. max_kernels=5")
+            said = f"the torchprof marker takes keywords only, got {got}; write e.g. max_kernels=5"
+            raise UnknownLimit(said, Code.POSITIONAL_ARGUMENT)
         merged = {**marker.kwargs, **(merged or {})}
     return merged
 
@@ -248,7 +243,8 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
     names = {limit.name for limit in known}
     for keyword in limits:
         if keyword not in names and keyword not in _READERS:
-            raise UnknownLimit(f"unknown keyword {keyword!r}; {nearest(keyword, names | set(_READERS))}")
+            said = f"unknown keyword {keyword!r}; {nearest(keyword, names | set(_READERS))}"
+            raise UnknownLimit(said, Code.UNKNOWN_KEYWORD)
     options = {keyword: _read_option(keyword, limits.pop(keyword)) for keyword in list(limits) if keyword in _READERS}
 
     def choose(name: str, default: Any) -> Any:
@@ -272,7 +268,7 @@ def _read_option(keyword: str, value: object) -> Any:
     try:
         return _READERS[keyword](value)
     except UnknownLimit as problem:
-        raise UnknownLimit(f"{keyword}={value!r}: {problem}") from None
+        raise UnknownLimit(f"{keyword}={value!r}: {problem.text}", problem.code) from None
 
 
 def _at_least(least: int) -> Callable[[object], int]:

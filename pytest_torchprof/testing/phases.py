@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.capture import torch_compile
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.report import Outcome
@@ -114,10 +115,11 @@ def _measured_body(
         if not run.test.state.options.enabled:
             yield
             return
-        raise NotMeasured(
+        said = (
             f"not measured: {run.test.nodeid} {trait} as the measured step; "
             "measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
         )
+        raise NotMeasured(coded(said, Code.UNREPEATABLE_BODY))
 
     # unittest looks at what a method is marked with, such as an expected failure.
     @wraps(original)
@@ -196,11 +198,12 @@ def _raise_failures(run: TestRun) -> None:
     for label in run.announced:
         # The same label may have been entered elsewhere: that measurement stands.
         own = f"{label}, not entered" if label in run.measurements else label
-        run.add(own, why_not=f"torchprof.measure({label!r}) was never entered: use it in a with statement")
+        never = f"torchprof.measure({label!r}) was never entered: use it in a with statement"
+        run.add(own, why_not=coded(never, Code.NOTHING_MEASURED))
     run.announced.clear()
     if not run.measurements and run.test.options.marked:
         reason = "the test is marked torchprof and requests the fixture, but measured nothing"
-        run.add(None, why_not=f"{reason}; call torchprof(...) in it")
+        run.add(None, why_not=coded(f"{reason}; call torchprof(...) in it", Code.NOTHING_MEASURED))
     conclusions = conclude(run)
     failures = [conclusion for conclusion in conclusions if conclusion.result.outcome.is_failure]
     if failures:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture.processes import Rank, rank_in, this_rank
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import read
@@ -64,7 +65,9 @@ class Recordings:
             if target is not None:
                 _move(recording, stacks, target)
         except OSError as error:
-            raise TorchprofError(f"the recording {target} cannot be kept: {error.strerror or error}") from None
+            raise TorchprofError(
+                f"the recording {target} cannot be kept: {error.strerror or error}", Code.RECORDING_NOT_WRITTEN
+            ) from None
         finally:
             for file in (recording, stacks):
                 if file is not None:
@@ -102,7 +105,8 @@ class Recordings:
             raise TorchprofError(
                 f"no recording of {nodeid}{f' ({label})' if label else ''} in {folder}: "
                 f"expected {recording_name(nodeid, label, rank)}; {_other_ranks(folder, nodeid, label)}"
-                f"record it with: pytest {nodeid!r} --torchprof-save={folder}"
+                f"record it with: pytest {nodeid!r} --torchprof-save={folder}",
+                Code.REPLAY_MISSING,
             )
         return path
 

@@ -17,12 +17,13 @@ import pytest
 
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.processes import this_rank
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.testing.baseline_check import BaselineFiles
-from pytest_torchprof.testing.options import WORKER_KEY, is_worker
 from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
+from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -246,7 +247,8 @@ def finish(state: RunState, session: pytest.Session) -> None:
             state.unused.extend(_unused_entries(state))
             state.problems += [*state.write_baselines(), *_write_reports(state), *_write_step_summary(state)]
         if state.options.replay is not None and not state.replayed:
-            state.problems.append(f"--torchprof-replay={state.options.replay}: no test judged a recording")
+            unused = f"--torchprof-replay={state.options.replay}: no test judged a recording"
+            state.problems.append(coded(unused, Code.REPLAY_UNUSED))
         if state.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if state.lacks_gpu:
@@ -268,7 +270,8 @@ def _write_reports(state: RunState) -> list[str]:
                 part.replace(path)
             _keep_beside(state, path.parent / RECORDINGS)
         except OSError as error:
-            problems.append(f"--torchprof-report={path}: cannot be written: {error.strerror or error}")
+            said = f"--torchprof-report={path}: cannot be written: {error.strerror or error}"
+            problems.append(coded(said, Code.REPORT_NOT_WRITTEN))
     return problems
 
 
@@ -296,7 +299,8 @@ def _write_step_summary(state: RunState) -> list[str]:
         with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(ci.step_summary(state.run_results) + "\n")
     except OSError as error:
-        return [f"the step summary {path} cannot be written: {error.strerror or error}"]
+        said = f"the step summary {path} cannot be written: {error.strerror or error}"
+        return [coded(said, Code.REPORT_NOT_WRITTEN)]
     return []
 
 

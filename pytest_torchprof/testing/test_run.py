@@ -14,6 +14,7 @@ import pytest
 from pytest_torchprof import capture
 from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.capture.compile_log import CompileLog
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -78,14 +79,16 @@ class TestRun:
             hint = " (the marker measures the whole body: request the fixture in the test's signature)"
             raise TorchprofError(
                 f"{nodeid} asks for a measurement inside another one of its own"
-                f"{hint if self.body_is_step else ''}; measure one after the other"
+                f"{hint if self.body_is_step else ''}; measure one after the other",
+                Code.FIXTURE_MISUSE,
             )
         if option := next((name for name in limits if name in MARKER_OPTIONS), None):
-            raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker")
+            raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker", Code.UNKNOWN_KEYWORD)
         if label is None and self.labels:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
-            raise UnknownLimit(f"the label {label!r} is used twice in {nodeid}; each measurement needs its own")
+            said = f"the label {label!r} is used twice in {nodeid}; each measurement needs its own"
+            raise UnknownLimit(said, Code.FIXTURE_MISUSE)
         given = (*options.limits, *read_limits(limits, known=self.test.state.limits))
         asked = tuple({one.limit.name: one for one in given}.values())
         refuse_contradictions(asked)
@@ -112,7 +115,8 @@ class TestRun:
         """Keep what ended a measurement before it was done, unless it is known why there is none."""
         measurement = self.measurements.get(label)
         if measurement is not None and measurement.profile is None and measurement.why_not is None:
-            self.change(label, why_not=f"the measured code was not run to its end: it raised {describe(problem)}")
+            said = f"the measured code was not run to its end: it raised {describe(problem)}"
+            self.change(label, why_not=coded(said, Code.NOT_RUN_TO_END))
 
     def drop_unfinished(self) -> None:
         """Drop what was announced, and the measurement that is cut off where it stands."""
@@ -202,7 +206,8 @@ def _replay(run: TestRun, label: str | None) -> Calls:
     if recorded != (test.nodeid, label):
         raise TorchprofError(
             f"{path} is a recording of {_shown(*recorded)}, not of {_shown(test.nodeid, label)}; "
-            f"record it again with --torchprof-save={path.parent}"
+            f"record it again with --torchprof-save={path.parent}",
+            Code.REPLAY_MISMATCH,
         )
     if is_changed(profile.trace):
         with suppress(TorchprofWarning):  # Where warnings are errors this one is none.
@@ -210,7 +215,7 @@ def _replay(run: TestRun, label: str | None) -> Calls:
     measurement = run.change(label, recording=path)
     if not kind.has_launches and test.options.device not in ("auto", kind.name):
         reason = f"{path.name} was recorded on the {kind.name}, and the test asks for {test.options.device}"
-        run.change(label, why_not=reason)
+        run.change(label, why_not=coded(reason, Code.REPLAY_MISMATCH))
     elif profile.why_not is not None:
         run.measurements[label] = measurement.doubted(profile.why_not)
     measurement = run.change(label, profile=_guarded(run, profile, measurement.explanation, replay=True))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import LAUNCHES, CallKind
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -261,7 +262,8 @@ def nest(ranges: Ranges, path: str | None) -> Nesting:
     if found.depth > _DEEPEST:
         raise UnreadableRecording(
             f"{path} is not a recording that can be read: {found.depth:,} of its operators are inside one another; "
-            f"no program nests more than {_DEEPEST:,}."
+            f"no program nests more than {_DEEPEST:,}.",
+            Code.RECORDING_TOO_LARGE,
         )
     return found
 

@@ -90,10 +90,19 @@ def test_between_the_start_and_the_steps_everything_on_the_gpu_is_the_sentinels(
 @pytest.mark.parametrize(
     ("conftest", "reason"),
     [
-        (FULL, "*not measured: cuda:0 cannot be used: CUDA out of memory*; end what holds its memory*"),
-        (BREAKS.format(code=46), "*not measured: the GPU cannot be used: CUDA error: *; another process has it*"),
-        (BREAKS.format(code=214), "*not measured: the GPU cannot be used: CUDA error: *reset or replace it"),
-        (BREAKS.format(code=802), "*not measured: *CUDA error 802*systemctl status nvidia-fabricmanager"),
+        (FULL, "*not measured: cuda:0 cannot be used: CUDA out of memory*; end what holds its memory*[[]gpu-unusable]"),
+        (
+            BREAKS.format(code=46),
+            "*not measured: the GPU cannot be used: CUDA error: *; another process has it*[[]gpu-unusable]",
+        ),
+        (
+            BREAKS.format(code=214),
+            "*not measured: the GPU cannot be used: CUDA error: *reset or replace it [[]gpu-unusable]",
+        ),
+        (
+            BREAKS.format(code=802),
+            "*not measured: *CUDA error 802*systemctl status nvidia-fabricmanager [[]gpu-unusable]",
+        ),
     ],
     ids=["full", "exclusive", "damaged", "no fabric manager"],
 )
@@ -149,7 +158,7 @@ def test_where_a_fresh_process_records_kernels_it_is_this_one(run):
     result = run(ORDINARY, conftest=set_here)
     result.assert_outcomes(failed=1, passed=2)
     result.stdout.fnmatch_lines(
-        ["*A fresh process records them*a profiler session with the CPU only that ran earlier*"]
+        ["*A fresh process records them*a profiler session with the CPU only that ran earlier*[[]no-kernels-recorded]"]
     )
 
 
@@ -191,7 +200,7 @@ def test_an_error_of_the_gpu_is_the_tests_own_and_the_next_ones_say_what_became_
         [
             "E * torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
             "the profile function is back: True",
-            "*not measured: an earlier error of the GPU (CUDA error: an illegal memory access*) lasts*",
+            "*not measured: an earlier error of the GPU (CUDA error: an illegal memory access*) lasts*[[]gpu-failed]",
             "*test_breaks * not measured",
             "*test_marked * not measured",
             "*test_on_the_cpu * passed",
@@ -294,6 +303,7 @@ def test_in_a_fork_of_a_process_that_has_used_cuda_nothing_is_measured_on_the_gp
         def test_gpu(torchprof):
             said = in_a_fork(lambda: torchprof(lambda: torch.empty(3, device="cuda").exp()))
             assert said.startswith("not measured: this process was forked"), said
+            assert "[forks]" in said
 
         @pytest.mark.torchprof(device="cpu")
         def test_cpu(torchprof):
@@ -341,7 +351,7 @@ def test_marked():
 """
 NOT_KNOWN = [
     "*max_kernels=1*",
-    "*max_peak_memory=*not measured: the allocator in use does not count what it gives out*",
+    "*max_peak_memory=*not measured: the allocator in use does not count what it gives out*[[]no-peak-memory]",
 ]
 ALLOCATOR = """
 #include <stddef.h>

@@ -16,6 +16,7 @@ from pkgutil import iter_modules
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -190,7 +191,7 @@ def pick_device(wanted: str) -> str:
     if live is None or (number and not (live.numbered and number.isdecimal())):
         numbered = [f"{name}:N" for name, kind in _live_kinds().items() if kind.numbered]
         *forms, last = map(repr, ["auto", *sorted([*_live_kinds(), *numbered])])
-        raise TorchprofError(f"unknown device {wanted!r}. Use {', '.join(forms)} or {last}.")
+        raise TorchprofError(f"unknown device {wanted!r}. Use {', '.join(forms)} or {last}.", Code.NO_SUCH_DEVICE)
     return live.pick(number, wanted)
 
 

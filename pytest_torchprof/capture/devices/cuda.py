@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.capture import nvml, observers, reasons
 from pytest_torchprof.capture.devices import LiveDevice, Replays, WallClock, synchronize
 from pytest_torchprof.capture.torch_profiler import this_process
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import counted
@@ -48,7 +49,8 @@ class Cuda(LiveDevice):
         if not has_gpu():
             raise TorchprofError(
                 f"device {asked!r} was asked for, but torch {torch.__version__} sees no CUDA or ROCm device: "
-                f"{reasons.no_gpu().reason}. Use 'auto' or 'cpu', or run where there is a GPU."
+                f"{reasons.no_gpu().reason}. Use 'auto' or 'cpu', or run where there is a GPU.",
+                Code.NO_GPU,
             )
         count = torch.cuda.device_count()
         # To ask for the current device would begin CUDA, which no fork of this process survives.
@@ -59,7 +61,8 @@ class Cuda(LiveDevice):
             raise NotMeasured(reasons.of_device("the GPU", error)) from None
         if index >= count:
             seen = counted(count, "device")
-            raise TorchprofError(f"device {asked!r} was asked for, but torch sees {seen}, from 'cuda:0'.")
+            said = f"device {asked!r} was asked for, but torch sees {seen}, from 'cuda:0'."
+            raise TorchprofError(said, Code.NO_SUCH_DEVICE)
         return f"cuda:{index}"
 
     @classmethod

@@ -1,0 +1,105 @@
+"""What errors and reasons are called: short words that stay, which ``torchprof explain`` knows.
+
+They stand in brackets at the end of a text: "max_kernels=-1: expected a whole number from 0, got -1 [bad-value]".
+Reasons travel as text, in recordings, between processes and in reports, so the text is where a reason keeps its code.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+
+class Code(StrEnum):
+    """One kind of error or reason; each has a heading of this name in docs/messages.md."""
+
+    # What a marker, a fixture or an option asks for.
+    UNKNOWN_KEYWORD = "unknown-keyword"
+    BAD_VALUE = "bad-value"
+    BAD_PATTERN = "bad-pattern"
+    POSITIONAL_ARGUMENT = "positional-argument"
+    CONTRADICTION = "contradiction"
+    FIXTURE_MISUSE = "fixture-misuse"
+    BAD_OPTION = "bad-option"
+    BAD_USAGE = "bad-usage"
+    NO_GPU = "no-gpu"
+    NO_SUCH_DEVICE = "no-such-device"
+    NOT_IN_RECORDING = "not-in-recording"
+    # Recordings.
+    RECORDING_MISSING = "recording-missing"
+    RECORDING_UNREADABLE = "recording-unreadable"
+    RECORDING_CUT_OFF = "recording-cut-off"
+    RECORDING_DAMAGED = "recording-damaged"
+    RECORDING_TOO_LARGE = "recording-too-large"
+    RECORDING_NEWER = "recording-newer"
+    NO_RECORDING = "no-recording"
+    RECORDING_NOT_WRITTEN = "recording-not-written"
+    REPLAY_MISSING = "replay-missing"
+    REPLAY_MISMATCH = "replay-mismatch"
+    REPLAY_UNUSED = "replay-unused"
+    # Baselines and reports.
+    BASELINE_UNREADABLE = "baseline-unreadable"
+    BASELINE_DAMAGED = "baseline-damaged"
+    BASELINE_MERGED = "baseline-merged"
+    BASELINE_NEWER = "baseline-newer"
+    BASELINE_NOT_WRITTEN = "baseline-not-written"
+    REPORT_NOT_WRITTEN = "report-not-written"
+    # What came of limits.
+    LIMITS_MISSED = "limits-missed"
+    NOT_MEASURED = "not-measured"
+    # Why something is not measured: the profiler and the device.
+    LOST_KERNELS = "lost-kernels"
+    LOST_GRAPH_KERNELS = "lost-graph-kernels"
+    LOST_LAUNCHES = "lost-launches"
+    EARLIER_WORK = "earlier-work"
+    LOST_STEPS = "lost-steps"
+    LOST_SENTINEL = "lost-sentinel"
+    NO_GPU_SIDE = "no-gpu-side"
+    UNPLACED_LAUNCHES = "unplaced-launches"
+    UNTIMED_KERNELS = "untimed-kernels"
+    UNKNOWN_LAUNCH = "unknown-launch"
+    OVERLAPPING_STEPS = "overlapping-steps"
+    ANOTHER_PROFILER = "another-profiler"
+    NO_KERNELS_RECORDED = "no-kernels-recorded"
+    GPU_UNUSABLE = "gpu-unusable"
+    GPU_FAILED = "gpu-failed"
+    GPU_IN_USE = "gpu-in-use"
+    FORKS = "forks"
+    MEASUREMENT_FAILED = "measurement-failed"
+    # The measured code.
+    NOTHING_RAN = "nothing-ran"
+    NOTHING_MEASURED = "nothing-measured"
+    NOT_RUN_TO_END = "not-run-to-end"
+    UNREPEATABLE_BODY = "unrepeatable-body"
+    LATE_MARKER = "late-marker"
+    OTHER_THREAD = "other-thread"
+    AOTINDUCTOR = "aotinductor"
+    COMPILED_BEFORE = "compiled-before"
+    RAN_UNCOMPILED = "ran-uncompiled"
+    COMPILER_RECORDS_CLEARED = "compiler-records-cleared"
+    # What cannot be known here.
+    NEEDS_GPU = "needs-gpu"
+    LAUNCHES_WAIT = "launches-wait"
+    NO_TIMES = "no-times"
+    NO_PEAK_MEMORY = "no-peak-memory"
+    NO_COMPILE_EVIDENCE = "no-compile-evidence"
+    NOT_RECORDED = "not-recorded"
+    MATCH_UNKNOWN = "match-unknown"
+    OPERATOR_UNKNOWN = "operator-unknown"
+    BASELINE_ELSEWHERE = "baseline-elsewhere"
+
+
+_CODES: Final = frozenset(Code)
+_IN_BRACKETS: Final = re.compile(r" \[([a-z]+(?:-[a-z]+)*)\]")
+
+
+def coded(text: str, code: str) -> str:
+    """Return the text with its code at the end."""
+    return f"{text} [{code}]"
+
+
+def code_in(text: str) -> Code | None:
+    """Return the last code that stands in a text; None without one."""
+    found = [word for word in _IN_BRACKETS.findall(text) if word in _CODES]
+    return Code(found[-1]) if found else None

@@ -1,0 +1,399 @@
+"""Each error and each reason has a code: a mistake that leads to it, a section in docs/messages.md, no line of ours."""
+
+from __future__ import annotations
+
+import re
+from contextlib import chdir
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import torch
+from builder import TraceBuilder, own_recording
+
+from pytest_torchprof import LimitsMissed, NotMeasured, load
+from pytest_torchprof.cli import main
+from pytest_torchprof.codes import Code, code_in
+from pytest_torchprof.testing.recordings import recording_name
+
+ROOT = Path(__file__).parents[1]
+SOURCES = {path: path.read_text() for path in (ROOT / "pytest_torchprof").rglob("*.py")}
+PAGE = (ROOT / "docs" / "messages.md").read_text()
+OURS = re.compile(r"Traceback \(most recent|pytest_torchprof/\S+\.py|^INTERNALERROR", re.MULTILINE)
+BASELINE = "test_it.cpu-x86_64.json"
+MERGED = '<<<<<<< a\n{"schema": 2, "entries": {}}\n=======\n{"schema": 2, "entries": {}}\n>>>>>>> b\n'
+
+MARKERS = {
+    Code.UNKNOWN_KEYWORD: "max_kernel=5",
+    Code.BAD_VALUE: "max_kernels=-1",
+    Code.BAD_PATTERN: "kernels=pytest_torchprof.gemm",
+    Code.POSITIONAL_ARGUMENT: "5",
+    Code.CONTRADICTION: "min_kernels=3, max_kernels=2",
+}
+
+BODIES = {
+    Code.FIXTURE_MISUSE: """
+        @cpu
+        def test_it(torchprof):
+            for _ in range(2):
+                with torchprof.measure("once") as m:
+                    for _ in m.steps():
+                        torch.sin(x)
+        """,
+    Code.ANOTHER_PROFILER: """
+        @cpu
+        def test_it():
+            with torch.profiler.profile():
+                torch.sin(x)
+        """,
+    Code.NOTHING_RAN: """
+        @cpu
+        def test_it():
+            pass
+        """,
+    Code.NOTHING_MEASURED: """
+        @cpu
+        def test_it(torchprof):
+            torch.sin(x)
+        """,
+    Code.NOT_RUN_TO_END: """
+        @cpu
+        def test_it(torchprof):
+            with torchprof.measure("left") as m:
+                for _ in m.steps():
+                    torch.sin(x)
+                    break
+        """,
+    Code.UNREPEATABLE_BODY: """
+        @cpu
+        async def test_it():
+            torch.sin(x)
+        """,
+    Code.LATE_MARKER: """
+        def test_it(request):
+            request.applymarker(pytest.mark.torchprof(max_kernels=1))
+        """,
+    Code.OTHER_THREAD: """
+        import threading
+
+        @cpu
+        def test_it():
+            thread = threading.Thread(target=torch.sin, args=(x,))
+            thread.start()
+            thread.join()
+            torch.sin(x)
+        """,
+    Code.NEEDS_GPU: """
+        @pytest.mark.torchprof(device="cpu", max_launches=1)
+        def test_it():
+            torch.sin(x)
+        """,
+    Code.NO_TIMES: """
+        import time
+
+        @pytest.mark.torchprof(device="cpu", warmup=0, steps=1, tolerance={"time": 0.1})
+        def test_it(monkeypatch):
+            from pytest_torchprof.capture import samples
+            monkeypatch.setattr(samples, "_LIMIT_S", 0)
+            torch.sin(x)
+        """,
+    Code.NO_COMPILE_EVIDENCE: """
+        @pytest.mark.torchprof(device="cpu", max_compile_time=1)
+        def test_it():
+            torch.sin(x)
+        """,
+    Code.COMPILER_RECORDS_CLEARED: """
+        @pytest.mark.torchprof(device="cpu", max_graph_breaks=0)
+        def test_it():
+            torch.compile(torch.sin, backend="eager")(x)
+            torch._dynamo.utils.clear_compilation_metrics()
+        """,
+    Code.RECORDING_NOT_WRITTEN: r"""
+        @cpu
+        def test_it(torchprof):
+            with torchprof.measure("\ud800") as m:
+                for _ in m.steps():
+                    torch.sin(x)
+        """,
+}
+
+MEASURED = """
+@cpu
+def test_it():
+    torch.sin(x)
+"""
+OPTIONS = {
+    Code.BAD_OPTION: ("--torchprof-steps=0",),
+    Code.REPLAY_MISSING: ("--torchprof-replay=.",),
+    Code.REPLAY_UNUSED: ("--torchprof-replay=.", "-k", "nothing"),
+    Code.BASELINE_NOT_WRITTEN: ("--torchprof-baseline=update", "--torchprof-baseline-dir=file.txt"),
+    Code.REPORT_NOT_WRITTEN: ("--torchprof-report=file.txt/report.json",),
+    Code.NO_GPU: ("--torchprof-require-gpu",),
+}
+
+
+def reading(name: str, text: str | bytes) -> tuple[list[str], dict[str, bytes]]:
+    return ["analyze", name], {name: text.encode() if isinstance(text, str) else text}
+
+
+def baseline(text: str) -> tuple[list[str], dict[str, bytes]]:
+    return ["baseline", "show", BASELINE], {BASELINE: text.encode()}
+
+
+RECORDING = own_recording({"k": 1}).text()
+COMMANDS = {
+    Code.BAD_USAGE: (["analyze"], {}),
+    Code.NOT_IN_RECORDING: (["analyze", "t.json", "--step", "9"], {"t.json": RECORDING.encode()}),
+    Code.RECORDING_MISSING: (["analyze", "t.json"], {}),
+    Code.RECORDING_UNREADABLE: (["analyze", "t" * 300], {}),
+    Code.RECORDING_CUT_OFF: reading("t.json", RECORDING[: len(RECORDING) // 2]),
+    Code.RECORDING_DAMAGED: reading("t.json", '{"traceEvents": [{"ph" "X"}]}'),
+    Code.RECORDING_TOO_LARGE: reading("t.json", '{"traceEvents": [' + " " * 40 * 1024**2),
+    Code.RECORDING_NEWER: reading("t.json", '{"traceEvents": [], "torchprof": {"schema": 99}}'),
+    Code.NO_RECORDING: reading("t.json", "{}"),
+    Code.BASELINE_UNREADABLE: (["baseline", "show", "nothing.json"], {}),
+    Code.BASELINE_DAMAGED: baseline("{}"),
+    Code.BASELINE_MERGED: baseline(MERGED),
+    Code.BASELINE_NEWER: baseline('{"schema": 99, "entries": {}}'),
+}
+
+
+def lost_kernels() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.launch(500)
+    return builder
+
+
+def lost_graph_kernels() -> TraceBuilder:
+    builder = own_recording({"k": 1}, steps=2)
+    for at, nodes in ((100, (0, 1)), (1100, (0,))):
+        launch = builder.graph_launch(at)
+        for node in nodes:
+            builder.kernel("k", at + 10, 5, launch, **{"graph id": 3, "graph node id": (3 << 32) + node})
+    return builder
+
+
+def earlier_work() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.kernel("k", -1020, 119, 8, stream=9)
+    builder.kernel("k", -1020, 1200, 9, stream=9)
+    return builder
+
+
+def lost_launches() -> TraceBuilder:
+    builder = TraceBuilder()
+    builder.step(0, 0, 900)
+    builder.launched("k", 100)
+    builder.kernel("k", 300, 5, builder.unrecorded())
+    return builder
+
+
+def lost_steps() -> TraceBuilder:
+    builder = own_recording({"k": 1}, steps=2)
+    builder.torchprof["steps"] = 3
+    return builder
+
+
+def lost_sentinel() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.events = [event for event in builder.events if event["name"] != "torchprof::sentinel"]
+    return builder
+
+
+def no_gpu_side() -> TraceBuilder:
+    builder = TraceBuilder()
+    builder.launch(10)
+    return builder
+
+
+def unplaced_launches() -> TraceBuilder:
+    builder = TraceBuilder()
+    builder.own(steps=2)
+    for number in range(2):
+        builder.step(number, number * 1000, 900)
+    builder.kernel("k", 1500, 5, builder.unrecorded())
+    builder.sync(2100, 50)
+    return builder
+
+
+def untimed_kernels() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    kernel = next(event for event in builder.events if event["name"] == "k")
+    kernel["dur"] = -5
+    return builder
+
+
+def overlapping_steps() -> TraceBuilder:
+    builder = TraceBuilder()
+    for number in range(2):
+        builder.step(number, number * 50, 100)
+        builder.launched("k", number * 50 + 10)
+    return builder
+
+
+def aotinductor() -> TraceBuilder:
+    builder = own_recording({"aten::mul": 1}, device="cpu")
+    builder.annotation("torchprof::aotinductor", 20, 5)
+    return builder
+
+
+def in_a_graph() -> TraceBuilder:
+    builder = own_recording({}, steps=1)
+    builder.kernel("k", 110, 5, builder.graph_launch(100))
+    return builder
+
+
+def launches_wait() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.torchprof["environment"] = {"launches_wait": "CUDA_LAUNCH_BLOCKING=1"}
+    return builder
+
+
+def unknown_launch() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.kernel("k", 210, 5, builder.call("cudaNobodyKnowsThis", 200))
+    return builder
+
+
+RECORDINGS = {
+    Code.LOST_KERNELS: (lost_kernels, "max_kernels=9"),
+    Code.LOST_GRAPH_KERNELS: (lost_graph_kernels, "max_kernels=9"),
+    Code.EARLIER_WORK: (earlier_work, "max_kernels=9"),
+    Code.LOST_LAUNCHES: (lost_launches, "max_kernels=9"),
+    Code.LOST_STEPS: (lost_steps, "max_kernels=9"),
+    Code.LOST_SENTINEL: (lost_sentinel, "max_kernels=9"),
+    Code.NO_GPU_SIDE: (no_gpu_side, "max_kernels=9"),
+    Code.UNPLACED_LAUNCHES: (unplaced_launches, "max_kernels=9"),
+    Code.UNTIMED_KERNELS: (untimed_kernels, "max_kernels=9"),
+    Code.OVERLAPPING_STEPS: (overlapping_steps, "max_kernels=9"),
+    Code.AOTINDUCTOR: (aotinductor, "max_kernels=9"),
+    Code.LAUNCHES_WAIT: (launches_wait, "max_gpu_time=1s"),
+    Code.UNKNOWN_LAUNCH: (unknown_launch, "max_launches=9"),
+    Code.NOT_RECORDED: (lambda: own_recording({"k": 1}), "max_peak_memory=1GB"),
+    Code.MATCH_UNKNOWN: (lambda: own_recording({"": 1}), "forbid_kernels=gemm"),
+    Code.OPERATOR_UNKNOWN: (in_a_graph, "ops=mul"),
+}
+
+# What needs a GPU, real or simulated, or a compiler: tests that have the code in what they expect.
+ELSEWHERE = {
+    Code.NO_SUCH_DEVICE: "gpu/test_gpu_capture.py",
+    Code.NO_KERNELS_RECORDED: "gpu/test_gpu_failures.py",
+    Code.GPU_UNUSABLE: "gpu/test_gpu_failures.py",
+    Code.GPU_FAILED: "gpu/test_gpu_failures.py",
+    Code.FORKS: "gpu/test_gpu_failures.py",
+    Code.NO_PEAK_MEMORY: "gpu/test_gpu_failures.py",
+    Code.GPU_IN_USE: "test_gpu_lock.py",
+    Code.MEASUREMENT_FAILED: "test_capture.py",
+    Code.COMPILED_BEFORE: "test_compile_watch.py",
+    Code.RAN_UNCOMPILED: "test_compile_watch.py",
+    Code.BASELINE_ELSEWHERE: "test_silent_passes.py",
+}
+
+
+def holds_only_the_code(text: str, code: Code) -> None:
+    assert f"[{code}]" in text
+    assert not OURS.search(text)
+
+
+@pytest.mark.parametrize("code", MARKERS)
+def test_a_marker_that_cannot_be_read_stops_the_run(run_tests, code):
+    result = run_tests(f"@pytest.mark.torchprof({MARKERS[code]})\ndef test_it(): pass")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    holds_only_the_code(f"{result.outlines}{result.errlines}", code)
+
+
+@pytest.mark.parametrize("code", BODIES)
+def test_a_test_that_cannot_be_measured_fails(run_tests, code):
+    result = run_tests(dedent(BODIES[code]))
+    result.assert_outcomes(failed=1)
+    holds_only_the_code(result.stdout.str(), code)
+
+
+@pytest.mark.parametrize("code", OPTIONS)
+def test_an_option_that_cannot_be_followed_fails_the_run(run_tests, pytester, code):
+    if code is Code.NO_GPU and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    pytester.path.joinpath("file.txt").touch()
+    result = run_tests(MEASURED, *OPTIONS[code])
+    assert result.ret != pytest.ExitCode.OK
+    holds_only_the_code(result.stdout.str() + result.stderr.str(), code)
+
+
+def test_the_recording_of_another_test_is_not_judged(run_tests, pytester):
+    run_tests(MEASURED, "--torchprof-save=kept").assert_outcomes(passed=1)
+    (kept,) = (pytester.path / "kept").iterdir()
+    kept.rename(kept.with_name(recording_name("test_it.py::test_other", None, rank())))
+    result = run_tests(MEASURED.replace("test_it", "test_other"), "--torchprof-replay=kept")
+    result.assert_outcomes(failed=1)
+    holds_only_the_code(result.stdout.str(), Code.REPLAY_MISMATCH)
+
+
+def rank():
+    from pytest_torchprof.capture.processes import Rank
+
+    return Rank()
+
+
+@pytest.mark.parametrize("code", COMMANDS)
+def test_what_the_command_cannot_read_ends_in_exit_status_2(tmp_path, capsys, code):
+    words, files = COMMANDS[code]
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    with chdir(tmp_path):
+        assert main(words) == 2
+    holds_only_the_code(capsys.readouterr().err, code)
+
+
+@pytest.mark.parametrize("code", RECORDINGS)
+def test_a_recording_that_may_not_be_believed_is_not_measured(tmp_path, capsys, code):
+    build, limit = RECORDINGS[code]
+    path = build().write(tmp_path / "t.json")
+    assert main(["check", str(path), "--limit", limit]) == 3
+    holds_only_the_code(capsys.readouterr().out, code)
+
+
+def test_what_came_of_limits_has_a_code_too(tmp_path):
+    with pytest.raises(LimitsMissed) as missed:
+        load(own_recording({"k": 2}).write(tmp_path / "t.json")).expect(max_kernels=1)
+    assert missed.value.code == Code.LIMITS_MISSED
+    with pytest.raises(NotMeasured) as unknown:
+        load(lost_kernels().write(tmp_path / "u.json")).expect(max_kernels=1)
+    assert unknown.value.code == Code.LOST_KERNELS
+    assert NotMeasured("for a reason of somebody else").code == Code.NOT_MEASURED
+
+
+CASES = {
+    **dict.fromkeys((*MARKERS, *BODIES, *OPTIONS, *COMMANDS, *RECORDINGS, *ELSEWHERE)),
+    **dict.fromkeys((Code.REPLAY_MISMATCH, Code.LIMITS_MISSED, Code.NOT_MEASURED)),
+}
+
+
+def test_each_code_has_a_case_and_each_case_a_code():
+    assert set(CASES) == set(Code)
+
+
+@pytest.mark.parametrize(("code", "file"), ELSEWHERE.items())
+def test_what_is_tested_elsewhere_is(code, file):
+    assert f"{code}]" in (ROOT / "tests" / file).read_text().replace("\\", "")
+
+
+@pytest.mark.parametrize("code", Code)
+def test_each_code_is_raised_somewhere_and_explained(code, capsys):
+    assert any(f"Code.{code.name}" in text for text in SOURCES.values())
+    assert main(["explain", code]) == 0
+    assert len(capsys.readouterr().out) > len(code) + 50
+
+
+def test_each_section_of_the_messages_is_a_codes_or_says_what_others_have_in_common():
+    common = {
+        *("lines-not-known", "nobody-told", "not-judged-without-a-gpu", "ambiguous"),
+        *("usage-errors", "unreadable-recording", "unreadable-baseline"),
+    }
+    headings = re.findall(r"^##+ (.*)$", PAGE, re.MULTILINE)
+    assert len(set(headings)) == len(headings)
+    assert set(headings) == common | set(Code)
+
+
+def test_a_code_is_found_in_a_text_and_other_words_in_brackets_are_none():
+    assert code_in("2 of 3 steps are in the recording [lost-steps]") == Code.LOST_STEPS
+    assert code_in("test_it.py::test_it[lost-steps] in test[a] [not-a-code]") is None
