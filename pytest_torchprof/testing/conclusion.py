@@ -48,16 +48,14 @@ class Conclusion:
     result: Result
     unanswerable: tuple[str, ...]
     """What was not judged because the CPU stood in for a missing GPU."""
+    brief: str
+    """What does not hold, in a line."""
     recording: str
     """Lines that name what was kept; empty without it."""
-    screen: Screen
-    """For which the result's message was written."""
 
     def text(self, screen: Screen) -> str:
         """Return what does not hold, as long as the screen allows."""
-        if screen == self.screen:
-            return self.result.message
-        return _message(self.judgement, str(self.judgement.error(screen)), self.recording, screen)
+        return _labelled(self.judgement, f"{self.judgement.error(screen)}{self.recording}")
 
 
 def conclude(run: TestRun, ending: Ending | None = None) -> list[Conclusion]:
@@ -88,14 +86,13 @@ def _complete_judgement(run: TestRun, measurement: Measurement, measurements: tu
 
 def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> Conclusion:
     test, measurement, profile = run.test, judgement.measurement, judgement.profile
-    screen = replace(test.screen, verbosity=0)
-    problem = judgement.error(screen)
+    problem = judgement.error(replace(test.screen, everything=False))
     unanswerable = _unanswerable(run, judgement)
     outcome = _outcome(run, judgement, problem, ending, unanswerable=bool(unanswerable))
     kept = _keep(run, measurement, failed=outcome.is_failure)
     recording = _recording_lines(run, kept)
     if problem is not None:
-        message = _message(judgement, str(problem), recording, screen)
+        message = _labelled(judgement, f"{problem}{recording}")
     elif unanswerable:
         message = f"not judged without a GPU: {', '.join(unanswerable)}"
     else:
@@ -122,8 +119,8 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         judgement=judgement,
         result=result,
         unanswerable=unanswerable,
+        brief=_labelled(judgement, (problem and problem.brief) or ""),
         recording=recording,
-        screen=screen,
     )
 
 
@@ -187,10 +184,9 @@ def _recording_lines(run: TestRun, kept: Path | None) -> str:
     return f"\n  recording: {shown(kept)}" + (f"\n  with lines: {shown(beside)}" if beside.is_file() else "")
 
 
-def _message(judgement: Judgement, text: str, recording: str, screen: Screen) -> str:
+def _labelled(judgement: Judgement, text: str) -> str:
     label = judgement.measurement.label
-    head = f"{printable_line(label)}: " if label else ""
-    return f"{head}{text}{'' if screen.is_brief else recording}"
+    return f"{printable_line(label)}: {text}" if label else text
 
 
 def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writable: bool) -> Result:
