@@ -68,6 +68,10 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "unfused-attention": (858, "multiquery_attention.py: bmm, softmax, bmm, ten times"),
     },
     "a100_sam_eager_large": {
+        "repeated-constant": (
+            1020,
+            "112 x aten::arange(14): relative positions, made anew in 28 layers for q and k of both axes",
+        ),
         "costly-children": (1.14e6, "aten::index: most of it in the aten::nonzero of a mask"),
         "fp32-gemm": (663000, "sgemm and fp32 convolutions: the eager model is float"),
         "implicit-sync": (1.046e6, "7,023 blocking calls inside aten::index, aten::to, aten::is_nonzero .."),

@@ -33,6 +33,7 @@ MOVED = {
         "+sync-over-little-work.wait_us=1",
     ],
     "a100_sam_fast_large": ["-unasked-fp64.share=0.2", "-unasked-fp64.meant=0.1"],
+    "a100_sam_eager_large": ["-repeated-constant.calls=113"],
     "mi300x_vllm_decode_graph": ["-queued-work-waits.share=0.5"],
     "a100_moe_no_steps": [
         "-launch-delay.first_us=1e6",

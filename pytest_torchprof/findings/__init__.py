@@ -25,6 +25,7 @@ _SUBJECTS = (
     "products",
     "roofline",
     "fusible",
+    "repeated",
     "compiling",
 )
 RULES: tuple[Rule, ...] = tuple(rule for subject in _SUBJECTS for rule in import_module(f"{__name__}.{subject}").RULES)

@@ -19,13 +19,18 @@ KERNEL, MEMCPY, MEMSET = 0, 1, 2
 ABSENT = -1
 """Stands in a column of whole numbers for what the file does not say."""
 
-WITH_SETTINGS = frozenset(
+CONSTANTS = frozenset(
     {
-        *("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::miopen_convolution"),
-        *("aten::_flash_attention_forward", "aten::_efficient_attention_forward"),
+        *("aten::arange", "aten::linspace", "aten::logspace", "aten::eye", "aten::tril_indices", "aten::triu_indices"),
+        *("aten::hann_window", "aten::hamming_window", "aten::blackman_window", "aten::bartlett_window"),
     }
 )
-"""Operators whose work depends on inputs that are no tensors, strides of a convolution or a mask: these are kept."""
+"""Operators that make the same values each time that they are given the same numbers, and nothing that one fills."""
+WITH_SETTINGS = CONSTANTS | {
+    *("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::miopen_convolution"),
+    *("aten::_flash_attention_forward", "aten::_efficient_attention_forward"),
+}
+"""Operators that depend on inputs that are no tensors (numbers, strides of a convolution, masks): these are kept."""
 
 _FEW, _RARE = 4, 16
 
