@@ -174,14 +174,9 @@ class Profile(Analysis):
             profile = explainer.explained(profile)
             verdicts = of_tests.check_limits(profile, asked)
         screen = explainer.screen if explainer else of_tests.Screen()
-        # Whoever catches it may look for something in its text, which must not depend on -q.
-        whole, brief = (
-            of_tests.error_for(verdicts, profile, profile.why_missed, screen=screen.with_verbosity(verbosity))
-            for verbosity in (max(screen.verbosity, 0), -1)
-        )
-        if whole is not None:
-            whole.brief = str(brief)
-            raise whole
+        problem = of_tests.error_for(verdicts, profile, profile.why_missed, screen=screen)
+        if problem is not None:
+            raise problem
 
     def diff(self, other: Profile) -> Any:
         """Return how the other profile's kernels and numbers differ from this one's."""

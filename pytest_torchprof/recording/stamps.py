@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 WHOLE, FRACTIONAL, EXACT = "whole", "fractional", "exact"
 """Time stamps are whole microseconds; have fractions that a double holds; have more digits than it holds."""
 STAMPS = (WHOLE, FRACTIONAL, EXACT)
-# From here on a double does not hold every nanosecond.
-_EXACT_NS = 2**53
+# Microseconds from which on a double times 1000 is not every nanosecond, and from which on the double itself is not.
+_FAR_US, _TOO_FAR_US = 2**42, 2**43
 
 
 class TooFineError(Exception):
@@ -24,25 +24,25 @@ class TooFineError(Exception):
 
 def instant_ns(stamp: Any, stamps: str) -> int:
     """Return a moment in ns; TooFineError where it needs the exact types."""
-    if stamps == EXACT:
-        _check((stamp,))
-    moment: int = round(stamp * 1000)
-    if stamps == FRACTIONAL and moment >= _EXACT_NS:
-        raise TooFineError
-    return moment
+    return _in_ns([stamp], stamps)[0]
 
 
 def times_ns(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
     """Return starts and ends in ns."""
     if stamps == WHOLE:
         return [event.ts * 1000 for event in events], [(event.ts + event.dur) * 1000 for event in events]
+    start = _in_ns([event.ts for event in events], stamps)
+    return start, list(map(add, start, _in_ns([event.dur for event in events], stamps)))
+
+
+def _in_ns(times: list[Any], stamps: str) -> list[int]:
     if stamps == EXACT:
-        _check(moment for event in events for moment in (event.ts, event.dur))
-    start = [round(event.ts * 1000) for event in events]
-    spent = [round(event.dur * 1000) for event in events]
-    if stamps == FRACTIONAL and max(start) >= _EXACT_NS:
-        raise TooFineError
-    return start, list(map(add, start, spent))
+        _check(times)
+    elif stamps == FRACTIONAL and (latest := max(times)) >= _FAR_US:
+        if latest >= _TOO_FAR_US:
+            raise TooFineError
+        return [int(us // 1) * 1000 + round(us % 1 * 1000) for us in times]
+    return [round(us * 1000) for us in times]
 
 
 def _check(stamps: Iterable[Any]) -> None:
