@@ -143,7 +143,11 @@ def show_ratio(ratio: float | None) -> str:
 
 def show_rate(rate: float | None) -> str:
     """Return a number of so many a second with three significant digits, "-" for None."""
-    return "-" if rate is None else f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"
+    if rate is None:
+        return "-"
+    if 0 < rate < 0.001:
+        return "<0.001"
+    return f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"
 
 
 def _three_digits(number: float) -> str:

@@ -178,6 +178,14 @@ def test_a_kernels_rates_are_its_work_over_its_time(row):
     assert row(builder) == (round(2 * FLOPS / 1.5e-3 / 1e12, 3), round(2 * BYTES / 1.5e-3 / 1e9, 3))
 
 
+def test_an_operator_on_the_cpu_is_its_own_kernel(row):
+    builder = TraceBuilder()
+    builder.step(0, 0, 2000)
+    builder.op("aten::mm", 10, 1000, inputs=PRODUCT)
+    builder.own(device="cpu", steps=1)
+    assert row(builder) == (round(FLOPS / 1e-3 / 1e12, 3), round(BYTES / 1e-3 / 1e9, 3))
+
+
 def test_of_kernels_that_are_not_all_known_there_is_no_rate(row):
     builder = TraceBuilder()
     builder.launched(GEMM, 0, op="aten::mm", inputs=PRODUCT, dur=500)

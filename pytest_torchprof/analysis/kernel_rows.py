@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.call_times import CallTimes, times_by_key, times_together
 from pytest_torchprof.analysis.kernel_work import work_by_variant
-from pytest_torchprof.kernels.operand_work import OperandWork, work_together
+from pytest_torchprof.kernels.operand_work import OperandWork, work_of, work_together
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
@@ -141,6 +141,11 @@ def _by_operator(launching: Launching, chosen: Sequence[Part]) -> list[KernelRow
     of_steps = [launching.kernels(part) for part in chosen]
     times = times_by_key([[(kernel.name, kernel.dur_ns) for kernel in of_step] for of_step in of_steps])
     first = {kernel.name: kernel for of_step in reversed(of_steps) for kernel in reversed(of_step)}
+    works: dict[str, list[tuple[int, OperandWork]]] = defaultdict(list)
+    for kernel in (kernel for of_step in of_steps for kernel in of_step):
+        # What the kernel was given is what the operator was, which it is; of settings only GPUs' operators need any.
+        work = work_of(kernel.name, kernel.op_dtypes, kernel.op_shapes, kernel.op_strides, None)
+        works[kernel.name].append((1, work))
     rows = [
         KernelRow(
             name=name,
@@ -149,6 +154,7 @@ def _by_operator(launching: Launching, chosen: Sequence[Part]) -> list[KernelRow
             op_chain=first[name].op_chain,
             forward_op=first[name].forward_op,
             times=spent,
+            work=work_together(works[name]),
         )
         for name, spent in times.items()
     ]
