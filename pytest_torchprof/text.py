@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_torchprof.errors import UnknownLimit
@@ -43,6 +44,12 @@ def printable_line(text: str, longest: int = LONGEST) -> str:
 _ALIKE = frozenset({"pointwise"})
 """Nouns that have one form."""
 _HISSING = ("s", "x", "ch", "sh")
+
+
+def path_from_here(file: str) -> str:
+    """Return the path of a file below the current directory from there, any other as it is."""
+    here = Path.cwd()
+    return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
 
 
 def counted(count: int, noun: str) -> str:

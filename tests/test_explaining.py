@@ -383,7 +383,7 @@ def test_it(torchprof):
         assert "test_it.py:" in str(missed), missed
     assert sys.gettrace() == tracer
     assert sys._getframe().f_trace is of_frame
-    assert max(seen) == 8
+    assert max(seen) == 9
     sys.settrace(before)
     assert len(calls) == 9
 """

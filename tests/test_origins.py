@@ -85,8 +85,16 @@ def test_code_after_a_graph_break_goes_by_the_name_that_it_was_given(profile):
 def test_what_autograd_launches_on_its_thread_is_placed_where_the_program_waits(profile):
     builder = foreign()
     frame(builder, "train.py(30): backward_pass", 600, 300)
+    builder.op("autograd::engine::evaluate_function: MulBackward0", 690, 30, tid=AUTOGRAD)
     builder.launched(MUL, 700, tid=AUTOGRAD)
     assert "backward_pass (train.py:30)" in told(profile(builder), max_kernels=0)
+
+
+def test_what_another_thread_launches_is_nowhere(profile):
+    builder = foreign()
+    frame(builder, "train.py(30): unrelated", 600, 300)
+    builder.launched(MUL, 700, tid=AUTOGRAD)
+    assert "unrelated" not in told(profile(builder), max_kernels=0)
 
 
 def mark(builder, place, start):

@@ -12,11 +12,11 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, unquote
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.parts import forward_operator
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.links import Nesting
 
@@ -38,6 +38,8 @@ _MARK = re.compile(r"\[line\] (?:(?P<file>.+)\((?P<line>\d+)\): (?P<function>[^,
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
 _INSTALLED = re.compile(r"^.*/(?:site|dist)-packages/")
 _PYTHONS_OWN = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/torchinductor_[^/]*/|/pytest_torchprof/")
+# Of printable ASCII all but what JSON escapes, and the sign of what is quoted.
+_KEPT = "".join(set(map(chr, range(0x20, 0x7F))) - set('"\\%'))
 _ENGINE = "autograd::engine::evaluate_function: "
 _TOOLS = frozenset({"torch", "triton", "functorch", "numpy", "pytest", "_pytest", "pluggy", "pytest_torchprof", "py"})
 
@@ -148,21 +150,40 @@ class Origins:
         """Return where the operator was called whose backward holds this one; None where no arrow tells."""
         if not self.recorded or op < 0:
             return None
-        ops, nodes = self._trace.ops, self._nodes
-        forward = forward_operator(self._trace, op)
-        if forward < 0 and nodes:
-            forward = next((nodes[one] for one in self._trace.nesting.chain(op) if one in nodes), ABSENT)
-        found = self.at(ops.thread[forward], ops.start[forward], ops.end[forward]) if forward >= 0 else None
+        ops, chain = self._trace.ops, self._trace.nesting.chain
+        for forward_of in filter(None, (self._trace.forward_of, self._nodes)):
+            backward = next((one for one in chain(op) if one in forward_of), ABSENT)
+            if backward >= 0:
+                break
+        else:
+            return None
+        if self._in_python(backward, op):
+            return None
+        forward = forward_of[backward]
+        found = self.at(ops.thread[forward], ops.start[forward], ops.end[forward])
         return None if found is None or found.file is None else replace(found, backward=True)
+
+    def _in_python(self, backward: int, op: int) -> bool:
+        """Whether code of the user's is running in a backward operator: a checkpoint computing anew, a hook.
+
+        A mark made in it that is not the one in force before it; what is called ends with the mark of its caller.
+        """
+        ops = self._trace.ops
+        starts, names = self._marks.get(ops.thread[op], _NO_MARKS)
+        before, now = bisect_right(starts, ops.start[backward]), bisect_right(starts, ops.start[op])
+        return 0 < before < now and names[before - 1] != names[now - 1]
 
     def at(self, thread: int, start_ns: int, end_ns: int) -> Origin | None:
         """Return where a thread was during [start, end] in ns; None without recorded stacks or outside of all frames.
 
-        Threads of torch's own have no frames; what autograd runs there is where the program waits for it.
+        Threads of torch's own have no frames; what autograd runs there is where the program waits for it. What another
+        thread without frames does is nowhere.
         """
         if not self.recorded:
             return None
         if thread not in self._threads:
+            if thread not in self._autograd_threads:
+                return None
             thread = self._main
         starts, names = self._marks.get(thread, _NO_MARKS)
         if (reached := bisect_right(starts, start_ns)) > 0:
@@ -216,6 +237,13 @@ class Origins:
         return frozenset(self._trace.frames.thread)
 
     @cached_property
+    def _autograd_threads(self) -> frozenset[int]:
+        ops, names = self._trace.ops, self._trace.names
+        engine = {name for name in set(ops.name) if names[name].startswith(_ENGINE)}
+        in_engine = {thread for thread, name in zip(ops.thread, ops.name, strict=True) if name in engine}
+        return frozenset(in_engine.union(map(ops.thread.__getitem__, self._trace.forward_of)))
+
+    @cached_property
     def _main(self) -> int:
         """The thread that carries the steps."""
         label = self._trace.steps[0].tid
@@ -243,11 +271,11 @@ def _told_by_mark(name: str) -> Origin | None:
     match = _MARK.fullmatch(name)
     if match is None or not (match["file"] or match["module"]):
         return None
-    module = match["module"] or None
+    module = unquote(match["module"]) or None
     if match["file"] is None:
         return Origin(module=module)
-    frame = _read(match)
-    return Origin(file=frame.file, line=frame.line, function=frame.function, exact=True, module=module)
+    file, line, function = _read(match)
+    return Origin(file=unquote(file), line=line, function=unquote(function), exact=True, module=module)
 
 
 def _told_by_frame(name: str) -> tuple[_Frame | None, str | None]:
@@ -268,6 +296,11 @@ def _origin(place: _Place) -> Origin | None:
 
 def _read(match: re.Match[str]) -> _Frame:
     return _Frame(_INSTALLED.sub("", match["file"]), int(match["line"]), name_in_source(match["function"]))
+
+
+def quote_mark(text: str) -> str:
+    """Return a part of a mark's name as torch exports it: it calls an operator "unknown" whose name is not ASCII."""
+    return quote(text, _KEPT, errors="backslashreplace")
 
 
 def name_in_source(function: str) -> str:

@@ -6,18 +6,22 @@ torch's own stacks hold a frame for every Python call there was, at several time
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import Counter
 from functools import cache
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, name_in_source
+from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, name_in_source, quote_mark
 from pytest_torchprof.capture import torch_profiler
 from pytest_torchprof.capture.observers import is_users_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
+
+    from torch.nn import Module
 
 MOST_MARKS = 250_000
 """Some 75 MB of the recording. A loop that goes on after so many is no place that anybody would look for."""
@@ -26,24 +30,28 @@ MOST_MARKS = 250_000
 _Place = tuple["FrameType | None", str, str]
 """What a frame of the user's or of a module is: the line, named as frames are, and the modules from the outermost."""
 _NOWHERE: _Place = (None, "", "")
+_CAN_RESUME = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 class Lines:
     """While it is open, each line of the user's code that this thread reaches leaves a mark.
 
     So does each module that is entered or left, and each return to a line: the last mark says where the thread is.
-    Whoever traced the thread before (a debugger, coverage) does so again afterwards.
+    Whoever traced the thread before (a debugger, coverage) is told of everything meanwhile, and goes on afterwards.
     """
 
     def __init__(self) -> None:
         from torch.nn import Module
 
         self.count = 0
+        self._open = False
+        self._replaced = False
         self._before: Any = None
-        self._around: list[tuple[FrameType, Any]] = []
+        self._tracer = self._called
+        self._around: list[tuple[FrameType, Any, Any, bool]] = []
         self._inside = [_NOWHERE]
         self._lines: dict[tuple[str, int, str], str] = {}
-        self._modules: dict[tuple[type, int], str] = {}
+        self._modules: dict[int, tuple[weakref.ref[Module], str]] = {}
         self._of_name: Counter[str] = Counter()
         self._module_call = Module._wrapped_call_impl.__code__  # noqa: SLF001 - what every call of a module runs
         self._is_users = cache(is_users_file)
@@ -51,52 +59,96 @@ class Lines:
         self._leave_mark: Callable[[str], None] = torch_profiler.mark_in_recording()
 
     @property
-    def complete(self) -> bool:
-        """Whether no line is missing; where some are, the marks there are would tell a wrong line."""
-        return self.count <= MOST_MARKS
+    def why_not(self) -> str | None:
+        """Why some lines left no mark, None where all did; the marks there are would tell a wrong line."""
+        if self.count > MOST_MARKS:
+            return f"a step reaches more than {MOST_MARKS:,} lines and modules"
+        return "the code calls sys.settrace itself" if self._replaced else None
 
     def __enter__(self) -> Self:
-        self._before = sys.gettrace()
+        self._before, self._open = sys.gettrace(), True
         frames = []
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the frames that are running
         while frame is not None:
             frames.append(frame)
             frame = frame.f_back
         for one in reversed(frames):
-            before = one.f_trace
-            if self._called(one, "call", None) is not None:
-                self._around.append((one, before))
-                one.f_trace = self._reached
+            if self._enter(one):
+                before, tells_lines = one.f_trace, one.f_trace_lines
+                ours = self._beside(one, before)
+                one.f_trace = ours
+                self._around.append((one, ours, before, tells_lines))
         self._mark()
-        sys.settrace(self._called)
+        sys.settrace(self._tracer)
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.settrace(self._before)
-        for frame, before in self._around:
-            frame.f_trace = before
+        self._look_for_another()
+        self._open = False
+        if sys.gettrace() is self._tracer:
+            sys.settrace(self._before)
+        for frame, ours, before, tells_lines in self._around:
+            if frame.f_trace is ours:
+                frame.f_trace, frame.f_trace_lines = before, tells_lines
         self._around.clear()
         self._inside = [_NOWHERE]
 
-    def _called(self, frame: FrameType, _event: str, _argument: object) -> Any:
-        """Return what is to be told of a frame that begins; None where it says nothing of places."""
+    def _look_for_another(self) -> None:
+        """Take note where the code has set another trace function in place of ours, or none."""
+        if self.count <= MOST_MARKS and sys.gettrace() is not self._tracer:
+            self._replaced = True
+
+    def _called(self, frame: FrameType, event: str, argument: object) -> Any:
+        """Return who is told of a frame that begins or goes on: where it says nothing of places, only theirs."""
+        theirs = None
+        if self._before is not None:
+            theirs = self._before(frame, event, argument)
+            if sys.gettrace() is self._before:
+                # Coverage's puts itself in the place of whoever calls it.
+                sys.settrace(self._tracer)
+        return self._beside(frame, theirs) if self._enter(frame) else theirs
+
+    def _enter(self, frame: FrameType) -> bool:
+        """Say whether a frame is the user's or a module's, and enter it."""
         code = frame.f_code
+        _, line, modules = self._inside[-1]
         if code is self._module_call:
-            _, line, modules = self._inside[-1]
             name = self._module(frame.f_locals["self"])
             self._inside.append((frame, line, f"{modules}.{name}" if modules else name))
             self._mark()
-            frame.f_trace_lines = False
         elif self._is_users(code.co_filename):
-            self._inside.append((frame, self._line(frame), self._inside[-1][2]))
+            self._inside.append((frame, self._line(frame), modules))
+            if code.co_flags & _CAN_RESUME:
+                # It may go on in the middle of a line.
+                self._mark()
         else:
-            return None
-        return self._reached
+            return False
+        return True
+
+    def _beside(self, frame: FrameType, theirs: Any) -> Any:
+        """Return who is told of the events in a frame, and tells them on to whoever traced it before."""
+        tells_lines, frame.f_trace_lines = frame.f_trace_lines, frame.f_code is not self._module_call
+        if self._before is None or theirs is None:
+            return self._reached
+
+        def both(frame: FrameType, event: str, argument: object) -> Any:
+            nonlocal theirs
+            self._reached(frame, event, argument)
+            if tells_lines or event != "line":
+                theirs = theirs(frame, event, argument) or theirs
+            return both
+
+        frame.f_trace_lines |= tells_lines
+        return both
 
     def _reached(self, frame: FrameType, event: str, _argument: object) -> Any:
+        if not self._open:
+            return None
+        self._look_for_another()
         if event == "line":
-            self._inside[-1] = (frame, self._line(frame), self._inside[-1][2])
-            self._mark()
+            if frame.f_code is not self._module_call:
+                self._inside[-1] = (frame, self._line(frame), self._inside[-1][2])
+                self._mark()
         elif event == "return":
             while len(self._inside) > 1 and self._inside.pop()[0] is not frame:
                 pass
@@ -106,7 +158,8 @@ class Lines:
     def _mark(self) -> None:
         self.count += 1
         if self.count > MOST_MARKS:
-            sys.settrace(None)
+            if self._before is None:
+                sys.settrace(None)
             return
         _, line, modules = self._inside[-1]
         self._leave_mark(f"{EXPORTED_MARK}{line}, {modules}")
@@ -116,18 +169,20 @@ class Lines:
         key = code.co_filename, number, code.co_name
         line = self._lines.get(key)
         if line is None:
-            line = f"{self._shown(code.co_filename)}({number}): {name_in_source(code.co_name)}"
+            line = quote_mark(f"{self._shown(code.co_filename)}({number}): {name_in_source(code.co_name)}")
             self._lines[key] = line
         return line
 
-    def _module(self, module: object) -> str:
+    def _module(self, module: Module) -> str:
         """Return the name of a module, numbered among those of its class in the order of their first calls."""
-        key = type(module), id(module)
-        name = self._modules.get(key)
-        if name is None:
-            kind = type(module).__name__
-            name = self._modules[key] = f"{kind}_{self._of_name[kind]}"
-            self._of_name[kind] += 1
+        known = self._modules.get(id(module))
+        if known is not None and known[0]() is module:
+            return known[1]
+        kind = type(module).__name__
+        name = quote_mark(f"{kind}_{self._of_name[kind]}")
+        self._of_name[kind] += 1
+        # Not held: that would keep its memory, which may be what is measured. The next one may have its id.
+        self._modules[id(module)] = weakref.ref(module), name
         return name
 
 

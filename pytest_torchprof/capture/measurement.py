@@ -13,7 +13,6 @@ from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
-from pytest_torchprof.capture.lines import MOST_MARKS
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.processes import only_measurement, this_rank
 from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
@@ -254,8 +253,8 @@ def _repeated(plan: Plan, path: Path) -> Generator[None, None, None]:
         session.finish()
         if session.problem or not session.exportable:
             raise NotMeasured(session.problem or NOTHING_HELD)
-        if not session.all_lines_marked:
-            raise NotMeasured(f"a step reaches more than {MOST_MARKS:,} lines and modules")
+        if session.why_no_lines:
+            raise NotMeasured(session.why_no_lines)
         write_recording(session, path, _metadata(plan, session, warmup=0, steps=1, calls=1, attempts=1))
 
 

@@ -125,7 +125,12 @@ class Session:
     @property
     def all_lines_marked(self) -> bool | None:
         """Whether each line of the user's code that was reached left a mark; None without stacks."""
-        return None if self._lines is None else self._lines.complete
+        return None if self._lines is None else self._lines.why_not is None
+
+    @property
+    def why_no_lines(self) -> str | None:
+        """Why some lines left no mark; None where none is missing."""
+        return None if self._lines is None else self._lines.why_not
 
     @contextmanager
     def step(self, index: int) -> Iterator[None]:

@@ -17,7 +17,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.text import counted, show_us
+from pytest_torchprof.text import counted, path_from_here, show_us
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
@@ -57,7 +57,7 @@ def _recompile(analysis: Analysis) -> Iterator[Finding]:
 def _first_of(found: Sequence[GraphBreak | Recompile], noun: str) -> tuple[str, str | None]:
     """Return how many there are and what the first is, and its file and line."""
     first = found[0]
-    where = f"{first.file}:{first.line}" if first.file else None
+    where = f"{path_from_here(first.file)}:{first.line}" if first.file else None
     return f"{counted(len(found), noun)}, the first: {first.reason}" + (f" ({where})" if where else ""), where
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.compilation import is_compiled_code
@@ -26,7 +25,7 @@ from pytest_torchprof.limits.limit import (
     positive_number,
     whole_number,
 )
-from pytest_torchprof.text import counted
+from pytest_torchprof.text import counted, path_from_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -101,10 +100,7 @@ def _break_lines(one: GraphBreak) -> Iterator[str]:
 
 
 def _place(one: GraphBreak | Recompile) -> str:
-    path = Path(one.file or "")
-    here = Path.cwd()
-    shown = path.relative_to(here) if path.is_relative_to(here) else path
-    return f"{shown}:{one.line} in {one.function}"
+    return f"{path_from_here(one.file or '')}:{one.line} in {one.function}"
 
 
 def _max_fallbacks(analysis: Analysis, bound: int) -> Verdict:
