@@ -91,7 +91,7 @@ def resolve(path: Path, ours: str, theirs: str, base: str | None) -> tuple[str, 
     """
     ancestor: dict[str, WrittenEntry] = {}
     with contextlib.suppress(UnreadableBaseline):  # where both have merged before, git's own has markers
-        ancestor = loads(base.encode(), path) if base else {}
+        ancestor = loads(_encoded(base), path) if base else {}
     resolution = resolve_entries(ancestor, _side(path, ours, "ours"), _side(path, theirs, "theirs"))
     with _writing(path):
         _replace(path, dumps(resolution.entries))
@@ -101,7 +101,7 @@ def resolve(path: Path, ours: str, theirs: str, base: str | None) -> tuple[str, 
 def _side(path: Path, text: str, which: str) -> dict[str, WrittenEntry]:
     """Return the entries of one side of a merge; UnreadableBaseline says which side is none, and what to do."""
     try:
-        return loads(text.encode("utf-8", "surrogateescape"), path)
+        return loads(_encoded(text), path)
     except UnreadableBaseline as problem:
         if problem.code == Code.BASELINE_NEWER:
             raise
@@ -116,6 +116,11 @@ def _side(path: Path, text: str, which: str) -> dict[str, WrittenEntry]:
 def read_text(path: Path) -> str:
     """Return what a baseline file holds, whatever that is; UnreadableBaseline where it cannot be opened."""
     return _read_bytes(path).decode("utf-8", "surrogateescape")
+
+
+def _encoded(text: str) -> bytes:
+    """Return a text of `read_text` as the bytes that it was."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _read_bytes(path: Path) -> bytes:
