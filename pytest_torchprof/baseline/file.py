@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import filelock
 
 from pytest_torchprof.baseline.conflict import resolve as resolve_entries
-from pytest_torchprof.baseline.form import dumps, loads, write_entry
+from pytest_torchprof.baseline.form import MOST_BYTES, dumps, loads, write_entry
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 
@@ -142,13 +142,21 @@ def _merge(path: Path, changes: Mapping[str, Entry | None]) -> None:
     if not after:
         path.unlink(missing_ok=True)
     elif after != before:
-        _replace(path, dumps(after))
+        text = dumps(after)
+        if len(text) > MOST_BYTES:
+            raise TorchprofError(
+                f"{path}: not written: it would be larger than {MOST_BYTES // 1024**2} MiB; divide the test file",
+                Code.BASELINE_NOT_WRITTEN,
+            )
+        _replace(path, text)
 
 
 @contextlib.contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
     with filelock.FileLock(folder / LOCK, timeout=LOCK_SECONDS):
         ignored = folder / ".gitignore"
+        if ignored.is_symlink():
+            ignored.unlink()  # Not written through: a checkout may link to anywhere.
         if not ignored.exists() or not ignored.stat().st_size:
             ignored.write_text(IGNORED, encoding="utf-8")
         # Whoever wrote these was killed: the lock is ours.
