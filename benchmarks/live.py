@@ -1,6 +1,7 @@
 """How long a live measurement takes from the profiler's stop to a verdict, beside torch's own `key_averages()`.
 
-Both sides run in this process, in turns, over the same work with shapes recorded; the medians are compared.
+All sides run in this process, in turns, over the same work with shapes recorded; the medians are compared. One of ours
+is a test, from the stop to pytest's report of it.
 
     python benchmarks/live.py [--calls 4000] [--rounds 7]
 """
@@ -8,19 +9,24 @@ Both sides run in this process, in turns, over the same work with shapes recorde
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
+import io
 import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 import pytest_torchprof
+from pytest_torchprof.capture import torch_profiler
 from pytest_torchprof.capture.recording_file import write_recording
 from pytest_torchprof.capture.session import Session
+from pytest_torchprof.recording.metadata import Metadata
 from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
@@ -42,7 +48,7 @@ def work(calls: int) -> Callable[[], None]:
 
 def ours(step: Callable[[], None], path: Path) -> tuple[float, float, int]:
     """Return the seconds of the stop, those from there to a verdict, and the events in the file."""
-    key = {"schema": 1, "device": "cpu", "warmup": 0, "steps": STEPS, "sentinel": SENTINEL, "problems": []}
+    key = Metadata(device="cpu", warmup=0, steps=STEPS, sentinel=SENTINEL, problems=())
     with Session("cpu") as session:
         for index in range(STEPS):
             with session.step(index):
@@ -55,6 +61,48 @@ def ours(step: Callable[[], None], path: Path) -> tuple[float, float, int]:
     found.expect(max_kernels=found.trace.events, max_gpu_time="1s")
     assert len(found.steps) == STEPS
     return stopped - started, time.perf_counter() - stopped, found.trace.events
+
+
+TEST = """
+import pytest
+from live import STEPS, work
+
+step = work({calls})
+
+@pytest.mark.torchprof(device="cpu", steps=STEPS, max_kernels=1000000)
+def test_work():
+    step()
+"""
+
+
+class Watch:
+    """A plugin of pytest's that notes when the profiler has stopped and when the test is reported."""
+
+    def __init__(self) -> None:
+        self.stopped = self.reported = 0.0
+        self.original = torch_profiler.stop
+
+    def stop(self, profiler: object) -> Exception | None:
+        error = self.original(profiler)  # type: ignore[arg-type]
+        self.stopped = time.perf_counter()
+        return error
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call":
+            assert report.passed
+            self.reported = time.perf_counter()
+
+
+def in_a_test(folder: Path) -> float:
+    """Return the seconds from the stop to pytest's report."""
+    watch = Watch()
+    torch_profiler.stop = watch.stop
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            pytest.main([str(folder), "-q", "-p", "no:cacheprovider", f"--rootdir={folder}"], plugins=[watch])
+    finally:
+        torch_profiler.stop = watch.original
+    return watch.reported - watch.stopped
 
 
 def torchs(step: Callable[[], None]) -> tuple[float, float]:
@@ -78,16 +126,20 @@ def main() -> None:
     step = work(asked.calls)
     with tempfile.TemporaryDirectory() as folder:
         path, rounds = Path(folder) / "live.json", []
+        (Path(folder) / "test_live.py").write_text(TEST.format(calls=asked.calls), encoding="utf-8")
+        in_a_test(Path(folder))
         for _ in range(asked.rounds):
             # As in a test run: no file of that name yet, and not the other side's garbage to collect.
             path.unlink(missing_ok=True)
             gc.collect()
             our = ours(step, path)
             gc.collect()
-            rounds.append((*our, *torchs(step)))
+            test = in_a_test(Path(folder))
+            gc.collect()
+            rounds.append((*our, test, *torchs(step)))
         megabytes = path.stat().st_size / 1e6
     events = rounds[0][2]
-    our_stop, live, _, their_stop, averages = (statistics.median(column) for column in zip(*rounds, strict=True))
+    our_stop, live, _, test, their_stop, averages = (statistics.median(column) for column in zip(*rounds, strict=True))
     print(
         f"torch {torch.__version__}, {events} events with shapes, {megabytes:.1f} MB, medians of {asked.rounds} rounds"
     )
@@ -95,6 +147,7 @@ def main() -> None:
     for name, stop, rest in (("pytest-torchprof", our_stop, live), ("key_averages()", their_stop, averages)):
         print(f"{name:18} {stop:7.3f} s {rest:20.3f} s {rest / events * 1e6:20.2f}")
     print(f"from the stop on, {averages / live:.1f} times faster than key_averages()")
+    print(f"to pytest's report of a test, {test:.3f} s, {averages / test:.1f} times faster")
 
 
 if __name__ == "__main__":

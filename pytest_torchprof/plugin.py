@@ -37,7 +37,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     keywords = ""
     if config.option.markers:
-        from pytest_torchprof.cli.explain import marker_help
+        from pytest_torchprof.documentation import marker_help
 
         keywords = f":\n{marker_help()}"
     config.addinivalue_line(

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.analysis import Analysis, Repeat, StepProfile
 from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import NotMeasured, UnreadableRecording
+from pytest_torchprof.devices.kinds import device_kinds
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
 from pytest_torchprof.recording.reader import copy, read
+from pytest_torchprof.text import counted
 from pytest_torchprof.trace import Trace
 
 if TYPE_CHECKING:
@@ -172,14 +174,9 @@ class Profile(Analysis):
             profile = explainer.explained(profile)
             verdicts = of_tests.check_limits(profile, asked)
         screen = explainer.screen if explainer else of_tests.Screen()
-        # Whoever catches it may look for something in its text, which must not depend on -q.
-        whole, brief = (
-            of_tests.error_for(verdicts, profile, profile.why_missed, screen=screen.with_verbosity(verbosity))
-            for verbosity in (max(screen.verbosity, 0), -1)
-        )
-        if whole is not None:
-            whole.brief = str(brief)
-            raise whole
+        problem = of_tests.error_for(verdicts, profile, profile.why_missed, screen=screen)
+        if problem is not None:
+            raise problem
 
     def diff(self, other: Profile) -> Any:
         """Return how the other profile's kernels and numbers differ from this one's."""
@@ -203,17 +200,20 @@ class Profile(Analysis):
         copy(self.trace.path, path)
 
 
-def load(path: str | os.PathLike[str]) -> Profile | list[Profile]:
+def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile | list[Profile]:
     """Return the profile of a trace file, or those of a folder of them as ``tensorboard_trace_handler`` writes it.
+
+    ``device="cpu"`` takes a recording that torch.profiler made without a GPU for one of the CPU as device: its kernels
+    are the operators that compute. A recording of this plugin's says itself what was measured.
 
     UnreadableRecording for what is missing, damaged or no trace. In a folder, files of other endings and sound JSON
     without a trace's events (metadata that a tool left beside them) are passed over; what is cut off, damaged, no JSON
     at all or newer than this version is an error there too.
     """
     if not os.path.isdir(path):  # noqa: PTH112 - see recording
-        return load_file(path)
+        return load_file(path, device=device)
     files = sorted(_traces_in(os.fspath(path)))
-    found = [profile for file in files if (profile := _unless_other_json(file)) is not None]
+    found = [profile for file in files if (profile := _unless_other_json(file, device)) is not None]
     if not found:
         beside = f"none of its {len(files)} JSON files is one" if files else "no file in it ends in .json or .json.gz"
         said = f"There are no traces in the folder {os.fspath(path)}: {beside}. Check the path."
@@ -221,21 +221,36 @@ def load(path: str | os.PathLike[str]) -> Profile | list[Profile]:
     return found
 
 
-def _unless_other_json(file: str) -> Profile | None:
+def _unless_other_json(file: str, device: str | None) -> Profile | None:
     try:
-        return load_file(file)
+        return load_file(file, device=device)
     except UnreadableRecording as refused:
         if refused.other_json:
             return None
         raise
 
 
-def load_file(path: str | os.PathLike[str], *, by_two: bool = False) -> Profile:
+def load_file(path: str | os.PathLike[str], *, device: str | None = None, by_two: bool = False) -> Profile:
     """Return the profile of a trace file; UnreadableRecording for what is missing, damaged, a folder or no trace.
 
-    ``by_two`` allows a second process that reads a part of the file.
+    ``device`` is as in ``load``. ``by_two`` allows a second process that reads a part of the file.
     """
-    return Profile.from_trace(read(path, by_two=by_two))
+    trace = read(path, by_two=by_two)
+    return Profile.from_trace(trace if device is None else _taken_for(trace, device))
+
+
+def _taken_for(trace: Trace, device: str) -> Trace:
+    if device not in (known := [kind.name for kind in device_kinds()]):
+        raise TorchprofError(f"device: expected {' or '.join(known)}, got {device!r}", Code.NO_SUCH_DEVICE)
+    if trace.metadata is not None and trace.device_kind.name != device:
+        said = f"{trace.path}: is a recording of {trace.metadata.device}, not of {device}"
+        raise TorchprofError(said, Code.NOT_IN_RECORDING)
+    found = replace(trace, taken_for=device)
+    if len(trace.gpu) and not found.device_kind.has_launches:
+        operations = counted(len(trace.gpu), "GPU operation")
+        said = f"{trace.path}: has {operations}, so the {device} is not what was measured"
+        raise TorchprofError(said, Code.NOT_IN_RECORDING)
+    return found
 
 
 # The last is read like any other, and refused with what to do: to pass it over would judge a part of what was recorded.

@@ -148,6 +148,15 @@ def show_ratio(ratio: float | None) -> str:
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.3g}" if ratio < 1000 else f"{ratio:.0f}"
 
 
+def show_rate(rate: float | None) -> str:
+    """Return a number of so many a second with three significant digits, "-" for None."""
+    if rate is None:
+        return "-"
+    if 0 < rate < 0.001:
+        return "<0.001"
+    return f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"
+
+
 def _three_digits(number: float) -> str:
     if number == 0:
         return "0"
@@ -157,7 +166,7 @@ def _three_digits(number: float) -> str:
 
 WIDTH = 100
 """The most columns that prose takes."""
-_WIDEST, _NARROWEST = 120, 60
+_WIDEST, _NARROWEST = 132, 60
 _FIRST, _NARROW = 24, 12
 """What a table's first column has before others leave, and what it has where they cannot."""
 

@@ -7,6 +7,7 @@ from one that has imported torch, which takes longer than a case.
 # ruff: noqa: T201
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -15,8 +16,9 @@ import tempfile
 import traceback
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._dynamo
@@ -564,13 +566,17 @@ def measure(name: str) -> dict[str, object]:
     )
 
 
-def _forked(names: list[str]) -> dict[str, object]:
-    """Measure the cases in this order in a process of their own."""
+def _measure_all(names: list[str]) -> dict[str, object]:
+    return {name: measure(name) for name in names}
+
+
+def _forked(task: Callable[[], object]) -> Any:
+    """Do something in a process of its own and return what came of it."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         with os.fdopen(write, "w") as pipe:
-            json.dump({name: measure(name) for name in names}, pipe)
+            json.dump(task(), pipe)
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
@@ -579,13 +585,22 @@ def _forked(names: list[str]) -> dict[str, object]:
     return json.loads(text)
 
 
+def _imported_by_a_measurement() -> list[str]:
+    measure("a_clean_function")
+    return list(sys.modules)
+
+
 def main(names: list[str]) -> None:
     """Print the outcomes by mode ("alone", "seed 1"...) and case."""
+    # What each process would import by itself, which takes longer than most cases.
+    for module in _forked(_imported_by_a_measurement):
+        with suppress(ImportError):
+            importlib.import_module(module)
     names = names or list(CASES)
-    outcomes = {"alone": {name: _forked([name])[name] for name in names}}
+    outcomes = {"alone": {name: _forked(partial(measure, name)) for name in names}}
     for seed in SEEDS:
         order = random.Random(seed).sample(names, len(names))
-        outcomes[f"seed {seed}"] = _forked(order)
+        outcomes[f"seed {seed}"] = _forked(partial(_measure_all, order))
     json.dump(outcomes, sys.stdout)
 
 

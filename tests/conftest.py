@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import fresh
 import pytest
 from _pytest.pytester import SysModulesSnapshot  # it has no public name
 
@@ -35,7 +37,7 @@ def shared_trace() -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def pytester(pytester: pytest.Pytester) -> pytest.Pytester:
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Pytester, but what was imported while it ran tests in this process stays imported.
 
     By itself it forgets every module that the tests brought in. torch cannot be imported twice, and what the
@@ -47,6 +49,8 @@ def pytester(pytester: pytest.Pytester) -> pytest.Pytester:
 
     pytester._sys_modules_snapshot = snapshot()
     pytester._Pytester__take_sys_modules_snapshot = snapshot
+    # A module that is written twice in a second would be taken for the same.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     return pytester
 
 
@@ -58,13 +62,13 @@ def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
-    """Run a test module of the given source under the plugin, in this process, with torch at hand."""
+    """Run a test module of the given source under the plugin, with torch at hand, in this process or a fresh one."""
     for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
 
     def run(source: str, *args: str, in_process: bool = True) -> pytest.RunResult:
         pytester.makepyfile(test_it=PREAMBLE + source)
-        run = pytester.runpytest_inprocess if in_process else pytester.runpytest_subprocess
+        run = pytester.runpytest_inprocess if in_process else fresh.run_pytest
         return run("-p", "no:cacheprovider", *args)
 
     return run

@@ -68,6 +68,10 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "unfused-attention": (858, "multiquery_attention.py: bmm, softmax, bmm, ten times"),
     },
     "a100_sam_eager_large": {
+        "repeated-constant": (
+            1020,
+            "112 x aten::arange(14): relative positions, made anew in 28 layers for q and k of both axes",
+        ),
         "costly-children": (1.14e6, "aten::index: most of it in the aten::nonzero of a mask"),
         "fp32-gemm": (663000, "sgemm and fp32 convolutions: the eager model is float"),
         "implicit-sync": (1.046e6, "7,023 blocking calls inside aten::index, aten::to, aten::is_nonzero .."),
@@ -109,6 +113,10 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "small-grid": (199, "GEMMs of 32x32 tiles that do not fill 132 SMs"),
     },
     "h100_qwen_orphans": {
+        "below-roofline": (
+            2720,
+            "24 x flash_fwd_kernel of 113 us: their 10.2 GFLOP, causal, are 10 us at 989 TFLOP/s, their 73 MB 22 us",
+        ),
         "compute-bound": (45200, "kernels cover 91 % of the window, orphans included"),
         "costly-children": (9750, "aten::linear is aten::matmul and views"),
         "implicit-sync": (7.69, "cudaStreamSynchronize inside aten::is_nonzero: a check of the attention mask"),

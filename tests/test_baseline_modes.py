@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections import Counter
 
+import fresh
 import pytest
 
 from pytest_torchprof.baseline import file as baseline_file
@@ -262,11 +263,14 @@ def test_update_in_ci_works_and_is_announced(run_tests, pytester, monkeypatch):
     assert baseline_files(pytester)
 
 
-def test_the_xdist_hole_the_gate_holds_with_workers_and_the_controller_alone_writes(run_tests, pytester):
+def test_the_xdist_hole_the_gate_holds_with_several_workers_and_the_controller_alone_writes(run_tests, pytester):
     source = ONE + ONE.replace("test_block", "test_other")
-    run_tests(source, "--torchprof-baseline=update", "-n", "1", "--torchprof-report=report.json").assert_outcomes(
-        passed=2
-    )
+    result = run_tests(source, "-n", "2", "--torchprof-baseline=strict")
+    result.assert_outcomes(failed=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert not baseline_files(pytester)
+    update = ("--torchprof-baseline=update", "--torchprof-report=report.json")
+    run_tests(source, "-n", "2", *update).assert_outcomes(passed=2)
     (path,) = baseline_files(pytester)
     assert sorted(json.loads(path.read_text())["entries"]) == ["test_block", "test_other"]
     assert len(json.loads((pytester.path / "report.json").read_text())["results"]) == 2
@@ -274,17 +278,6 @@ def test_the_xdist_hole_the_gate_holds_with_workers_and_the_controller_alone_wri
     result.assert_outcomes(failed=1, passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*test_block *worse*failed*"])
-
-
-def test_the_xdist_hole_several_workers_fail_a_new_test_under_strict(run_tests, pytester):
-    source = ONE + ONE.replace("test_block", "test_other")
-    result = run_tests(source, "-n", "8", "--torchprof-baseline=strict")
-    result.assert_outcomes(failed=2)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert not baseline_files(pytester)
-    run_tests(source, "-n", "2", "--torchprof-baseline=update").assert_outcomes(passed=2)
-    (path,) = baseline_files(pytester)
-    assert sorted(json.loads(path.read_text())["entries"]) == ["test_block", "test_other"]
 
 
 NOTHING = """
@@ -419,7 +412,7 @@ def test_the_baseline_of_a_test_file_that_was_renamed_is_told_as_gone(run_tests,
     source = "@cpu\ndef test_it():\n    torch.sin(x)\n"
     run_tests(source, "--torchprof-baseline=update").assert_outcomes(passed=1)
     (pytester.path / "test_it.py").rename(pytester.path / "test_other.py")
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *args)
+    result = fresh.run_pytest("-p", "no:cacheprovider", *args)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*__torchprof__/test_it.cpu-*.json*gone*"])
 

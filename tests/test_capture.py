@@ -173,6 +173,12 @@ def test_modules_are_recorded_when_asked_for(path):
     assert modules == ["nn.Module: Sequential_0", "nn.Module: Linear_0"]
 
 
+def test_the_head_of_a_recording_on_the_cpu_is_as_short_after_many(path):
+    for _ in range(3):
+        measure(path, lambda: None, steps=1)
+    assert names(recorded(path), "cpu_op").count("aten::add_") == 1
+
+
 def two_lines(x):
     y = torch.sin(x)
     return torch.cos(y)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
+import fresh
 import pytest
 import torch
 
@@ -57,23 +58,12 @@ def events(profiler):
 """
 
 
-# torch itself warns at its import where NumPy is not installed.
-STRICT = ("-W", "error", "-W", "ignore:Failed to initialize NumPy:UserWarning")
-
-
-def run(tmp_path, scenario, *, options=STRICT):
+def run(tmp_path, scenario, *, warnings="error"):
     """Run the scenario, which calls `say(value)` once; a process that crashes or prints a traceback fails the test."""
     folder = tmp_path / "recordings"
     folder.mkdir()
-    program = f"{PROGRAM}\ndef say(value): print('RESULT ' + json.dumps(value))\n{dedent(scenario)}"
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", *options, "-c", program, str(folder / "t.json")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    program = f"import warnings; warnings.simplefilter({warnings!r})\n{PROGRAM}\ndef say(value): print('RESULT ' + json.dumps(value))\n{dedent(scenario)}"
+    done = fresh.run_code(program, str(folder / "t.json"))
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     said = [line.removeprefix("RESULT ") for line in done.stdout.splitlines() if line.startswith("RESULT ")]
@@ -289,7 +279,7 @@ def test_a_profiler_around_the_test_is_named_and_loses_nothing(tmp_path, outer):
         names = [event.name for event in (theirs.events() if callable(getattr(theirs, "events", None)) else theirs.function_events)]
         say([first, names.count("aten::add"), result(add)])
         """,
-        options=(),
+        warnings="default",
     )
     assert "another profiler is running on this thread" in said[0]["why"]
     assert said[0]["calls"] == 0
@@ -391,7 +381,7 @@ def test_a_profiler_that_torch_itself_refuses_does_no_harm(tmp_path):
                 add()
         say([result(body), len(refused)])
         """,
-        options=(),
+        warnings="default",
     )
     assert said == [HOLDS_AGAIN, 3]
 
@@ -442,12 +432,7 @@ with cpu_profile() as outer:
         add()
 sys.exit(len(events(outer)))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program, "t.json"],
-        capture_output=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = fresh.run_code(program, "t.json")
     if torch.__version__ < (2, 13):
         pytest.skip(f"known of torch 2.13 to 2.15; here is {torch.__version__}")
     assert done.returncode == 0

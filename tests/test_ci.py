@@ -167,11 +167,6 @@ def test_two(torchprof):
     assert cases["test_two"]["torchprof[second].kernels"] == "2"
 
 
-def test_junit_has_the_properties_of_workers_too(run_tests, pytester):
-    run_tests(KEPT, "-n", "1", "--junitxml=junit.xml")
-    assert junit(pytester.path / "junit.xml")["test_kept"]["torchprof.kernels"] == "1"
-
-
 def test_in_junit_the_last_rerun_has_the_last_word(run_tests, pytester):
     flaky = """
 tries = []
@@ -315,9 +310,11 @@ def test_what_last_failed_left_out_is_not_gone(run_tests, pytester):
     again.stdout.no_fnmatch_line("*tests that are gone*")
 
 
-def test_gone_is_seen_under_xdist_too(run_tests):
+def test_with_workers_gone_is_seen_and_junit_has_the_properties_too(run_tests, pytester):
     run_tests(BOTH, "--torchprof-baseline=update")
-    run_tests(KEPT, "-n", "2").stdout.fnmatch_lines(["*entries of tests that are gone: test_gone"])
+    result = run_tests(KEPT, "-n", "2", "--junitxml=junit.xml")
+    result.stdout.fnmatch_lines(["*entries of tests that are gone: test_gone"])
+    assert junit(pytester.path / "junit.xml")["test_kept"]["torchprof.kernels"] == "1"
 
 
 LABELS = """
@@ -335,7 +332,7 @@ def labels(*names, fails=False):
     return f"LABELS, FAILS = {names!r}, {fails}" + LABELS
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
 def test_an_entry_that_its_test_measures_no_more_is_shown_and_an_update_removes_it(run_tests, pytester, workers):
     run_tests(labels("a", "b"), "--torchprof-baseline=update")
     (path,) = pytester.path.rglob("__torchprof__/*.json")
@@ -350,7 +347,7 @@ def test_an_entry_that_its_test_measures_no_more_is_shown_and_an_update_removes_
     result = run_tests(labels("b"), "--torchprof-baseline=update", *workers)
     result.stdout.fnmatch_lines(["*removed, since their tests no longer measure them: test_labels (a)"])
     assert set(json.loads(path.read_text())["entries"]) == {"test_labels (b)"}
-    run_tests(labels("b"), *workers).stdout.no_fnmatch_line("*no longer measure*")
+    run_tests(labels("b")).stdout.no_fnmatch_line("*no longer measure*")
 
 
 def test_what_a_test_that_failed_did_not_measure_stays(run_tests, pytester):

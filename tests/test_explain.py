@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_torchprof import load
-from pytest_torchprof.cli import explain, main
+from pytest_torchprof import documentation, load
+from pytest_torchprof.cli import main
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.kernels.patterns import parse_value
@@ -135,17 +135,17 @@ def test_what_is_not_known_is_refused_with_the_nearest_word(explained):
 def test_a_wheel_holds_the_pages_where_the_command_looks_for_them():
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
     assert build["wheel"]["force-include"] == {
-        f"docs/{page}.md": f"pytest_torchprof/docs/{page}.md" for page in explain.PAGES
+        f"docs/{page}.md": f"pytest_torchprof/docs/{page}.md" for page in documentation.PAGES
     }
     # A wheel is built from the sdist too.
     assert "docs" in build["sdist"]["include"]
 
 
 def test_in_an_installed_package_the_pages_are_read_from_it(monkeypatch, tmp_path, explained):
-    for page in explain.PAGES:
+    for page in documentation.PAGES:
         (tmp_path / "pytest_torchprof" / "docs").mkdir(parents=True, exist_ok=True)
         (tmp_path / "pytest_torchprof" / "docs" / f"{page}.md").write_text("# A page\n\n## of-the-wheel\nSays it.\n")
-    monkeypatch.setattr(explain, "__file__", str(tmp_path / "pytest_torchprof" / "cli" / "explain.py"))
+    monkeypatch.setattr(documentation, "__file__", str(tmp_path / "pytest_torchprof" / "documentation.py"))
     assert explained("of-the-wheel") == (0, "of-the-wheel\n\n  Says it.\n")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from pytest_torchprof import load
+from pytest_torchprof import NotMeasured, load
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.findings.finding import Finding, ranked
 
@@ -454,3 +454,64 @@ def test_tf32_is_no_advice_for_amds_gpus(findings):
             builder.launched(name, 100 * i, op="aten::mm", inputs=operands, dur=500)
         remedies.append(findings(builder)["fp32-gemm"].remedy)
     assert ["TF32" in remedy for remedy in remedies] == [True, False]
+
+
+def arange(builder, at, *given, inputs=None):
+    """Add ``aten::arange`` as the profiler writes it, with what it calls itself."""
+    told = {"Concrete Inputs": [*map(str, given), "", "", "", "False"]}
+    kinds = [((), (), "Scalar") for _ in range(len(given) + 4)] if inputs is None else inputs
+    builder.op("aten::arange", at, 8, inputs=kinds, **told)
+    builder.op("aten::arange", at + 2, 4, inputs=kinds, **told)
+
+
+def constants(*, calls=20, steps=1, number=lambda _: 14, **more):
+    builder = TraceBuilder()
+    for step in range(steps):
+        builder.step(step, 10_000 * step, 10_000)
+        for call in range(calls):
+            arange(builder, 10_000 * step + 100 * call, number(call), **more)
+        builder.launched(GEMM, 10_000 * step + 9000)
+    return builder
+
+
+def test_a_constant_that_is_made_again_and_again_is_found(findings):
+    found = findings(constants(steps=2))["repeated-constant"]
+    assert found.message.startswith("aten::arange(14) ran 20 times in a step and made the same values each time")
+    assert found.evidence["calls_per_step"] == [20]
+    # Of 40 calls of 8 us one has to be made.
+    assert found.evidence["time_us"] == 39 * 8
+    assert found.severity == "information"
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        pytest.param(lambda: constants(calls=19, steps=2), id="not often enough in a step"),
+        pytest.param(lambda: constants(number=lambda call: call), id="other numbers, other values"),
+        pytest.param(lambda: constants(inputs=[((), (), "long int")] * 5), id="a tensor, whose values nobody knows"),
+    ],
+)
+def test_what_may_differ_is_no_constant(built, findings):
+    assert "repeated-constant" not in findings(built())
+
+
+def test_copies_and_casts_of_one_shape_are_nothing_that_is_done_twice(findings):
+    """They are those of layers: nobody can tell from a recording."""
+    builder = steps()
+    for number in range(49):
+        inputs = [operand(559, 1024, dtype="float"), operand(559, 1024)]
+        builder.launched(MUL, 200 * number, op="aten::copy_", inputs=inputs)
+        builder.op("aten::to", 200 * number + 100, 9)
+        builder.memcpy("HtoD", 200 * number + 110, 1, builder.call("copy", 200 * number + 102), size=8)
+    assert "repeated-constant" not in findings(builder)
+
+
+def test_to_forbid_it_where_numbers_are_not_recorded_is_not_measured(tmp_path):
+    builder = TraceBuilder()
+    builder.launched(GEMM, 100)
+    builder.op("aten::arange", 0, 5)
+    with pytest.raises(NotMeasured, match="what operators were given beside tensors is not recorded"):
+        load(builder.write(tmp_path / "t.json")).expect(forbid="repeated-constant")
+    without = TraceBuilder()
+    without.launched(GEMM, 100)
+    load(without.write(tmp_path / "t.json")).expect(forbid="repeated-constant")

@@ -98,6 +98,8 @@ EVIDENCE = {
     "fp32-gemm": kernels("gemm", "conv"),
     "tf32-gemm": kernels("gemm", "conv"),
     "misaligned-gemm": named("ops"),
+    "below-roofline": named("ops"),
+    "repeated-constant": operators("aten::arange"),
     "hidden-copy": operators("aten::addmm"),
     "unfused-pointwise": kernels("pointwise"),
     "unfused-attention": lambda _: lambda event: category(event) == "kernel" and "softmax" in event["name"].lower(),

@@ -14,7 +14,7 @@ NAME = "pytest_torchprof"
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
 codes
-errors, devices
+documentation, errors, devices
 text, recording.metadata
 kernels, trace
 recording

@@ -48,9 +48,11 @@ def test_it(torchprof):
     result.stdout.fnmatch_lines(["*Captured log call*", "WARNING *mine:test_it.py:* about to fail"])
 
 
-def test_the_trace_that_a_user_asks_for_is_written(run_tests, pytester, monkeypatch):
+def test_the_trace_that_a_user_asks_for_is_written(pytester, monkeypatch):
     monkeypatch.setenv("TORCH_TRACE", str(pytester.path / "trace"))
-    result = run_tests(COMPILES + FAILING, in_process=False)
+    # torch reads this when it is imported.
+    pytester.makepyfile(test_it="import pytest, torch\nx = torch.ones(8)\n" + COMPILES + FAILING)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(failed=1, errors=1)
     result.stdout.no_fnmatch_line("*torch.__trace*")
     (written,) = (pytester.path / "trace").glob("*.log")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import fresh
 import pytest
 
 from pytest_torchprof.capture.processes import Rank, rank_in, this_rank
@@ -47,7 +47,7 @@ def ranks(pytester, monkeypatch):
     for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
 
-    def run(source, *args, marker="", **environment):
+    def run(source, *args, marker=""):
         pytester.makepyfile(
             test_it=TOGETHER + source.replace("MARKER", f'@pytest.mark.torchprof(device="cpu", {marker})')
         )
@@ -56,22 +56,11 @@ def ranks(pytester, monkeypatch):
             port = free.getsockname()[1]
         told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         started = [
-            subprocess.Popen(
-                [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args],
-                cwd=pytester.path,
-                env={**os.environ, **told, "RANK": str(rank), "LOCAL_RANK": str(rank), **environment},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+            fresh.start_pytest("-p", "no:cacheprovider", *args, **told, RANK=str(rank), LOCAL_RANK=str(rank))
             for rank in range(2)
         ]
-        try:
-            said = [process.communicate(timeout=LONGEST_S)[0] for process in started]
-        finally:
-            for process in started:
-                process.kill()
-        return [(process.returncode, text) for process, text in zip(started, said, strict=True)]
+        done = [rank.done(LONGEST_S) for rank in started]
+        return [(one.returncode, one.stdout + one.stderr) for one in done]
 
     return run
 

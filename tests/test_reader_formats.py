@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from builder import TraceBuilder, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_torchprof import load
 from pytest_torchprof.recording.reader import read
@@ -123,12 +127,28 @@ def test_string_thread_ids_and_streams_are_read(tmp_path, plain):
     assert profile.kernels[0].stream == plain.kernels[0].stream == 7
 
 
+def near(us):
+    return st.integers(us * 1000 - 10_000, us * 1000 + 10_000)
+
+
 def test_fractional_time_stamps_are_exact_to_the_nanosecond(tmp_path):
     builder = TraceBuilder(begin=0)
     builder.step(1, 7_889_237_999_999.003, 0.999)
     builder.launched("k", 7_889_237_999_999.004, dur=0.001, wait=0)
     trace = read(builder.write(tmp_path / "t.json"))
     assert trace.steps[0][1:3] == (7_889_237_999_999_003, 7_889_238_000_000_002)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.integers(0, 10**16), st.sampled_from([2**42, 2**43]).flatmap(near)))
+def test_every_nanosecond_is_read_as_it_is_written(moment):
+    """kineto counts from the beginning of a quarter: to its end a double of microseconds tells nanoseconds just so."""
+    builder = TraceBuilder(begin=0)
+    builder.step(1, 0, 0.5)
+    text = builder.text().replace('"ts": 0,', f'"ts": {moment // 1000}.{moment % 1000:03},')
+    with TemporaryDirectory() as folder:
+        (step,) = read(write(Path(folder) / "t.json", text)).steps
+    assert (step.start_ns, step.end_ns) == (moment, moment + 500)
 
 
 def test_fractional_time_stamps_are_rounded_not_cut(tmp_path):

@@ -33,6 +33,7 @@ MOVED = {
         "+sync-over-little-work.wait_us=1",
     ],
     "a100_sam_fast_large": ["-unasked-fp64.share=0.2", "-unasked-fp64.meant=0.1"],
+    "a100_sam_eager_large": ["-repeated-constant.calls=113"],
     "mi300x_vllm_decode_graph": ["-queued-work-waits.share=0.5"],
     "a100_moe_no_steps": [
         "-launch-delay.first_us=1e6",
@@ -63,7 +64,14 @@ MOVED = {
     ],
     "h100_bert_small": ["-misaligned-gemm.share=0.9"],
     "h100_transformer_three_steps": ["-tf32-gemm.share=1"],
-    "h100_qwen_orphans": ["-compute-bound.share=1", "-unfused-pointwise.chain=99", "-unfused-pointwise.share=0.9"],
+    "h100_qwen_orphans": [
+        "-compute-bound.share=1",
+        "-unfused-pointwise.chain=99",
+        "-unfused-pointwise.share=0.9",
+        "-below-roofline.times=6",
+        "-below-roofline.least_us=25",
+        "-below-roofline.share=0.2",
+    ],
     "mi210_gpu_only": ["-layout-conversion.share=0.9"],
     "mi250_string_tids": ["-hidden-copy.share=0.9"],
     "rtx3060_cudagraph_steps": ["-cudagraph-input-copy.share=0.9"],
@@ -164,7 +172,7 @@ def test_kernels_without_a_length_are_no_error_at_any_threshold(code, value, tmp
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["hotspot.shares = 0.6"], "there is no threshold 'hotspot.shares'; known are: cold-start.first_step, "),
+        (["hotspot.shares = 0.6"], "there is no threshold 'hotspot.shares'; known are: below-roofline.least_us, "),
         (["hotspot.share"], "'hotspot.share': expected NAME = VALUE, e.g. hotspot.share = 0.6"),
         (["hotspot.share = much"], "hotspot.share = much: expected a number of at least 0 (its default is 0.4)"),
         (["hotspot.share = -1"], "expected a number of at least 0"),
@@ -201,7 +209,9 @@ def test_a_wrong_threshold_in_the_ini_file_is_one_usage_error_with_the_names(run
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     errors = [line for line in result.errlines if line.startswith("ERROR")]
     assert len(errors) == 1
-    assert errors[0].startswith("ERROR: torchprof_thresholds: there is no threshold 'hotspot.shares'; known are: cold-")
+    assert errors[0].startswith(
+        "ERROR: torchprof_thresholds: there is no threshold 'hotspot.shares'; known are: below-"
+    )
 
 
 def test_another_plugins_rule_may_have_thresholds(run_tests, pytester):

@@ -179,6 +179,8 @@ class Peak(Struct, frozen=True, kw_only=True):
     names: tuple[tuple[str, ...], ...]
     """Words that are all in the device's name, in one of these ways."""
     tflops: Mapping[str, float]
+    gb_per_s: float | None = None
+    """What its memory delivers at most, in 1e9 bytes per second; None where no figures were found that agree."""
     source: str
     """The page that says so."""
 
@@ -202,11 +204,13 @@ PEAKS: tuple[Peak, ...] = (
     Peak(
         names=(("H100", "PCIE"),),
         tflops={"fp64": 51.0, "fp32": 51.0, "tf32": 378.0, "bf16": 756.0, "fp16": 756.0, "fp8": 1513.0, "int8": 1513.0},
+        gb_per_s=2000.0,
         source="https://resources.nvidia.com/en-us-tensor-core/nvidia-tensor-core-gpu-datasheet (H100 PCIe)",
     ),
     Peak(
         names=(("H100", "HBM3"), ("H100", "SXM5")),
         tflops=_H100_SXM,
+        gb_per_s=3350.0,
         source="https://resources.nvidia.com/en-us-tensor-core/nvidia-tensor-core-gpu-datasheet (H100 SXM5)",
     ),
     Peak(
@@ -215,11 +219,34 @@ PEAKS: tuple[Peak, ...] = (
         tflops={"bf16": 835.0, "fp16": 835.0},
         source=f"{_NVIDIA}/h100/ (H100 NVL)",
     ),
-    Peak(names=(("H200",),), tflops=_H100_SXM, source=f"{_NVIDIA}/h200/ (H200 SXM; the same processor as H100 SXM5)"),
+    Peak(
+        names=(("H200",),),
+        tflops=_H100_SXM,
+        gb_per_s=4800.0,
+        source=f"{_NVIDIA}/h200/ (H200 SXM; the same processor as H100 SXM5)",
+    ),
     Peak(
         names=(("B200",),),
         tflops={"tf32": 1100.0, "bf16": 2250.0, "fp16": 2250.0, "fp8": 4500.0, "int8": 4500.0, "fp4": 9000.0},
         source="https://nvdam.widen.net/s/wwnsxrhm2w/blackwell-datasheet-3384703 (HGX B200, per GPU)",
+    ),
+    Peak(
+        names=(("A100", "SXM4", "80GB"),),
+        tflops=_A100,
+        gb_per_s=2039.0,
+        source=f"{_SHEETS}/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf (80 GB SXM)",
+    ),
+    Peak(
+        names=(("A100", "PCIE", "80GB"),),
+        tflops=_A100,
+        gb_per_s=1935.0,
+        source=f"{_SHEETS}/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf (80 GB PCIe)",
+    ),
+    Peak(
+        names=(("A100", "40GB"),),
+        tflops=_A100,
+        gb_per_s=1555.0,
+        source=f"{_SHEETS}/a100/pdf/nvidia-ampere-architecture-whitepaper.pdf (A100 40 GB)",
     ),
     Peak(
         names=(("A100",),),
@@ -229,11 +256,13 @@ PEAKS: tuple[Peak, ...] = (
     Peak(
         names=(("V100", "SXM2"),),
         tflops={"fp64": 7.8, "fp32": 15.7, "fp16": 125.0},
+        gb_per_s=900.0,
         source="https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf",
     ),
     Peak(
         names=(("V100", "PCIE"),),
         tflops={"fp64": 7.0, "fp32": 14.0, "fp16": 112.0},
+        gb_per_s=900.0,
         source="https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf "
         "(PCIe)",
     ),
@@ -245,22 +274,26 @@ PEAKS: tuple[Peak, ...] = (
     Peak(
         names=(("L40S",),),
         tflops={"fp32": 91.6, "tf32": 183.0, "bf16": 362.05, "fp16": 362.05, "fp8": 733.0, "int8": 733.0},
+        gb_per_s=864.0,
         source="https://resources.nvidia.com/en-us-l40s/l40s-datasheet-28413",
     ),
     Peak(
         # 16-bit products with fp32 accumulation, as torch asks for them.
         names=(("RTX", "4090"),),
         tflops={"fp32": 82.6, "tf32": 82.6, "bf16": 165.2, "fp16": 165.2, "int8": 660.6},
+        gb_per_s=1008.0,
         source="https://github.com/Quentin-Anthony/torch-profiler-tutorial (from NVIDIA's Ada white paper)",
     ),
     Peak(
         names=(("MI300X",),),
         tflops={"fp64": 163.4, "fp32": 163.4, "bf16": 1307.4, "fp16": 1307.4, "fp8": 2614.9, "int8": 2614.9},
+        gb_per_s=5300.0,
         source="https://www.amd.com/en/products/accelerators/instinct/mi300/mi300x.html",
     ),
     Peak(
         names=(("MI210",),),
         tflops={"fp64": 45.3, "fp32": 45.3, "fp16": 181.0, "int8": 181.0},
+        gb_per_s=1600.0,
         source="https://www.anandtech.com/show/17326/amd-releases-instinct-mi210-accelerator-cdna-2-on-a-pcie-card",
     ),
 )

@@ -9,16 +9,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.analysis import gpu_time
+from pytest_torchprof.analysis.kernel_work import work_by_variant
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.kernels.operand_work import OperandWork
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
 from pytest_torchprof.trace.links import captures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.gpu_time import Gap, Idle
+    from pytest_torchprof.analysis.kernel_work import Variant
     from pytest_torchprof.analysis.launches import Launching
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.trace import Trace
@@ -119,6 +122,14 @@ class GpuWork:
                 members.append(i)
         groups = [Group(*key, members, sum([end[i] - start[i] for i in members])) for key, members in found.items()]
         return sorted(groups, key=lambda group: -group.time_ns)
+
+    @cached_property
+    def _variants(self) -> Mapping[Variant, OperandWork]:
+        return work_by_variant(self.trace, self.launching, self.kernels)
+
+    def operand_work(self, group: Group) -> OperandWork:
+        """Return what one of these kernels has to compute and to move, as far as its operands tell."""
+        return self._variants.get((group.name, group.op, group.inputs), OperandWork())
 
     @cached_property
     def by_name(self) -> dict[int, list[Group]]:

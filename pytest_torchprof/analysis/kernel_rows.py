@@ -9,6 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.call_times import CallTimes, times_by_key, times_together
+from pytest_torchprof.analysis.kernel_work import work_by_variant
+from pytest_torchprof.kernels.operand_work import OperandWork, work_of, work_together
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
@@ -45,6 +47,18 @@ class KernelRow(_Kernels, frozen=True, kw_only=True, eq=False):
     op_chain: tuple[str, ...]
     forward_op: str | None = None
     """Where most of them are of the backward pass: whose backward most of those are, as arrows tell."""
+    work: OperandWork = OperandWork()
+    """What all of them had to compute and to move; a figure is None where it is not known of each."""
+
+    @property
+    def tflops(self) -> float | None:
+        """FLOPs over the time they took, in 1e12 per second."""
+        return None if self.work.flops is None or not self.time_us else self.work.flops / self.time_us / 1e6
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """Bytes that had to be moved over the time they took, in 1e9 per second."""
+        return None if self.work.bytes is None or not self.time_us else self.work.bytes / self.time_us / 1e3
 
 
 class FamilyRow(_Kernels, frozen=True, kw_only=True, eq=False):
@@ -70,9 +84,16 @@ def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> lis
     example = dict(zip(reversed(variants), reversed(kernels), strict=True))
     times = times_by_key([[(named[i], end[i] - start[i]) for i in of_step] for of_step in of_steps])
     found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    for (name, operator, operands), count in Counter(variants).items():
-        found[name].append((count, operator, example[name, operator, operands]))
-    rows = [_kernel_row(trace, launching, name, several, times[name]) for name, several in found.items()]
+    works: dict[int, list[tuple[int, OperandWork]]] = defaultdict(list)
+    known = work_by_variant(trace, launching, kernels)
+    for variant, count in Counter(variants).items():
+        name, operator, _ = variant
+        found[name].append((count, operator, example[variant]))
+        works[name].append((count, known.get(variant, OperandWork())))
+    rows = [
+        replace(_kernel_row(trace, launching, name, several, times[name]), work=work_together(works[name]))
+        for name, several in found.items()
+    ]
     if trace.forward_of:
         forward = _forward(launching, kernels, named)
         rows = [replace(row, forward_op=forward[name]) for row, name in zip(rows, found, strict=True)]
@@ -120,6 +141,11 @@ def _by_operator(launching: Launching, chosen: Sequence[Part]) -> list[KernelRow
     of_steps = [launching.kernels(part) for part in chosen]
     times = times_by_key([[(kernel.name, kernel.dur_ns) for kernel in of_step] for of_step in of_steps])
     first = {kernel.name: kernel for of_step in reversed(of_steps) for kernel in reversed(of_step)}
+    works: dict[str, list[tuple[int, OperandWork]]] = defaultdict(list)
+    for kernel in (kernel for of_step in of_steps for kernel in of_step):
+        # What the kernel was given is what the operator was, which it is; of settings only GPUs' operators need any.
+        work = work_of(kernel.name, kernel.op_dtypes, kernel.op_shapes, kernel.op_strides, None)
+        works[kernel.name].append((1, work))
     rows = [
         KernelRow(
             name=name,
@@ -128,6 +154,7 @@ def _by_operator(launching: Launching, chosen: Sequence[Part]) -> list[KernelRow
             op_chain=first[name].op_chain,
             forward_op=first[name].forward_op,
             times=spent,
+            work=work_together(works[name]),
         )
         for name, spent in times.items()
     ]

@@ -103,10 +103,15 @@ class Launching:
         """Return types, shapes and strides of a set of operands, by its index in ``Trace.inputs``."""
         found = self._inputs.get(index)
         if found is None:
-            shapes, types, strides = map(_decode_operands, self._trace.inputs[index].split(b"\0"))
+            shapes, types, strides = map(_decode_operands, self._trace.inputs[index].split(b"\0")[:3])
             found = (None if types is None else tuple(map(str, types)), shapes, strides)
             self._inputs[index] = found
         return found
+
+    def settings(self, index: int) -> tuple[Any, ...] | None:
+        """Return what was given beside tensors, each in its place as text; None where it is not recorded or kept."""
+        told = self._trace.inputs[index].split(b"\0")[3:]
+        return _decode_operands(told[0]) if told else None
 
     def decoded(self, gpu_op: int) -> KernelName:
         """Return what the kernel's name says, completed by its launch."""

@@ -8,10 +8,11 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.analysis.compilation import fx_graphs
+from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
 from pytest_torchprof.analysis.regions import PACKAGE, regions_of
 from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.devices.cpu import operator_work
+from pytest_torchprof.devices.kinds import CallKind, OperatorWork
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
@@ -108,8 +109,15 @@ def why_not(trace: Trace) -> str | None:
     """Return why the recording's numbers may not be believed, None when they may."""
     if trace.metadata is not None:
         return _own(trace, trace.metadata)
+    if not trace.device_kind.has_launches:
+        return _overlapping_steps(trace) or (
+            None if len(trace.ops) else coded("the recording has no operator", Code.NOTHING_RAN)
+        )
     if not len(trace.gpu) and not trace.links.launches:
-        said = "the recording has no GPU operation and no launch: it was made without the GPU"
+        said = (
+            "the recording has no GPU operation and no launch: it was made without the GPU (where the CPU was to be "
+            'measured, say so: --device cpu, load(path, device="cpu"))'
+        )
         return coded(said, Code.NO_GPU_SIDE)
     return _overlapping_steps(trace) or _gpu_side(trace, at_stake(trace)) or _stray(trace)
 
@@ -272,8 +280,10 @@ def _ran(trace: Trace, sentinel: Span) -> bool:
 def unprofiled(trace: Trace) -> str | None:
     """Return why kernels on the CPU cannot be counted: code ran that leaves no event; None if none did."""
     metadata = trace.metadata
-    if metadata is None or trace.device_kind.has_launches:
+    if trace.device_kind.has_launches:
         return None
+    if metadata is None:
+        return _without_kernels(trace)
     if metadata.threads:
         return coded(
             f"the measured code ran {metadata.threads[0]} on another thread, whose operators torch.profiler does not "
@@ -287,6 +297,19 @@ def unprofiled(trace: Trace) -> str | None:
             Code.AOTINDUCTOR,
         )
     return None if metadata.compile is None else _compiled_before(trace, metadata.compile)
+
+
+def _without_kernels(trace: Trace) -> str | None:
+    """Return that compiled code ran and no kernel of Inductor's is in anybody else's recording of a CPU."""
+    if not regions_of(trace).regions and not trace.spans_in_steps(FX_GRAPH):
+        return None
+    if any(operator_work(name) is OperatorWork.FUSED for name in trace.names):
+        return None
+    return coded(
+        "compiled code ran, and no C++ kernel of Inductor's is in the recording: record it with "
+        "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1",
+        Code.COMPILED_BEFORE,
+    )
 
 
 def _compiled_before(trace: Trace, evidence: CompileEvidence) -> str | None:

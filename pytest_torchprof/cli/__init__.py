@@ -25,6 +25,8 @@ COMMANDS = {
     "baseline": "list, show, compare, prune and merge stored baselines",
 }
 USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"
+DEVICE_OPTION = {"--device": "cpu or cuda"}
+"""Of each command that reads recordings."""
 UNUSABLE = 2
 """The exit status for bad usage and for what cannot be read."""
 

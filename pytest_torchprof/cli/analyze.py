@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.tables import WAYS
-from pytest_torchprof.cli import UsageError, parse
+from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profile import load, load_file
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Rule
 
 USAGE = """usage: torchprof analyze TRACE|DIR [--json] [--top N] [--step N] [--by WHAT] [--no-findings]
-                         [--threshold NAME=VALUE ...]
+                         [--device cpu|cuda] [--threshold NAME=VALUE ...]
 
 Shows the numbers of a torch.profiler trace (.json or .json.gz), its kernels and what stands out. A folder of
 traces is shown one after the other.
@@ -25,6 +25,8 @@ traces is shown one after the other.
   --top N         rows to show (20; with --json all)
   --step N        only the step ProfilerStep#N
   --by WHAT       kernel (the default), family, op, range (user annotations) or module
+  --device D      what was measured, where the recording does not say: cuda (the default), or cpu, whose kernels
+                  are the operators that compute
   --no-findings   do not look for what stands out
   --threshold NAME=VALUE
                   when a finding is told, e.g. hotspot.share=0.6; as in the ini file's torchprof_thresholds
@@ -35,6 +37,7 @@ _OPTIONS = {
     "--top": "a whole number from 1 on",
     "--step": "a whole number from 0 on",
     "--by": f"one of {', '.join(WAYS)}",
+    **DEVICE_OPTION,
     "--threshold": "NAME=VALUE, e.g. --threshold hotspot.share=0.6",
 }
 
@@ -53,7 +56,8 @@ def run(words: list[str]) -> int:
     thresholds = arguments.options["--threshold"]
     rules = _rules(thresholds) if thresholds or shown["findings"] else ()
     (path,) = arguments.files
-    found = load(path) if os.path.isdir(path) else load_file(path, by_two=True)  # noqa: PTH112
+    device = arguments.last("--device")
+    found = load(path, device=device) if os.path.isdir(path) else load_file(path, device=device, by_two=True)  # noqa: PTH112
     profiles = found if isinstance(found, list) else [found]
     if "--json" in arguments.flags:
         from pytest_torchprof.report.analysis_json import as_dict, encoded  # noqa: PLC0415

@@ -6,18 +6,22 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.cli import UsageError, parse
+from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-USAGE = """usage: torchprof check TRACE --limit NAME=VALUE [--limit NAME=VALUE ...] [--threshold NAME=VALUE ...]
+    from pytest_torchprof.cli import Arguments
+
+USAGE = """usage: torchprof check TRACE --limit NAME=VALUE [--limit NAME=VALUE ...] [--device cpu|cuda]
+                       [--threshold NAME=VALUE ...]
 
 Judges a recording by the limits of the torchprof marker. VALUE is a Python or JSON literal, a selector
 such as gemm(layout="tn"), a list or dict of them, else a text; a list keyword given several times adds up.
 --threshold hotspot.share=0.6 changes when a finding that is forbidden is found, as torchprof_thresholds does.
+--device cpu: the CPU was measured, in a recording that does not say so; its kernels are the operators that compute.
 
   torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_ --limit 'max_gpu_time="1.5ms"'
 
@@ -26,6 +30,7 @@ exit status: 0 all limits hold, 1 one was missed, 3 one could not be measured, 2
 LIST_LIMITS = frozenset({"kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid"})
 HOLDS, MISSED, UNKNOWN = 0, 1, 3
 _OPTIONS = {
+    **DEVICE_OPTION,
     "--limit": "NAME=VALUE, e.g. --limit max_kernels=5",
     "--threshold": "NAME=VALUE, e.g. --threshold hotspot.share=0.6",
 }
@@ -39,7 +44,7 @@ def run(words: list[str]) -> int:
     arguments = parse(words, options=_OPTIONS)
     if len(arguments.files) != 1 or not arguments.options["--limit"]:
         raise UsageError("expected one TRACE and at least one --limit NAME=VALUE")
-    return _judge(arguments.files[0], _read_limits(arguments.options["--limit"]), arguments.options["--threshold"])
+    return _judge(arguments, _read_limits(arguments.options["--limit"]))
 
 
 def _read_limits(texts: Iterable[str]) -> dict[str, object]:
@@ -96,7 +101,7 @@ def _read_value(name: str, text: str) -> object:
         raise UnknownLimit(f"--limit {name}: {wrong.text}", wrong.code) from None
 
 
-def _judge(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
+def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
     from pytest_torchprof.limits import catalogue, check_limits, read_limits  # noqa: PLC0415
     from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
@@ -104,8 +109,9 @@ def _judge(trace: str, limits: dict[str, object], thresholds: list[str]) -> int:
     from pytest_torchprof.recording.digest import is_changed  # noqa: PLC0415
     from pytest_torchprof.text import counted, printable_line  # noqa: PLC0415
 
-    asked = read_limits(limits, known=catalogue(with_thresholds(RULES, thresholds)))
-    profile = load(trace)
+    asked = read_limits(limits, known=catalogue(with_thresholds(RULES, arguments.options["--threshold"])))
+    (trace,) = arguments.files
+    profile = load(trace, device=arguments.last("--device"))
     if isinstance(profile, list):
         raise UnknownLimit(
             f"{trace} is a folder of {len(profile)} recordings; check one file at a time", Code.BAD_USAGE

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pytest_torchprof.cli import UsageError, parse, refuse
+from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse, refuse
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.text import json_text, printable
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.compare import Comparison, ProfileDiff
 
-USAGE: Final = """usage: torchprof diff A B [--json]
+USAGE: Final = """usage: torchprof diff A B [--json] [--device cpu|cuda]
 
 Compares two measurements of the same code: what stayed, what was renamed and how, what took whose place. A and B are
 recordings (trace files), or baseline files, whose entries of the same test are compared as a run compares with them.
+--device cpu: the CPU was measured, in recordings that do not say so; its kernels are the operators that compute.
 
 exit status: 0 the kernels per step are the same (names without Triton's trailing index, and counts), 1 they differ,
 2 cannot read, or bad usage, 3 one of them is not measured; times alone never make a difference
@@ -36,15 +37,18 @@ _Key = TypeVar("_Key", str, tuple[str, str])
 
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, flags=("--json",))
+    arguments = parse(words, flags=("--json",), options=DEVICE_OPTION)
     if len(arguments.files) != 2:
         raise UsageError(f"expected two files to compare, got {len(arguments.files)}")
     first, second = (Path(file) for file in arguments.files)
     kinds = [_is_baseline(path) for path in (first, second)]
     if kinds[0] != kinds[1]:
         raise UsageError("one is a baseline file and the other a recording; compare two of a kind")
+    device = arguments.last("--device")
+    if kinds[0] and device:
+        raise UsageError("--device is for recordings; a baseline says what was measured")
     try:
-        differ, data, lines = (_of_baselines if kinds[0] else _of_recordings)(first, second)
+        differ, data, lines = _of_baselines(first, second) if kinds[0] else _of_recordings(first, second, device)
     except NotMeasured as problem:
         refuse("diff", str(problem))
         return UNKNOWN
@@ -81,10 +85,11 @@ def _of_baselines(first: Path, second: Path) -> tuple[bool, dict[str, Any], list
     return differ, {"tests": tests}, lines or ["no tests in either baseline file"]
 
 
-def _of_recordings(first: Path, second: Path) -> tuple[bool, dict[str, Any], list[str]]:
+def _of_recordings(first: Path, second: Path, device: str | None) -> tuple[bool, dict[str, Any], list[str]]:
     from pytest_torchprof.profile import load_file  # noqa: PLC0415 - likewise
 
-    found: ProfileDiff = load_file(str(first)).diff(load_file(str(second)))
+    before, after = (load_file(str(file), device=device) for file in (first, second))
+    found: ProfileDiff = before.diff(after)
     return bool(found), found.to_dict(), _on_screen(found.lines)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import textwrap
 from itertools import groupby
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_torchprof.cli import UsageError, parse
+from pytest_torchprof.documentation import articles, plain
 from pytest_torchprof.text import WIDTH, nearest
 
 if TYPE_CHECKING:
@@ -24,83 +23,21 @@ that it knows.
 
 exit status: 0, or 2 if the word is not known
 """
-PAGES = ("limits", "findings", "messages")
-"""In the order in which they are looked through. A wheel brings them (pyproject.toml)."""
-_HEADING = re.compile(r"#+ ([a-z][a-z0-9-]*)( [†‡])?")
-_CHAPTER = re.compile(r"^## ([a-z][a-z0-9-]*)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-_ROW = re.compile(r"\| `(\w+)` (\|.*)")
-_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
-
-
-class Article(NamedTuple):
-    """What a page says of one word."""
-
-    word: str
-    page: str
-    lines: tuple[str, ...]
-    """In Markdown."""
 
 
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
     asked = "-".join(parse(words).files)
-    known = {article.word: article for article in _articles()}
+    known = {article.word: article for article in articles()}
     if not asked:
-        for page, articles in groupby(known.values(), key=lambda article: article.page):
-            names = ", ".join(article.word for article in articles)
+        for page, found in groupby(known.values(), key=lambda article: article.page):
+            names = ", ".join(article.word for article in found)
             sys.stdout.write("\n".join([f"{page}:", *_wrapped(names, "  "), ""]))
         return 0
     if asked not in known:
         raise UsageError(f"nothing is known of {asked!r}; {nearest(asked, known)}")
     sys.stdout.write("\n".join([asked, *_shown(known[asked].lines), ""]))
     return 0
-
-
-def marker_help() -> str:
-    """Return a line for each keyword of the marker: an example of it, and what it says."""
-    told = {}
-    for article in _articles():
-        if article.page == "limits":
-            titles, _, row = ([cell.strip() for cell in _plain(line)[1:-1].split(" | ")] for line in article.lines[:3])
-            cells = dict(zip(titles, row, strict=True))
-            told[cells["example"].strip("`")] = cells.get("it limits") or cells["it says"]
-    width = max(map(len, told))
-    return "\n".join(f"    {example:{width}}  {meaning}" for example, meaning in told.items())
-
-
-def folder() -> Path:
-    """Return where the pages are: an installed package holds them, in a checkout they lie beside it."""
-    package = Path(__file__).parents[1]
-    inside = package / "docs"
-    return inside if inside.is_dir() else package.parent / "docs"
-
-
-def _articles() -> Iterator[Article]:
-    for page in PAGES:
-        text = (folder() / f"{page}.md").read_text(encoding="utf-8")
-        _, *sections = re.split(r"^(?=##+ )", text, flags=re.MULTILINE)
-        parts = {found[1]: _parts(found[2]) for found in _CHAPTER.finditer(text)}
-        for section in sections:
-            title, *lines = section.rstrip().split("\n")
-            if found := _HEADING.fullmatch(title):
-                yield Article(found[1], page, (*lines, *parts.get(found[1], ())))
-            elif page == "limits":
-                yield from _rows(page, lines)
-
-
-def _parts(chapter: str) -> tuple[str, ...]:
-    """Return a paragraph with the words that the sections of a chapter explain; nothing where it has none."""
-    words = [found[1] for found in map(_HEADING.fullmatch, chapter.splitlines()) if found]
-    return ("", f"torchprof explain: {', '.join(words)}") if words else ()
-
-
-def _rows(page: str, lines: list[str]) -> Iterator[Article]:
-    """Yield an article for each row of a section's table, with what else the section says."""
-    table = [line for line in lines if line.startswith("|")]
-    prose = [line for line in lines if not line.startswith("|")]
-    for row in table:
-        if found := _ROW.fullmatch(row):
-            yield Article(found[1], page, (*table[:2], f"| {found[2]}", *prose))
 
 
 def _shown(lines: tuple[str, ...]) -> Iterator[str]:
@@ -131,8 +68,4 @@ def _wrapped(text: str, indent: str) -> list[str]:
     fill = textwrap.TextWrapper(
         width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
     )
-    return fill.wrap(_plain(text))
-
-
-def _plain(text: str) -> str:
-    return _LINK.sub(r"\1", text)
+    return fill.wrap(plain(text))

@@ -23,7 +23,9 @@ _SUBJECTS = (
     "queued",
     "kernels",
     "products",
+    "roofline",
     "fusible",
+    "repeated",
     "compiling",
 )
 RULES: tuple[Rule, ...] = tuple(rule for subject in _SUBJECTS for rule in import_module(f"{__name__}.{subject}").RULES)

@@ -131,7 +131,7 @@ def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     work = analysis.gpu_work
     products = work.of_family("gemm")
     whole = sum(group.time_ns for group in products) / 1000
-    odd = [(group, sizes) for group in products if (sizes := _odd_sizes(analysis, group))]
+    odd = [(group, sizes) for group in products if (sizes := odd_sizes(analysis, group))]
     spent = sum(group.time_ns for group, _ in odd) / 1000
     if not spent or spent < at[MISALIGNED] * whole:
         return
@@ -151,7 +151,7 @@ def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     )
 
 
-def _odd_sizes(analysis: Analysis, group: Group) -> str | None:
+def odd_sizes(analysis: Analysis, group: Group) -> str | None:
     """Return the sizes that are no multiple, such as "N=30522"; None where they fit or are not recorded."""
     work = analysis.gpu_work
     if group.op < 0 or work.trace.names[group.op] not in _PRODUCTS:

@@ -108,7 +108,7 @@ _FLOATS: Final = {
     "Char": "int8",
 }
 # The rest, which only selectors ask for: a kernel's own dtype is what products and kernels of floats are told apart by.
-_DTYPES: Final = {
+DTYPES: Final = {
     **_FLOATS,
     "c10::complex<double>": "complex128",
     "ComplexDouble": "complex128",
@@ -242,13 +242,13 @@ def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[
         return frozenset()
     if decoded.family in _CONTRACTING:
         words = _tensor_types(launch.dtypes, _OPERANDS.get(launch.op or "", ()))
-        found = {_DTYPES.get(word) for word in words}
+        found = {DTYPES.get(word) for word in words}
         return frozenset() if None in found else frozenset({*map(str, found), *(("tf32",) if "fp32" in found else ())})
     if decoded.family not in _ELEMENTWISE or decoded.library != "aten":
         return frozenset()
     shapes = launch.shapes or [None] * len(launch.dtypes)
     operands = [
-        (_DTYPES.get(str(word)), shape in ([], ()))
+        (DTYPES.get(str(word)), shape in ([], ()))
         for word, shape in zip(launch.dtypes, shapes, strict=False)
         if str(word) not in _NO_TENSOR
     ]

@@ -29,28 +29,15 @@ LONGEST_OPS = 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """How much there is to be said: columns, lines, and pytest's verbosity."""
+    """How much there is to be said: columns, lines, or everything."""
 
     width: int = 100
     columns: int | None = None
     """Where lines of prose are broken; None where nobody knows, as in a file: they stay whole."""
     lines: int = 36
     """With pytest's own lines around the text, and the recordings' below, a screen of 40."""
-    verbosity: int = 0
-
-    @property
-    def everything(self) -> bool:
-        """Whether nothing is to be left out (``-vv``)."""
-        return self.verbosity >= 2
-
-    def with_verbosity(self, verbosity: int) -> Screen:
-        """Return the same screen for another verbosity."""
-        return replace(self, verbosity=verbosity)
-
-    @property
-    def is_brief(self) -> bool:
-        """Whether one line is enough (``-q``)."""
-        return self.verbosity < 0
+    everything: bool = False
+    """Whether nothing is to be left out (``-vv``)."""
 
 
 DEFAULT = Screen()
@@ -153,6 +140,8 @@ def error_for(
 ) -> LimitsMissed | NotMeasured | None:
     """Return the error for verdicts that do not hold and lines of other failures, None where there are none.
 
+    It has the whole text, which whoever catches it, JUnit and annotations read, and the brief one that ``-q`` shows.
+
     ``why`` returns lines that may explain why the limit of a name was missed. What was not measured wins, since an
     expected failure may not hide it.
     """
@@ -160,7 +149,9 @@ def error_for(
     if not failed and not others:
         return None
     kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed
-    return kind(_failure_text(tuple(failed), analysis, why, others, screen))
+    error = kind(_failure_text(tuple(failed), analysis, why, others, screen))
+    error.brief = _brief_text(failed, others)
+    return error
 
 
 def _failure_text(
@@ -170,8 +161,6 @@ def _failure_text(
     others: tuple[str, ...],
     screen: Screen,
 ) -> str:
-    if screen.is_brief:
-        return _brief_text(verdicts, others)
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
     more = _broken([*map(printable, others[:most]), *_left(len(others) - most, "line", 2)], screen)
     if not verdicts:
@@ -307,7 +296,7 @@ def _said(verdict: Verdict) -> str:
     return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
 
 
-def _brief_text(verdicts: tuple[Verdict, ...], others: tuple[str, ...]) -> str:
+def _brief_text(verdicts: Sequence[Verdict], others: tuple[str, ...]) -> str:
     if not verdicts:
         # A headline and, behind its colon, what it is about: the first kernel that came, went or changed, else what is.
         head, rest = others[:1], [line.strip() for line in others[1:]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import cache
 from itertools import count, islice
-from operator import add, gt
+from operator import gt
 from sys import getsizeof
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
 
@@ -13,18 +13,25 @@ import msgspec
 from msgspec import Meta, Raw, Struct, defstruct
 from msgspec.structs import asdict
 
-from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, LARGEST, LATEST_US, MIB, too_large
-from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Allocations, Arrows, Calls, GpuOps, Ranges
+from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, LARGEST, MIB, too_large
+from pytest_torchprof.recording.stamps import EXACT, WHOLE, instant_ns, times_ns
+from pytest_torchprof.trace.columns import (
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    WITH_SETTINGS,
+    Allocations,
+    Arrows,
+    Calls,
+    GpuOps,
+    Ranges,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
 
-WHOLE, FRACTIONAL, EXACT = "whole", "fractional", "exact"
-"""Time stamps are whole microseconds; have fractions that a double holds; have more digits than it holds."""
-STAMPS = (WHOLE, FRACTIONAL, EXACT)
 _EMPTY = Raw(b"")
 _Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 _Fraction = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
@@ -38,6 +45,7 @@ class Args(
         "dims": "Input Dims",
         "types": "Input type",
         "strides": "Input Strides",
+        "settings": "Concrete Inputs",
         "blocks_per_sm": "blocks per SM",
         "occupancy": "est. achieved occupancy %",
         "size": "bytes",
@@ -52,6 +60,7 @@ class Args(
     dims: Raw = _EMPTY
     types: Raw = _EMPTY
     strides: Raw = _EMPTY
+    settings: Raw = _EMPTY
     correlation: _Whole = -1
     stream: _Whole | str | None = None
     blocks_per_sm: float = -1.0
@@ -151,12 +160,6 @@ def kinds(stamps: str = WHOLE) -> Kinds:
 
 _KEPT = {FORWARD_BACKWARD, MEMORY}
 _NO_INPUTS = b"\0\0"
-# From here on a double does not hold every nanosecond.
-_EXACT_NS = 2**53
-
-
-class TooFineError(Exception):
-    """Time stamps with more digits than a double holds."""
 
 
 class _Numbering(defaultdict[Any, int]):
@@ -249,7 +252,7 @@ class Columns:
             elif event.told in _KEPT:
                 others.append(event)
         # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
-        times = {role: _times(found, stamps) for role, found in roles.events.items() if found}
+        times = {role: times_ns(found, stamps) for role, found in roles.events.items() if found}
         self._fold_others(others, types, stamps)
         self.count(len(events))
         known = len(self.names), len(self.inputs)
@@ -290,7 +293,7 @@ class Columns:
         finish: Any = types.finish
         instant: Any = types.instant
         # First all that can fail, as above.
-        kept = [(event, _instant(event.ts, stamps)) for event in events if type(event) in (start, finish, instant)]
+        kept = [(event, instant_ns(event.ts, stamps)) for event in events if type(event) in (start, finish, instant)]
         arrows, allocations, threads = self.arrows, self.allocations, self.threads
         for event, moment in kept:
             if type(event) is instant:
@@ -349,8 +352,15 @@ class Columns:
 
     def _inputs(self, events: list[Any]) -> None:
         inputs, joined = self.inputs, b"\0".join
-        args = [event.args for event in events]
-        self.ops.inputs.extend([inputs[joined((arg.dims, arg.types, arg.strides))] for arg in args])
+        # Of most operators they differ from call to call, and tell nothing of the work.
+        operands = [
+            (args.dims, args.types, args.strides, args.settings)
+            if event.name in WITH_SETTINGS
+            else (args.dims, args.types, args.strides)
+            for event in events
+            for args in (event.args,)
+        ]
+        self.ops.inputs.extend([inputs[joined(one)] for one in operands])
 
     def _gpu(self, gpu: GpuOps, role: str, events: list[Any]) -> None:
         streams, processes, first = self.streams, self.processes, len(gpu.kind)
@@ -369,32 +379,3 @@ class Columns:
         for i, arg in enumerate(args, first):
             if arg.collective is not None:
                 self.collectives[i] = (arg.collective, arg.collective_dtype)
-
-
-def _instant(stamp: Any, stamps: str) -> int:
-    """Return a moment in ns; TooFineError where it needs the exact types."""
-    if stamps == EXACT:
-        _check((stamp,))
-    moment: int = round(stamp * 1000)
-    if stamps == FRACTIONAL and moment >= _EXACT_NS:
-        raise TooFineError
-    return moment
-
-
-def _times(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
-    """Return starts and ends in ns."""
-    if stamps == WHOLE:
-        return [event.ts * 1000 for event in events], [(event.ts + event.dur) * 1000 for event in events]
-    if stamps == EXACT:
-        _check(moment for event in events for moment in (event.ts, event.dur))
-    start = [round(event.ts * 1000) for event in events]
-    spent = [round(event.dur * 1000) for event in events]
-    if stamps == FRACTIONAL and max(start) >= _EXACT_NS:
-        raise TooFineError
-    return start, list(map(add, start, spent))
-
-
-def _check(stamps: Iterable[Any]) -> None:
-    """Refuse exact time stamps, for which msgspec knows no bounds, that are larger than any is."""
-    if (stamp := next((stamp for stamp in stamps if not -LATEST_US <= stamp <= LATEST_US), None)) is not None:
-        raise UnreadableRecording(f"a time stamp is larger than any in microseconds: {str(stamp)[:40]}")

@@ -26,9 +26,10 @@ from pytest_torchprof.recording.bounds import (
     too_large,
 )
 from pytest_torchprof.recording.digest import ending, sealed
-from pytest_torchprof.recording.events import EXACT, STAMPS, WHOLE, Columns, TooFineError, kinds
+from pytest_torchprof.recording.events import Columns, kinds
 from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, parse
 from pytest_torchprof.recording.shims import name_operators
+from pytest_torchprof.recording.stamps import EXACT, STAMPS, WHOLE, TooFineError
 from pytest_torchprof.recording.text import PERFETTO_REFUSAL, UncuttableError, inflated, is_perfetto
 from pytest_torchprof.recording.two_processes import Other, border
 from pytest_torchprof.trace import Trace

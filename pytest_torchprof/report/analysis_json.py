@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.call_times import CallTimes
-    from pytest_torchprof.analysis.numbers import Numbers
     from pytest_torchprof.findings import Rule
 
 SCHEMA = 1
@@ -67,8 +66,8 @@ def as_dict(  # noqa: PLR0913 - the options of the command
             "devices": [{"index": device.index, "name": device.name} for device in trace.devices],
             "events": trace.events,
         },
-        "summary": {**_number_values(median), "worst": _number_values(worst)},
-        "steps": [{"name": one.name, **_number_values(one.numbers, numbers.OF_STEP)} for one in steps],
+        "summary": {**_values(median, *numbers.BY_NAME), "worst": _values(worst, *numbers.BY_NAME)},
+        "steps": [{"name": one.name, **_values(one.numbers, *numbers.OF_STEP)} for one in steps],
         "kernels": [_row_values(analysis, steps, "kernel", row) for row in rows[:top]],
     }
     if by != "kernel":
@@ -140,10 +139,6 @@ def _escape_units(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
-def _number_values(found: Numbers, names: Iterable[str] = tuple(numbers.BY_NAME)) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in names}
-
-
 def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: Any) -> dict[str, Any]:
     """Return the row's columns; of a user annotation the numbers of ``Profile.range`` too, but for the steps' own."""
     if by == "kernel":
@@ -153,6 +148,7 @@ def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: 
             **_values(row.decoded, *decoded),
             **_values(row, "op", "op_chain", "forward_op", "count", "time_us"),
             **_times_values(steps, row.times),
+            **_values(row, "tflops", "gb_per_s"),
         }
     elif by == "family":
         values = {**_values(row, "family", "library", "count", "time_us"), **_times_values(steps, row.times)}
@@ -166,7 +162,7 @@ def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: 
         values |= {**_times_values(steps, row.cpu, "cpu_"), **_times_values(steps, row.gpu, "gpu_")}
         if by == "range" and row.name != EACH_STEP:
             within = numbers_within(analysis.trace, [step.part for step in steps], row.name)
-            values["worst"] = _number_values(within, numbers.OF_STEP)
+            values["worst"] = _values(within, *numbers.OF_STEP)
     # Sums of nanoseconds need no more digits.
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()}
 

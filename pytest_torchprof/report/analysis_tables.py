@@ -15,6 +15,7 @@ from pytest_torchprof.text import (
     drawn,
     printable,
     show_bytes,
+    show_rate,
     show_share,
     show_us,
     terminal_width,
@@ -153,6 +154,8 @@ def _kernel_columns(shown: Sequence[KernelRow], steps: Sequence[StepProfile], to
         _column("time", "time_us", show_us),
         _share_column(total_us),
         *_times_columns(steps),
+        *([_column("TFLOP/s", "tflops", show_rate, leaves=3)] if any(row.tflops for row in shown) else []),
+        *([_column("GB/s", "gb_per_s", show_rate, leaves=2)] if any(row.gb_per_s for row in shown) else []),
         Column("launched by", lambda row: _launched_by(row, launched), "left", leaves=1),
     )
 

@@ -198,7 +198,11 @@ def _describe_efficiency(analysis: Analysis, width: int) -> str:
     return "\n".join(
         [
             *(line for one in lines for line in wrapped(printable(one), "  ", width=width)),
-            *([_draw_other(analysis, found.other, total, width)] if found.step_time.other >= _WORTH * total else []),
+            *(
+                [_draw_other(analysis, found.other, total, width)]
+                if found.other and found.step_time.other >= _WORTH * total
+                else []
+            ),
         ]
     )
 

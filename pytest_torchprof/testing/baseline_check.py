@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict, replace
@@ -14,7 +15,7 @@ from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.testing.options import BaselineMode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pytest_torchprof.baseline import Entry
@@ -48,8 +49,8 @@ class BaselineJudgement:
     file: Path
     key: str
     old: Entry | None
-    new: Entry
-    """What this measurement would leave as an entry."""
+    new: Callable[[], Entry]
+    """Returns what this measurement would leave as an entry: most have no old one to be held against."""
     comparison: Comparison
 
     @property
@@ -105,9 +106,9 @@ class BaselineCheck:
         if not self.wanted or profile.why_not is not None or profile.kernels_unknown is not None:
             return None
         file, key = self.place(label, profile)
-        old, new = self.files.entries(file).get(key), self._new_entry(profile)
+        old, new = self.files.entries(file).get(key), cache(partial(self._new_entry, profile))
         allowed = self.options.tolerance.allowed
-        comparison = compare.compare(old, new, names=self.options.names, tolerance=allowed)
+        comparison = compare.compare(old, new() if old else None, names=self.options.names, tolerance=allowed)
         return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison)
 
     def _new_entry(self, profile: Profile) -> Entry:
@@ -127,7 +128,7 @@ class BaselineCheck:
 
     def entry_to_write(self, judgement: BaselineJudgement) -> Entry:
         """Return the new entry, or the old one with its times where nothing that counts changed."""
-        old, new, comparison = judgement.old, judgement.new, judgement.comparison
+        old, new, comparison = judgement.old, judgement.new(), judgement.comparison
         renewed = self.run.baseline is BaselineMode.UPDATE_TIMES or comparison.environment is not None
         # Steps that nothing runs any more would be allowed for ever.
         renewed = renewed or (old is not None and len(old.steps) != len(new.steps))
@@ -194,9 +195,9 @@ class BaselineCheck:
             return
         old, new = judgement.old, judgement.new
         held = old.numbers if old and not self.run.baseline.updates else {}
-        lost = [name for name in sorted(compare.GATED) if name in held and name not in new.numbers]
+        lost = [name for name in sorted(compare.GATED) if name in held and name not in new().numbers]
         tolerance = (self.options.marker or {}).get("tolerance")
-        if isinstance(tolerance, Mapping) and "memory" in tolerance and "peak_memory_bytes" not in new.varying:
+        if isinstance(tolerance, Mapping) and "memory" in tolerance and "peak_memory_bytes" not in new().varying:
             lost.append("peak memory")
         if lost:
             said = f"{', '.join(lost)}: compared with the baseline, and this measurement does not have it"
@@ -214,7 +215,7 @@ class BaselineCheck:
         if comparison.verdict == "worse":
             yield f"worse than the baseline {file}:"
             yield from (f"  {line}" for line in comparison.lines)
-            yield from compare.origins(profile, judgement.new, comparison.changes)
+            yield from compare.origins(profile, judgement.new(), comparison.changes)
             yield accept
         elif comparison.verdict == "ambiguous":
             yield f"ambiguous against the baseline {file} (strict):"

@@ -24,6 +24,7 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_torchprof.findings import Finding
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profile import Profile
@@ -47,16 +48,14 @@ class Conclusion:
     result: Result
     unanswerable: tuple[str, ...]
     """What was not judged because the CPU stood in for a missing GPU."""
+    brief: str
+    """What does not hold, in a line."""
     recording: str
     """Lines that name what was kept; empty without it."""
-    screen: Screen
-    """For which the result's message was written."""
 
     def text(self, screen: Screen) -> str:
         """Return what does not hold, as long as the screen allows."""
-        if screen == self.screen:
-            return self.result.message
-        return _message(self.judgement, str(self.judgement.error(screen)), self.recording, screen)
+        return _labelled(self.judgement, f"{self.judgement.error(screen)}{self.recording}")
 
 
 def conclude(run: TestRun, ending: Ending | None = None) -> list[Conclusion]:
@@ -87,14 +86,13 @@ def _complete_judgement(run: TestRun, measurement: Measurement, measurements: tu
 
 def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> Conclusion:
     test, measurement, profile = run.test, judgement.measurement, judgement.profile
-    screen = replace(test.screen, verbosity=0)
-    problem = judgement.error(screen)
+    problem = judgement.error(replace(test.screen, everything=False))
     unanswerable = _unanswerable(run, judgement)
     outcome = _outcome(run, judgement, problem, ending, unanswerable=bool(unanswerable))
     kept = _keep(run, measurement, failed=outcome.is_failure)
     recording = _recording_lines(run, kept)
     if problem is not None:
-        message = _message(judgement, str(problem), recording, screen)
+        message = _labelled(judgement, f"{problem}{recording}")
     elif unanswerable:
         message = f"not judged without a GPU: {', '.join(unanswerable)}"
     else:
@@ -111,7 +109,9 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         culprit=_culprit(run, judgement) if outcome.is_failure else None,
     )
     if profile is not None:
-        result = _with_numbers(result, profile, judgement.verdicts, failed=problem is not None)
+        # Reports alone show them, and to look for them takes longer than to judge.
+        findings = profile.findings if test.state.options.reports else ()
+        result = _with_numbers(result, profile, judgement.verdicts, findings, failed=problem is not None)
         result = _with_baseline(run, result, judgement, writable=judgement.holds and not unanswerable)
         if measurement.recording is not None and outcome is not Outcome.SKIPPED:
             test.state.replayed.add(measurement.recording.name)
@@ -119,8 +119,8 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         judgement=judgement,
         result=result,
         unanswerable=unanswerable,
+        brief=_labelled(judgement, (problem and problem.brief) or ""),
         recording=recording,
-        screen=screen,
     )
 
 
@@ -184,10 +184,9 @@ def _recording_lines(run: TestRun, kept: Path | None) -> str:
     return f"\n  recording: {shown(kept)}" + (f"\n  with lines: {shown(beside)}" if beside.is_file() else "")
 
 
-def _message(judgement: Judgement, text: str, recording: str, screen: Screen) -> str:
+def _labelled(judgement: Judgement, text: str) -> str:
     label = judgement.measurement.label
-    head = f"{printable_line(label)}: " if label else ""
-    return f"{head}{text}{'' if screen.is_brief else recording}"
+    return f"{printable_line(label)}: {text}" if label else text
 
 
 def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writable: bool) -> Result:
@@ -214,13 +213,15 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=on_baseline.comparison.noise)
 
 
-def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...], *, failed: bool) -> Result:
+def _with_numbers(
+    result: Result, profile: Profile, verdicts: tuple[Verdict, ...], findings: tuple[Finding, ...], *, failed: bool
+) -> Result:
     times = baseline.times_of(profile)
     return replace(
         result,
         limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
         summary={**asdict(profile.median), "worst": asdict(profile.worst)},
-        findings=tuple({**asdict(finding), "evidence": dict(finding.evidence)} for finding in profile.findings),
+        findings=tuple({**asdict(finding), "evidence": dict(finding.evidence)} for finding in findings),
         kernels=_kernel_rows(profile) if failed and profile.kernels_unknown is None else (),
         time=asdict(times) if times else {},
     )

@@ -223,9 +223,10 @@ class Judgement:
         if (profile := self.profile) is not None:
             return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
         reason = self.measurement.why_not or coded("the measured code was not run to its end", Code.NOT_RUN_TO_END)
-        text = fit(f"not measured: {printable_line(reason.removeprefix('not measured: '), LONGEST_REASON)}", screen)
-        advised = self.measurement.ask_the_doctor and not screen.is_brief
-        return NotMeasured(f"{text}\n  do: {ASK_THE_DOCTOR}" if advised else text)
+        brief = fit(f"not measured: {printable_line(reason.removeprefix('not measured: '), LONGEST_REASON)}", screen)
+        error = NotMeasured(f"{brief}\n  do: {ASK_THE_DOCTOR}" if self.measurement.ask_the_doctor else brief)
+        error.brief = brief
+        return error
 
 
 def judge_measurement(

@@ -21,9 +21,11 @@ from pytest_torchprof.testing.conclusion import Ending, conclude
 from pytest_torchprof.testing.test_run import measure_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from pytest_torchprof.limits import Screen
+    from pytest_torchprof.testing.conclusion import Conclusion
     from pytest_torchprof.testing.test_run import TestRun
 
 LEAST_LINES = 12
@@ -209,11 +211,8 @@ def _raise_failures(run: TestRun) -> None:
     if failures:
         # An expected failure hides what was missed, never what was not measured.
         kind = NotMeasured if any(one.result.outcome is Outcome.NOT_MEASURED for one in failures) else LimitsMissed
-        screen = run.test.screen
-        screen = replace(screen, lines=max(screen.lines // len(failures), LEAST_LINES))
-        whole = screen.with_verbosity(max(screen.verbosity, 0))
-        run.error = kind("\n\n".join(one.text(whole) for one in failures))
-        run.error.brief = "\n".join(one.text(screen.with_verbosity(-1)) for one in failures)
+        run.error = kind("\n\n".join(_failure_texts(failures, run.test.screen)))
+        run.error.brief = "\n".join(one.brief for one in failures)
         raise run.error from None
     unanswerable = dict.fromkeys(name for conclusion in conclusions for name in conclusion.unanswerable)
     if unanswerable:
@@ -221,6 +220,14 @@ def _raise_failures(run: TestRun) -> None:
     if run.gated:
         # The skip at that look may have been caught by the test.
         pytest.skip(run.gated)
+
+
+def _failure_texts(failures: Sequence[Conclusion], screen: Screen) -> list[str]:
+    """Return what the screen is to show: as reports have it, unless it says everything or several share its lines."""
+    if len(failures) == 1 and not screen.everything:
+        return [failures[0].result.message]
+    shared = replace(screen, lines=max(screen.lines // len(failures), LEAST_LINES))
+    return [one.text(shared) for one in failures]
 
 
 def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: TestRun, item: pytest.Item) -> None:

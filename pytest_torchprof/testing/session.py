@@ -164,11 +164,10 @@ PATIENCE_S = 1.0
 
 
 def screen_of(config: pytest.Config) -> Screen:
-    """Return how much a failure may say: as wide as the terminal is, and as much as ``-q`` and ``-vv`` ask for."""
+    """Return how much a failure may say: as wide as the terminal is, and everything where ``-vv`` asks for it."""
     columns = shutil.get_terminal_size(fallback=(0, 24)).columns
-    return Screen(
-        width=min(max(columns or 80, NARROWEST), WIDEST), columns=columns or None, verbosity=config.get_verbosity()
-    )
+    everything = config.get_verbosity() >= 2
+    return Screen(width=min(max(columns or 80, NARROWEST), WIDEST), columns=columns or None, everything=everything)
 
 
 def progress_of(config: pytest.Config) -> Callable[[str, int, int], None]:

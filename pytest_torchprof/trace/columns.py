@@ -19,6 +19,19 @@ KERNEL, MEMCPY, MEMSET = 0, 1, 2
 ABSENT = -1
 """Stands in a column of whole numbers for what the file does not say."""
 
+CONSTANTS = frozenset(
+    {
+        *("aten::arange", "aten::linspace", "aten::logspace", "aten::eye", "aten::tril_indices", "aten::triu_indices"),
+        *("aten::hann_window", "aten::hamming_window", "aten::blackman_window", "aten::bartlett_window"),
+    }
+)
+"""Operators that make the same values each time that they are given the same numbers, and nothing that one fills."""
+WITH_SETTINGS = CONSTANTS | {
+    *("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::miopen_convolution"),
+    *("aten::_flash_attention_forward", "aten::_efficient_attention_forward"),
+}
+"""Operators that depend on inputs that are no tensors (numbers, strides of a convolution, masks): these are kept."""
+
 _FEW, _RARE = 4, 16
 
 
@@ -65,7 +78,7 @@ class Ranges(_OfThreads, frozen=True, kw_only=True, eq=False):
     """Ranges on the CPU side: operators, user annotations or Python frames. Times in ns."""
 
     inputs: list[int] = field(default_factory=list)
-    """Index into ``Trace.inputs`` (dims, types, strides of the operands)."""
+    """Index into ``Trace.inputs``: dims, types and strides of the operands; of some operators their settings too."""
 
 
 class Calls(_OfThreads, frozen=True, kw_only=True, eq=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from itertools import compress, count, islice, repeat
+from itertools import compress, count, islice, pairwise, repeat
 from math import inf
 from operator import le, not_
 from typing import TYPE_CHECKING, Literal
@@ -188,33 +188,28 @@ class Nesting:
         """How many ranges there are inside one another, at most."""
         for thread, members in _by_thread(ranges).items():
             order, starts = _by_start(ranges, members)
-            if not self._adopt(order, starts):
-                order = sorted(order, key=lambda i: (ranges.start[i], -ranges.end[i]))
-                self._adopt(order, starts)
+            order = _longest_first(order, starts, ranges.end)
+            self._adopt(order, starts)
             self._order[thread], self._starts[thread] = order, starts
 
-    def _adopt(self, order: Sequence[int], starts: Sequence[int]) -> bool:
-        """Find the parents; False if of ranges that start together a longer one comes later."""
+    def _adopt(self, order: Sequence[int], starts: Sequence[int]) -> None:
+        """Find the parents."""
         ends, parent = self._ranges.end, self.parent
-        # The innermost open range, when it ends, and when it began.
+        # The innermost open range, and when it ends.
         holder, depth, deepest = ABSENT, 0, self.depth
         until: float = _NEVER
-        began: float = -_NEVER
         for i, start in zip(order, starts, strict=True):
             end = ends[i]
-            if end > until and start == began:
-                return False
             # One that has no length may lie on the border of its holder; others must end before it does.
             while until < start or (until <= start and end > until):
                 holder = parent[holder]
                 until = ends[holder] if holder >= 0 else _NEVER
                 depth -= 1
             parent[i] = holder
-            holder, until, began = i, end, start
+            holder, until = i, end
             depth += 1
             deepest = max(deepest, depth)
         self.depth = deepest
-        return True
 
     def around(self, thread: int, start: int, end: int) -> int:
         """Return the innermost range of the thread that holds [start, end] in ns, ABSENT without one."""
@@ -276,6 +271,19 @@ def _by_thread(ranges: Ranges) -> dict[int, Sequence[int]]:
     for i, thread in enumerate(ranges.thread):
         found[thread].append(i)
     return dict(found)
+
+
+def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
+    """Return ranges in order of their starts with the longest first of those that start together: it holds them."""
+    ties = [place for place, (start, following) in enumerate(pairwise(starts)) if start == following]
+    if not ties:
+        return order
+    found, done = list(order), 0
+    for place in ties:
+        if place >= done:
+            done = bisect_right(starts, starts[place])
+            found[place:done] = sorted(found[place:done], key=ends.__getitem__, reverse=True)
+    return found
 
 
 def _by_start(ranges: Ranges, members: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:

@@ -87,12 +87,14 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """GPU operations without a duration that can be one; in ``gpu`` they end as they start."""
     collectives: Mapping[int, tuple[str, str | None]]
     """Collective and its dtype by index of the GPU operation, where the file says one."""
+    taken_for: str | None = None
+    """The device that the caller says was measured, of a recording that does not say it itself."""
     ending: bytes = b""  # Our key as the file has it, and what is behind it.
 
     @cached_property
     def device_kind(self) -> DeviceKind:
-        """What kind of device was measured; of a recording that does not say, a GPU."""
-        return kind_of(None if self.metadata is None else self.metadata.device)
+        """What kind of device was measured; of a recording that does not say, what it is taken for, else a GPU."""
+        return kind_of(self.taken_for if self.metadata is None else self.metadata.device)
 
     @property
     def environment(self) -> Environment:

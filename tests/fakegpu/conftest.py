@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
-import subprocess
-import sys
 from textwrap import dedent
 
+import fresh
 import pytest
 import torch
 from fakegpu.recording import BOTH, events_of
@@ -55,14 +53,7 @@ def process():
 
     def run(*parts, **variables):
         code = "".join(dedent(part) for part in ("import json, torch\n", *parts))
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", code],
-            env=os.environ | {f"FAKEGPU_{name}": str(value) for name, value in variables.items()},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = fresh.run_code(code, **{f"FAKEGPU_{name}": str(value) for name, value in variables.items()})
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 

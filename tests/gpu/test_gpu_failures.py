@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from textwrap import dedent
 
+import fresh
 import pytest
 import torch
 
@@ -52,7 +53,7 @@ def run(pytester, monkeypatch):
             monkeypatch.setenv(name, value)
         pytester.makeconftest(conftest)
         pytester.makepyfile(test_it=source)
-        result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "ignore", *args)
+        result = fresh.run_pytest("-p", "no:cacheprovider", "-W", "ignore", *args)
         assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
         return result
 
@@ -153,7 +154,8 @@ def test_what_cupti_says_in_a_fresh_process_is_quoted(run, code, told):
 
 def test_where_a_fresh_process_records_kernels_it_is_this_one(run):
     # What is set so does not reach the processes that Python starts.
-    result = run(ORDINARY, conftest="import os\nos.putenv('FAKEGPU_CUPTI_ERROR', '35')")
+    set_here = "import ctypes, os\nos.putenv('FAKEGPU_CUPTI_ERROR', '35')\nctypes.CDLL(None).fakegpu_reload()\n"
+    result = run(ORDINARY, conftest=set_here)
     result.assert_outcomes(failed=1, passed=2)
     result.stdout.fnmatch_lines(
         ["*A fresh process records them*a profiler session with the CPU only that ran earlier*[[]no-kernels-recorded]"]

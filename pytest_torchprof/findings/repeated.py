@@ -1,0 +1,113 @@
+"""Findings about what is computed again although its result is known.
+
+Only what is surely the same. Recordings hold no addresses of operands and no values: of two copies, casts or operators
+with the same shapes at the same line nobody can say that they do the same twice, and most often they are two layers'.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.findings.finding import Finding, Need, Rule, Threshold
+from pytest_torchprof.kernels.operands import DTYPES
+from pytest_torchprof.text import counted, cut, show_us
+from pytest_torchprof.trace.columns import CONSTANTS, where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_torchprof.analysis.analysis import Analysis
+
+OFTEN = Threshold("calls", 20, "per step; a constant made once in each of a model's layers is made some twenty times")
+
+_Constant = tuple[str, tuple[str, ...], bool]
+"""An operator, what it was given, and whether it launched something."""
+
+
+def _calls(analysis: Analysis) -> list[int]:
+    """Return the calls of operators that make constants, without those that such a call makes itself."""
+    trace = analysis.trace
+    named, parent = trace.ops.name, trace.nesting.parent
+    known = {i for i, name in enumerate(trace.names) if name in CONSTANTS}
+    return [i for i in where(named, known) if parent[i] < 0 or named[parent[i]] not in known]
+
+
+def _given(analysis: Analysis, op: int) -> tuple[str, ...] | None:
+    """Return what the operator was given, None where that is not recorded or a tensor, whose values nobody knows."""
+    inputs = analysis.trace.ops.inputs[op]
+    types, settings = analysis.launching.operands(inputs)[0], analysis.launching.settings(inputs)
+    if settings is None or types is None or any(word in DTYPES for word in types):
+        return None
+    return tuple(map(str, settings))
+
+
+def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    """Find constants that are made again and again in a step."""
+    trace, launching = analysis.trace, analysis.launching
+    calls = [op for op in _calls(analysis) if trace.step_at(trace.ops.start[op]) >= 0]
+    if not calls:
+        return
+    working = {op for part in launching.parts for i in part.gpu_ops for op in trace.nesting.chain(launching.op_of[i])}
+    made: dict[_Constant, list[int]] = defaultdict(list)
+    for op in calls:
+        # A compiler runs such operators to see what they give.
+        compiling = trace.compiling.cover(trace.ops.thread[op], trace.ops.start[op])
+        if not compiling and (given := _given(analysis, op)) is not None:
+            made[trace.names[trace.ops.name[op]], given, op in working].append(op)
+    # Of each constant, how often it is made in the step that makes it most often.
+    most = {
+        constant: max(Counter(trace.step_at(trace.ops.start[op]) for op in ops).values())
+        for constant, ops in made.items()
+    }
+    often = sorted((one for one in made if most[one] >= at[OFTEN]), key=lambda one: -most[one])
+    if not often:
+        return
+    again = [op for one in often for op in made[one][1:]]
+    spent = sum(trace.ops.end[op] - trace.ops.start[op] for op in again) / 1000
+    first = made[often[0]][0]
+    origin = launching.origins.of_operator(first)
+    others = f", {counted(len(often) - 1, 'other constant')} likewise" if often[1:] else ""
+    yield Finding(
+        message=f"{_written(often[0])} ran {most[often[0]]:,} times in a step and made the same values each time"
+        f"{others}: {show_us(spent)} of CPU time, apart from what is computed from them",
+        evidence={
+            "time_us": spent,
+            "count": len(again) + len(often),
+            "constants": [_written(one) for one in often[:5]],
+            "calls_per_step": [most[one] for one in often[:5]],
+            "source": origin.file_line if origin else None,
+        },
+        severity="information",
+        saves_us=spent,
+    )
+
+
+def _written(constant: _Constant) -> str:
+    """Return ``aten::arange(0, 14)``: what the operator was given, without what is not there and False."""
+    op, given, _ = constant
+    return cut(f"{op}({', '.join(one for one in given if one not in ('', 'False'))})", 60)
+
+
+def _settings_recorded(analysis: Analysis) -> bool:
+    found = _calls(analysis)
+    return not found or any(analysis.launching.settings(analysis.trace.ops.inputs[op]) is not None for op in found)
+
+
+RULES = (
+    Rule(
+        code="repeated-constant",
+        title="A constant is made again and again",
+        find=_repeated_constants,
+        needs=(
+            Need(
+                missing="what operators were given beside tensors is not recorded (record_shapes=True; not by torch 1)",
+                there=_settings_recorded,
+            ),
+        ),
+        thresholds=(OFTEN,),
+        remedy="make it once on the device where it is used, and keep it: register_buffer in a module, functools.cache "
+        "around a function; with what follows from it alone, such as masks and index tables",
+        explains=("max_kernels", "max_launches", "max_memcpys", "max_cpu_gpu_ratio"),
+    ),
+)

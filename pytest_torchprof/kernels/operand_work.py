@@ -1,0 +1,234 @@
+"""What a call of an operator has to compute and to move at least, from the operands that the recording holds.
+
+FLOPs are those of torch.utils.flop_counter, by the function named beside each formula: a product and a sum are two.
+Bytes are those of every operand read once and of the result written once; what a stride of 0 repeats is read once.
+What the recording does not say stays None. A kernel that computes otherwise (Winograd, FFT, sparsity) does fewer FLOPs.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from pytest_torchprof.kernels.names.text import word_list
+from pytest_torchprof.kernels.operands import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_BYTES: Final = {
+    **dict.fromkeys(("fp64", "int64", "complex64"), 8),
+    **dict.fromkeys(("fp32", "int32"), 4),
+    **dict.fromkeys(("bf16", "fp16", "int16"), 2),
+    **dict.fromkeys(("fp8", "int8", "uint8", "bool"), 1),
+    "complex128": 16,
+}
+FAMILIES: Final = {
+    **dict.fromkeys(("gemm", "conv"), frozenset({"gemm", "conv"})),
+    "attention": frozenset({"attention"}),
+    **dict.fromkeys(("pointwise", "copy"), frozenset({"pointwise", "copy"})),
+}
+"""Which families of kernels may do the same work; what else an operator launches helps (splits, layouts, fills)."""
+_FLOATS: Final = frozenset({"fp64", "fp32", "bf16", "fp16"})
+_SAME_TYPE: Final = frozenset(
+    word_list(
+        """
+        abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal square pow sigmoid tanh sin cos erf relu gelu
+        silu mish hardswish hardsigmoid softplus elu leaky_relu clamp clamp_min clamp_max floor ceil round trunc
+        add sub mul div maximum minimum addcmul addcdiv lerp
+        gelu_backward silu_backward sigmoid_backward tanh_backward threshold_backward
+        """
+    )
+)
+"""Of operands of one floating-point type these make one result of that type, as large as the operands together."""
+
+
+class OperandWork(Struct, frozen=True, kw_only=True):
+    """What one call has to do at least, each None where the recording does not say."""
+
+    flops: int | None = None
+    bytes: int | None = None
+
+
+def work_together(calls: Sequence[tuple[int, OperandWork]]) -> OperandWork:
+    """Return the work of so many calls each; a figure is None where it is not known of all."""
+
+    def total(name: str) -> int | None:
+        known = [(count, getattr(work, name)) for count, work in calls]
+        return None if any(figure is None for _, figure in known) else sum(count * figure for count, figure in known)
+
+    return OperandWork(flops=total("flops"), bytes=total("bytes"))
+
+
+class Operand(Struct, frozen=True, kw_only=True):
+    """A tensor among the inputs; ``dtype`` and ``strides`` are None where they are not known."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    dtype: str | None
+
+    @property
+    def bytes(self) -> int | None:
+        """What it takes to read it once."""
+        if self.strides is None or self.dtype not in _BYTES:
+            return None
+        sizes = zip(self.shape, self.strides, strict=True)
+        return _BYTES[self.dtype] * prod(size if stride else 1 for size, stride in sizes)
+
+
+def has_formula(op: str) -> bool:
+    """Whether the work of an operator can be told from its operands."""
+    return op in _FORMULAS or op.removeprefix("aten::").removesuffix("_") in _SAME_TYPE
+
+
+def work_of(
+    op: str,
+    dtypes: Sequence[object] | None,
+    shapes: Sequence[object] | None,
+    strides: Sequence[object] | None,
+    settings: Sequence[object] | None,
+) -> OperandWork:
+    """Return the work of one call; ``settings`` are the inputs that are no tensors, as text in their places."""
+    formula: Callable[..., OperandWork] = _FORMULAS.get(op, _same_type)
+    if not has_formula(op) or not shapes or not dtypes or len(dtypes) != len(shapes):
+        return OperandWork()
+    told = strides if strides and len(strides) == len(shapes) else [None] * len(shapes)
+    inputs = [_operand(*one) for one in zip(shapes, told, dtypes, strict=True)]
+    try:
+        return formula(op, inputs, settings)
+    except (IndexError, KeyError, ValueError):
+        # Operands that are not those of the operator that we know.
+        return OperandWork()
+
+
+def _operand(shape: object, strides: object, dtype: object) -> Operand | None:
+    """Return the tensor, None for any other input; a number without dimensions is one, of which nothing is read."""
+    known = DTYPES.get(str(dtype))
+    if known is None or not isinstance(shape, list) or not all(isinstance(size, int) for size in shape):
+        return None
+    told = isinstance(strides, list) and len(strides) == len(shape) and all(isinstance(one, int) for one in strides)
+    return Operand(shape=tuple(shape), strides=tuple(strides) if told else None, dtype=known)  # type: ignore[arg-type]
+
+
+_Inputs = list[Operand | None]
+
+
+def _tensor(inputs: _Inputs, place: int) -> Operand:
+    found = inputs[place]
+    if found is None:
+        raise ValueError(place)
+    return found
+
+
+def _moved(read: Sequence[Operand], written: int, dtype: str | None) -> int | None:
+    """Return the bytes of operands that are read and of so many elements that are written."""
+    sizes = [operand.bytes for operand in read]
+    known = [size for size in sizes if size is not None]
+    return sum(known) + written * _BYTES[dtype] if len(known) == len(sizes) and dtype in _BYTES else None
+
+
+def _product(first: int) -> Callable[..., OperandWork]:
+    """Return the formula of products, whose first matrix stands there; mm_flop, addmm_flop, bmm_flop, baddbmm_flop."""
+
+    def formula(_op: str, inputs: _Inputs, _settings: Any) -> OperandWork:
+        a, b = _tensor(inputs, first), _tensor(inputs, first + 1)
+        *batch, m, k = a.shape
+        *same, inner, n = b.shape
+        if batch != same or inner != k or len(batch) > 1:
+            raise ValueError(a.shape, b.shape)
+        out = prod(batch) * m * n
+        added = [_tensor(inputs, 0)] if first else []
+        return OperandWork(
+            flops=2 * out * k, bytes=_moved([*added, a, b], out, a.dtype if a.dtype == b.dtype else None)
+        )
+
+    return formula
+
+
+def _numbers(settings: Any, place: int) -> list[int]:
+    """Return the whole numbers that stand there; ValueError where they are not recorded."""
+    text = str(settings[place]) if settings else ""
+    if not text.startswith("["):
+        raise ValueError(text)
+    return [int(number) for number in text.strip("[]").split(",")]
+
+
+def _convolution(padding_at: int, *, transposed: bool = False) -> Callable[..., OperandWork]:
+    """Return the formula of convolutions, whose paddings stand there; conv_flop_count, sizes as of torch.nn.Conv2d."""
+
+    def formula(_op: str, inputs: _Inputs, settings: Any) -> OperandWork:
+        x, weight = _tensor(inputs, 0), _tensor(inputs, 1)
+        batch, _, *size = x.shape
+        c_out, c_in, *kernel = weight.shape
+        padding = _numbers(settings, padding_at)
+        more = _numbers(settings, padding_at + 1) if transposed else [0] * len(size)
+        stride, dilation = (_numbers(settings, padding_at + 1 + transposed + at) for at in range(2))
+        each = [*zip(size, kernel, padding, stride, dilation, more, strict=True)]
+        if transposed:
+            out = [(n - 1) * s - 2 * p + d * (k - 1) + extra + 1 for n, k, p, s, d, extra in each]
+            groups = int(str(settings[padding_at + 4]))
+            result = batch * c_in * groups * prod(out)
+        else:
+            out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, p, s, d, _ in each]
+            result = batch * c_out * prod(out)
+        flops = 2 * batch * prod(size if transposed else out) * prod(kernel) * c_out * c_in
+        return OperandWork(flops=flops, bytes=_moved([x, weight], result, x.dtype if x.dtype == weight.dtype else None))
+
+    return formula
+
+
+def _attention(without: Sequence[int], causal_at: int) -> Callable[..., OperandWork]:
+    """Return the formula of attention, of tensors (batch, sequence, heads, size); sdpa_flop_count.
+
+    With a causal mask half of it, as the authors of FlashAttention count. ``without`` are inputs that make it another
+    one: sequences of several lengths, windows.
+    """
+
+    def formula(_op: str, inputs: _Inputs, settings: Any) -> OperandWork:
+        q, k, v = (_tensor(inputs, place) for place in range(3))
+        batch, of_q, heads, size = q.shape
+        _, of_k, _, _ = k.shape
+        if not settings or any(inputs[at] is not None or str(settings[at]) for at in without):
+            raise ValueError(settings)
+        causal = {"False": False, "0": False, "True": True, "1": True, "2": True}[str(settings[causal_at])]
+        flops = 2 * batch * heads * of_q * of_k * (size + v.shape[-1])
+        out = batch * of_q * heads * v.shape[-1]
+        return OperandWork(flops=flops // 2 if causal else flops, bytes=_moved([q, k, v], out, q.dtype))
+
+    return formula
+
+
+def _same_type(op: str, inputs: _Inputs, _settings: Any) -> OperandWork:
+    """Return the bytes of an elementwise operator; its few operations an element are not counted, as by torch."""
+    tensors = [operand for operand in inputs if operand is not None and operand.shape]
+    dtypes = {operand.dtype for operand in tensors}
+    if len(dtypes) != 1 or not dtypes <= _FLOATS:
+        raise ValueError(op)
+    return OperandWork(bytes=_moved(tensors, prod(_together(tensors)), tensors[0].dtype))
+
+
+def _together(tensors: Sequence[Operand]) -> list[int]:
+    """Return the shape that the operands are broadcast to."""
+    longest = max(len(operand.shape) for operand in tensors)
+    padded = [(1,) * (longest - len(operand.shape)) + operand.shape for operand in tensors]
+    return [max(sizes) if min(sizes) else 0 for sizes in zip(*padded, strict=True)]
+
+
+def _copy(_op: str, inputs: _Inputs, _settings: Any) -> OperandWork:
+    """Return the bytes of a copy: the second operand is read, the first one written."""
+    target, source = _tensor(inputs, 0), _tensor(inputs, 1)
+    return OperandWork(bytes=_moved([source], prod(target.shape), target.dtype))
+
+
+_FORMULAS: Final[dict[str, Callable[..., OperandWork]]] = {
+    **dict.fromkeys(("aten::mm", "aten::bmm"), _product(0)),
+    **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation"), _product(1)),
+    "aten::cudnn_convolution": _convolution(2),
+    "aten::miopen_convolution": _convolution(3),
+    "aten::cudnn_convolution_transpose": _convolution(2, transposed=True),
+    "aten::_flash_attention_forward": _attention((3, 4, 11, 12), 8),
+    "aten::_efficient_attention_forward": _attention((4, 5, 13), 9),
+    "aten::copy_": _copy,
+}

@@ -1,0 +1,51 @@
+"""Time stamps of a trace file, in the three forms that there are, as ns."""
+
+from __future__ import annotations
+
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.recording.bounds import LATEST_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+WHOLE, FRACTIONAL, EXACT = "whole", "fractional", "exact"
+"""Time stamps are whole microseconds; have fractions that a double holds; have more digits than it holds."""
+STAMPS = (WHOLE, FRACTIONAL, EXACT)
+# Microseconds from which on a double times 1000 is not every nanosecond, and from which on the double itself is not.
+_FAR_US, _TOO_FAR_US = 2**42, 2**43
+
+
+class TooFineError(Exception):
+    """Time stamps with more digits than a double holds."""
+
+
+def instant_ns(stamp: Any, stamps: str) -> int:
+    """Return a moment in ns; TooFineError where it needs the exact types."""
+    return _in_ns([stamp], stamps)[0]
+
+
+def times_ns(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
+    """Return starts and ends in ns."""
+    if stamps == WHOLE:
+        return [event.ts * 1000 for event in events], [(event.ts + event.dur) * 1000 for event in events]
+    start = _in_ns([event.ts for event in events], stamps)
+    return start, list(map(add, start, _in_ns([event.dur for event in events], stamps)))
+
+
+def _in_ns(times: list[Any], stamps: str) -> list[int]:
+    if stamps == EXACT:
+        _check(times)
+    elif stamps == FRACTIONAL and (latest := max(times)) >= _FAR_US:
+        if latest >= _TOO_FAR_US:
+            raise TooFineError
+        return [int(us // 1) * 1000 + round(us % 1 * 1000) for us in times]
+    return [round(us * 1000) for us in times]
+
+
+def _check(stamps: Iterable[Any]) -> None:
+    """Refuse exact time stamps, for which msgspec knows no bounds, that are larger than any is."""
+    if (stamp := next((stamp for stamp in stamps if not -LATEST_US <= stamp <= LATEST_US), None)) is not None:
+        raise UnreadableRecording(f"a time stamp is larger than any in microseconds: {str(stamp)[:40]}")

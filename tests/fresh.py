@@ -1,0 +1,110 @@
+"""Fresh processes that need not import torch again: forks of one that has imported it and done nothing else.
+
+To import torch takes longer than most of what a test runs in a process of its own. What torch or the loader reads from the
+environment at that time (`TORCH_TRACE`, `LD_PRELOAD`) has no effect here; tests of that start Python themselves.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import faulthandler
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from simulated import gpu_is_simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["torch", "torch.profiler", "torch._dynamo", "torch.distributed"])
+
+
+class Fresh:
+    """Something that runs in a fresh process, in the current folder, with these variables besides the current ones."""
+
+    def __init__(self, task: Callable[..., None], *told: str, **environment: str) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.outputs = [Path(self.folder.name, name) for name in ("stdout", "stderr")]
+        where = (os.environ | environment, str(Path.cwd()), [str(path) for path in self.outputs])
+        self.process = _FORKS.Process(target=_run, args=(where, task, *told))
+        self.process.start()
+
+    def done(self, limit_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """Wait until it ends, or end it."""
+        self.process.join(limit_s)
+        self.process.kill()
+        self.process.join()
+        out, err = (path.read_text() if path.exists() else "" for path in self.outputs)
+        self.folder.cleanup()
+        return subprocess.CompletedProcess([], self.process.exitcode, out, err)
+
+
+def start_pytest(*words: str, **environment: str) -> Fresh:
+    """Start pytest, as its command does."""
+    return Fresh(_pytest, *words, **environment)
+
+
+def run_pytest(*words: str, **environment: str) -> pytest.RunResult:
+    """Run pytest, as its command does."""
+    done = start_pytest(*words, **environment).done()
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    status = pytest.ExitCode(done.returncode) if done.returncode in set(pytest.ExitCode) else done.returncode
+    return pytest.RunResult(status, done.stdout.splitlines(), done.stderr.splitlines(), 0)
+
+
+def run_code(code: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program, as `python -c` does."""
+    return Fresh(_code, code, *words, **environment).done()
+
+
+# ------------------------------------------------------------------------------------------------- in the fresh process
+
+
+def _settle(where: tuple[dict[str, str], str, list[str]]) -> None:
+    """Make this process one of its own: what it was told, and all that is written, goes where its owner says."""
+    environment, folder, outputs = where
+    for stream, path in enumerate(outputs, 1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = [
+        os.fdopen(stream, "w", closefd=False) for stream in (1, 2)
+    ]
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None
+    if gpu_is_simulated():
+        ctypes.CDLL(None).fakegpu_reload()
+    os.chdir(folder)
+    # A test's module that is written twice in a second would be taken for the same.
+    sys.dont_write_bytecode = True
+
+
+def _run(where: tuple[dict[str, str], str, list[str]], task: Callable[..., None], *told: object) -> None:
+    _settle(where)
+    try:
+        task(*told)
+    finally:
+        # As Python does at its end, and multiprocessing does not.
+        atexit._run_exitfuncs()
+
+
+def _pytest(*words: str) -> None:
+    sys.argv[:] = ["pytest", *words]
+    sys.path.insert(0, str(Path.cwd()))
+    sys.exit(pytest.main(list(words)))
+
+
+def _code(code: str, *words: str) -> None:
+    sys.argv[:] = ["-c", *words]
+    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})

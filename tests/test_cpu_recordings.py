@@ -1,0 +1,98 @@
+"""Recordings that torch.profiler made without a GPU, taken for recordings of the CPU as device."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from builder import TraceBuilder
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from pytest_torchprof import load
+from pytest_torchprof.cli import main
+from pytest_torchprof.errors import NotMeasured, TorchprofError
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    """Three steps of a product and an addition, recorded as anybody would."""
+    path = tmp_path_factory.mktemp("recordings") / "cpu.json"
+    a = torch.ones(16, 16)
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule(wait=0, warmup=1, active=3, repeat=1),
+        on_trace_ready=lambda one: one.export_chrome_trace(str(path)),
+    ) as running:
+        for _ in range(4):
+            (a @ a).add(1)
+            running.step()
+    return path
+
+
+def test_its_kernels_are_the_operators_that_compute(recording):
+    found = load(recording, device="cpu")
+    assert found.why_not is None
+    assert [[kernel.op for kernel in step.kernels] for step in found.steps] == [["aten::mm", "aten::add"]] * 3
+    assert found.launches is None
+    found.expect(max_kernels=2, kernels={"aten::mm": 1})
+
+
+def test_without_it_the_text_says_how(recording):
+    assert 'load(path, device="cpu")' in load(recording).why_not
+
+
+def test_a_folder_is_read_so_too(recording):
+    (found,) = load(recording.parent, device="cpu")
+    assert [len(step.kernels) for step in found.steps] == [2, 2, 2]
+
+
+def test_the_commands_take_it(recording, capsys):
+    file = str(recording)
+    assert main(["check", file, "--limit", "max_kernels=2"]) == 3
+    assert "--device cpu" in capsys.readouterr().out
+    assert main(["check", file, "--limit", "max_kernels=2", "--device", "cpu"]) == 0
+    assert main(["check", file, "--limit", "max_kernels=1", "--device=cpu"]) == 1
+    assert main(["check", file, "--limit", "max_launches=1", "--device=cpu"]) == 3
+    assert main(["diff", file, file]) == 3
+    assert main(["diff", file, file, "--device=cpu"]) == 0
+    capsys.readouterr()
+    assert main(["analyze", file, "--device", "cpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trace"]["measured"]
+
+
+def test_what_is_no_device_is_refused(recording, capsys):
+    assert main(["analyze", str(recording), "--device", "tpu"]) == 2
+    assert "expected cuda or cpu, got 'tpu'" in capsys.readouterr().err
+
+
+def test_a_recording_of_a_gpu_is_not_taken_for_one_of_the_cpu(shared_trace):
+    with pytest.raises(TorchprofError, match="GPU operations, so the cpu is not what was measured"):
+        load(shared_trace("a100_sam_fast_large"), device="cpu")
+
+
+def test_a_recording_that_says_what_was_measured_is_taken_for_nothing_else(run_tests, pytester):
+    run_tests(
+        '@pytest.mark.torchprof(device="cpu", max_kernels=1)\ndef test_a():\n    torch.ones(4).mul(2)\n',
+        "--torchprof-baseline=off",
+        "--torchprof-save=saved",
+    ).assert_outcomes(failed=1)
+    path = next(pytester.path.rglob("saved/**/*[0-9a-f].json.gz"))
+    assert len(load(path, device="cpu").kernels) == len(load(path).kernels) == 2
+    with pytest.raises(TorchprofError, match="is a recording of cpu, not of cuda"):
+        load(path, device="cuda")
+
+
+def test_compiled_code_without_its_kernels_is_not_measured(tmp_path):
+    """The C++ kernels of Inductor leave events only where they were compiled to."""
+
+    def made(kernel):
+        builder = TraceBuilder()
+        builder.step(0, 0, 900)
+        builder.region("0/0", 10, 500)
+        builder.op(kernel, 50, 30)
+        return load(builder.write(tmp_path / "t.json"), device="cpu")
+
+    with pytest.raises(NotMeasured, match="TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1"):
+        made("aten::mm").expect(max_kernels=5)
+    made("graph_0_cpp_fused_add_0").expect(max_kernels=5)
