@@ -88,6 +88,7 @@ class Code(StrEnum):
     MATCH_UNKNOWN = "match-unknown"
     OPERATOR_UNKNOWN = "operator-unknown"
     BASELINE_ELSEWHERE = "baseline-elsewhere"
+    BASELINE_INCOMPLETE = "baseline-incomplete"
 
 
 _CODES: Final = frozenset(Code)

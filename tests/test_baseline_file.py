@@ -161,7 +161,7 @@ DAMAGE = {
     "not JSON": (lambda text: text.replace(":", "=", 1), "it is not JSON (line 2"),
     "another JSON": (lambda _: "[1, 2]", "no baseline"),
     "no schema": (lambda text: text.replace('"schema": 2', '"schema": "1"'), "no baseline"),
-    "wrong type": (lambda text: text.replace('"launches": 3', '"launches": "3"', 1), "`int`, got `str`"),
+    "wrong type": (lambda text: text.replace('"launches": 3', '"launches": "3"', 1), "`int | null`, got `str`"),
     "a count below zero": (lambda text: text.replace('"launches": 3', '"launches": -3', 1), ">= 0"),
     "a share below zero": (lambda text: text.replace("0.61", "-0.61", 1), ">= 0"),
     "unknown field": (lambda text: text.replace('"source"', '"sauce"', 1), "sauce"),

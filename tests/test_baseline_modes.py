@@ -102,6 +102,41 @@ def test_off_neither_compares_nor_writes(run_tests):
     run_tests(TWO, "--torchprof-baseline=off").assert_outcomes(passed=1)
 
 
+@pytest.fixture
+def edited_baseline(run_tests, pytester):
+    """Write the baseline of `ONE`, then change its numbers by hand."""
+
+    def edit(change) -> None:
+        run_tests(ONE, "--torchprof-baseline=update").assert_outcomes(passed=1)
+        (path,) = baseline_files(pytester)
+        kept = json.loads(path.read_text())
+        change(kept["entries"]["test_block"]["numbers"])
+        path.write_text(json.dumps(kept))
+
+    return edit
+
+
+@pytest.mark.parametrize("mode", ["compare", "add", "strict"])
+def test_an_entry_that_lacks_a_gated_number_is_not_compared(run_tests, edited_baseline, mode):
+    edited_baseline(lambda numbers: numbers.pop("graph_breaks"))
+    result = run_tests(ONE, f"--torchprof-baseline={mode}")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured: graph_breaks: the entry in the baseline __torchprof__* lacks what*"])
+    assert "[baseline-incomplete]" in result.stdout.str()
+    run_tests(ONE, "--torchprof-baseline=update").assert_outcomes(passed=1)
+    run_tests(ONE, "--torchprof-baseline=strict").assert_outcomes(passed=1)
+
+
+def test_a_gated_number_that_was_not_known_is_shown_and_strict_asks_for_it(run_tests, edited_baseline):
+    edited_baseline(lambda numbers: numbers.update(graph_breaks=None))
+    result = run_tests(ONE)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*test_block * changed (graph_breaks) *"])
+    result = run_tests(ONE, "--torchprof-baseline=strict")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured: graph_breaks: the entry in the baseline*"])
+
+
 def test_baseline_false_is_measured_and_never_compared(run_tests):
     run_tests(ONE, "--torchprof-baseline=update")
     run_tests(TWO.replace("steps=2", "steps=2, baseline=False")).assert_outcomes(passed=1)

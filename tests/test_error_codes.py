@@ -287,6 +287,7 @@ ELSEWHERE = {
     Code.COMPILED_BEFORE: "test_compile_watch.py",
     Code.RAN_UNCOMPILED: "test_compile_watch.py",
     Code.BASELINE_ELSEWHERE: "test_silent_passes.py",
+    Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
 }
 
 

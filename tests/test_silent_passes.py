@@ -286,6 +286,57 @@ def test_a_kernel_whose_launch_was_lost_makes_limits_not_measured(tmp_path, caps
     assert "1 GPU operation ran in the steps" in out
 
 
+def lost_head(tmp_path, *ops: tuple[str, bool], steps: int = 2):
+    """Return a foreign recording whose first step lost its calls; ops as (name, whether the later ones launch)."""
+    builder = TraceBuilder()
+    for number in range(steps):
+        builder.step(number, number * 1000, 900)
+        for place, (op, launches) in enumerate(ops):
+            at = number * 1000 + 100 + 50 * place
+            if number and not launches:
+                builder.op(op, at, 8)
+            elif number:
+                builder.launched("k", at, op=op)
+            else:
+                builder.op(op, at, 8)
+                builder.kernel("k", at + 10, 10, builder.unrecorded())
+    builder.sync(steps * 1000, 50)
+    return str(builder.write(tmp_path / "trace.json"))
+
+
+@pytest.mark.parametrize("limit", ["max_kernels=2", "max_launches=2", "forbid_kernels=x", "max_gpu_time=1.0"])
+def test_launches_lost_at_the_head_of_anybody_elses_recording_make_limits_not_measured(tmp_path, capsys, limit):
+    trace = lost_head(tmp_path, ("aten::mm", True), ("aten::copy_", False))
+    assert main(["check", trace, "--limit", limit]) == 3
+    assert "the first aten::mm launched nothing, all later ones did" in capsys.readouterr().out
+
+
+def test_a_first_step_that_lost_all_its_launches_is_not_measured(tmp_path, capsys):
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, number * 1000, 900)
+        builder.kernel("k", number * 1000 + 110, 10, builder.graph_launch(number * 1000 + 100))
+    builder.events = [
+        event for event in builder.events if event["args"].get("correlation") != 101 or event["cat"] == "kernel"
+    ]
+    builder.sync(3000, 50)
+    assert main(["check", str(builder.write(tmp_path / "t.json")), "--limit", "max_launches=1"]) == 3
+    assert "the first step launched nothing, all later ones did" in capsys.readouterr().out
+
+
+def test_operators_that_need_not_launch_tell_nothing_and_check_says_what_is_left_out(tmp_path, capsys):
+    builder = TraceBuilder()
+    builder.step(0, 0, 900)
+    builder.op("aten::copy_", 100, 8)
+    builder.kernel("k", 50, 10, 7)
+    builder.launched("k", 300)
+    builder.op("aten::copy_", 400, 8)
+    builder.launched("k", 500, op="aten::copy_")
+    trace = str(builder.write(tmp_path / "t.json"))
+    assert main(["check", trace, "--limit", "max_kernels=2"]) == 0
+    assert "1 GPU operation without a launch in the recording, in no step" in capsys.readouterr().out
+
+
 def test_a_kernel_behind_an_unknown_call_makes_launches_not_measured(tmp_path, capsys):
     trace = recorded(tmp_path, unknown_call=True)
     assert main(["check", trace, "--limit", "max_launches=5"]) == 3

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 
 import pytest
 import torch
 import torch._dynamo
 import torch._inductor.config as inductor
+from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_torchprof import LimitsMissed, NotMeasured, capture, load
+from pytest_torchprof.capture.torch_compile import compiled_codes
 
 needs_cpp = pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler")
 X, W = torch.ones(8, 8), torch.ones(8, 8)
@@ -169,23 +172,49 @@ def test_templates_of_inductor_are_kernels(measure):
         profile.expect(forbid_kernels=r"re:graph_\d+_kernel")
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-@needs_cpp
-def test_a_package_of_aotinductor_is_not_measured(measure, tmp_path):
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """Return the path of a package of AOTInductor that takes two matrices."""
+
     class Model(torch.nn.Module):
         def forward(self, a, b):
             return torch.relu(a @ b)
 
     program = torch.export.export(Model(), (X, W))
-    path = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
-    run = torch._inductor.aoti_load_package(path)
+    path = str(tmp_path_factory.mktemp("package") / "model.pt2")
+    return torch._inductor.aoti_compile_and_package(program, package_path=path)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@needs_cpp
+@pytest.mark.parametrize("bound", ["loaded", "call", "run", "boxed_run"])
+def test_a_package_of_aotinductor_is_not_measured_however_it_is_called(measure, package, bound):
+    loaded = torch._inductor.aoti_load_package(package)
     measure(lambda: X.sin()).expect(max_kernels=1)
+    loader = loaded.loader
+    run = {
+        "loaded": lambda: loaded,
+        "call": lambda: loaded.__call__,
+        "run": lambda: partial(_given_a_list, loader.run),
+        "boxed_run": lambda: partial(_given_a_list, loader.boxed_run),
+    }[bound]()
     profile = measure(lambda: (X.sin(), run(X, W)))
     for limits in ({"max_kernels": 5}, {"forbid_ops": "aten::mm"}, {"min_kernels": 1}):
         with pytest.raises(NotMeasured, match="AOTInductor"):
             profile.expect(**limits)
     with pytest.raises(NotMeasured, match="AOTInductor"):
         len(profile.kernels)
+
+
+def _given_a_list(call, *tensors):
+    return call([*tensors])
+
+
+@needs_cpp
+def test_a_package_that_is_loaded_and_not_bound_changes_nothing(measure, package):
+    loaded = torch._inductor.aoti_load_package(package)
+    loaded(X, W)
+    measure(lambda: X.sin()).expect(max_kernels=1)
 
 
 @pytest.mark.parametrize("namespace", ["autograd", "profiler", "torchprof", "mine"])
@@ -296,6 +325,51 @@ def test_a_stance_that_leaves_nothing_uncompiled_changes_nothing(measure, stance
     profile.expect(max_graph_breaks=0, max_recompiles=0)
 
 
+def counted(code):
+    with FlopCounterMode(display=False):
+        return code()
+
+
+@pytest.mark.parametrize("limit", ["max_graph_breaks", "max_recompiles"])
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+@pytest.mark.parametrize("leave", [disabled, counted])
+def test_code_that_dynamo_never_tried_to_compile_keeps_no_limit(measure, leave, when, limit):
+    """What it first meets while it is disabled, or in a dispatch mode, it leaves alone, without a record."""
+
+    def left(a):
+        return a.cos()
+
+    one, two = (torch.compile(code, backend="eager") for code in (lambda a: a.sin(), left))
+    if when == "before":
+        leave(lambda: two(X))
+        verdict = judged(measure(lambda: (one(X), two(X))), **{limit: 0})
+    else:
+        verdict = judged(measure(lambda: (one(X), leave(lambda: two(X)))), **{limit: 0})
+    # torch 2.15 tries again once the mode is over.
+    assert verdict == ("holds" if compiled_codes(left.__code__) else "not measured")
+
+
+def test_a_module_of_torch_that_dynamo_never_tried_to_compile_keeps_no_limit(measure):
+    class Model(torch.nn.Module):
+        def forward(self, a):
+            return a
+
+    one, two, empty = (
+        torch.compile(code, backend="eager") for code in (lambda a: a.sin(), torch.nn.Linear(8, 8), Model())
+    )
+    # All compiled modules share one code object, which has no graph here.
+    measure(lambda: (one(X), empty(X))).expect(max_graph_breaks=0)
+    torch._dynamo.reset()
+    disabled(lambda: two(X))
+    assert judged(measure(lambda: (one(X), two(X))), max_graph_breaks=0) == "not measured"
+
+
+def test_code_that_dynamo_never_tried_and_that_does_not_run_changes_nothing(measure):
+    one, two = (torch.compile(code, backend="eager") for code in (lambda a: a.sin(), lambda a: a.cos()))
+    disabled(lambda: two(X))
+    measure(lambda: one(X)).expect(max_graph_breaks=0, max_recompiles=0)
+
+
 def test_code_without_a_graph_changes_nothing(measure):
     """A function without an operator has no region, whether it is compiled or not."""
     one = torch.compile(lambda a: a.sin(), backend="eager")
@@ -306,7 +380,8 @@ def test_code_without_a_graph_changes_nothing(measure):
             return a
 
     same = torch.compile(Model(), backend="eager")
-    measure(lambda: (one(X), add([]), same(X))).expect(max_graph_breaks=0, max_recompiles=0)
+    for _ in range(2):
+        measure(lambda: (one(X), add([]), same(X))).expect(max_graph_breaks=0, max_recompiles=0)
 
 
 WRAPPERS = {

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 PACKAGE = "torchprof::aotinductor"
 """The range that a measurement puts around each call of a package of AOTInductor's, whose kernels leave none."""
+PACKAGES = (PACKAGE, "AOTIModelContainerRunner::")
+"""With what such ranges begin: ours, and torch's own (2.15 has them, 2.14 has not)."""
 REGION = "Torch-Compiled Region"
 _LOOKUP = "TorchDynamo Cache Lookup"
 _COMPILE_ID = re.compile(r"\bcompile_id=(\d+)/(\d+)")

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
-from pytest_torchprof.analysis.regions import PACKAGE, regions_of
+from pytest_torchprof.analysis.regions import PACKAGES, regions_of
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
@@ -125,16 +125,38 @@ def why_not(trace: Trace) -> str | None:
 def _stray(trace: Trace) -> str | None:
     """Return that operations ran in the steps whose launch was lost; what was queued before the window has lower ids.
 
-    CUPTI numbers all calls in their order.
+    CUPTI numbers all calls in their order. Where the first calls of the window were lost, only what the CPU did tells.
     """
     first = min((one for one in trace.calls.correlation if one > 0), default=0)
     gpu = trace.gpu
-    count = sum(gpu.correlation[i] >= first and trace.step_at(gpu.start[i]) >= 0 for i in trace.links.orphans)
+    orphans = [i for i in trace.links.orphans if trace.step_at(gpu.start[i]) >= 0]
+    count, lost = sum(gpu.correlation[i] >= first for i in orphans), "events were lost"
+    if orphans and not count and (idle := _idle_at_the_head(trace)):
+        count, lost = len(orphans), f"{lost}: the first {idle} launched nothing, all later ones did"
     if not count:
         return None
     whose = "launch is" if count == 1 else "launches are"
-    said = f"{counted(count, 'GPU operation')} ran in the steps whose {whose} not in the recording (events were lost)"
+    said = f"{counted(count, 'GPU operation')} ran in the steps whose {whose} not in the recording ({lost})"
     return coded(said, Code.LOST_LAUNCHES)
+
+
+def _idle_at_the_head(trace: Trace) -> str | None:
+    """Return an operator that ran before the first launch, or "step", if all others of its kind launch something."""
+    calls, ops, launches = trace.calls, trace.ops, trace.links.launches
+    if not launches:
+        return None
+    first = min(calls.start[i] for i in launches)
+    launching = {
+        op for holder in trace.nesting.around_each(calls, launches).values() for op in trace.nesting.chain(holder)
+    }
+    early, idle, busy = set[int](), set[int](), set[int]()
+    for i, name in enumerate(ops.name):
+        (busy if i in launching else early if ops.end[i] <= first else idle).add(name)
+    if found := (early & busy) - idle:
+        return trace.names[min(found)]
+    ended = sum(step.end_ns <= first for step in trace.steps)
+    launched_in = {trace.step_of_call[i] for i in launches}
+    return "step" if ended and launched_in.issuperset(range(ended, len(trace.steps))) else None
 
 
 class Stake(NamedTuple):
@@ -290,13 +312,23 @@ def unprofiled(trace: Trace) -> str | None:
             "record",
             Code.OTHER_THREAD,
         )
-    if trace.spans_in_steps(PACKAGE):
+    return _package(trace, metadata.compile) or _compiled_before(trace, metadata.compile)
+
+
+def _package(trace: Trace, evidence: CompileEvidence | None) -> str | None:
+    if any(map(trace.spans_in_steps, PACKAGES)):
         return coded(
             "a package of AOTInductor ran, whose kernels leave no event on the CPU: measure the model under "
             "torch.compile instead, or on a GPU",
             Code.AOTINDUCTOR,
         )
-    return None if metadata.compile is None else _compiled_before(trace, metadata.compile)
+    if evidence is not None and evidence.package_is_bound:
+        return coded(
+            "a package of AOTInductor may have run, whose kernels leave no event on the CPU: a call of it was kept "
+            "before the measurement (run = loader.boxed_run), which cannot be seen; keep the package instead",
+            Code.AOTINDUCTOR,
+        )
+    return None
 
 
 def _without_kernels(trace: Trace) -> str | None:
@@ -312,8 +344,10 @@ def _without_kernels(trace: Trace) -> str | None:
     )
 
 
-def _compiled_before(trace: Trace, evidence: CompileEvidence) -> str | None:
+def _compiled_before(trace: Trace, evidence: CompileEvidence | None) -> str | None:
     """Return that a graph of Inductor's ran that was compiled without ranges around its kernels."""
+    if evidence is None:
+        return None
     ran = {graph.hash for graph in fx_graphs(trace, evidence)}
     # Where the calls of graphs leave no range, any of them may have run in a region.
     any_may = evidence.graphs_are_marked is False and bool(regions_of(trace).regions)

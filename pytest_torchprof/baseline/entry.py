@@ -89,8 +89,8 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     environment: dict[str, str | bool]
     steps: tuple[tuple[KernelRecord, ...], ...]
     """The distinct steps, as kernels in launch order."""
-    numbers: dict[str, Annotated[int, Meta(ge=0)]]
-    """Those that the code decides: the worst step's."""
+    numbers: dict[str, Annotated[int, Meta(ge=0)] | None]
+    """Those that the code decides: the worst step's; None for one that is gated and was not known."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
     """Those that vary from run to run: medians over the steps."""
     time: Times | None = None
@@ -110,7 +110,8 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
     """Return what a baseline keeps of ``profile``; it must be measured."""
     worst, median = profile.worst, profile.median
-    counts = {number.name: getattr(worst, number.name) for number in TABLE if number.exact}
+    lacks = profile.trace.device_kind.lacks
+    counts = {number: getattr(worst, number.name) for number in TABLE if number.exact and number.needs not in lacks}
     varying = {number.name: getattr(median, number.name) for number in TABLE if not number.exact}
     environment = profile.trace.environment
     return Entry(
@@ -121,7 +122,11 @@ def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
             if (value := getattr(environment, key)) is not None
         },
         steps=tuple(dict.fromkeys(records(step.kernels) for step in profile.steps)),
-        numbers={name: int(value) for name, value in counts.items() if value is not None},
+        numbers={
+            number.name: None if value is None else int(value)
+            for number, value in counts.items()
+            if number.gated or value is not None
+        },
         varying={name: _round_number(value) for name, value in varying.items() if value is not None},
         time=times_of(profile),
     )

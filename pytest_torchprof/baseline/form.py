@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.baseline.launch_order import Order
 
 # A field that is added has a default. One that changes its meaning raises the number, and `loads` turns what older
-# numbers mean into the present form before it is checked. `tests/baselines_before` holds a file of each form.
+# numbers mean into the present form before it is checked; so does a gated number that is added, which entries of older
+# forms get as null. `tests/baselines_before` holds a file of each form.
 SCHEMA: Final = 2
 
 MOST_LAUNCHES: Final = 1_000_000
@@ -80,7 +81,7 @@ class EntryFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     environment: dict[str, str | bool]
     steps: Annotated[tuple[tuple[Any, ...], ...], Meta(min_length=1)]
     """The distinct launch orders: each item a `KernelLine` or, with ``"repeat"``, `RepeatedLines`, and ``"end"``."""
-    numbers: dict[str, Annotated[int, Meta(ge=0)]]
+    numbers: dict[str, Annotated[int, Meta(ge=0)] | None]
     """All but ``kernels``, which the steps tell."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
     time: Times | None = None

@@ -150,9 +150,8 @@ class History:
         self._last_reason: Any = None
         self._compiled: dict[int, Compiled] = {}
         self._given_up: list[GivenUp] = []
+        self._without_graph: dict[int, weakref.ref[CodeType]] = {}
         self._unimplemented: Counter[str] = Counter()
-        self._failures = 0
-        self._frames = 0
         self.clears = 0
         """How often somebody removed Dynamo's records."""
         self.lost = False
@@ -169,10 +168,11 @@ class History:
         self._last_metrics = kept[-1] if kept else None
         attempts = self._with_silent_failures([torch_compile.read_attempt(one) for one in kept[place + 1 :]])
         failed = [attempt for attempt in attempts if attempt.failure]
-        frames = torch_compile.counters("frames").get("total", 0)
-        # Where somebody set the counters back, they count from there.
-        self._failures = len(failed) + (self._failures if frames >= self._frames else 0)
-        self._frames = frames
+        if empty := {one.frame for one in attempts if one.frame and not one.graph_ops and not one.failure}:
+            refs = [
+                ref for ref in torch_compile.considered_refs() or () if (code := ref()) and CodeLine.of(code) in empty
+            ]
+            self._without_graph.update((id(ref), ref) for ref in refs)
         if failed:
             codes = torch_compile.considered_codes() or []
             new = [_frame_given_up(attempt, codes) for attempt in failed]
@@ -237,15 +237,20 @@ class History:
         return list(self._given_up)
 
     def suspects(self) -> list[CodeType]:
-        """Return code that may have been given up without a record left; empty unless records were lost."""
-        frames = torch_compile.counters("frames")
-        if not self.lost or frames.get("total", 0) - frames.get("ok", 0) <= self._failures:
-            return []
+        """Return code that was handed to Dynamo and left as it is, with no record of why.
+
+        Dynamo did not try where it was disabled or found a dispatch mode in force; or its record was lost.
+        """
         known = {id(one.code()) for one in self._given_up if one.code}
         return [
             code
-            for code in torch_compile.considered_codes() or ()
-            if id(code) not in known and not torch_compile.compiled_codes(code) and not torch_compile.dynamo_skips(code)
+            for ref in torch_compile.considered_refs() or ()
+            if id(ref) not in self._without_graph
+            and (code := ref()) is not None
+            and id(code) not in known
+            and not torch_compile.compiled_codes(code)
+            and _is_for_compiling(CodeLine.of(code))
+            and not torch_compile.dynamo_skips(code)
         ]
 
     def _new_reasons(self) -> list[Reason]:
@@ -260,6 +265,12 @@ class History:
     def break_of(self, attempt: Attempt) -> GraphBreak:
         """Return why and where an attempt was given up."""
         return break_of_failure(attempt, _code_of(attempt, torch_compile.considered_codes() or ()))
+
+
+def _is_for_compiling(place: CodeLine) -> bool:
+    """Whether it is the user's code, or what users compile of torch's own."""
+    is_library = observers.is_library_file(place.file)
+    return not is_library or observers.is_library_code(place) or torch_compile.is_module_wrapper(place)
 
 
 def _frame_given_up(attempt: Attempt, codes: Iterable[CodeType]) -> GivenUp:

@@ -62,6 +62,7 @@ class CompileWatch:
         self._generates_cpp = not kind_of(device).has_launches
         self._history = compile_history()
         self._restore = ExitStack()
+        self._package_is_bound = False
         self._before: _Before | None = None
         self._eager = EagerCode(())
         self._observed = False
@@ -75,7 +76,7 @@ class CompileWatch:
     def __enter__(self) -> Self:
         if self._generates_cpp:
             self._restore.enter_context(torch_compile.cpu_kernels_profiled())
-            self._restore.enter_context(packages_marked())
+            self._package_is_bound = self._restore.enter_context(packages_marked())
         try:
             self._log.begin_measurement()
             self._begin(first=True)
@@ -110,7 +111,7 @@ class CompileWatch:
         self._begin(first=False)
         before = self._before
         if before is None:
-            return CompileEvidence()
+            return CompileEvidence(package_is_bound=self._package_is_bound)
         self._log.read()
         entries = self._history.compilations()
         own = [identity for identity, known in entries.items() if is_torchs_own(known.place)]
@@ -131,6 +132,7 @@ class CompileWatch:
             cudagraph_skips=self._cudagraph_skips(before),
             fx_graphs=torch_compile.inductor_graphs(cpu=self._generates_cpp),
             graphs_are_marked=torch_compile.calls_of_graphs_are_marked(),
+            package_is_bound=self._package_is_bound,
             time_us=self._time_us(),
         )
 
@@ -207,7 +209,8 @@ class CompileWatch:
             return Untold(graph_breaks=reason, recompiles=reason)
         if self._log.cleared:
             return Untold(graph_breaks=_CLEARED, recompiles=_CLEARED)
-        return Untold(graph_breaks=self._why_breaks_are_unknown(before))
+        left = self._why_left_alone(before)
+        return Untold(graph_breaks=left or self._why_breaks_are_unknown(before), recompiles=left)
 
     def _why_breaks_are_unknown(self, before: _Before) -> str | None:
         if before.given_up and self._eager.blind:
@@ -217,14 +220,29 @@ class CompileWatch:
                 f"{first.file}:{first.line}), and whether one of them runs here is not known: {self._eager.blind}",
                 Code.RAN_UNCOMPILED,
             )
-        ran = next((code for code in before.suspects if self._eager.ran(code)), None)
-        if ran is not None:
-            return coded(
-                f"{ran.co_name} ({ran.co_filename}:{ran.co_firstlineno}) ran uncompiled, and torch no longer knows "
-                "why: more than 64 frames were compiled before the measurement",
-                Code.RAN_UNCOMPILED,
-            )
         return None
+
+    def _why_left_alone(self, before: _Before) -> str | None:
+        """Return that code ran which Dynamo has never tried to compile, in this measurement or before."""
+        known = {id(code) for code in before.suspects}
+        found = [code for code in before.suspects if self._eager.ran(code)]
+        if not self._eager_under:
+            # What a setting left uncompiled is told with that setting, and generators as given up.
+            new = (code for code in self._history.suspects() if id(code) not in known)
+            found += (code for code in new if not code.co_flags & CO_GENERATOR)
+        if not found:
+            return None
+        ran = found[0]
+        forgotten = "more than 64 frames were compiled before the measurement"
+        never = (
+            "torch.compile was disabled when it first ran, or a mode such as FlopCounterMode was in force "
+            "(torch._dynamo.reset() lets it be compiled)"
+        )
+        return coded(
+            f"{ran.co_name} ({ran.co_filename}:{ran.co_firstlineno}) ran uncompiled, and torch does not say why: "
+            f"{forgotten if self._history.lost else never}",
+            Code.RAN_UNCOMPILED,
+        )
 
     def _seen_instead(self, before: _Before) -> list[str]:
         """Return what may have kept the code from being compiled."""
@@ -293,8 +311,7 @@ class EagerCode:
             if before is not None:
                 before(frame, event, arg)
 
-        torch_compile.keep_from_dynamo(profile.__code__)
-        torch_compile.keep_from_dynamo(EagerCode._note.__code__)
+        self._keep_from_dynamo(profile.__code__)
         self.blind = None
         self._stop = lambda: sys.setprofile(before)
         sys.setprofile(profile)
@@ -314,6 +331,10 @@ class EagerCode:
         if torch_compile.runs_under_dynamo():
             self._ran.add(id(code))
 
+    def _keep_from_dynamo(self, *codes: CodeType) -> None:
+        for code in (*codes, EagerCode._note.__code__, torch_compile.runs_under_dynamo.__code__):
+            torch_compile.keep_from_dynamo(code)
+
     def _nothing(self) -> None:
         pass
 
@@ -323,7 +344,7 @@ class EagerCode:
             self.blind = "all of Python's monitoring tools are taken"
             return
         monitoring.use_tool_id(free, "pytest-torchprof")
-        torch_compile.keep_from_dynamo(EagerCode._note.__code__)
+        self._keep_from_dynamo()
         monitoring.register_callback(free, monitoring.events.PY_START, self._note)
         for code in self._codes:
             monitoring.set_local_events(free, code, monitoring.events.PY_START)

@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from contextlib import contextmanager
 from functools import wraps
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.regions import PACKAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 _RUNNERS = ("AOTIModelPackageLoader", "AOTIModelContainerRunnerCpu")
 _CALLS = ("run", "boxed_run")
 
 
 @contextmanager
-def packages_marked() -> Iterator[None]:
-    """Put a range around each call of a package meanwhile; without torch's runners of packages do nothing."""
+def packages_marked() -> Iterator[bool]:
+    """Put a range around each call of a package meanwhile; without torch's runners of packages do nothing.
+
+    Yields whether somebody holds a call of a package that was bound before (``run = loader.run``) and leaves none.
+    """
     aoti = getattr(sys.modules.get("torch._C"), "_aoti", None)
     kinds = [kind for name in _RUNNERS if (kind := getattr(aoti, name, None)) is not None]
     before = [(kind, name, call) for kind in kinds for name in _CALLS if (call := vars(kind).get(name)) is not None]
+    held = any(_is_bound(vars(kind), call) for kind, _, call in before)
     for kind, name, call in before:
         setattr(kind, name, _marked(call))
     try:
-        yield
+        yield held
     finally:
         for kind, name, call in before:
             setattr(kind, name, call)
+
+
+def _is_bound(methods: Mapping[str, Any], call: Any) -> bool:
+    """Whether there is a bound method of this one; it alone holds a reference to the function beside its class."""
+    functions = [function for one in methods.values() if (function := getattr(one, "__func__", None)) is not None]
+    counts = {id(function): sys.getrefcount(function) for function in functions}
+    asked = getattr(call, "__func__", None)
+    if asked is None or counts[id(asked)] == min(counts.values()):
+        return False
+    # A twentieth of a second each; and what nobody has any more may still be there.
+    gc.collect()
+    return any(isinstance(holder, MethodType) for holder in gc.get_referrers(asked))
 
 
 def _marked(call: Callable[..., Any]) -> Callable[..., Any]:

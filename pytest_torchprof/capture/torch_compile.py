@@ -24,6 +24,7 @@ from pytest_torchprof.recording.metadata import InductorGraph
 from pytest_torchprof.recording.shims import operator_of
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Callable, Iterator
     from types import CodeType, FrameType
 
@@ -163,9 +164,15 @@ def missing_records() -> str | None:
 
 def considered_codes() -> list[CodeType] | None:
     """Return every code object that was handed to Dynamo since its last reset and is alive."""
+    refs = considered_refs()
+    return None if refs is None else [code for code in (ref() for ref in refs) if code is not None]
+
+
+def considered_refs() -> list[weakref.ref[CodeType]] | None:
+    """Return the references by which Dynamo keeps them; after a reset a code object gets another one."""
     tracker = getattr(import_module("torch._dynamo.convert_frame"), "input_codes", None)
     seen = getattr(tracker, "seen", None)
-    return None if seen is None else [code for code in (ref() for ref in seen) if code is not None]
+    return None if seen is None else list(seen)
 
 
 def compiled_codes(code: CodeType) -> list[tuple[str, CodeType]]:

@@ -108,7 +108,9 @@ def _show(words: list[str]) -> int:
             for row, count in zip(entry.kernels, entry.counts(), strict=True):
                 _write_line(f"    {count:>5} x {row.short:<60} {row.op or ''}".rstrip())
             numbers = {**entry.numbers, **entry.varying}
-            said = ", ".join(f"{name} {value:g}" for name, value in numbers.items())
+            said = ", ".join(
+                f"{name} {'not recorded' if value is None else f'{value:g}'}" for name, value in numbers.items()
+            )
             for line in textwrap.wrap(said, 96):
                 _write_line(f"    {line}")
     return SAME
@@ -248,8 +250,7 @@ def _find_files(folder: Path) -> list[Path]:
 
 
 def _count_kernels(entry: Entry) -> str:
-    kernels = entry.numbers.get("kernels", 0)
-    return counted(int(kernels), "kernel")
+    return counted(entry.numbers.get("kernels") or 0, "kernel")
 
 
 def _describe_software(entry: Entry) -> str:

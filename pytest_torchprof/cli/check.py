@@ -123,7 +123,9 @@ def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
         sys.stdout.write(f"{verdict.status:<14}{limit_line(verdict).lstrip()}\n")
         sys.stdout.writelines(f"{'':14}    {printable_line(str(line))}\n" for line in verdict.details)
     if orphans := profile.trace.orphans:
-        belong = "it belongs to no step" if orphans == 1 else "they belong to no step"
-        sys.stdout.write(f"{counted(orphans, 'GPU operation')} without a launch in the recording: {belong}\n")
+        sys.stdout.write(
+            f"{counted(orphans, 'GPU operation')} without a launch in the recording, in no step: queued before it, "
+            "or lost with the very first calls\n"
+        )
     statuses = {verdict.status for verdict in verdicts}
     return MISSED if "missed" in statuses else UNKNOWN if "not measured" in statuses else HOLDS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pytest_torchprof.compare.changes import Change
-from pytest_torchprof.compare.comparison import GATED, Comparison, compare, unsure
+from pytest_torchprof.compare.comparison import GATED, Comparison, compare, lacking, unsure
 from pytest_torchprof.compare.origins import origins
 from pytest_torchprof.compare.profiles import ProfileDiff, diff
 
-__all__ = ["GATED", "Change", "Comparison", "ProfileDiff", "compare", "diff", "origins", "unsure"]
+__all__ = ["GATED", "Change", "Comparison", "ProfileDiff", "compare", "diff", "lacking", "origins", "unsure"]

@@ -220,6 +220,19 @@ def number_changes(old: Entry, new: Entry, tolerance: Mapping[str, float]) -> It
             yield _number_change(number, before, after, gated=share is not None, allowed=share or 0.0)
 
 
+def lacking(old: Entry, new: Entry, tolerance: Mapping[str, float], *, strict: bool = False) -> list[str]:
+    """Return the numbers that could fail the test and that the baseline ``old`` does not have, though ``new`` does.
+
+    An entry has each gated number, None where it was not known; only ``strict`` counts that as lacking.
+    """
+    counts = [name for name in _COUNTS if name in GATED and new.numbers.get(name) is not None]
+    varying = [number.name for number in TABLE if number.tolerance in tolerance and number.name in new.varying]
+    return [
+        *(name for name in counts if name not in old.numbers or (strict and old.numbers[name] is None)),
+        *(name for name in varying if name not in old.varying),
+    ]
+
+
 def _number_change(number: Number, was: float | None, now: float | None, *, gated: bool, allowed: float) -> Change:
     direction = _direction_of(number, was, now)
     beyond = (

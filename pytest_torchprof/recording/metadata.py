@@ -147,6 +147,8 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     fx_graphs: tuple[InductorGraph, ...] = ()
     graphs_are_marked: bool | None = None
     """Whether this torch leaves a range around each call of a graph."""
+    package_is_bound: bool = False
+    """Whether a package of AOTInductor could be called unseen, by a method that was bound before."""
     time_us: Mapping[str, int] | None = None
     """Compile time by phase, each without the phases inside it; "total" is their sum."""
 

@@ -130,8 +130,8 @@ class BaselineCheck:
         """Return the new entry, or the old one with its times where nothing that counts changed."""
         old, new, comparison = judgement.old, judgement.new(), judgement.comparison
         renewed = self.run.baseline is BaselineMode.UPDATE_TIMES or comparison.environment is not None
-        # Steps that nothing runs any more would be allowed for ever.
-        renewed = renewed or (old is not None and len(old.steps) != len(new.steps))
+        # Steps that nothing runs any more would be allowed for ever, and what an entry lacks would never be compared.
+        renewed = renewed or (old is not None and (len(old.steps) != len(new.steps) or bool(self._lacking(old, new))))
         if old is None or comparison.verdict != "same" or renewed:
             return new
         return replace(old, source=new.source)
@@ -190,18 +190,29 @@ class BaselineCheck:
                 return
 
     def lost_numbers(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
-        """Yield a verdict on numbers that the baseline gates, or the test asks to compare, and nobody measured."""
+        """Yield a verdict on numbers to be compared with the baseline that this measurement, or the baseline, lacks."""
         if judgement is None:
             return
         old, new = judgement.old, judgement.new
         held = old.numbers if old and not self.run.baseline.updates else {}
-        lost = [name for name in sorted(compare.GATED) if name in held and name not in new().numbers]
+        lost = [one for one in sorted(compare.GATED) if held.get(one) is not None and new().numbers.get(one) is None]
         tolerance = (self.options.marker or {}).get("tolerance")
         if isinstance(tolerance, Mapping) and "memory" in tolerance and "peak_memory_bytes" not in new().varying:
             lost.append("peak memory")
         if lost:
             said = f"{', '.join(lost)}: compared with the baseline, and this measurement does not have it"
             yield self._not_measured(coded(said, Code.NOT_RECORDED))
+        if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
+            said = (
+                f"{', '.join(lacking)}: the entry in the baseline {self.run.shown(judgement.file)} lacks what is to be "
+                "compared (edited by hand, or recorded where it was not known): record it again with "
+                "--torchprof-baseline=update"
+            )
+            yield self._not_measured(coded(said, Code.BASELINE_INCOMPLETE))
+
+    def _lacking(self, old: Entry, new: Entry) -> list[str]:
+        strict = self.run.baseline is BaselineMode.STRICT
+        return compare.lacking(old, new, self.options.tolerance.allowed, strict=strict)
 
     def _not_measured(self, reason: str) -> Verdict:
         return Verdict(limit="baseline", expected=str(self.run.baseline), measured=reason, status=NOT_MEASURED)
