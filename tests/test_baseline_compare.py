@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_torchprof.baseline import Entry, KernelRecord, source_hash
-from pytest_torchprof.compare import compare
+from pytest_torchprof.compare import compare, lacking
 
 GEMM = KernelRecord(
     name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm"
@@ -123,7 +123,9 @@ def test_exact_names_make_another_tile_fail():
 
 
 @pytest.mark.parametrize(
-    ("now", "said"), [(GEMM_NN, "layout tn -> nn"), (GEMM_FP32, "dtype bf16 -> fp32")], ids=["layout", "dtype"]
+    ("now", "said"),
+    [(GEMM_NN, "nvjet_tst_128x256: bf16 tn -> bf16 nn"), (GEMM_FP32, "tilesize128x128: bf16 tn -> fp32 tn")],
+    ids=["layout", "dtype"],
 )
 def test_a_gemm_of_another_dtype_or_layout_fails_and_says_what_changed(now, said):
     comparison = compare(entry((GEMM, ADD)), entry((now, ADD)))
@@ -131,16 +133,22 @@ def test_a_gemm_of_another_dtype_or_layout_fails_and_says_what_changed(now, said
     assert said in comparison.lines[0]
 
 
+def test_a_kernel_of_another_dtype_and_layout_is_told_with_those_of_both_sides():
+    was = KernelRecord(name="aten::mm", family="gemm", dtype="bf16", layout="tn", op="aten::mm")
+    comparison = compare(entry((was,)), entry((replace(was, dtype="fp32", layout="nn"),)))
+    assert comparison.lines == ("  ~ gemm mm: bf16 tn -> fp32 nn, launched by aten::mm",)
+
+
 def test_a_pointwise_kernel_of_another_dtype_fails():
     comparison = compare(entry((ADD,)), entry((replace(ADD, dtype="bf16"),)))
     assert comparison.verdict == "worse"
-    assert "dtype fp32 -> bf16" in comparison.lines[0]
+    assert comparison.lines[0] == "  ~ pointwise add: fp32 -> bf16, launched by aten::add"
 
 
 def test_a_dtype_that_is_no_longer_told_is_shown_and_passes():
     comparison = compare(entry((GEMM,)), entry((replace(GEMM, dtype=None),)))
     assert (comparison.verdict, kinds(comparison)) == ("changed", [("changed", "neutral", False)])
-    assert "dtype bf16 -> not told" in comparison.lines[0]
+    assert "bf16 tn -> tn, dtype not told" in comparison.lines[0]
 
 
 def test_what_a_newer_version_of_the_package_reads_from_the_same_names_is_no_change():
@@ -204,9 +212,9 @@ def test_times_alone_change_nothing_but_are_shown_with_their_direction():
     assert comparison.verdict == "same"
     assert [change.direction for change in comparison.changes] == ["worse", "worse", "better", "worse"]
     assert comparison.lines == (
-        "    gpu_busy_us 10.0 us -> 30.0 us (not gated)",
-        "    gpu_utilization 0.50 -> 0.90",
-        "    peak_memory_bytes 1000 B -> 4.88 KiB (not gated)",
+        "    busy 10.0 us -> 30.0 us (not gated)",
+        "    utilization 0.50 -> 0.90",
+        "    peak memory 1000 B -> 4.88 KiB (not gated)",
     )
     assert not compare(entry((GEMM,), gpu_busy_us=10.0), entry((GEMM,), gpu_busy_us=10.9)).changes
 
@@ -223,6 +231,13 @@ def test_tolerance_allows_so_much_more_and_makes_memory_gated():
 
 def other(**differ: object) -> dict:
     return {**H200, **differ}
+
+
+def test_memory_that_a_test_asks_to_compare_is_lacking_where_the_baseline_has_none():
+    old, new = entry((GEMM,)), entry((GEMM,), peak_memory_bytes=1000)
+    assert lacking(old, new, {"memory": 0.05}) == ["peak_memory_bytes"]
+    assert lacking(old, new, {}) == []
+    assert lacking(new, new, {"memory": 0.05}) == []
 
 
 def test_another_torch_is_said_first_and_names_are_not_gated():
@@ -257,7 +272,7 @@ def test_structure_is_gated_under_another_torch():
     assert comparison.summary == "worse (+2 kernels, other environment)"
     dtype = compare(entry((GEMM,)), entry((GEMM_FP32,), environment=other(torch="2.14.0")))
     assert dtype.verdict == "worse"
-    assert "dtype bf16 -> fp32" in "\n".join(dtype.lines)
+    assert "bf16 tn -> fp32 tn" in "\n".join(dtype.lines)
 
 
 @pytest.mark.parametrize("differ", [{"driver": "590.2"}, {"tf32_matmul": True}, {"cuda": None}])

@@ -111,7 +111,7 @@ def test_only_the_index_of_a_triton_kernel_is_no_difference(recording, capsys):
     assert not found
     assert found.renamed == ()
     assert run([str(first), str(second)]) == 0
-    assert "kernel_time_us 5.00 us -> 9.00 us" in capsys.readouterr().out
+    assert "kernel time 5.00 us -> 9.00 us" in capsys.readouterr().out
 
 
 def test_numbers_that_print_alike_are_in_the_data_only(recording):

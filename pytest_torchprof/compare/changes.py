@@ -15,7 +15,7 @@ from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.text import counted, numbered, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.baseline import Entry
@@ -164,14 +164,29 @@ def _group(pairs: Iterable[tuple[T, int]]) -> dict[T, tuple[int, ...]]:
 
 def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], names: Names) -> Change:
     facts = [(fact, getattr(was, fact), getattr(now, fact)) for fact in ("dtype", "layout")]
-    differ = [f"{fact} {a or 'not told'} -> {b or 'not told'}" for fact, a, b in facts if a != b]
+    differ = any(a != b for _, a, b in facts)
     # Two names that contradict each other are two kernels; one that only says less may be the same.
-    says_less = bool(differ) and all(a == b or None in (a, b) for _, a, b in facts)
+    says_less = differ and all(a == b or None in (a, b) for _, a, b in facts)
     same_name = was.family in STRUCTURAL or names == "structure" or was.normal_name == now.normal_name
     is_variant = (names == "structure" and not differ) or (says_less and names != "exact" and same_name)
-    how = ", ".join(differ) or explain_rename(was.name, now.name)
+    how = explain_rename(was.name, now.name)
     change = _variant_change(was, now, len(at), NEUTRAL if is_variant else WORSE, how)
-    return replace(change, launches=at)
+    return replace(change, launches=at, words=_swap_words(was, now) if differ else change.words)
+
+
+def _swap_words(was: KernelRecord, now: KernelRecord) -> str:
+    """Return "gemm mm: bf16 tn -> fp32 nn, launched by aten::mm": each side with all that is told of it."""
+    facts = [fact for fact in ("dtype", "layout") if getattr(was, fact) or getattr(now, fact)]
+    sides = (_tell(one, facts) for one in (was, now))
+    bare = [structs.replace(one, dtype=None, layout=None).short for one in (was, now)]
+    launched = f", launched by {printable(now.op)}" if now.op else ""
+    return f"{' -> '.join(dict.fromkeys(bare))}: {' -> '.join(sides)}{launched}"
+
+
+def _tell(kernel: KernelRecord, facts: Sequence[str]) -> str:
+    told = " ".join(getattr(kernel, fact) for fact in facts if getattr(kernel, fact))
+    untold = (f"{fact} not told" for fact in facts if not getattr(kernel, fact))
+    return ", ".join(filter(None, (told, *untold)))
 
 
 def _variant_change(was: KernelRecord, now: KernelRecord, times: int, direction: str, how: str) -> Change:
@@ -311,9 +326,11 @@ def _device_words(environment: Environment) -> str:
 
 
 def number_words(number: Number, was: float | None, now: float | None) -> str:
-    """Return "syncs 1 -> 2", with units where the number has one."""
+    """Return "syncs 1 -> 2", "busy 1.2 ms -> 1.4 ms": counts by their name, others by what they are called."""
     before, after = ("not recorded" if value is None else number.show(value) for value in (was, now))
-    return f"{number.name} {before} -> {after}"
+    # Of a GPU or of the CPU as device.
+    word = number.name if number.exact else number.noun.removeprefix("GPU ")
+    return f"{word} {before} -> {after}"
 
 
 def kind_of(kernel: KernelRecord) -> str:
