@@ -35,6 +35,13 @@ def without_commands(line: str) -> str:
     return _COMMAND.sub(lambda found: f"{found[0][:-1]}\\x{ord(found[0][-1]):x}", line)
 
 
+def json_text(value: object) -> str:
+    """Return JSON in plain ASCII, of which neither a terminal nor a CI service takes anything for a command."""
+    from json import dumps  # noqa: PLC0415 - tables and sentences do without
+
+    return dumps(value, indent=2, allow_nan=False).replace("##", "\\u0023#") + "\n"
+
+
 def printable_line(text: str, longest: int = LONGEST) -> str:
     """Return ``text`` as one printable line of at most ``longest`` characters."""
     line = printable(text)

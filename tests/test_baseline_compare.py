@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_torchprof.baseline import Entry, KernelRecord, source_hash
-from pytest_torchprof.compare import compare
+from pytest_torchprof.compare import compare, lacking
 
 GEMM = KernelRecord(
     name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm"
@@ -231,6 +231,13 @@ def test_tolerance_allows_so_much_more_and_makes_memory_gated():
 
 def other(**differ: object) -> dict:
     return {**H200, **differ}
+
+
+def test_memory_that_a_test_asks_to_compare_is_lacking_where_the_baseline_has_none():
+    old, new = entry((GEMM,)), entry((GEMM,), peak_memory_bytes=1000)
+    assert lacking(old, new, {"memory": 0.05}) == ["peak_memory_bytes"]
+    assert lacking(old, new, {}) == []
+    assert lacking(new, new, {"memory": 0.05}) == []
 
 
 def test_another_torch_is_said_first_and_names_are_not_gated():

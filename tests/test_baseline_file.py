@@ -314,3 +314,44 @@ def test_any_entry_survives_a_file_and_a_trip_to_another_process(data, tmp_path_
     before = file.read_bytes()
     update(file, {"k": made})
     assert file.read_bytes() == before
+
+
+KERNEL = {"name": "k", "family": "gemm"}
+
+
+def entries_of(*steps, count=1):
+    entry = {"source": "s", "environment": {}, "steps": list(steps), "numbers": {}, "varying": {}}
+    return json.dumps({"schema": 2, "entries": {f"test_{n}": entry for n in range(count)}})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (lambda: " " * 17 * 1024**2, "larger than any baseline"),
+        (lambda: entries_of([KERNEL, "end"], count=10_001), "more than 10,000 entries"),
+        (lambda: entries_of(*[[{**KERNEL, "op": str(n)}, "end"] for n in range(10_001)]), "10,000 launch orders"),
+        (lambda: entries_of([*[{**KERNEL, "name": str(n)} for n in range(10_001)], "end"]), "more than 10,000 names"),
+        (lambda: entries_of([{"repeat": 400_000, "kernels": [KERNEL, "end"]}, "end"], count=20), "4,000,000 launches"),
+    ],
+)
+def test_a_file_of_more_than_anybody_measures_is_refused(tmp_path, text, reason):
+    path = tmp_path / "test_it.cpu-x86_64.json"
+    path.write_text(text())
+    with pytest.raises(UnreadableBaseline, match=reason):
+        read(path)
+
+
+def test_the_files_of_an_update_are_not_written_through_links(tmp_path):
+    """A checkout may link to anywhere."""
+    victim, folder = tmp_path / "victim", tmp_path / "__torchprof__"
+    victim.write_text("kept")
+    folder.mkdir()
+    for name in (".gitignore", "test_it.cpu-x86_64.json"):
+        (folder / name).symlink_to(victim)
+    (folder / "test_it.cpu-x86_64.json").unlink()
+    update(
+        folder / "test_it.cpu-x86_64.json",
+        {"test_it": from_plain(json.loads(entries_of([KERNEL, "end"]))["entries"]["test_0"])},
+    )
+    assert victim.read_text() == "kept"
+    assert not (folder / ".gitignore").is_symlink()

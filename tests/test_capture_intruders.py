@@ -90,7 +90,10 @@ def test_a_profiler_inside_the_measured_code_is_not_measured_and_works_for_its_o
         say([first, theirs, result(add), line])
         """,
     )
-    assert said[0]["why"] == f"another profiler was started inside the measured code (<string>:{said[3]})"
+    assert (
+        said[0]["why"]
+        == f"another profiler was started inside the measured code (<string>:{said[3]}) [another-profiler]"
+    )
     assert said[0]["calls"] == 1 + 3 * 3
     assert said[0]["files"] == []
     assert all("aten::add" in names for names in said[1])
@@ -203,7 +206,7 @@ def test_a_profiler_on_another_thread_in_every_step_is_named(tmp_path):
         """,
     )
     assert said[0]["why"] == (
-        f"another profiler was started on another thread during the measurement (<string>:{said[2]})"
+        f"another profiler was started on another thread during the measurement (<string>:{said[2]}) [another-profiler]"
     )
     assert said[0]["calls"] == 1 + 3 * 3
     assert said[1] == HOLDS_AGAIN
@@ -397,7 +400,7 @@ def test_a_session_ended_behind_our_back_is_not_measured(tmp_path):
         """,
     )
     assert said == {
-        "why": "another profiler ended this one during the measurement",
+        "why": "another profiler ended this one during the measurement [another-profiler]",
         "calls": 1 + 3 * 3,
         "files": [],
     }

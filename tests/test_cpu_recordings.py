@@ -52,6 +52,7 @@ def test_the_commands_take_it(recording, capsys):
     assert main(["check", file, "--limit", "max_kernels=2"]) == 3
     assert "--device cpu" in capsys.readouterr().out
     assert main(["check", file, "--limit", "max_kernels=2", "--device", "cpu"]) == 0
+    assert "work on threads that torch.profiler does not see" in capsys.readouterr().out
     assert main(["check", file, "--limit", "max_kernels=1", "--device=cpu"]) == 1
     assert main(["check", file, "--limit", "max_launches=1", "--device=cpu"]) == 3
     assert main(["diff", file, file]) == 3
@@ -83,16 +84,18 @@ def test_a_recording_that_says_what_was_measured_is_taken_for_nothing_else(run_t
         load(path, device="cuda")
 
 
-def test_compiled_code_without_its_kernels_is_not_measured(tmp_path):
+def test_a_graph_without_its_kernels_is_not_measured(tmp_path):
     """The C++ kernels of Inductor leave events only where they were compiled to."""
 
-    def made(kernel):
+    def made(*kernels):
         builder = TraceBuilder()
         builder.step(0, 0, 900)
-        builder.region("0/0", 10, 500)
-        builder.op(kernel, 50, 30)
+        for place, kernel in enumerate(kernels):
+            builder.annotation(f"## Call CompiledFxGraph {place} ##", 100 * place, 90)
+            builder.op(kernel, 100 * place + 10, 30)
         return load(builder.write(tmp_path / "t.json"), device="cpu")
 
-    with pytest.raises(NotMeasured, match="TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1"):
-        made("aten::mm").expect(max_kernels=5)
     made("graph_0_cpp_fused_add_0").expect(max_kernels=5)
+    for kernels in (["aten::mm"], ["graph_0_cpp_fused_add_0", "aten::mm"]):
+        with pytest.raises(NotMeasured, match="TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1"):
+            made(*kernels).expect(max_kernels=5)

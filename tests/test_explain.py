@@ -100,6 +100,7 @@ def test_each_limit_and_each_finding_is_explained(explained, word):
 
 
 def test_a_limit_is_explained_by_its_row_and_what_stands_below_the_table(explained):
+    assert explained("[bad-value]") == explained("bad-value")
     _, text = explained("kernels")
     assert 'example: `kernels={gemm(layout="tn"): 2}`' in text
     assert "regular expression behind `re:`" in " ".join(text.split())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from builder import TraceBuilder, own_recording
 
 from pytest_torchprof import NotMeasured, conv, load
+from pytest_torchprof.baseline import device_slug
+from pytest_torchprof.capture.processes import Rank
 from pytest_torchprof.cli import main
 from pytest_torchprof.report.markdown import escaped, fenced
+from pytest_torchprof.testing.recordings import recording_name
 from pytest_torchprof.text import WIDTH, printable, wrapped
 
 UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -109,3 +113,100 @@ def test_half_a_character_in_a_label_is_named(pytester):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*TorchprofError: *ud800* cannot be written into a recording: it holds half of a*"])
     result.stdout.no_fnmatch_line("*recording_file.py*")
+
+
+BAD = "x\n::error::a\r\x1b[31m\x07\u202e ##[group]b ##vso[c] |`<b>"
+BREAK = {"reason": BAD, "file": BAD, "line": 3, "function": BAD, "explanation": BAD, "at": BAD}
+COMPILED = {
+    "dynamo": True, "compiled": True, "breaks": [BREAK], "entries": {BAD: [BREAK]}, "given_up": [BREAK],
+    "recompiles": [{"reason": BAD, "function": BAD, "file": BAD, "line": 1}], "seen_instead": [BAD],
+    "eager_under": [BAD], "unknown": {"graph_breaks": BAD, "recompiles": BAD}, "time_us": {BAD: 5, "total": 6},
+    "cudagraph_skips": {"count": 1, "reasons": [BAD]},
+    "fx_graphs": [{"hash": BAD, "code_path": BAD, "cudagraph_skip": BAD, "aten_calls": {BAD: 2}}],
+}  # fmt: skip
+TIMES = {"clock": BAD, "cache": BAD, "batches": [{"samples_us": [1.0] * 30, "disturbed": [BAD]}], "why_not": BAD}
+SETTINGS = ("gpu", "gcn_arch", "driver", "cuda", "rocm", "torch", "triton", "python", "cpu", "platform")
+KEYS = {
+    "its environment": {"environment": dict.fromkeys(SETTINGS, BAD)},
+    "its device": {"device_asked": BAD, "environment": {"gpu": BAD, "launches_wait": BAD}},
+    "a problem": {"problems": [BAD]},
+    "what was compiled": {"compile": COMPILED, "peak_memory_why_not": BAD, "timing": TIMES},
+    "another test": {"nodeid": BAD, "label": BAD},
+}
+ALL_LIMITS = (
+    "max_kernels=0, kernels='gemm', forbid_kernels='*', only_kernels='a', ops='x', max_syncs=0, max_graph_breaks=0, "
+    "max_recompiles=0, max_fallbacks=0, max_compile_time=0, cuda_graph=True, max_peak_memory=1, max_gpu_time='1ns'"
+)
+
+
+def written_by_somebody_else(key):
+    builder = own_recording({f"{BAD}kernel": 2})
+    builder.torchprof.update({"nodeid": "test_it.py::test_it", **key})
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": BAD, "numSms": 100}]
+    builder.annotation(BAD, 5, 300)
+    builder.op(BAD, 600, 5)
+    return builder
+
+
+def entry_of_somebody_else(**more):
+    kernel = {"name": BAD, "family": BAD, "op": BAD}
+    return {
+        "source": BAD, "environment": {"gpu": BAD, "torch": BAD, BAD: BAD}, "steps": [[kernel, "end"]],
+        "numbers": {BAD: 1}, "varying": {BAD: 1.0, "gpu_busy_us": 2.0}, **more,
+    }  # fmt: skip
+
+
+def acted_on(text):
+    """Return what in a text somebody would act on, without what pytest's own colours and progress are."""
+    return [found[0] for found in (*COMMAND.finditer(text), *UNSEEN.finditer(text))]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("verbosity", ["-q", "-vv"])
+def test_nothing_in_a_replayed_recording_and_its_baseline_is_acted_on(run_tests, pytester, monkeypatch, key, verbosity):
+    summary = pytester.path / "summary.md"
+    trace = written_by_somebody_else(KEYS[key])
+    kept = pytester.mkdir("kept")
+    trace.write(kept / recording_name("test_it.py::test_it", None, Rank()))
+    slug = device_slug(load(trace.write(pytester.path / "t.json")).trace.environment)
+    folder = pytester.mkdir("__torchprof__")
+    entries = {"test_it": entry_of_somebody_else(), BAD: entry_of_somebody_else()}
+    (folder / f"test_it.{slug}.json").write_text(json.dumps({"schema": 2, "entries": entries}))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    written = (
+        "--torchprof-report=r.json",
+        "--torchprof-report=r.md",
+        "--torchprof-report=r.bmf.json",
+        "--junitxml=r.xml",
+    )
+    source = f"@pytest.mark.torchprof(tolerance={{'time': 0.1}}, {ALL_LIMITS})\ndef test_it(): pass"
+    result = run_tests(source, "--torchprof-replay=kept", verbosity, *written)
+    result.assert_outcomes(failed=1)
+    assert not acted_on(result.stdout.str())
+    for name in ("r.json", "r.md", "r.bmf.json", "r.xml"):
+        assert not acted_on((pytester.path / name).read_text()), name
+    if summary.exists():
+        assert not acted_on(summary.read_text())
+
+
+@pytest.mark.parametrize("command", ["list", "show", "diff", "resolve"])
+def test_nothing_in_a_baseline_is_acted_on(tmp_path, capsys, command):
+    ours, theirs = (json.dumps({"schema": 2, "entries": {key: entry_of_somebody_else()}}) for key in (BAD, f"{BAD}2"))
+    files = {"a": ours, "b": theirs, "c": f"<<<<<<< a\n{ours}\n=======\n{theirs}\n>>>>>>> b\n"}
+    paths = {name: tmp_path / f"{name}.cpu-x86_64.json" for name in files}
+    for name, text in files.items():
+        paths[name].write_text(text)
+    given = {"diff": "ab", "resolve": "c"}.get(command, "a")
+    main(["baseline", command, *(str(paths[name]) for name in given)])
+    said = capsys.readouterr()
+    assert not acted_on(said.out + said.err)
+
+
+@pytest.mark.parametrize("words", [["analyze", "t.json", "--json"], ["diff", "t.json", "u.json", "--json"], [BAD]])
+def test_no_json_and_no_word_of_the_command_line_is_acted_on(tmp_path, capsys, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    written_by_somebody_else({}).write(tmp_path / "t.json")
+    own_recording({"k": 1}).write(tmp_path / "u.json")
+    main(words)
+    said = capsys.readouterr()
+    assert not acted_on(said.out + said.err)

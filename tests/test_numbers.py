@@ -324,7 +324,9 @@ class TestOrphansAndLostKernels:
         builder.launch(300)
         found = profile(builder)
         assert found.trace.lost_kernels == 1
-        assert found.why_not == "1 of 2 launches has no kernel in the recording (the profiler lost events)"
+        assert (
+            found.why_not == "1 of 2 launches has no kernel in the recording (the profiler lost events) [lost-kernels]"
+        )
         assert found.launches == 2
 
     def test_launches_inside_a_capture_have_no_kernel_and_are_not_lost(self, profile):
@@ -457,7 +459,10 @@ class TestOwnRecordings:
     def test_a_lost_kernel_makes_it_unbelievable(self, profile):
         builder = own_recording({"a": 1})
         builder.launch(500)
-        assert profile(builder).why_not == "1 of 3 launches has no kernel in the recording (the profiler lost events)"
+        assert (
+            profile(builder).why_not
+            == "1 of 3 launches has no kernel in the recording (the profiler lost events) [lost-kernels]"
+        )
 
     def test_a_kernel_of_the_sentinel_may_be_lost_if_another_is_there(self, profile):
         builder = own_recording({"a": 1})
@@ -479,7 +484,7 @@ class TestOwnRecordings:
     def test_all_steps_must_be_there(self, profile):
         builder = own_recording({"a": 1})
         builder.torchprof["steps"] = 3
-        assert profile(builder).why_not == "2 of 3 steps are in the recording (the profiler lost events)"
+        assert profile(builder).why_not == "2 of 3 steps are in the recording (the profiler lost events) [lost-steps]"
 
     def test_a_problem_that_capture_saw_comes_first(self, profile):
         builder = own_recording({"a": 1})

@@ -240,3 +240,30 @@ def test_a_run_that_saves_leaves_the_recordings_of_a_test_that_is_skipped(run_te
     run_tests(source, "--torchprof-save=kept").assert_outcomes(passed=1)
     run_tests('@pytest.mark.skip("no GPU")\n' + source, "--torchprof-save=kept").assert_outcomes(skipped=1)
     assert len(list(pytester.path.glob("kept/*"))) == 1
+
+
+MISSED = """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_it():
+    torch.sin(x)
+"""
+
+
+def test_nothing_is_written_or_removed_through_links_of_a_checkout(run_tests, pytester):
+    outside = pytester.mkdir("outside")
+    (outside / "mine.json.gz").write_text("kept")
+    (pytester.path / ".torchprof").symlink_to(outside)
+    (pytester.path / "torchprof-recordings").symlink_to(outside)
+    (pytester.path / ".r.md.part").symlink_to(outside / "mine.json.gz")
+    result = run_tests(MISSED, "--torchprof-report=r.md")
+    result.assert_outcomes(failed=1)
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"mine.json.gz": "kept"}
+    result.stdout.fnmatch_lines(["*.torchprof is a link, and nothing is written through it*[[]recording-not-written]"])
+
+
+def test_a_link_in_the_folder_of_failures_is_not_written_through(run_tests, pytester):
+    victim = pytester.path / "victim"
+    victim.write_text("kept")
+    pytester.mkdir(".torchprof").joinpath(".gitignore").symlink_to(victim)
+    run_tests(MISSED).assert_outcomes(failed=1)
+    assert victim.read_text() == "kept"

@@ -157,7 +157,7 @@ def test_what_another_thread_launches_after_the_last_step_may_be_lost(profile):
     assert "lost-kernels" not in {finding.code for finding in found.findings}
 
 
-@pytest.mark.parametrize("at", [-899, 500, 950, 1895])
+@pytest.mark.parametrize("at", [-899, 500, 950, 1899])
 def test_what_another_thread_launches_before_the_end_of_the_last_step_may_not(profile, at):
     builder = own_recording({"k": 3}, steps=2)
     builder.launch(2095, tid=PREFETCHER)
@@ -165,14 +165,6 @@ def test_what_another_thread_launches_before_the_end_of_the_last_step_may_not(pr
     found = profile(builder)
     assert found.why_not == "1 of 7 launches has no kernel in the recording (the profiler lost events) [lost-kernels]"
     assert "lost-kernels" in {finding.code for finding in found.findings}
-
-
-def test_a_launch_of_another_thread_that_is_under_way_at_the_end_of_the_last_step_may_be_lost(profile):
-    builder = own_recording({"k": 3}, steps=2)
-    builder.launch(2095, tid=PREFETCHER)
-    builder.launch(1899, tid=PREFETCHER)
-    found = profile(builder)
-    assert (found.why_not, found.trace.lost_kernels) == (None, 2)
 
 
 def test_the_sentinel_is_there_for_other_threads_losses_too(profile):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import filelock
 
 from pytest_torchprof.baseline.conflict import resolve as resolve_entries
-from pytest_torchprof.baseline.form import dumps, loads, write_entry
+from pytest_torchprof.baseline.form import MOST_BYTES, dumps, loads, write_entry
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 
@@ -91,7 +91,7 @@ def resolve(path: Path, ours: str, theirs: str, base: str | None) -> tuple[str, 
     """
     ancestor: dict[str, WrittenEntry] = {}
     with contextlib.suppress(UnreadableBaseline):  # where both have merged before, git's own has markers
-        ancestor = loads(base.encode(), path) if base else {}
+        ancestor = loads(_encoded(base), path) if base else {}
     resolution = resolve_entries(ancestor, _side(path, ours, "ours"), _side(path, theirs, "theirs"))
     with _writing(path):
         _replace(path, dumps(resolution.entries))
@@ -101,7 +101,7 @@ def resolve(path: Path, ours: str, theirs: str, base: str | None) -> tuple[str, 
 def _side(path: Path, text: str, which: str) -> dict[str, WrittenEntry]:
     """Return the entries of one side of a merge; UnreadableBaseline says which side is none, and what to do."""
     try:
-        return loads(text.encode("utf-8", "surrogateescape"), path)
+        return loads(_encoded(text), path)
     except UnreadableBaseline as problem:
         if problem.code == Code.BASELINE_NEWER:
             raise
@@ -116,6 +116,11 @@ def _side(path: Path, text: str, which: str) -> dict[str, WrittenEntry]:
 def read_text(path: Path) -> str:
     """Return what a baseline file holds, whatever that is; UnreadableBaseline where it cannot be opened."""
     return _read_bytes(path).decode("utf-8", "surrogateescape")
+
+
+def _encoded(text: str) -> bytes:
+    """Return a text of `read_text` as the bytes that it was."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -137,13 +142,21 @@ def _merge(path: Path, changes: Mapping[str, Entry | None]) -> None:
     if not after:
         path.unlink(missing_ok=True)
     elif after != before:
-        _replace(path, dumps(after))
+        text = dumps(after)
+        if len(text) > MOST_BYTES:
+            raise TorchprofError(
+                f"{path}: not written: it would be larger than {MOST_BYTES // 1024**2} MiB; divide the test file",
+                Code.BASELINE_NOT_WRITTEN,
+            )
+        _replace(path, text)
 
 
 @contextlib.contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
     with filelock.FileLock(folder / LOCK, timeout=LOCK_SECONDS):
         ignored = folder / ".gitignore"
+        if ignored.is_symlink():
+            ignored.unlink()  # Not written through: a checkout may link to anywhere.
         if not ignored.exists() or not ignored.stat().st_size:
             ignored.write_text(IGNORED, encoding="utf-8")
         # Whoever wrote these was killed: the lock is ours.

@@ -30,6 +30,13 @@ SCHEMA: Final = 2
 
 MOST_LAUNCHES: Final = 1_000_000
 """How many launches the steps of an entry may have; more is nothing that anybody measured."""
+MOST_BYTES: Final = 16 * 1024**2
+MOST_ENTRIES: Final = 10_000
+MOST_LAUNCHES_IN_FILE: Final = 4_000_000
+MOST_STEPS: Final = 10_000
+"""Of one entry, which differ from each other."""
+MOST_NAMES: Final = 10_000
+"""Of the kernels of one entry; no recording has more."""
 
 OURS: Final = "<<<<<<<"
 BASE: Final = "|||||||"
@@ -143,6 +150,8 @@ def dumps(entries: Mapping[str, WrittenEntry]) -> bytes:
 
 def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
     """Return the entries of a baseline file's text; UnreadableBaseline says what is wrong with it and what to do."""
+    if len(data) > MOST_BYTES:
+        _refuse(path, f"it is larger than any baseline ({MOST_BYTES // 1024**2} MiB)")
     value = _json(data, path)
     schema = value.get("schema") if isinstance(value, dict) else None
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
@@ -156,12 +165,17 @@ def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
     entries = value.get("entries")
     if not isinstance(entries, dict) or value.keys() != {"schema", "entries"}:
         _refuse(path, 'it does not have a baseline\'s form: an object with "schema" and "entries"')
-    made = {}
+    if len(entries) > MOST_ENTRIES:
+        _refuse(path, f"it has more than {MOST_ENTRIES:,} entries")
+    made, unfolded = {}, 0
     for key, entry in entries.items():
         try:
             made[key] = _read_entry(entry, schema)
         except ValueError as error:  # msgspec's ValidationError is one
             _refuse(path, f"it does not have a baseline's form: {_string(key)}: {error}")
+        unfolded += sum(map(len, made[key].entry.steps))
+        if unfolded > MOST_LAUNCHES_IN_FILE:
+            _refuse(path, f"it has more than {MOST_LAUNCHES_IN_FILE:,} launches")
     return made
 
 
@@ -175,8 +189,12 @@ def _read_entry(value: object, schema: int) -> WrittenEntry:
     # Before any of it is unfolded: a few bytes can stand for as many launches as one likes.
     if sum(_most_launches(item) for step in fields.steps for item in step) > MOST_LAUNCHES:
         raise ValueError(f'"steps" has more than {MOST_LAUNCHES:,} launches')
+    if len(fields.steps) > MOST_STEPS:
+        raise ValueError(f'"steps" has more than {MOST_STEPS:,} launch orders')
     orders = [tuple(map(_read_item, _items(step))) for step in fields.steps]
     steps = tuple(map(launches, orders))
+    if len({kernel.name for step in steps for kernel in step}) > MOST_NAMES:
+        raise ValueError(f'"steps" has kernels of more than {MOST_NAMES:,} names')
     entry = Entry(
         source=fields.source,
         environment=fields.environment,

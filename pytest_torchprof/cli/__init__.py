@@ -88,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(f"torchprof {version('pytest-torchprof')}\n")
         return 0
     if words[0] not in COMMANDS:
-        unknown = coded(f"there is no command {words[0]!r}", Code.BAD_USAGE)
+        unknown = coded(printable(f"there is no command {words[0]!r}"), Code.BAD_USAGE)
         sys.stderr.write(f"torchprof: {unknown}\n\n{_usage()}")
         return UNUSABLE
     status = _run(words[0], words[1:])

@@ -127,5 +127,7 @@ def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
             f"{counted(orphans, 'GPU operation')} without a launch in the recording, in no step: queued before it, "
             "or lost with the very first calls\n"
         )
+    if profile.trace.metadata is None and not profile.trace.device_kind.has_launches:
+        sys.stdout.write("work on threads that torch.profiler does not see is not in this recording, and not told of\n")
     statuses = {verdict.status for verdict in verdicts}
     return MISSED if "missed" in statuses else UNKNOWN if "not measured" in statuses else HOLDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse, refuse
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
-from pytest_torchprof.text import printable
+from pytest_torchprof.text import json_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,8 +53,9 @@ def run(words: list[str]) -> int:
         refuse("diff", str(problem))
         return UNKNOWN
     if arguments.flags:
-        lines = [json.dumps({"schema": 1, "files": arguments.files, "kernels_differ": differ, **data}, indent=2)]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.write(json_text({"schema": 1, "files": arguments.files, "kernels_differ": differ, **data}))
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
     return DIFFER if differ else SAME
 
 

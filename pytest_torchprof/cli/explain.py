@@ -27,7 +27,7 @@ exit status: 0, or 2 if the word is not known
 
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    asked = "-".join(parse(words).files)
+    asked = "-".join(parse(words).files).strip("[]")  # A code stands in brackets where it is printed.
     known = {article.word: article for article in articles()}
     if not asked:
         for page, found in groupby(known.values(), key=lambda article: article.page):

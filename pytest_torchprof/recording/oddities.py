@@ -89,15 +89,15 @@ def _event(item: Any, types: Kinds, number: int) -> Any:
         dur=_number(item.get("dur", -1 if ROLES[category.lower()] in GPU else 0), "dur", number),
         tid=_identity(item.get("tid"), "tid", number),
         pid=_identity(item.get("pid"), "pid", number),
-        args=_args(args if isinstance(args, dict) else {}),
+        args=_args(args) if args and isinstance(args, dict) else _NO_ARGS,
     )
 
 
 def _args(given: Mapping[str, Any]) -> Args:
-    named = {_LOWER.get(key, key): value for key, value in given.items()}
+    fields = _fields()
+    known = ((fields[name], value) for key, value in given.items() if (name := _LOWER.get(key, key)) in fields)
     found: dict[str, Any] = {}
-    for field in _fields():
-        value = named.get(field.encode_name)
+    for field, value in known:
         if field.name in ("dims", "types", "strides"):
             if isinstance(value, list):
                 found[field.name] = msgspec.Raw(msgspec.json.encode(value))
@@ -112,9 +112,12 @@ def _args(given: Mapping[str, Any]) -> Args:
     return Args(**found)
 
 
+_NO_ARGS = Args()
+
+
 @cache
-def _fields() -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(Args)
+def _fields() -> Mapping[str, msgspec.structs.FieldInfo]:
+    return {field.encode_name: field for field in msgspec.structs.fields(Args)}
 
 
 def _quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:

@@ -6,11 +6,11 @@ A history has only what was measured on the device that was asked for, so that n
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report import Disuse, Outcome
+from pytest_torchprof.text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def render(run: RunResults) -> str:
     for entries in run.unused:
         unused[entries.why][entries.file] = list(entries.keys)
     report = {"schema": SCHEMA, "environment": run.environment, "results": results, **unused}
-    return _dump(report)
+    return json_text(report)
 
 
 def benchmark(run: RunResults) -> str:
@@ -49,7 +49,7 @@ def benchmark(run: RunResults) -> str:
             low, middle, high = _quartiles(result)
             spread = f"± {max(high - middle, middle - low):.4g}"
             rows.append({"name": f"{result.name}: time", "unit": "us", "value": middle, "range": spread})
-    return _dump(rows)
+    return json_text(rows)
 
 
 def bmf(run: RunResults) -> str:
@@ -61,7 +61,7 @@ def bmf(run: RunResults) -> str:
             low, middle, high = (time_us * 1000 for time_us in _quartiles(result))
             measures["latency"] = {"value": middle, "lower_value": low, "upper_value": high}
         benchmarks[_shorten_name(result.name)] = measures
-    return _dump(benchmarks)
+    return json_text(benchmarks)
 
 
 def _judged_results(run: RunResults) -> Iterator[Result]:
@@ -87,10 +87,6 @@ def _shorten_name(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{name[: _LONGEST_NAME - len(digest) - 1]}-{digest}"
-
-
-def _dump(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 FORMATS = {".json": render, ".benchmark.json": benchmark, ".bmf.json": bmf}

@@ -60,6 +60,9 @@ class Recordings:
         ``stacks`` is the repeat's, which goes beside it. TorchprofError where the folder cannot be written.
         """
         folder = self._options.save or (self._options.rootdir / FAILED_FOLDER if failed else None)
+        if folder is not None and self._options.save is None and folder.is_symlink():
+            said = f"the recording of {nodeid} cannot be kept: {folder} is a link, and nothing is written through it"
+            raise TorchprofError(f"{said}; remove it", Code.RECORDING_NOT_WRITTEN)
         target = folder / recording_name(nodeid, label, this_rank()) if folder is not None else None
         try:
             if target is not None:
@@ -80,6 +83,8 @@ class Recordings:
         Other ranks of this run may have kept some already: each removes its own, and the first one those of no rank.
         """
         folder, rank = self._options.rootdir / FAILED_FOLDER, this_rank()
+        if folder.is_symlink():
+            return  # What a checkout links to is not ours to remove.
         for old in folder.glob(f"*{SUFFIX}"):
             whose = rank_in(old.name)
             if whose == rank or (rank.writes and whose.world != rank.world):
@@ -167,7 +172,7 @@ def _move(recording: Path, stacks: Path | None, target: Path) -> None:
     folder = target.parent
     folder.mkdir(parents=True, exist_ok=True)
     if folder.name == FAILED_FOLDER:
-        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        hide(folder)
     # Two runs may save to one folder at once.
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     beside = target.with_name(stacks_name(target.name))
@@ -180,6 +185,14 @@ def _move(recording: Path, stacks: Path | None, target: Path) -> None:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def hide(folder: Path) -> None:
+    """Let git overlook a folder; a link that stands there is replaced, not followed."""
+    ignored = folder / ".gitignore"
+    if ignored.is_symlink() or not ignored.exists():
+        ignored.unlink(missing_ok=True)
+        ignored.write_text("*\n", encoding="utf-8")
 
 
 def _pack(recording: Path, target: Path) -> None:

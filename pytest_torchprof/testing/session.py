@@ -22,7 +22,7 @@ from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.testing.baseline_check import BaselineFiles
-from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
+from pytest_torchprof.testing.recordings import SUFFIX, hide, stacks_name
 from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
 
 if TYPE_CHECKING:
@@ -265,6 +265,7 @@ def _write_reports(state: RunState) -> list[str]:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if reporter is not None:
+                part.unlink(missing_ok=True)  # Not written through, if it is a link.
                 part.write_text(reporter(run), encoding="utf-8", errors="backslashreplace")
                 part.replace(path)
             _keep_beside(state, path.parent / RECORDINGS)
@@ -276,13 +277,15 @@ def _write_reports(state: RunState) -> list[str]:
 
 def _keep_beside(state: RunState, folder: Path) -> None:
     """Put the recordings of what failed next to a report, where CI picks both up; those of the last run go."""
+    if folder.is_symlink():
+        raise OSError(f"{folder} is a link, and nothing is written or removed through it")
     for old in folder.glob(f"*{SUFFIX}"):
         old.unlink()
     failed = [result for result in state.results.values() if result.outcome.is_failure]
     recordings = [state.options.rootdir / result.recording for result in failed if result.recording]
     if recordings:
         folder.mkdir(exist_ok=True)
-        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        hide(folder)
     for recording in recordings:
         for file in (recording, recording.with_name(stacks_name(recording.name))):
             if file.is_file():

@@ -25,6 +25,7 @@ from pytest_torchprof.recording.reader import read
 from pytest_torchprof.testing.measurement import Explanation, Measurement, describe, judge_measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
 from pytest_torchprof.testing.recordings import stacks_name
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -330,4 +331,4 @@ def _gate(run: TestRun, readable: frozenset[str] | None, reason: str) -> Callabl
 
 
 def _shown(nodeid: str | None, label: str | None) -> str:
-    return str(nodeid) + (f" ({label})" if label else "")
+    return printable_line(str(nodeid) + (f" ({label})" if label else ""))
