@@ -47,7 +47,8 @@ class Lines:
         self._open = False
         self._replaced = False
         self._before: Any = None
-        self._tracer = self._called
+        # Each mention of a method makes an object of its own.
+        self._tracer, self._local = self._called, self._reached
         self._around: list[tuple[FrameType, Any, Any, bool]] = []
         self._inside = [_NOWHERE]
         self._lines: dict[tuple[str, int, str], str] = {}
@@ -83,20 +84,17 @@ class Lines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._look_for_another()
         self._open = False
         if sys.gettrace() is self._tracer:
             sys.settrace(self._before)
+        else:
+            # The code has set another one, or none; of what ran under it ours was not told.
+            self._replaced = True
         for frame, ours, before, tells_lines in self._around:
             if frame.f_trace is ours:
                 frame.f_trace, frame.f_trace_lines = before, tells_lines
         self._around.clear()
         self._inside = [_NOWHERE]
-
-    def _look_for_another(self) -> None:
-        """Take note where the code has set another trace function in place of ours, or none."""
-        if self.count <= MOST_MARKS and sys.gettrace() is not self._tracer:
-            self._replaced = True
 
     def _called(self, frame: FrameType, event: str, argument: object) -> Any:
         """Return who is told of a frame that begins or goes on: where it says nothing of places, only theirs."""
@@ -129,7 +127,7 @@ class Lines:
         """Return who is told of the events in a frame, and tells them on to whoever traced it before."""
         tells_lines, frame.f_trace_lines = frame.f_trace_lines, frame.f_code is not self._module_call
         if self._before is None or theirs is None:
-            return self._reached
+            return self._local
 
         def both(frame: FrameType, event: str, argument: object) -> Any:
             nonlocal theirs
@@ -144,7 +142,8 @@ class Lines:
     def _reached(self, frame: FrameType, event: str, _argument: object) -> Any:
         if not self._open:
             return None
-        self._look_for_another()
+        if sys.gettrace() is not self._tracer:
+            self._replaced = True
         if event == "line":
             if frame.f_code is not self._module_call:
                 self._inside[-1] = (frame, self._line(frame), self._inside[-1][2])
@@ -153,7 +152,7 @@ class Lines:
             while len(self._inside) > 1 and self._inside.pop()[0] is not frame:
                 pass
             self._mark()
-        return self._reached
+        return self._local
 
     def _mark(self) -> None:
         self.count += 1
