@@ -102,12 +102,12 @@ def test_the_sentinel_ends_before_the_first_step(path):
     assert sentinel["ts"] + sentinel["dur"] <= events["ProfilerStep#0"]["ts"]
 
 
-def test_each_session_of_the_process_gives_its_sentinel_one_kernel_more_to_lose(path):
+def test_on_the_cpu_the_sentinel_is_one_kernel_in_each_session_since_none_is_lost(path):
     launched = []
     for _ in range(3):
         measure(path, lambda: None, warmup=0, steps=1)
         launched.append(names(recorded(path)).count("aten::add_"))
-    assert launched == [launched[0], launched[0] + 1, launched[0] + 2]
+    assert launched == [1, 1, 1]
 
 
 def test_the_recording_knows_what_the_trace_cannot(path):
@@ -458,8 +458,8 @@ def test_the_environment_says_what_precision_is_in_use_by_either_set_of_flags(pa
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_what_no_driver_tells_is_unknown():
-    assert nvml.driver_version() is None
-    assert nvml.clocks_mhz("GPU-0") is None
+    assert isinstance(nvml.driver_version(), nvml.Unknown)
+    assert isinstance(nvml.clocks_mhz("GPU-0"), nvml.Unknown)
     environment = capture.environment("cpu")
     assert [environment.gpu, environment.compute_capability, environment.driver, environment.clocks_mhz] == [None] * 4
 
