@@ -114,6 +114,8 @@ def test_pointwise_operators_read_what_they_are_given_once_and_write_their_resul
     assert work_of("aten::add_", *recorded(wide, wide)) == OperandWork(bytes=size_of(wide, wide, wide))
     # What is expanded is in memory once.
     assert work_of("aten::mul", *recorded(wide, row.expand(16, 8))).bytes == size_of(wide, row, wide)
+    line = torch.ones(23)
+    assert work_of("aten::mul", *recorded(wide, line.unfold(0, 8, 1))).bytes == size_of(wide, line, wide)
     # A number is recorded as a tensor of another type without dimensions.
     assert work_of("aten::mul", *recorded(wide, torch.tensor(2.0, dtype=torch.float64))).bytes == size_of(wide, wide)
     outer = torch.ones(16, 1), torch.ones(1, 8)

@@ -1,7 +1,7 @@
 """What a call of an operator has to compute and to move at least, from the operands that the recording holds.
 
 FLOPs are those of torch.utils.flop_counter, by the function named beside each formula: a product and a sum are two.
-Bytes are those of every operand read once and of the result written once; what a stride of 0 repeats is read once.
+Bytes are those of every operand read once and of the result written once; what overlaps in memory is read once.
 What the recording does not say stays None. A kernel that computes otherwise (Winograd, FFT, sparsity) does fewer FLOPs.
 """
 
@@ -74,8 +74,8 @@ class Operand(Struct, frozen=True, kw_only=True):
         """What it takes to read it once."""
         if self.strides is None or self.dtype not in _BYTES:
             return None
-        sizes = zip(self.shape, self.strides, strict=True)
-        return _BYTES[self.dtype] * prod(size if stride else 1 for size, stride in sizes)
+        reach = 1 + sum((size - 1) * abs(stride) for size, stride in zip(self.shape, self.strides, strict=True))
+        return _BYTES[self.dtype] * min(prod(self.shape), reach)
 
 
 def has_formula(op: str) -> bool:
