@@ -61,6 +61,9 @@ REFUSED = "int {}(void) {{ return 3; }}\n"
 
 ASK = """
 import json, sys
+import pynvml
+for name in sys.argv[2:]:
+    delattr(pynvml, name)
 from pytest_torchprof.capture import nvml
 with nvml.watched(sys.argv[1]) as disturbances:
     said = [disturbances()]
@@ -73,13 +76,13 @@ print(json.dumps([*said, *map(nvml.value_or_none, told)]))
 def ask(tmp_path):
     """Return a function that gives what is told with a driver's library: disturbances, driver version, clocks."""
 
-    def ask(source, known=UUID, handle=1):
+    def ask(source, *removed, known=UUID, handle=1):
         (tmp_path / "nvml.c").write_text(source)
         defines = [f'-DKNOWN="{known}"', f"-DHANDLE={handle}L"]
         library = ["-shared", "-fPIC", "-o", str(tmp_path / "libnvidia-ml.so.1")]
         subprocess.run([COMPILER, *defines, *library, str(tmp_path / "nvml.c")], check=True)
         done = subprocess.run(
-            [sys.executable, "-c", ASK, UUID],
+            [sys.executable, "-c", ASK, UUID, *removed],
             env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "LD_PRELOAD": ""},
             cwd=Path(__file__).parents[1],
             capture_output=True,
@@ -166,6 +169,17 @@ def test_older_names_of_the_functions_are_asked_where_the_driver_has_no_newer(as
     older = QUIET.replace("ClocksEventReasons", "ClocksThrottleReasons").replace("Processes_v3", "Processes_v2")
     assert ask(older)[0] == []
     assert ask(older.replace("*bits = 1", "*bits = 4"))[0] == ["the GPU was slowed down by its power limit"]
+
+
+def test_names_that_the_bindings_have_lost_or_do_not_have_yet_are_no_error(ask):
+    lost = "nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetComputeRunningProcesses_v2"
+    assert ask(QUIET, *lost)[0] == []
+    disturbed, _, _ = ask(BASE, *lost)
+    assert disturbed[0] == (
+        "nobody told whether the GPU was slowed down (this driver has no nvmlDeviceGetCurrentClocksEventReasons)"
+    )
+    newer = "nvmlDeviceGetCurrentClocksEventReasons"
+    assert ask(QUIET.replace("ClocksEventReasons", "ClocksThrottleReasons"), newer)[0] == []
 
 
 # A slice has processes of its own; clocks, their reasons and limits are its board's.

@@ -46,10 +46,13 @@ class Unknown:
 
 
 def ask(*names: str, given: tuple[Any, ...] = ()) -> Any:
-    """Return the answer of the first of these functions that this driver has, else Unknown."""
+    """Return the answer of the first of these functions that the driver and its bindings have, else Unknown."""
     for name in names:
+        function = getattr(pynvml, name, None)
+        if function is None:
+            continue
         try:
-            return getattr(pynvml, name)(*given)
+            return function(*given)
         except pynvml.NVMLError_FunctionNotFound:
             continue
         except pynvml.NVMLError as error:
