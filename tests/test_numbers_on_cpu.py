@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from builder import TraceBuilder, own_recording
+from recorded import record_call
 
 from pytest_torchprof import load
 from pytest_torchprof.devices.cpu import operator_work
@@ -24,16 +23,8 @@ def kernels(tmp_path):
 
     def run(function):
         function()
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
-            with torch.profiler.record_function("torchprof::sentinel"):
-                torch.ones(1)
-            with torch.profiler.record_function("ProfilerStep#0"):
-                function()
         path = tmp_path / "t.json"
-        profiler.export_chrome_trace(str(path))
-        document = json.loads(path.read_text())
-        document["torchprof"] = {"schema": 1, "device": "cpu", "steps": 1}
-        path.write_text(json.dumps(document))
+        record_call(path, function, record_shapes=True)
         profile = load(path)
         assert profile.why_not is None
         return [kernel.name for kernel in profile.kernels]

@@ -17,6 +17,7 @@ import torch._dynamo.testing
 from builder import AUTOGRAD, MAIN, TraceBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded import record_call
 
 from pytest_torchprof import load
 from pytest_torchprof.analysis.numbers import BY_NAME, OF_STEP, OF_WINDOW
@@ -345,16 +346,8 @@ def both(tmp_path):
         code = make()
         for _ in range(2):
             code()
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        with torch.profiler.profile(activities=activities, acc_events=True) as theirs:
-            with torch.profiler.record_function("torchprof::sentinel"):
-                torch.ones(1)
-            with torch.profiler.record_function("ProfilerStep#0"):
-                code()
         path = tmp_path / "t.json"
-        theirs.export_chrome_trace(str(path))
-        ours = {"schema": 1, "device": "cpu", "steps": 1, "problems": []}
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"torchprof": ours}))
+        theirs = record_call(path, code, acc_events=True)
         return load(path), theirs
 
     return run
