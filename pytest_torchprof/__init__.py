@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.kernels.kernels import Kernels
     from pytest_torchprof.kernels.selectors import attention, communication, conv, family, gemm, library, triton
-    from pytest_torchprof.profile import Profile, StepProfile, load
+    from pytest_torchprof.profiles import Profile, StepProfile, load
     from pytest_torchprof.trace import Trace
 
 __all__ = [
@@ -60,7 +60,7 @@ _HOMES = {
         "errors",
     ),
     **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.selectors"),
-    **dict.fromkeys(["Profile", "StepProfile", "load"], "profile"),
+    **dict.fromkeys(["Profile", "StepProfile", "load"], "profiles"),
     "Kernel": "kernels.kernel",
     "Kernels": "kernels.kernels",
     "Numbers": "analysis.numbers",

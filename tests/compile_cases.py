@@ -26,7 +26,7 @@ from torch import nn
 
 from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
-from pytest_torchprof.profile import load
+from pytest_torchprof.profiles import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

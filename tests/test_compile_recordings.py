@@ -8,7 +8,7 @@ import pytest
 
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
-from pytest_torchprof.profile import load
+from pytest_torchprof.profiles import load
 
 
 @pytest.fixture

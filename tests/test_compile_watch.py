@@ -19,7 +19,7 @@ from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.errors import LimitsMissed, NotMeasured
-from pytest_torchprof.profile import load
+from pytest_torchprof.profiles import load
 
 X = torch.ones(8, 8)
 graph_break = torch._dynamo.graph_break

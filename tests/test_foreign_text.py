@@ -94,7 +94,7 @@ def test_a_damaged_recording_shows_no_line_of_the_plugin(pytester):
     result.assert_outcomes(failed=1, errors=1)
     result.stdout.fnmatch_lines(["*cut.json is not a recording that can be read: it ends in the middle*"])
     result.stdout.no_fnmatch_line("*recording/reader.py*")
-    result.stdout.no_fnmatch_line("*pytest_torchprof/profile.py*")
+    result.stdout.no_fnmatch_line("*pytest_torchprof/profiles.py*")
 
 
 def test_half_a_character_in_a_label_is_named(pytester):

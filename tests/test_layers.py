@@ -22,7 +22,7 @@ analysis
 findings, baseline
 limits, compare
 report
-profile, capture
+profiles, capture
 doctor, testing
 cli
 plugin
@@ -97,10 +97,10 @@ def test_every_part_has_its_place():
     [
         ("trace", "from pytest_torchprof.recording.reader import read"),
         ("kernels", "import pytest_torchprof.trace.columns"),
-        ("analysis", "from pytest_torchprof import profile"),
+        ("analysis", "from pytest_torchprof import profiles"),
         ("findings", "if TYPE_CHECKING:\n    from pytest_torchprof.limits import Limit"),
         ("limits", "def f():\n    from pytest_torchprof.report import tables"),
-        ("profile", "import torch"),
+        ("profiles", "import torch"),
         ("cli", "def f():\n    import pytest"),
         ("recording", "from pytest import fixture"),
     ],

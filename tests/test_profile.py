@@ -322,7 +322,7 @@ def test_the_public_names_are_these_and_load_when_used():
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import pytest_torchprof", ["msgspec", "torch", "pytest", "pytest_torchprof.profile"]),
+        ("import pytest_torchprof", ["msgspec", "torch", "pytest", "pytest_torchprof.profiles"]),
         ("from pytest_torchprof import load", ["torch", "pytest", "numpy", "argparse"]),
         ("import pytest_torchprof.cli", ["torch", "pytest", "numpy", "argparse", "msgspec"]),
     ],

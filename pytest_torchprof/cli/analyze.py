@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.analysis.tables import WAYS
 from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.profile import load, load_file
+from pytest_torchprof.profiles import load, load_file
 
 if TYPE_CHECKING:
     from pytest_torchprof.cli import Arguments

@@ -105,7 +105,7 @@ def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
     from pytest_torchprof.limits import catalogue, check_limits, read_limits  # noqa: PLC0415
     from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
-    from pytest_torchprof.profile import load  # noqa: PLC0415
+    from pytest_torchprof.profiles import load  # noqa: PLC0415
     from pytest_torchprof.recording.digest import is_changed  # noqa: PLC0415
     from pytest_torchprof.text import counted, printable_line  # noqa: PLC0415
 

@@ -86,7 +86,7 @@ def _of_baselines(first: Path, second: Path) -> tuple[bool, dict[str, Any], list
 
 
 def _of_recordings(first: Path, second: Path, device: str | None) -> tuple[bool, dict[str, Any], list[str]]:
-    from pytest_torchprof.profile import load_file  # noqa: PLC0415 - likewise
+    from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - likewise
 
     before, after = (load_file(str(file), device=device) for file in (first, second))
     found: ProfileDiff = before.diff(after)

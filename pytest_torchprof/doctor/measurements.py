@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, first_line
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.profile import Profile
+from pytest_torchprof.profiles import Profile
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted, plural, show_us
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.compare import Comparison
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.options import RunOptions, TestOptions
 
 

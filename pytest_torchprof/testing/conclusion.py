@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits import Screen, Verdict
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.measurement import Judgement, Measurement
     from pytest_torchprof.testing.test_run import TestRun
 

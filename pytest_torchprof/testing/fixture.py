@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.measurement import Measurement
     from pytest_torchprof.testing.test_run import TestRun
 

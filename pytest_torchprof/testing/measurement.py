@@ -21,7 +21,7 @@ from pytest_torchprof.limits import (
     something_ran,
 )
 from pytest_torchprof.limits.failure import LONGEST_REASON, fit
-from pytest_torchprof.profile import load_file
+from pytest_torchprof.profiles import load_file
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.capture import Plan
     from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.limits import Asked, Screen, Verdict
-    from pytest_torchprof.profile import Profile
+    from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.options import TestOptions
     from pytest_torchprof.testing.session import RunState
@@ -46,7 +46,7 @@ def describe(problem: BaseException) -> str:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Explanation:
-    """What is known of where one measurement's work comes from, and how to find it out; see ``profile.Explainer``."""
+    """What is known of where one measurement's work comes from, and how to find it out; see ``profiles.Explainer``."""
 
     screen: Screen
     repeat: Repeat | None = None

@@ -19,7 +19,7 @@ from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import read_limits, refuse_contradictions
-from pytest_torchprof.profile import Profile
+from pytest_torchprof.profiles import Profile
 from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.testing.measurement import Explanation, Measurement, describe, judge_measurement
