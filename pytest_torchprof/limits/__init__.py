@@ -52,6 +52,7 @@ __all__ = [
     "check_limits",
     "error_for",
     "missed_somewhere",
+    "needs_flops",
     "nothing_known",
     "of_compiling",
     "read_limits",
@@ -201,6 +202,11 @@ def missed_somewhere(verdicts: Iterable[Verdict], asked: Iterable[Asked]) -> boo
     """Whether a limit was missed by work that comes from lines which a recording with stacks tells."""
     located = {one.limit.name for one in asked if one.limit.located}
     return any(verdict.status == MISSED and verdict.limit in located for verdict in verdicts)
+
+
+def needs_flops(asked: Iterable[Asked]) -> bool:
+    """Whether floating-point operations are to be counted for one of these limits."""
+    return any(one.limit.name == "min_mfu" for one in asked)
 
 
 def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Verdict:
