@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS

@@ -77,6 +77,19 @@ class Torchprof:
         self._run.announced.append(label)
         return MeasuredBlock(self._run, label, limits)
 
+    def limits(self, **limits: object) -> None:
+        """Set limits for every measurement of this test that comes after, such as those that hang on a parameter.
+
+        They win over the marker's of the same name and over what was set before, and a block's own win over them.
+        Raises UnknownLimit for what is no limit or cannot hold beside the others.
+
+        .. code-block:: python
+
+            torchprof.limits(max_kernels=2 * layers)
+            profile = torchprof(model, x)
+        """
+        self._run.set_limits(limits)
+
 
 class MeasuredBlock:
     """A measured block; ``steps()`` yields once for each call of the measured code."""
@@ -141,7 +154,7 @@ class MeasuredBlock:
         if self._steps is not None:
             # An exception leaves the loop's generator suspended, and with it the profiler running.
             self._steps.close()
-        if kind is None and measurement.profile is None and measurement.why_not is None:
+        if kind is None and measurement.is_open:
             after = f"was left after {counted(self._count, 'call')}" if self._steps is not None else "was never started"
             reason = f"m.steps() of {self._label!r} {after}: run `for _ in m.steps():` to its end"
             raise self._run.change(self._label, why_not=coded(reason, Code.NOT_RUN_TO_END)).error

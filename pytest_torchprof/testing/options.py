@@ -12,6 +12,7 @@ import pytest
 
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.text import enumerated, nearest
 
 if TYPE_CHECKING:
@@ -220,18 +221,6 @@ class TestOptions:
     def marked(self) -> bool:
         """Whether the test carries the marker; it may ask for the fixture alone."""
         return self.marker is not None
-
-
-def merged_marker(item: pytest.Item) -> dict[str, object] | None:
-    """Return the item's ``torchprof`` markers merged keyword by keyword, the nearest winning; None without one."""
-    merged: dict[str, object] | None = None
-    for marker in item.iter_markers("torchprof"):
-        if marker.args:
-            got = repr(marker.args[0])
-            said = f"the torchprof marker takes keywords only, got {got}; write e.g. max_kernels=5"
-            raise UnknownLimit(said, Code.POSITIONAL_ARGUMENT)
-        merged = {**marker.kwargs, **(merged or {})}
-    return merged
 
 
 def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]) -> TestOptions:

@@ -58,11 +58,17 @@ class TestRun:
     """Those of all measurements so far, concluded or not."""
     announced: list[str] = field(default_factory=list)
     """Labels of ``measure()`` whose block was not entered yet."""
+    own_limits: tuple[Asked, ...] = ()
+    """Those that the test's body has set for the measurements after them."""
+    unused_limits: tuple[Asked, ...] = ()
+    """Of these, what no measurement has come after yet."""
     compiled: CompileLog = field(default_factory=CompileLog)
     """What torch.compile did since the first measurement."""
     measuring: bool = False
     gated: str | None = None
     """The test looked at a number that this run does not have, and its rest was skipped."""
+    judged: bool = False
+    """Whether the test's body has ended, and what it measured was judged."""
     error: TorchprofError | None = None
     """What the judging came to, once it was done."""
     baseline_entries: list[tuple[Path, str, Entry]] = field(default_factory=list)
@@ -75,7 +81,7 @@ class TestRun:
 
     def start(self, label: str | None, limits: Mapping[str, object]) -> str | None:
         """Begin a measurement under a label that no other one of this test has, and return the label."""
-        nodeid, options = self.test.nodeid, self.test.options
+        nodeid = self.test.nodeid
         if self.measuring:
             hint = " (the marker measures the whole body: request the fixture in the test's signature)"
             raise TorchprofError(
@@ -83,19 +89,42 @@ class TestRun:
                 f"{hint if self.body_is_step else ''}; measure one after the other",
                 Code.FIXTURE_MISUSE,
             )
-        if option := next((name for name in limits if name in MARKER_OPTIONS), None):
-            raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker", Code.UNKNOWN_KEYWORD)
+        asked = self._beside_others(self._read(limits))
         if label is None and self.labels:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
             said = f"the label {label!r} is used twice in {nodeid}; each measurement needs its own"
             raise UnknownLimit(said, Code.FIXTURE_MISUSE)
-        given = (*options.limits, *read_limits(limits, known=self.test.state.limits))
-        asked = tuple({one.limit.name: one for one in given}.values())
-        refuse_contradictions(asked)
         self.add(label, asked)
         self.labels.add(label)
+        self.unused_limits = ()
         return label
+
+    def set_limits(self, limits: Mapping[str, object]) -> None:
+        """Take limits that hold for every measurement after this, beside the marker's and in place of earlier ones."""
+        if self.measuring or any(one.is_open for one in self.measurements.values()):
+            raise TorchprofError(
+                f"{self.test.nodeid} sets limits inside a measurement; set them before it, or give them to measure()",
+                Code.FIXTURE_MISUSE,
+            )
+        if not limits:
+            said = "torchprof.limits() takes limits as keywords, such as max_kernels=5; got none"
+            raise TorchprofError(said, Code.FIXTURE_MISUSE)
+        given = self._read(limits)
+        self._beside_others(given)
+        self.own_limits = _last_of_each_name((*self.own_limits, *given))
+        self.unused_limits = _last_of_each_name((*self.unused_limits, *given))
+
+    def _read(self, limits: Mapping[str, object]) -> tuple[Asked, ...]:
+        if option := next((name for name in limits if name in MARKER_OPTIONS), None):
+            raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker", Code.UNKNOWN_KEYWORD)
+        return read_limits(limits, known=self.test.state.limits)
+
+    def _beside_others(self, given: tuple[Asked, ...]) -> tuple[Asked, ...]:
+        """Return the limits of a measurement that is given these, beside those that the body set and the marker's."""
+        asked = _last_of_each_name((*self.test.options.limits, *self.own_limits, *given))
+        refuse_contradictions(asked)
+        return asked
 
     def add(self, label: str | None, limits: tuple[Asked, ...] = (), *, why_not: str | None = None) -> None:
         """Add a measurement to those that will be judged."""
@@ -115,7 +144,7 @@ class TestRun:
     def stopped(self, label: str | None, problem: Exception) -> None:
         """Keep what ended a measurement before it was done, unless it is known why there is none."""
         measurement = self.measurements.get(label)
-        if measurement is not None and measurement.profile is None and measurement.why_not is None:
+        if measurement is not None and measurement.is_open:
             said = f"the measured code was not run to its end: it raised {describe(problem)}"
             self.change(label, why_not=coded(said, Code.NOT_RUN_TO_END))
 
@@ -123,7 +152,7 @@ class TestRun:
         """Drop what was announced, and the measurement that is cut off where it stands."""
         self.announced.clear()
         for label, one in tuple(self.measurements.items()):
-            if one.profile is None and one.why_not is None:
+            if one.is_open:
                 del self.measurements[label]
 
     def forget(self) -> None:
@@ -131,6 +160,11 @@ class TestRun:
         self.measurements.clear()
         self.judgements.clear()
         self.announced.clear()
+        self.unused_limits = ()
+
+
+def _last_of_each_name(asked: tuple[Asked, ...]) -> tuple[Asked, ...]:
+    return tuple({one.limit.name: one for one in asked}.values())
 
 
 def measured_calls(run: TestRun, label: str | None) -> Calls:
