@@ -18,7 +18,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.limits import read_limits, refuse_contradictions
+from pytest_torchprof.limits import read_limits
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
@@ -90,10 +90,9 @@ class TestRun:
         if label in self.labels:
             said = f"the label {label!r} is used twice in {nodeid}; each measurement needs its own"
             raise UnknownLimit(said, Code.FIXTURE_MISUSE)
-        given = (*options.limits, *read_limits(limits, known=self.test.state.limits))
-        asked = tuple({one.limit.name: one for one in given}.values())
-        refuse_contradictions(asked)
-        self.add(label, asked)
+        words = {**(options.marker or {}), **limits}
+        given = {name: value for name, value in words.items() if name not in MARKER_OPTIONS}
+        self.add(label, read_limits(given, known=self.test.state.limits))
         self.labels.add(label)
         return label
 
