@@ -211,6 +211,7 @@ class TestOptions:
     steps: int
     record: frozenset[str]
     limits: tuple[Asked, ...]
+    """Those of the marker alone."""
     names: Literal["normal", "exact"]
     uses_baseline: bool
     tolerance: Tolerance
@@ -225,11 +226,11 @@ class TestOptions:
 
 def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]) -> TestOptions:
     """Return the test's options; UnknownLimit names a keyword or value that cannot be used."""
-    from pytest_torchprof.limits import read_limits  # noqa: PLC0415  (this module loads in every pytest run)
+    from pytest_torchprof.limits import read_limits, settings_of  # noqa: PLC0415  (this module loads in every pytest run)
 
     marker = merged_marker(item)
     limits = dict(marker or {})
-    names = {limit.name for limit in known}
+    names = {limit.name for limit in known} | settings_of(known).keys()
     for keyword in limits:
         if keyword not in names and keyword not in _READERS:
             said = f"unknown keyword {keyword!r}; {nearest(keyword, names | set(_READERS))}"
@@ -245,7 +246,8 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         warmup=choose("warmup", 3),
         steps=choose("steps", 5),
         record=options.get("record", frozenset()),
-        limits=read_limits(limits, known=known),
+        # What measures through the fixture may add limits.
+        limits=read_limits(limits, known=known, more_to_come="torchprof" in getattr(item, "fixturenames", ())),
         names=options.get("names", "normal"),
         uses_baseline=options.get("baseline", True),
         tolerance=options.get("tolerance") or run.tolerance or Tolerance(),

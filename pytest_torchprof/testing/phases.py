@@ -206,8 +206,7 @@ def _raise_failures(run: TestRun) -> None:
         run.add(own, why_not=coded(never, Code.NOTHING_MEASURED))
     run.announced.clear()
     if run.unused_limits:
-        names = ", ".join(one.limit.name for one in run.unused_limits)
-        reason = f"torchprof.limits() sets {names}, and no measurement comes after it"
+        reason = f"torchprof.limits() sets {', '.join(run.unused_limits)}, and no measurement comes after it"
         run.add("torchprof.limits()", why_not=coded(f"{reason}; set limits first", Code.NOTHING_MEASURED))
     if not run.measurements and run.test.options.marked:
         reason = "the test is marked torchprof and requests the fixture, but measured nothing"

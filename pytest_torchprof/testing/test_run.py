@@ -18,7 +18,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.limits import read_limits, refuse_contradictions
+from pytest_torchprof.limits import read_limits
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
@@ -58,9 +58,9 @@ class TestRun:
     """Those of all measurements so far, concluded or not."""
     announced: list[str] = field(default_factory=list)
     """Labels of ``measure()`` whose block was not entered yet."""
-    own_limits: tuple[Asked, ...] = ()
-    """Those that the test's body has set for the measurements after them."""
-    unused_limits: tuple[Asked, ...] = ()
+    own_limits: Mapping[str, object] = field(default_factory=dict)
+    """Those that the test's body has set for the measurements after them, as they were written."""
+    unused_limits: Mapping[str, object] = field(default_factory=dict)
     """Of these, what no measurement has come after yet."""
     compiled: CompileLog = field(default_factory=CompileLog)
     """What torch.compile did since the first measurement."""
@@ -89,7 +89,7 @@ class TestRun:
                 f"{hint if self.body_is_step else ''}; measure one after the other",
                 Code.FIXTURE_MISUSE,
             )
-        asked = self._beside_others(self._read(limits))
+        asked = self._read(limits)
         if label is None and self.labels:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
@@ -97,7 +97,7 @@ class TestRun:
             raise UnknownLimit(said, Code.FIXTURE_MISUSE)
         self.add(label, asked)
         self.labels.add(label)
-        self.unused_limits = ()
+        self.unused_limits = {}
         return label
 
     def set_limits(self, limits: Mapping[str, object]) -> None:
@@ -110,21 +110,17 @@ class TestRun:
         if not limits:
             said = "torchprof.limits() takes limits as keywords, such as max_kernels=5; got none"
             raise TorchprofError(said, Code.FIXTURE_MISUSE)
-        given = self._read(limits)
-        self._beside_others(given)
-        self.own_limits = _last_of_each_name((*self.own_limits, *given))
-        self.unused_limits = _last_of_each_name((*self.unused_limits, *given))
+        self._read(limits, more_to_come=True)
+        self.own_limits = {**self.own_limits, **limits}
+        self.unused_limits = {**self.unused_limits, **limits}
 
-    def _read(self, limits: Mapping[str, object]) -> tuple[Asked, ...]:
+    def _read(self, limits: Mapping[str, object], *, more_to_come: bool = False) -> tuple[Asked, ...]:
+        """Return the limits of a measurement that is given these, beside those that the body set and the marker's."""
         if option := next((name for name in limits if name in MARKER_OPTIONS), None):
             raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker", Code.UNKNOWN_KEYWORD)
-        return read_limits(limits, known=self.test.state.limits)
-
-    def _beside_others(self, given: tuple[Asked, ...]) -> tuple[Asked, ...]:
-        """Return the limits of a measurement that is given these, beside those that the body set and the marker's."""
-        asked = _last_of_each_name((*self.test.options.limits, *self.own_limits, *given))
-        refuse_contradictions(asked)
-        return asked
+        words = {**(self.test.options.marker or {}), **self.own_limits, **limits}
+        given = {name: value for name, value in words.items() if name not in MARKER_OPTIONS}
+        return read_limits(given, known=self.test.state.limits, more_to_come=more_to_come)
 
     def add(self, label: str | None, limits: tuple[Asked, ...] = (), *, why_not: str | None = None) -> None:
         """Add a measurement to those that will be judged."""
@@ -160,11 +156,7 @@ class TestRun:
         self.measurements.clear()
         self.judgements.clear()
         self.announced.clear()
-        self.unused_limits = ()
-
-
-def _last_of_each_name(asked: tuple[Asked, ...]) -> tuple[Asked, ...]:
-    return tuple({one.limit.name: one for one in asked}.values())
+        self.unused_limits = {}
 
 
 def measured_calls(run: TestRun, label: str | None) -> Calls:
