@@ -68,6 +68,19 @@ class Torchprof:
         self._run.announced.append(label)
         return TestBlock(self._run, label, limits)
 
+    def limits(self, **limits: object) -> None:
+        """Set limits for every measurement of this test that comes after, such as those that hang on a parameter.
+
+        They win over the marker's of the same name and over what was set before, and a block's own win over them.
+        Raises UnknownLimit for what is no limit or cannot hold beside the others.
+
+        .. code-block:: python
+
+            torchprof.limits(max_kernels=2 * layers)
+            profile = torchprof(model, x)
+        """
+        self._run.set_limits(limits)
+
 
 class TestBlock(MeasuredBlock):
     """A measured block of a test: one of its measurements, judged with the others when the body has passed."""
@@ -113,5 +126,5 @@ class TestBlock(MeasuredBlock):
         super().__exit__(kind, value, traceback)
 
     def _left(self, reason: str) -> None:
-        if self._measurement is not None and self._measurement.why_not is None:
+        if (measurement := self._measurement) is not None and measurement.is_open:
             raise self._run.change(self._label, why_not=reason).error

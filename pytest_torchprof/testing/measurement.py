@@ -94,6 +94,11 @@ class Measurement:
         return replace(self, why_not=reason, ask_the_doctor=is_for_the_doctor(reason))
 
     @property
+    def is_open(self) -> bool:
+        """Whether it has begun, and has not come to an end."""
+        return self.profile is None and self.why_not is None
+
+    @property
     def error(self) -> NotMeasured:
         """What says why there is no believable profile."""
         return not_measured(str(self.why_not), ask_the_doctor=self.ask_the_doctor)

@@ -13,6 +13,7 @@ import pytest
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
+from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.text import enumerated, nearest
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class TestOptions:
     steps: int
     record: frozenset[str]
     limits: tuple[Asked, ...]
+    """Those of the marker alone."""
     names: Literal["normal", "exact"]
     uses_baseline: bool
     tolerance: Tolerance
@@ -223,25 +225,13 @@ class TestOptions:
         return self.marker is not None
 
 
-def merged_marker(item: pytest.Item) -> dict[str, object] | None:
-    """Return the item's ``torchprof`` markers merged keyword by keyword, the nearest winning; None without one."""
-    merged: dict[str, object] | None = None
-    for marker in item.iter_markers("torchprof"):
-        if marker.args:
-            got = repr(marker.args[0])
-            said = f"the torchprof marker takes keywords only, got {got}; write e.g. max_kernels=5"
-            raise UnknownLimit(said, Code.POSITIONAL_ARGUMENT)
-        merged = {**marker.kwargs, **(merged or {})}
-    return merged
-
-
 def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]) -> TestOptions:
     """Return the test's options; UnknownLimit names a keyword or value that cannot be used."""
-    from pytest_torchprof.limits import read_limits  # noqa: PLC0415  (this module loads in every pytest run)
+    from pytest_torchprof.limits import read_limits, settings_of  # noqa: PLC0415  (this module loads in every pytest run)
 
     marker = merged_marker(item)
     limits = dict(marker or {})
-    names = {limit.name for limit in known}
+    names = {limit.name for limit in known} | settings_of(known).keys()
     for keyword in limits:
         if keyword not in names and keyword not in _READERS:
             said = f"unknown keyword {keyword!r}; {nearest(keyword, names | set(_READERS))}"
@@ -257,7 +247,8 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         warmup=choose("warmup", WARMUP),
         steps=choose("steps", STEPS),
         record=options.get("record", frozenset()),
-        limits=read_limits(limits, known=known),
+        # What measures through the fixture may add limits.
+        limits=read_limits(limits, known=known, more_to_come="torchprof" in getattr(item, "fixturenames", ())),
         names=options.get("names", "normal"),
         uses_baseline=options.get("baseline", True),
         tolerance=options.get("tolerance") or run.tolerance or Tolerance(),
