@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_torchprof.errors import UnknownLimit
@@ -55,6 +53,8 @@ _HISSING = ("s", "x", "ch", "sh")
 
 def path_from_here(file: str) -> str:
     """Return the path of a file below the current directory from there, any other as it is."""
+    from pathlib import Path  # noqa: PLC0415 - slow to import; few commands name files of the user's
+
     here = Path.cwd()
     return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
 
@@ -180,6 +180,8 @@ _FIRST, _NARROW = 24, 12
 
 def terminal_width() -> int:
     """Return how many columns there are: COLUMNS, or the terminal's; where neither is known, as many as tables take."""
+    import shutil  # noqa: PLC0415 - slow to import, and JSON has no width
+
     return max(shutil.get_terminal_size(fallback=(_WIDEST, 24)).columns, _NARROWEST)
 
 
