@@ -173,7 +173,7 @@ def _three_digits(number: float) -> str:
 
 WIDTH = 100
 """The most columns that prose takes."""
-_WIDEST, _NARROWEST = 132, 60
+_WIDEST, _NARROWEST = 132, 40
 _FIRST, _NARROW = 24, 12
 """What a table's first column has before others leave, and what it has where they cannot."""
 

@@ -132,11 +132,11 @@ def _times_columns(steps: Sequence[StepProfile], attribute: str = "times", devic
         step = steps[times(row).worst_step or 0].name or ""
         return f"{show_us(times(row).worst_step_us)} {step.removeprefix('ProfilerStep')}"
 
-    yield Column(f"{device}mean", lambda row: show_us(times(row).mean_us))
-    yield Column(f"{device}min", lambda row: show_us(times(row).min_us))
-    yield Column(f"{device}max", lambda row: show_us(times(row).max_us))
+    yield Column(f"{device}mean", lambda row: show_us(times(row).mean_us), leaves=9)
+    yield Column(f"{device}min", lambda row: show_us(times(row).min_us), leaves=6)
+    yield Column(f"{device}max", lambda row: show_us(times(row).max_us), leaves=8)
     if len(steps) > 1:
-        yield Column("worst\nstep" if device else "worst step", worst)
+        yield Column("worst\nstep" if device else "worst step", worst, leaves=7)
 
 
 def _share_column(total_us: float) -> Column:
@@ -163,7 +163,7 @@ def _kernel_columns(shown: Sequence[KernelRow], steps: Sequence[StepProfile], to
 def _family_columns(_: Sequence[FamilyRow], steps: Sequence[StepProfile], total_us: float) -> tuple[Column, ...]:
     return (
         Column("family", lambda row: row.family, "left"),
-        Column("library", lambda row: row.library, "left"),
+        Column("library", lambda row: row.library, "left", leaves=5),
         _column("calls", "count"),
         _column("time", "time_us", show_us),
         _share_column(total_us),
