@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_torchprof.errors import UnknownLimit
@@ -277,7 +278,19 @@ def drawn(  # noqa: PLR0913 - each says one thing about the table
 def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> list[str]:
     """Return the words as lines."""
     lines = textwrap.wrap(words, min(width, WIDTH), initial_indent=first, subsequent_indent=indent)
-    return [without_commands(line) for line in lines]
+    # A blank stays at the end of a line where the word behind it has to be broken.
+    return [without_commands(line.rstrip()) for line in lines]
+
+
+def number_alike(labels: Sequence[str]) -> list[str]:
+    """Return the labels; those of kernels that only their raw names tell apart are numbered: ``pointwise add [2]``."""
+    several = {label for label, count in Counter(labels).items() if count > 1}
+    seen: Counter[str] = Counter()
+    numbered = []
+    for label in labels:
+        seen[label] += 1
+        numbered.append(f"{label} [{seen[label]}]" if label in several else label)
+    return numbered
 
 
 def cut(words: str, width: int) -> str:

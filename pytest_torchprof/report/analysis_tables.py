@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_torchprof.analysis import tables
@@ -13,6 +12,7 @@ from pytest_torchprof.text import (
     counted,
     cut,
     drawn,
+    number_alike,
     printable,
     show_bytes,
     show_rate,
@@ -146,7 +146,7 @@ def _share_column(total_us: float) -> Column:
 def _kernel_columns(shown: Sequence[KernelRow], steps: Sequence[StepProfile], total_us: float) -> tuple[Column, ...]:
     # What a backward pass launches tells whose backward it is, and needs more room for it.
     launched = 30 if any(row.forward_op for row in shown) else 22
-    labels = _number_alike([printable(_kernel_name(row)) for row in shown])
+    labels = number_alike([printable(_kernel_name(row)) for row in shown])
     names = {row.name: label for row, label in zip(shown, labels, strict=True)}
     return (
         Column("kernel", lambda row: names[row.name], "left"),
@@ -210,17 +210,6 @@ def _operator_columns(
         *((column(f"Self\n{device} Mem", f"self_{side}_memory_bytes", show_bytes, leaves=1),) if memory else ()),
         *_times_columns(steps, *(("gpu", "CUDA\n") if on_gpu else ("cpu", "CPU\n"))),
     )
-
-
-def _number_alike(labels: Sequence[str]) -> list[str]:
-    """Return the labels; those of kernels that only their raw names tell apart are numbered: ``pointwise add [2]``."""
-    several = {label for label, count in Counter(labels).items() if count > 1}
-    seen: Counter[str] = Counter()
-    numbered = []
-    for label in labels:
-        seen[label] += 1
-        numbered.append(f"{label} [{seen[label]}]" if label in several else label)
-    return numbered
 
 
 def _launched_by(row: KernelRow, width: int) -> str:

@@ -217,7 +217,9 @@ def _draw_other(analysis: Analysis, other: Sequence[SilentTime], total_us: float
     """Return between which ranges of the CPU neither CPU nor GPU has an event."""
     columns = (
         Column("after", lambda row: printable(_name_beginning(row)), "left"),
-        Column("before", lambda row: cut_inside(printable(row.before or "its end"), max((width - 30) // 2, 12)), "left"),
+        Column(
+            "before", lambda row: cut_inside(printable(row.before or "its end"), max((width - 30) // 2, 12)), "left"
+        ),
         Column("of step", lambda row: show_share(row.time_us / total_us)),
         Column("gaps", lambda row: f"{row.count:,}", leaves=2),
         Column("longest", lambda row: show_us(row.longest_us), leaves=1),
