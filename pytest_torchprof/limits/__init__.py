@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
@@ -53,6 +54,7 @@ __all__ = [
     "catalogue",
     "check_limits",
     "error_for",
+    "needs_flops",
     "nothing_known",
     "of_compiling",
     "read_limits",
@@ -226,6 +228,11 @@ def of_compiling(given: Iterable[str]) -> bool:
     """Whether limits of these names are all on what the compiler did, which every device can tell."""
     limits = [limit for limit in LIMITS if limit.needs == COMPILE]
     return bool(asked := set(given)) and asked <= {limit.name for limit in limits} | settings_of(limits).keys()
+
+
+def needs_flops(asked: Iterable[Asked]) -> bool:
+    """Whether floating-point operations are to be counted for one of these limits."""
+    return any(one.limit.name == "min_mfu" for one in asked)
 
 
 def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Verdict:
