@@ -36,8 +36,11 @@ class Limits(TypedDict, total=False):
     min_kernels: int
     max_launches: int
     max_memcpys: int
+    allow_memcpys: Words
     max_memsets: int
     max_syncs: int
+    allow_syncs: Words
+    waits: Literal["calls", "all"]
     max_gpu_time: str | float
     max_cpu_gpu_ratio: float
     min_gpu_utilization: float

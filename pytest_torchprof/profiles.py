@@ -183,7 +183,7 @@ class Profile(Analysis):
             explainer.expected(asked)
         profile = self._open()
         verdicts = of_tests.check_limits(profile, asked)
-        if explainer is not None and of_tests.missed_somewhere(verdicts, asked):
+        if explainer is not None and any(verdict.wants_lines for verdict in verdicts):
             # The same verdicts, with lines: what explains them changes none.
             profile = explainer.explained(profile)
             verdicts = of_tests.check_limits(profile, asked)

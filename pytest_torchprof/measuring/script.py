@@ -23,7 +23,6 @@ from pytest_torchprof.limits import (
     Screen,
     check_limits,
     error_for,
-    missed_somewhere,
     needs_flops,
     nothing_known,
     read_limits,
@@ -168,7 +167,8 @@ class ScriptBlock(MeasuredBlock):
         if measured is None:
             return
         self._measured, self._own.plan = measured, plan
-        if missed_somewhere(self._judge(measured), self._asked) and not measured.launching.origins.recorded:
+        wants_lines = any(verdict.wants_lines for verdict in self._judge(measured))
+        if wants_lines and not measured.launching.origins.recorded:
             yield from self._own.calls(plan, folder / _STACKS)
 
     def can_call(self, function: Callable[[], object]) -> None:
