@@ -159,8 +159,19 @@ class Selector:
 
 
 def is_nameless(kernel: Kernel) -> bool:
-    """Whether a Triton kernel does not tell what it carries: Inductor's ``unique_kernel_names`` is off."""
+    """Whether a Triton kernel does not tell what it is: Inductor's ``unique_kernel_names`` is off."""
     return kernel.triton == "unk" and not kernel.decoded.triton_ops
+
+
+# On Windows Inductor cuts long names, and puts a hash behind.
+_CUT: Final = re.compile(r"[0-9a-f]{8}")
+
+
+def hides_operators(kernel: Kernel) -> bool:
+    """Whether a kernel of Inductor's does not tell all operators that it carries: its name has none, or is cut."""
+    carried = kernel.decoded.triton_ops
+    generated = kernel.triton not in (None, "user") or "cpp_fused" in kernel.name
+    return generated and (not carried or _CUT.fullmatch(carried[-1]) is not None)
 
 
 def _same(attribute: str) -> Callable[[Kernel, object], Match]:
@@ -219,10 +230,9 @@ def _is_triton(kernel: Kernel, value: object) -> Match:
 
 
 def _carries(kernel: Kernel, value: object) -> Match:
-    carried = kernel.decoded.triton_ops
-    if not carried:
-        return None if is_nameless(kernel) else False
-    return all(op in carried for op in value)  # type: ignore[attr-defined]
+    if all(op in kernel.decoded.triton_ops for op in value):  # type: ignore[attr-defined]
+        return True
+    return None if hides_operators(kernel) else False
 
 
 def _runs_collective(kernel: Kernel, value: object) -> Match:
