@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.names.kernelname import LAYOUTS, shortened
 from pytest_torchprof.kernels.names.text import word_table
 from pytest_torchprof.kernels.selectors import (
     SIGNATURES,
     Selector,
     TextPattern,
-    bare,
     build,
     checked_text,
     compile_text,

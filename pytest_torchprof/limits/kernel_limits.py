@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import (
     Pattern,
     carried_by,
@@ -16,7 +17,7 @@ from pytest_torchprof.kernels.patterns import (
     hint,
     unfused_lines,
 )
-from pytest_torchprof.kernels.selectors import Operator, bare, compile_op_pattern, hides_operators
+from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, hides_operators
 from pytest_torchprof.limits.compile_limits import lines_on_nothing
 from pytest_torchprof.limits.limit import (
     HOLDS,
