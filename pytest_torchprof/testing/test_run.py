@@ -18,11 +18,12 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.limits import read_limits
-from pytest_torchprof.profiles import Profile
+from pytest_torchprof.limits import needs_flops, read_limits
+from pytest_torchprof.measuring.explanation import Explanation, describe
+from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
 from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.testing.measurement import Explanation, Measurement, describe, judge_measurement
+from pytest_torchprof.testing.measurement import Measurement, judge_measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
 from pytest_torchprof.testing.recordings import stacks_name
 from pytest_torchprof.text import printable_line
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.measurement import Judgement, MeasuredTest
 
     Calls = Generator[None, None, None]
-
-READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,20 +190,25 @@ def measure_function(run: TestRun, label: str | None, function: Callable[[], Any
         run.stopped(label, problem)
         raise
     if explanation.plan is not None:
-        explanation.again = partial(_repeat_with_stacks, run, label, explanation, function)
+        explanation.again = partial(_repeat_with_stacks, run, label, function)
     return result
 
 
-def _repeat_with_stacks(run: TestRun, label: str | None, explanation: Explanation, function: Callable[[], Any]) -> None:
+def _repeat_with_stacks(run: TestRun, label: str | None, function: Callable[[], Any], explanation: Explanation) -> None:
     """Repeat a measurement with stacks after it, for a limit that the test's body asks for."""
-    if run.measuring or explanation.plan is None:
+
+    def call() -> None:
+        with _raising_nothing(explanation):
+            function()
+
+    if run.measuring:
         explanation.fail("the code cannot be called again inside another measurement")
         return
-    path = run.test.state.recordings.new_stacks_file(run.test.nodeid, label)
-    with closing(_alone(run, explanation.calls(explanation.plan, path))) as calls:
-        for _ in calls:
-            with _raising_nothing(explanation):
-                function()
+    run.measuring = True
+    try:
+        explanation.call_again(run.test.state.recordings.new_stacks_file(run.test.nodeid, label), call)
+    finally:
+        run.measuring = False
 
 
 @contextmanager
@@ -248,7 +252,7 @@ def _replay(run: TestRun, label: str | None) -> Calls:
     measurement = run.change(label, profile=_guarded(run, profile, measurement.explanation, replay=True))
     beside = path.with_name(stacks_name(path.name))
     if beside.is_file():
-        measurement.explanation.again = partial(measurement.explanation.read, beside)
+        measurement.explanation.again = partial(Explanation.read, path=beside)
     if _lacks_lines(run, measurement) and beside.is_file():
         measurement.explanation.read(beside)
     return
@@ -286,7 +290,7 @@ def _plan(run: TestRun, measurement: Measurement) -> capture.Plan:
         record=options.record,
         nodeid=test.nodeid,
         label=measurement.label,
-        count_flops=any(one.limit.name == "min_mfu" for one in measurement.limits),
+        count_flops=needs_flops(measurement.limits),
         compiled=run.compiled,
         times=options.tolerance.cache if takes_times else None,
     )
