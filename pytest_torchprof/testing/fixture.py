@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pytest_torchprof import capture
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.keywords import Limits
 from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.testing.test_run import measure_function, measured_calls
@@ -52,7 +53,7 @@ class Torchprof:
             raise measurement.error
         return measurement.profile.with_result(result)
 
-    def measure(self, label: str, **limits: object) -> TestBlock:
+    def measure(self, label: str, **limits: Unpack[Limits]) -> TestBlock:
         """Return a context manager for a block under ``label``; ``limits`` hold for it beside the marker's.
 
         .. code-block:: python
@@ -68,7 +69,7 @@ class Torchprof:
         self._run.announced.append(label)
         return TestBlock(self._run, label, limits)
 
-    def limits(self, **limits: object) -> None:
+    def limits(self, **limits: Unpack[Limits]) -> None:
         """Set limits for every measurement of this test that comes after, such as those that hang on a parameter.
 
         They win over the marker's of the same name and over what was set before, and a block's own win over them.
