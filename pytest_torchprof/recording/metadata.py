@@ -231,8 +231,8 @@ class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
     label: str | None = None
     step: str | None = None
     """The range on the CPU whose outermost occurrences are the steps."""
-    device: str | None = None
-    """The device that the test says was measured, "cpu", of a recording that does not say it itself."""
+    device_asked: str | None = None
+    """As in ``Metadata``: "cpu" is the device that was measured where the recording does not say it itself."""
     numbers: tuple[Count, ...] = ()
     """The numbers of all recordings that were adopted together; empty for one alone."""
     digest: tuple[Count, Count] | None = None

@@ -278,7 +278,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         header=header,
         metadata=metadata,
         adoption=adoption,
-        taken_for=None if adoption is None else adoption.device,
+        taken_for="cpu" if adoption is not None and adoption.device_asked == "cpu" else None,
         names=names,
         threads=columns.threads.labels,
         streams=columns.streams.labels,
