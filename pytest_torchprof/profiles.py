@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
+from pytest_torchprof.keywords import Limits
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import Trace
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file"]
 
+READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
+"""What a CPU that stands in for a GPU can tell."""
 _ABSENT: Any = object()
 _BUILDING = ("with_", "unmeasured", "answers", "launching", "gpu_work", "beside", "repeat", "worst_of", "median_of")
 
@@ -158,7 +161,18 @@ class Profile(Analysis):
 
         return table(self._open(), by=by, sort_by=sort_by, top=top)
 
-    def expect(self, **limits: object) -> None:
+    def _repr_html_(self) -> str:
+        """Return the kernels as a table for a notebook, or as text why they are not known."""
+        from pytest_torchprof.report import analysis_html  # noqa: PLC0415 - only who asks pays
+
+        try:
+            self._look("table")
+            self.launching.refuse_hidden()
+        except NotMeasured as problem:
+            return analysis_html.reason(str(problem))
+        return analysis_html.table(self._open())
+
+    def expect(self, **limits: Unpack[Limits]) -> None:
         """Check limits as the marker does; LimitsMissed or NotMeasured with all of them in the text."""
         from pytest_torchprof import limits as of_tests  # noqa: PLC0415 - only who asks pays
 
@@ -169,7 +183,7 @@ class Profile(Analysis):
             explainer.expected(asked)
         profile = self._open()
         verdicts = of_tests.check_limits(profile, asked)
-        if explainer is not None and of_tests.missed_somewhere(verdicts, asked):
+        if explainer is not None and any(verdict.wants_lines for verdict in verdicts):
             # The same verdicts, with lines: what explains them changes none.
             profile = explainer.explained(profile)
             verdicts = of_tests.check_limits(profile, asked)
@@ -202,7 +216,11 @@ class Profile(Analysis):
         copy(self.trace.path, path)
 
 
-def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile | list[Profile]:
+# A list of them for a folder, which no type checker can know.
+_PerhapsSeveral = Any
+
+
+def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile | _PerhapsSeveral:
     """Return the profile of a trace file, or those of a folder of them as ``tensorboard_trace_handler`` writes it.
 
     ``device="cpu"`` takes a recording that torch.profiler made without a GPU for one of the CPU as device: its kernels

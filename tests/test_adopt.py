@@ -204,7 +204,9 @@ def test_make():
     )
     assert {**kept["torchprof"]} == {**made["torchprof"], "adopted": kept["torchprof"]["adopted"]}
     assert kept["traceEvents"] == made["traceEvents"]
-    adopt(source, "test_it.py", "--torchprof-replay=kept", "-k", "not make", "-W", "error").assert_outcomes(passed=1, deselected=1)
+    adopt(source, "test_it.py", "--torchprof-replay=kept", "-k", "not make", "-W", "error").assert_outcomes(
+        passed=1, deselected=1
+    )
 
 
 def test_the_oldest_form_of_a_trace_is_kept_too(adopt, pytester):

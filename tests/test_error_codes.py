@@ -29,6 +29,7 @@ MARKERS = {
     Code.BAD_PATTERN: "kernels=pytest_torchprof.gemm",
     Code.POSITIONAL_ARGUMENT: "5",
     Code.CONTRADICTION: "min_kernels=3, max_kernels=2",
+    Code.LONE_SETTING: "allow_syncs='aten::item'",
 }
 
 BODIES = {
@@ -288,7 +289,6 @@ ELSEWHERE = {
     Code.RAN_UNCOMPILED: "test_compile_watch.py",
     Code.BASELINE_ELSEWHERE: "test_silent_passes.py",
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
-    Code.LONE_SETTING: "test_settings.py",
 }
 
 

@@ -144,11 +144,13 @@ def _stray(trace: Trace) -> str | None:
 
     CUPTI numbers all calls in their order. Where the first calls of the window were lost, only what the CPU did tells.
     """
-    first = min((one for one in trace.calls.correlation if one > 0), default=0)
     gpu = trace.gpu
     orphans = [i for i in trace.links.orphans if trace.step_at(gpu.start[i]) >= 0]
+    if not orphans:
+        return None
+    first = min((one for one in trace.calls.correlation if one > 0), default=0)
     count, lost = sum(gpu.correlation[i] >= first for i in orphans), "events were lost"
-    if orphans and not count and (idle := _idle_at_the_head(trace)):
+    if not count and (idle := _idle_at_the_head(trace)):
         count, lost = len(orphans), f"{lost}: the first {idle} launched nothing, all later ones did"
     if not count:
         return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
@@ -53,7 +54,7 @@ __all__ = [
     "catalogue",
     "check_limits",
     "error_for",
-    "missed_somewhere",
+    "needs_flops",
     "nothing_known",
     "of_compiling",
     "read_limits",
@@ -229,10 +230,9 @@ def of_compiling(given: Iterable[str]) -> bool:
     return bool(asked := set(given)) and asked <= {limit.name for limit in limits} | settings_of(limits).keys()
 
 
-def missed_somewhere(verdicts: Iterable[Verdict], asked: Iterable[Asked]) -> bool:
-    """Whether a limit was missed by work that comes from lines which a recording with stacks tells."""
-    located = {one.limit.name for one in asked if one.limit.located}
-    return any(verdict.status == MISSED and verdict.limit in located for verdict in verdicts)
+def needs_flops(asked: Iterable[Asked]) -> bool:
+    """Whether floating-point operations are to be counted for one of these limits."""
+    return any(one.limit.name == "min_mfu" for one in asked)
 
 
 def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Verdict:
@@ -240,11 +240,11 @@ def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Ve
     blocked = _cannot_judge(analysis, limit)
     if blocked is not None:
         return Verdict(measured=blocked, status=NOT_MEASURED)
-    verdict = limit.check(analysis, one.value, **one.settings)
+    verdict: Verdict = limit.check(analysis, one.value, **one.settings)
     if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
         reason = _nothing_ran(analysis, idle)
         return Verdict(measured=reason, status=NOT_MEASURED, step=idle.name)
-    return verdict
+    return replace(verdict, wants_lines=verdict.wants_lines or (verdict.status == MISSED and limit.located))
 
 
 def _cannot_judge(analysis: Analysis, limit: Limit) -> str | None:

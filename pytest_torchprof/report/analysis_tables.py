@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_torchprof.analysis import tables
@@ -10,9 +9,11 @@ from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.text import (
     Column,
+    cells,
     counted,
     cut,
     drawn,
+    number_alike,
     printable,
     show_bytes,
     show_rate,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.kernel_rows import FamilyRow, KernelRow
     from pytest_torchprof.analysis.operator_rows import OpRow
     from pytest_torchprof.analysis.range_rows import RangeRow
+    from pytest_torchprof.text import Cells
 
 Timed = TypeVar("Timed", "RangeRow", "OpRow")
 Kernels = TypeVar("Kernels", "KernelRow", "FamilyRow")
@@ -73,11 +75,7 @@ def rows_of(  # noqa: PLR0913 - the options of the command
     if by in ("kernel", "family"):
         if not rows:
             return f"no kernels {over}"
-        total_us = sum(row.time_us for row in rows)
-        what = counted(len(rows), "kernel name") if by == "kernel" else "families"
-        heading = f"{what} {over}, shares of {show_us(total_us)} of kernel time"
-        shown = _sort_kernels(rows, sort_by)[:top]
-        columns = (_kernel_columns if by == "kernel" else _family_columns)(shown, steps, total_us)
+        heading, shown, columns = _kernel_table(rows, steps, by=by, sort_by=sort_by, top=top)
     else:
         if not rows:
             missing = "; they are not recorded: record them with profile(with_stack=True), here with record=['modules']"
@@ -87,6 +85,25 @@ def rows_of(  # noqa: PLR0913 - the options of the command
         columns = _operator_columns(analysis, shown, steps, sort_by) if by == "op" else _range_columns(analysis, steps)
         below = [printable(_details_below(row)) for row in shown] if by == "op" else ()
     return drawn(shown, columns, heading, more=len(rows) - len(shown), width=width, below=below)
+
+
+def kernel_cells(analysis: Analysis, top: int) -> tuple[str, Cells, int]:
+    """Return the table of kernels over all steps: its heading, its cells by title, and how many rows it leaves out."""
+    rows = tables.rows_by("kernel", analysis.trace, analysis.launching, [step.part for step in analysis.steps])
+    heading, shown, columns = _kernel_table(rows, analysis.steps, by="kernel", sort_by=None, top=top)
+    return heading, cells(columns, shown), len(rows) - len(shown)
+
+
+def _kernel_table(
+    rows: Sequence[Any], steps: Sequence[StepProfile], *, by: str, sort_by: str | None, top: int
+) -> tuple[str, Sequence[Any], tuple[Column, ...]]:
+    """Return heading, shown rows and columns of a table of kernels or of families."""
+    over = f"over {len(steps)} steps" if len(steps) > 1 else "in the step"
+    total_us = sum(row.time_us for row in rows)
+    what = counted(len(rows), "kernel name") if by == "kernel" else "families"
+    heading = f"{what} {over}, shares of {show_us(total_us)} of kernel time"
+    shown = _sort_kernels(rows, sort_by)[:top]
+    return heading, shown, (_kernel_columns if by == "kernel" else _family_columns)(shown, steps, total_us)
 
 
 def _sort_kernels(rows: Sequence[Kernels], sort_by: str | None) -> Sequence[Kernels]:
@@ -132,11 +149,11 @@ def _times_columns(steps: Sequence[StepProfile], attribute: str = "times", devic
         step = steps[times(row).worst_step or 0].name or ""
         return f"{show_us(times(row).worst_step_us)} {step.removeprefix('ProfilerStep')}"
 
-    yield Column(f"{device}mean", lambda row: show_us(times(row).mean_us))
-    yield Column(f"{device}min", lambda row: show_us(times(row).min_us))
-    yield Column(f"{device}max", lambda row: show_us(times(row).max_us))
+    yield Column(f"{device}mean", lambda row: show_us(times(row).mean_us), leaves=9)
+    yield Column(f"{device}min", lambda row: show_us(times(row).min_us), leaves=6)
+    yield Column(f"{device}max", lambda row: show_us(times(row).max_us), leaves=8)
     if len(steps) > 1:
-        yield Column("worst\nstep" if device else "worst step", worst)
+        yield Column("worst\nstep" if device else "worst step", worst, leaves=7)
 
 
 def _share_column(total_us: float) -> Column:
@@ -146,7 +163,7 @@ def _share_column(total_us: float) -> Column:
 def _kernel_columns(shown: Sequence[KernelRow], steps: Sequence[StepProfile], total_us: float) -> tuple[Column, ...]:
     # What a backward pass launches tells whose backward it is, and needs more room for it.
     launched = 30 if any(row.forward_op for row in shown) else 22
-    labels = _number_alike([printable(_kernel_name(row)) for row in shown])
+    labels = number_alike([printable(_kernel_name(row)) for row in shown])
     names = {row.name: label for row, label in zip(shown, labels, strict=True)}
     return (
         Column("kernel", lambda row: names[row.name], "left"),
@@ -163,7 +180,7 @@ def _kernel_columns(shown: Sequence[KernelRow], steps: Sequence[StepProfile], to
 def _family_columns(_: Sequence[FamilyRow], steps: Sequence[StepProfile], total_us: float) -> tuple[Column, ...]:
     return (
         Column("family", lambda row: row.family, "left"),
-        Column("library", lambda row: row.library, "left"),
+        Column("library", lambda row: row.library, "left", leaves=5),
         _column("calls", "count"),
         _column("time", "time_us", show_us),
         _share_column(total_us),
@@ -210,17 +227,6 @@ def _operator_columns(
         *((column(f"Self\n{device} Mem", f"self_{side}_memory_bytes", show_bytes, leaves=1),) if memory else ()),
         *_times_columns(steps, *(("gpu", "CUDA\n") if on_gpu else ("cpu", "CPU\n"))),
     )
-
-
-def _number_alike(labels: Sequence[str]) -> list[str]:
-    """Return the labels; those of kernels that only their raw names tell apart are numbered: ``pointwise add [2]``."""
-    several = {label for label, count in Counter(labels).items() if count > 1}
-    seen: Counter[str] = Counter()
-    numbered = []
-    for label in labels:
-        seen[label] += 1
-        numbered.append(f"{label} [{seen[label]}]" if label in several else label)
-    return numbered
 
 
 def _launched_by(row: KernelRow, width: int) -> str:
