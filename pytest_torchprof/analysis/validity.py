@@ -213,7 +213,7 @@ def _overlapping_steps(trace: Trace) -> str | None:
         if other.start_ns + _CUT_NS < one.end_ns:
             if one.tid != other.tid and trace.steps is not trace.profiler_steps:
                 said = (
-                    f"{one.name} and {other.name} overlap on two threads: what was launched belongs to no one of them"
+                    f"{one.name} and {other.name} overlap on two threads, so that what was launched belongs to neither"
                 )
                 return coded(said, Code.OVERLAPPING_STEPS)
             return coded(
