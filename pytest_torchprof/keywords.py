@@ -53,6 +53,7 @@ class Limits(TypedDict, total=False):
     ops: Words | Mapping[str, Count]
     forbid_ops: Words
     fused: str | Sequence[str] | Sequence[Sequence[str]]
+    not_fused: Sequence[str] | Sequence[Sequence[str]]
     max_graph_breaks: int
     max_recompiles: int
     max_fallbacks: int

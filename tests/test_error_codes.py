@@ -292,6 +292,7 @@ RECORDINGS = {
     Code.NOT_RECORDED: (lambda: own_recording({"k": 1}), "max_peak_memory=1GB"),
     Code.MATCH_UNKNOWN: (lambda: own_recording({"": 1}), "forbid_kernels=gemm"),
     Code.OPERATOR_UNKNOWN: (in_a_graph, "ops=mul"),
+    Code.NOTHING_TO_FUSE: (in_a_graph, "not_fused=['sum', 'amax']"),
 }
 
 # What needs a GPU, real or simulated, or a compiler: tests that have the code in what they expect.
