@@ -73,7 +73,7 @@ def read(path: str | os.PathLike[str], *, by_two: bool = False) -> Trace:
             f"There is no recording {shown(path)}: no path holds a zero byte. Check the path.", _MISSING
         )
     if is_special(path):
-        said = f"{_shown(path)} is not a recording: {SPECIAL}."
+        said = f"{shown(path)} is not a recording: {SPECIAL}."
         raise UnreadableRecording(said, Code.NO_RECORDING)
     try:
         try:
