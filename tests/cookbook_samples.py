@@ -49,6 +49,18 @@ MUTANTS = {
         "        mixed = functional.scaled_dot_product_attention(q, k, v, dropout_p=0.0, is_causal=True)",
         "        mixed = functional.scaled_dot_product_attention(q, k, v, dropout_p=0.1, is_causal=True)",
     ),
+    "serving": Mutant(
+        "engine.py",
+        "        normed = functional.layer_norm(x, [self.width])",
+        "        normed = (x - x.mean(-1, keepdim=True)) * x.var(-1, keepdim=True).add(1e-5).rsqrt()",
+        test="test_serving.py",
+    ),
+    "training": Mutant(
+        "trainer.py",
+        "    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",
+        "    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)",
+        test="test_training.py",
+    ),
 }
 
 
