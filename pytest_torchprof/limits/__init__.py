@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.validity import unprofiled
@@ -12,6 +12,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.failure import Screen, error_for
@@ -189,6 +190,16 @@ def _refuse_contradictions(asked: Iterable[Asked]) -> None:
             raise UnknownLimit(
                 f"{both[0]!r} stands in {wanted} and in {forbidden}, which cannot both hold", Code.CONTRADICTION
             )
+    _refuse_both_fused_and_not(by_name)
+
+
+def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
+    together, apart = (by_name[name].value if name in by_name else () for name in ("fused", "not_fused"))
+    for one, other in product(together, apart):
+        both = [op for op in one if bare(op) in set(map(bare, other))]
+        if len(set(map(bare, both))) > 1:
+            said = f"{' and '.join(both)} stand together in fused and in not_fused, which cannot both hold"
+            raise UnknownLimit(said, Code.CONTRADICTION)
 
 
 def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
