@@ -286,6 +286,7 @@ ELSEWHERE = {
     Code.NO_PEAK_MEMORY: "gpu/test_gpu_failures.py",
     Code.GPU_IN_USE: "test_gpu_lock.py",
     Code.MEASUREMENT_FAILED: "test_capture.py",
+    Code.OWN_UNKNOWN: "test_own.py",
     Code.COMPILED_BEFORE: "test_compile_watch.py",
     Code.RAN_UNCOMPILED: "test_compile_watch.py",
     Code.BASELINE_ELSEWHERE: "test_silent_passes.py",
