@@ -30,7 +30,14 @@ from pytest_torchprof.recording.events import Columns, kinds
 from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, parse
 from pytest_torchprof.recording.shims import name_operators
 from pytest_torchprof.recording.stamps import EXACT, STAMPS, WHOLE, TooFineError
-from pytest_torchprof.recording.text import PERFETTO_REFUSAL, UncuttableError, inflated, is_perfetto
+from pytest_torchprof.recording.text import (
+    PERFETTO_REFUSAL,
+    SPECIAL,
+    UncuttableError,
+    inflated,
+    is_perfetto,
+    is_special,
+)
 from pytest_torchprof.recording.two_processes import Other, border
 from pytest_torchprof.trace import Trace
 
@@ -65,6 +72,9 @@ def read(path: str | os.PathLike[str], *, by_two: bool = False) -> Trace:
         raise UnreadableRecording(
             f"There is no recording {_shown(path)}: no path holds a zero byte. Check the path.", _MISSING
         )
+    if is_special(path):
+        said = f"{_shown(path)} is not a recording: {SPECIAL}."
+        raise UnreadableRecording(said, Code.NO_RECORDING)
     try:
         try:
             middle = border(path) if by_two else None
