@@ -68,6 +68,14 @@ class Code(StrEnum):
     GPU_IN_USE = "gpu-in-use"
     FORKS = "forks"
     MEASUREMENT_FAILED = "measurement-failed"
+    # Recordings of other processes.
+    NO_RECORDING_LEFT = "no-recording-left"
+    OTHER_FILE_COUNT = "other-file-count"
+    STALE_RECORDING = "stale-recording"
+    UNFINISHED_RECORDING = "unfinished-recording"
+    NO_SUCH_RANGE = "no-such-range"
+    MIXED_JOBS = "mixed-jobs"
+    LOST_RECORDS = "lost-records"
     # The measured code.
     NOTHING_RAN = "nothing-ran"
     NOTHING_MEASURED = "nothing-measured"
