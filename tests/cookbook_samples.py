@@ -49,6 +49,12 @@ MUTANTS = {
         "        mixed = functional.scaled_dot_product_attention(q, k, v, dropout_p=0.0, is_causal=True)",
         "        mixed = functional.scaled_dot_product_attention(q, k, v, dropout_p=0.1, is_causal=True)",
     ),
+    "own": Mutant(
+        "tabular.py",
+        "    return scores.softmax(-1)",
+        "    if scores.isnan().any():\n        scores = scores.nan_to_num()\n    return scores.softmax(-1)",
+        test="test_own_breaks.py",
+    ),
     "serving": Mutant(
         "engine.py",
         "        normed = functional.layer_norm(x, [self.width])",
@@ -75,9 +81,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run pytest on a copy of the examples."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--disable-warnings", "--show-capture=no"]
     environment = {name: value for name, value in os.environ.items() if name != "CI"} | {"COLUMNS": str(WIDTH)}
-    return subprocess.run(
-        [*command, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    return subprocess.run([*command, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def fail(mutant: Mutant, folder: Path) -> str:

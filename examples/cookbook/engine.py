@@ -36,7 +36,9 @@ def work(tokens: int, trace: str) -> None:
 
 def generate(tokens: int, profile_to: Path) -> None:
     """Let a worker process run the model for each token."""
-    worker = multiprocessing.get_context("spawn").Process(target=work, args=(tokens, str(profile_to / "worker.json.gz")))
+    worker = multiprocessing.get_context("spawn").Process(
+        target=work, args=(tokens, str(profile_to / "worker.json.gz"))
+    )
     worker.start()
     worker.join()
 

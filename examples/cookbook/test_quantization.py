@@ -15,7 +15,7 @@ def quantize(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def linear(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     values, scale = quantize(x)
-    product: torch.Tensor = torch._int_mm(values, weight) * scale  # noqa: SLF001
+    product: torch.Tensor = torch.ops.aten._int_mm(values, weight) * scale  # noqa: SLF001
     return product
 
 
