@@ -139,7 +139,7 @@ def occurrences(trace: Trace, steps: Sequence[Part], name: str) -> list[Occurren
                 thread, start, end = stretches[i]
                 found.append(
                     Occurrence(
-                        name=step.name,
+                        name=name,
                         ranges=(StepRange(name, start, end, trace.threads[thread]),),
                         gpu_ops=sorted(held[i].gpu_ops, key=trace.gpu.start.__getitem__),
                         calls=held[i].calls,
