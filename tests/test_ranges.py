@@ -178,6 +178,15 @@ def test_threads_each_have_their_own_occurrences(profile):
     assert [(one.number, one.count) for one in found] == [(1, 2), (2, 2)]
 
 
+def test_work_without_any_launch_is_in_the_ranges_in_which_it_ran(profile):
+    builder = TraceBuilder()
+    builder.annotation("decode", 100, 300)
+    builder.annotation("decode", 150, 50, tid=7)
+    builder.kernel("k", 300, 10, None)
+    builder.kernel("k", 160, 10, None)
+    assert [len(one.kernels) for one in profile(builder).ranges("decode")] == [2, 1]
+
+
 def test_what_autograd_does_while_the_range_waits_for_it_counts(profile):
     builder = recording(occurrences=1, steps=1, lines=False, kernels=1)
     builder.op("autograd::engine::evaluate_function: X", 150, 60, tid=AUTOGRAD)
