@@ -53,8 +53,10 @@ class Limits(TypedDict, total=False):
     ops: Words | Mapping[str, Count]
     forbid_ops: Words
     fused: str | Sequence[str] | Sequence[Sequence[str]]
+    not_fused: Sequence[str] | Sequence[Sequence[str]]
     max_graph_breaks: int
     max_recompiles: int
+    own: Words
     max_fallbacks: int
     max_compile_time: float
     cuda_graph: Literal[True, "all"] | float

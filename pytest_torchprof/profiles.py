@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
@@ -19,7 +19,7 @@ from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecor
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
 from pytest_torchprof.keywords import Limits
-from pytest_torchprof.recording.reader import copy, read
+from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import Trace
 
@@ -39,6 +39,8 @@ class Explainer(Protocol):
 
     screen: Screen
     """How much its failures may say."""
+    settings: Mapping[str, object]
+    """What changes how limits count, where they are given without."""
 
     def expected(self, asked: Iterable[Asked]) -> None:
         """Take note of limits that a test asks for itself."""
@@ -189,7 +191,9 @@ class Profile(Analysis):
 
         if not of_tests.of_compiling(limits):
             self._look("expect")
-        asked, explainer = of_tests.read_limits(limits, known=of_tests.catalogue(self.rules)), self._view.explainer
+        explainer = self._view.explainer
+        defaults = explainer.settings if explainer is not None else None
+        asked = of_tests.read_limits(limits, known=of_tests.catalogue(self.rules), defaults=defaults)
         if explainer is not None:
             explainer.expected(asked)
         profile = self._open()
@@ -222,6 +226,8 @@ class Profile(Analysis):
                 "test has ended. Call save() in the test itself, or keep all recordings with --torchprof-save=DIR.",
                 Code.RECORDING_MISSING,
             )
+        from pytest_torchprof.recording.writer import copy  # noqa: PLC0415 - only who asks pays
+
         copy(self.trace.path, path)
 
 
@@ -271,8 +277,8 @@ def load_file(path: str | os.PathLike[str], *, device: str | None = None, by_two
 def _taken_for(trace: Trace, device: str) -> Trace:
     if device not in (known := [kind.name for kind in device_kinds()]):
         raise TorchprofError(f"device: expected {' or '.join(known)}, got {device!r}", Code.NO_SUCH_DEVICE)
-    if trace.metadata is not None and trace.device_kind.name != device:
-        said = f"{trace.path}: is a recording of {trace.metadata.device}, not of {device}"
+    if trace.recorded_device is not None and trace.device_kind.name != device:
+        said = f"{trace.path}: is a recording of {trace.recorded_device}, not of {device}"
         raise TorchprofError(said, Code.NOT_IN_RECORDING)
     found = replace(trace, taken_for=device)
     if len(trace.gpu) and not found.device_kind.has_launches:

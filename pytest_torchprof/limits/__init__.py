@@ -103,10 +103,14 @@ LIMITS = catalogue()
 
 
 def read_limits(
-    given: Mapping[str, object], *, known: Iterable[Limit] = LIMITS, more_to_come: bool = False
+    given: Mapping[str, object],
+    *,
+    known: Iterable[Limit] = LIMITS,
+    defaults: Mapping[str, object] | None = None,
+    more_to_come: bool = False,
 ) -> tuple[Asked, ...]:
     """Return the limits in ``given`` with their values and settings read, by default all that there are of our own."""
-    return asked.read_limits(given, known=known, more_to_come=more_to_come)
+    return asked.read_limits(given, known=known, defaults=defaults, more_to_come=more_to_come)
 
 
 def of_compiling(given: Iterable[str]) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Setting, Verdict
 from pytest_torchprof.limits.number_limits import Bound
@@ -45,13 +46,20 @@ def settings_of(limits: Iterable[Limit]) -> dict[str, Setting]:
 
 
 def read_limits(
-    given: Mapping[str, object], *, known: Iterable[Limit], more_to_come: bool = False
+    given: Mapping[str, object],
+    *,
+    known: Iterable[Limit],
+    defaults: Mapping[str, object] | None = None,
+    more_to_come: bool = False,
 ) -> tuple[Asked, ...]:
     """Return the limits in ``given`` with their values and settings read; UnknownLimit names a bad keyword or value.
 
-    ``more_to_come``: others will be added to them, so that a setting may stand without its limit yet.
+    ``defaults`` are settings that hold where a limit takes them and none is given. ``more_to_come``: others will be
+    added to them, so that a setting may stand without its limit yet.
     """
     by_name = {limit.name: limit for limit in known}
+    taken = settings_of(by_name[name] for name in given if name in by_name)
+    given = {**{name: value for name, value in (defaults or {}).items() if name in taken}, **given}
     words: dict[str, Limit | Setting] = {**by_name, **settings_of(by_name.values())}
     values = {}
     for name, value in given.items():
@@ -114,6 +122,16 @@ def _refuse_contradictions(asked: Iterable[Asked]) -> None:
             raise UnknownLimit(
                 f"{both[0]!r} stands in {wanted} and in {forbidden}, which cannot both hold", Code.CONTRADICTION
             )
+    _refuse_both_fused_and_not(by_name)
+
+
+def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
+    together, apart = (by_name[name].value if name in by_name else () for name in ("fused", "not_fused"))
+    for one, other in product(together, apart):
+        both = [op for op in one if bare(op) in set(map(bare, other))]
+        if len(set(map(bare, both))) > 1:
+            said = f"{' and '.join(both)} stand together in fused and in not_fused, which cannot both hold"
+            raise UnknownLimit(said, Code.CONTRADICTION)
 
 
 def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:

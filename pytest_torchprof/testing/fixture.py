@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from pytest_torchprof import capture
 from pytest_torchprof.annotation import mark
@@ -17,6 +17,8 @@ from pytest_torchprof.profiles import Profile
 from pytest_torchprof.testing.test_run import measure_function, measured_calls
 
 if TYPE_CHECKING:
+    from os import PathLike
+    from pathlib import Path
     from types import TracebackType
 
     import torch
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.testing.measurement import Measurement
     from pytest_torchprof.testing.test_run import TestRun
+
+    Producer = Callable[[Path], object] | str | PathLike[str]
 
 
 class Torchprof:
@@ -85,6 +89,60 @@ class Torchprof:
             profile = torchprof(model, x)
         """
         self._run.set_limits(limits)
+
+    @overload
+    def adopt(  # type: ignore[overload-overlap]  # 1 is the one number of files that gives no list
+        self,
+        produce: Producer,
+        label: str | None = None,
+        *,
+        step: str | None = None,
+        files: Literal[1] = 1,
+        timeout: float = 60,
+        **limits: Unpack[Limits],
+    ) -> Profile: ...
+
+    @overload
+    def adopt(
+        self,
+        produce: Producer,
+        label: str | None = None,
+        *,
+        step: str | None = None,
+        files: int | Literal["any"],
+        timeout: float = 60,
+        **limits: Unpack[Limits],
+    ) -> list[Profile]: ...
+
+    def adopt(
+        self,
+        produce: Producer,
+        label: str | None = None,
+        *,
+        step: str | None = None,
+        files: int | Literal["any"] = 1,
+        timeout: float = 60,
+        **limits: Unpack[Limits],
+    ) -> Profile | list[Profile]:
+        """Make recordings of other processes the test's own; return the Profile, a list for other ``files`` than 1.
+
+        ``produce(folder)`` is called once, and lets whoever measures leave ``.json`` or ``.json.gz`` files of
+        torch.profiler in the empty folder; a path says where some are. A replay judges what was kept and calls nothing.
+        ``step`` names a range on the CPU, such as a ``record_function``, whose outermost occurrences are the steps.
+        ``timeout``: seconds to wait, once it has returned, for files that are still being written.
+
+        Raises NotMeasured where the recordings are missing, incomplete, older than the call or not to be believed.
+
+        .. code-block:: python
+
+            def serve(folder):
+                subprocess.run([sys.executable, "train.py", f"--profile-to={folder}"], check=True)
+
+            profile = torchprof.adopt(serve, "decode", step="forward", max_syncs=0)
+        """
+        from pytest_torchprof.testing.adoption import AdoptionRequest, adopt  # noqa: PLC0415 - only who asks pays
+
+        return adopt(self._run, AdoptionRequest.read(produce, label, step, files, timeout), limits)
 
 
 class TestBlock(MeasuredBlock):

@@ -54,8 +54,8 @@ class MeasuredTest:
         if profile.trace.device_kind.has_launches or self.options.device != "auto":
             return False
         # A recording made for the cpu as device is judged so wherever it is replayed.
-        metadata = profile.trace.metadata
-        return metadata is None or metadata.device_asked in (None, "auto")
+        whose = profile.trace.metadata or profile.trace.adoption
+        return whose is None or whose.device_asked in (None, "auto")
 
     def why_no_gpu(self) -> str:
         """Return what to add where something is not judged without a GPU: why there is none, if that may surprise."""
