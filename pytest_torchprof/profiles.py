@@ -31,7 +31,18 @@ __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file"]
 READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
 """What a CPU that stands in for a GPU can tell."""
 _ABSENT: Any = object()
-_BUILDING = ("with_", "unmeasured", "answers", "launching", "gpu_work", "beside", "repeat", "worst_of", "median_of")
+_BUILDING = (
+    "with_",
+    "unmeasured",
+    "answers",
+    "launching",
+    "gpu_work",
+    "communication",
+    "beside",
+    "repeat",
+    "worst_of",
+    "median_of",
+)
 
 
 class Explainer(Protocol):
