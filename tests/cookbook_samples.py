@@ -55,6 +55,7 @@ MUTANTS = {
         "    if scores.isnan().any():\n        scores = scores.nan_to_num()\n    return scores.softmax(-1)",
         test="test_own_breaks.py",
     ),
+    "blocks": Mutant("test_blocks.py", "UPCAST: tuple[int, ...] = ()", "UPCAST: tuple[int, ...] = (2,)"),
     "serving": Mutant(
         "engine.py",
         "        normed = functional.layer_norm(x, [self.width])",
