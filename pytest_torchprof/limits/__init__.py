@@ -14,6 +14,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import selector_call
+from pytest_torchprof.limits.communication_limits import COMMUNICATION_LIMITS, needs_messages
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.failure import Screen, error_for
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
@@ -98,7 +99,8 @@ def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdi
 
 def catalogue(rules: Iterable[Rule] = RULES, others: Iterable[Limit] = ()) -> tuple[Limit, ...]:
     """Return every limit: our own, ``forbid`` over the codes of ``rules``, and those of other plugins."""
-    return (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMPILE_LIMITS, forbid_limit({rule.code: rule for rule in rules}), *others)
+    own = (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMMUNICATION_LIMITS, *COMPILE_LIMITS)
+    return (*own, forbid_limit({rule.code: rule for rule in rules}), *others)
 
 
 LIMITS = catalogue()
@@ -198,6 +200,10 @@ def _refuse_contradictions(asked: Iterable[Asked]) -> None:
                 f"{both[0]!r} stands in {wanted} and in {forbidden}, which cannot both hold", Code.CONTRADICTION
             )
     _refuse_both_fused_and_not(by_name)
+    values = {name: one.value for name, one in by_name.items()}
+    if values.get("max_comm_bytes") == 0 and (name := needs_messages(values)) is not None:
+        said = f"max_comm_bytes=0 and {name!r} in collectives, which sends something, cannot both hold"
+        raise UnknownLimit(said, Code.CONTRADICTION)
 
 
 def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
