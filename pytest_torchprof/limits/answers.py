@@ -11,7 +11,8 @@ from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Status, V
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ from pytest_torchprof.text import counted, duration_us, nearest, printable, show
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.collectives import Collective, StepCommunication
+    from pytest_torchprof.analysis.steps import StepProfile
 
 
 def _read_collectives(value: object) -> dict[str, tuple[int, int] | None]:
