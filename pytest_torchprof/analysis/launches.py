@@ -120,12 +120,13 @@ class Launching:
         call = trace.links.call_of[gpu_op]
         called = trace.calls.name[call] if call >= 0 else ABSENT
         inputs = trace.ops.inputs[op] if op >= 0 else ABSENT
-        collective = trace.collectives.get(gpu_op)
+        told = trace.collectives.get(gpu_op)
+        collective = (None, None) if told is None else (told.collective, told.dtype)
         key = (trace.gpu.name[gpu_op], self.chain(op), inputs, called, collective)
         found = self._decoded.get(key)
         if found is None:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
-            launch = self._launch(op, call_name, collective or (None, None), self._is_triton(name))
+            launch = self._launch(op, call_name, collective, self._is_triton(name))
             found = self._decoded[key] = complete(name, launch)
         return found
 
