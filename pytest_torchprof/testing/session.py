@@ -20,9 +20,10 @@ from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
+from pytest_torchprof.recording.folder import hide
 from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.testing.baseline_check import BaselineFiles
-from pytest_torchprof.testing.recordings import SUFFIX, hide, stacks_name
+from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
 from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
 
 if TYPE_CHECKING:

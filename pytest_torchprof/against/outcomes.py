@@ -1,0 +1,105 @@
+"""What became of the tests at the other commit: kept beside what they measured, so that a gap there has its reason."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.against.side import Side
+
+SCHEMA: Final = 1
+_FILE: Final = "outcomes.json"
+_LONGEST: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseOutcomes:
+    """What the tests of the base came to."""
+
+    status: int
+    """pytest's exit status there."""
+    passed: tuple[str, ...] = ()
+    """The tests that ran to their end."""
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    """Test id, or file, -> why it failed, was skipped or could not be collected."""
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Test file -> the functions and classes that the commit itself has in it."""
+    broken: str | None = None
+    """Why nothing ran at all."""
+
+    def why_not(self, nodeid: str) -> str | None:
+        """Return why a test was not measured there; None where the commit does not have the test."""
+        if self.broken is not None:
+            return self.broken
+        file, _, rest = nodeid.partition("::")
+        names = {part.partition("[")[0] for part in rest.split("::")}
+        if names.isdisjoint(self.own.get(file, ())):
+            return None
+        return self.troubles.get(nodeid) or self.troubles.get(file)
+
+    @property
+    def tests(self) -> int:
+        """How many tests ran."""
+        return len(self.passed) + sum("::" in place for place in self.troubles)
+
+
+def read_outcomes(folder: Path) -> BaseOutcomes:
+    """Return what a side has left; a side that left nothing was ended before it was done."""
+    path = folder / _FILE
+    if not path.is_file():
+        return BaseOutcomes(status=-1, broken="its run ended before its tests did")
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    del plain["schema"]
+    return BaseOutcomes(**{name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()})
+
+
+def write_outcomes(folder: Path, outcomes: BaseOutcomes) -> None:
+    """Write what ``read_outcomes`` reads."""
+    text = json.dumps({"schema": SCHEMA, **asdict(outcomes)}, indent=1)
+    (folder / _FILE).write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+class OutcomeKeeper:
+    """A plugin for the processes of the base: it notes how each test ended, in the one that starts the others too."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._passed: dict[str, None] = {}
+        self._troubles: dict[str, str] = {}
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._troubles[report.nodeid] = f"it cannot be collected: {_told(report)}"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self._passed[report.nodeid] = None
+        elif not report.passed:
+            self._troubles.setdefault(report.nodeid, f"it {'was skipped' if report.skipped else 'failed'}: {_told(report)}")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if not hasattr(session.config, "workerinput"):
+            tests = tuple(nodeid for nodeid in self._passed if nodeid not in self._troubles)
+            write_outcomes(
+                self._side.results, BaseOutcomes(status=int(exitstatus), passed=tests, troubles=self._troubles)
+            )
+
+
+def _told(report: Any) -> str:
+    """Return what a report says of a failure: the line that it ends with, or the reason of a skip."""
+    told = report.longrepr
+    if isinstance(told, tuple):
+        return str(told[2]).removeprefix("Skipped: ")
+    crash = getattr(told, "reprcrash", None)
+    text = crash.message if crash is not None else getattr(told, "longrepr", None) or str(told)
+    return str(text).strip()[-_LONGEST:]
