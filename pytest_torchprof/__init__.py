@@ -19,17 +19,22 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.kernels.kernels import Kernels
     from pytest_torchprof.kernels.selectors import attention, communication, conv, family, gemm, library, triton
+    from pytest_torchprof.measuring.block import MeasuredBlock
+    from pytest_torchprof.measuring.script import measure, profile
     from pytest_torchprof.profiles import Profile, StepProfile, load
+    from pytest_torchprof.testing.fixture import Torchprof
     from pytest_torchprof.trace import Trace
 
 __all__ = [
     "Kernel",
     "Kernels",
     "LimitsMissed",
+    "MeasuredBlock",
     "NotMeasured",
     "Numbers",
     "Profile",
     "StepProfile",
+    "Torchprof",
     "TorchprofError",
     "TorchprofWarning",
     "Trace",
@@ -43,6 +48,8 @@ __all__ = [
     "gemm",
     "library",
     "load",
+    "measure",
+    "profile",
     "triton",
 ]
 
@@ -61,9 +68,12 @@ _HOMES = {
     ),
     **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.selectors"),
     **dict.fromkeys(["Profile", "StepProfile", "load"], "profiles"),
+    **dict.fromkeys(["measure", "profile"], "measuring.script"),
     "Kernel": "kernels.kernel",
     "Kernels": "kernels.kernels",
+    "MeasuredBlock": "measuring.block",
     "Numbers": "analysis.numbers",
+    "Torchprof": "testing.fixture",
     "Trace": "trace",
 }
 

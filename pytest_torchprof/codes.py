@@ -20,6 +20,7 @@ class Code(StrEnum):
     BAD_PATTERN = "bad-pattern"
     POSITIONAL_ARGUMENT = "positional-argument"
     CONTRADICTION = "contradiction"
+    LONE_SETTING = "lone-setting"
     FIXTURE_MISUSE = "fixture-misuse"
     BAD_OPTION = "bad-option"
     BAD_USAGE = "bad-usage"

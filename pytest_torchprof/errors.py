@@ -67,6 +67,14 @@ def not_measured(reason: str, *, ask_the_doctor: bool = False) -> NotMeasured:
     return problem
 
 
+def is_for_the_doctor(reason: str) -> bool:
+    """Whether `torchprof doctor` knows more of what the profiler or the device could not measure.
+
+    Where another profiler is in the way, it is the user's code that starts it: the reason says what to do.
+    """
+    return not reason.startswith("another profiler")
+
+
 class LimitsMissed(AssertionError, TorchprofError):
     """At least one limit does not hold on what was measured."""
 

@@ -94,6 +94,7 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
         print(m.profile.table())
     """
     from pytest_torchprof.testing.fixture import Torchprof
+    from pytest_torchprof.testing.testcases import hand_over
 
     run = request.node.stash.get(RUN, None)
     if run is None:
@@ -103,7 +104,7 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
         )
         pytest.fail(coded(said, Code.FIXTURE_MISUSE), pytrace=False)
     run.uses_fixture = True
-    return Torchprof(run)
+    return hand_over(Torchprof(run), request.instance)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -195,6 +196,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     run = item.stash.get(RUN, None)
+    if report.failed and call.excinfo is not None and isinstance(call.excinfo.value, AttributeError):
+        from pytest_torchprof.testing.testcases import advise
+
+        advise(report, call.excinfo, item)
     if run is not None:
         from pytest_torchprof.testing.phases import mend_report
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file"]
 
+READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
+"""What a CPU that stands in for a GPU can tell."""
 _ABSENT: Any = object()
 _BUILDING = ("with_", "unmeasured", "answers", "launching", "gpu_work", "beside", "repeat", "worst_of", "median_of")
 
@@ -157,6 +159,17 @@ class Profile(Analysis):
         from pytest_torchprof.report.analysis_tables import table  # noqa: PLC0415 - only who asks pays
 
         return table(self._open(), by=by, sort_by=sort_by, top=top)
+
+    def _repr_html_(self) -> str:
+        """Return the kernels as a table for a notebook, or as text why they are not known."""
+        from pytest_torchprof.report import analysis_html  # noqa: PLC0415 - only who asks pays
+
+        try:
+            self._look("table")
+            self.launching.refuse_hidden()
+        except NotMeasured as problem:
+            return analysis_html.reason(str(problem))
+        return analysis_html.table(self._open())
 
     def expect(self, **limits: object) -> None:
         """Check limits as the marker does; LimitsMissed or NotMeasured with all of them in the text."""

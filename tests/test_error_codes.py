@@ -288,6 +288,7 @@ ELSEWHERE = {
     Code.RAN_UNCOMPILED: "test_compile_watch.py",
     Code.BASELINE_ELSEWHERE: "test_silent_passes.py",
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
+    Code.LONE_SETTING: "test_settings.py",
 }
 
 

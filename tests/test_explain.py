@@ -13,7 +13,7 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.kernels.patterns import parse_value
-from pytest_torchprof.limits import COMPILE, LIMITS, NOT_MEASURED, check_limits, read_limits
+from pytest_torchprof.limits import COMPILE, LIMITS, NOT_MEASURED, check_limits, read_limits, settings_of
 from pytest_torchprof.testing.options import _READERS, MARKER_OPTIONS
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +25,8 @@ ROWS = {
     if len(cells) > 3 and re.fullmatch(r"`\w+`", cells[1])
 }
 BY_NAME = {limit.name: limit for limit in LIMITS}
+SETTINGS = settings_of(LIMITS)
+WORDS = {**BY_NAME, **SETTINGS}
 
 # What the page says of a value -> what the code takes for it, and what it refuses.
 VALUES = {
@@ -44,17 +46,17 @@ VALUES = {
 
 
 def test_each_word_of_the_marker_has_its_row():
-    assert set(ROWS) == set(BY_NAME) | MARKER_OPTIONS
+    assert set(ROWS) == set(WORDS) | MARKER_OPTIONS
 
 
-@pytest.mark.parametrize("name", BY_NAME)
-def test_a_limit_takes_what_its_row_says_and_refuses_what_it_does_not(name):
+@pytest.mark.parametrize("name", WORDS)
+def test_a_limit_or_setting_takes_what_its_row_says_and_refuses_what_it_does_not(name):
     good, bad = VALUES[ROWS[name][0]]
     for value in good:
-        BY_NAME[name].read(value)
+        WORDS[name].read(value)
     for value in bad:
         with pytest.raises(UnknownLimit):
-            BY_NAME[name].read(value)
+            WORDS[name].read(value)
 
 
 def example_of(name):
@@ -64,7 +66,7 @@ def example_of(name):
 
 
 def test_each_example_can_be_read():
-    read_limits({name: example_of(name) for name in BY_NAME})
+    read_limits({name: example_of(name) for name in WORDS})
     for name in MARKER_OPTIONS:
         _READERS[name](example_of(name))
 
@@ -90,7 +92,7 @@ def explained(capsys, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("word", [*BY_NAME, *sorted(MARKER_OPTIONS), *(rule.code for rule in RULES)])
+@pytest.mark.parametrize("word", [*WORDS, *sorted(MARKER_OPTIONS), *(rule.code for rule in RULES)])
 def test_each_limit_and_each_finding_is_explained(explained, word):
     status, text = explained(word)
     assert status == 0

@@ -56,7 +56,8 @@ class Plan:
     """Calls under the profiler; at least 1."""
     record: frozenset[str]
     """Any of "stacks", "modules", "lines", "memory"; shapes and dtypes are always recorded."""
-    nodeid: str
+    nodeid: str | None
+    """The test; None outside of tests."""
     label: str | None
     count_flops: bool = False
     """Whether the first warm-up call, of two at least, is made uncompiled and its floating-point operations counted."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
@@ -22,6 +23,7 @@ from pytest_torchprof.limits.limit import (
     MISSED,
     NOT_MEASURED,
     Limit,
+    Setting,
     Status,
     Verdict,
     as_list,
@@ -46,16 +48,18 @@ __all__ = [
     "Asked",
     "Limit",
     "Screen",
+    "Setting",
     "Status",
     "Verdict",
     "catalogue",
     "check_limits",
     "error_for",
     "missed_somewhere",
+    "needs_flops",
     "nothing_known",
     "of_compiling",
     "read_limits",
-    "refuse_contradictions",
+    "settings_of",
     "something_ran",
 ]
 
@@ -107,22 +111,52 @@ class Asked:
     limit: Limit
     value: Any
     written: object
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What the test says of how it counts, read."""
 
 
-def read_limits(given: Mapping[str, object], *, known: Iterable[Limit] = LIMITS) -> tuple[Asked, ...]:
-    """Return the limits in ``given`` with their values read; UnknownLimit names a bad keyword or value."""
+def settings_of(limits: Iterable[Limit]) -> dict[str, Setting]:
+    """Return the keywords that change how these limits count, by name."""
+    return {setting.name: setting for limit in limits for setting in limit.settings}
+
+
+def read_limits(
+    given: Mapping[str, object], *, known: Iterable[Limit] = LIMITS, more_to_come: bool = False
+) -> tuple[Asked, ...]:
+    """Return the limits in ``given`` with their values and settings read; UnknownLimit names a bad keyword or value.
+
+    ``more_to_come``: others will be added to them, so that a setting may stand without its limit yet.
+    """
     by_name = {limit.name: limit for limit in known}
-    asked = []
+    words: dict[str, Limit | Setting] = {**by_name, **settings_of(by_name.values())}
+    values = {}
     for name, value in given.items():
-        limit = by_name.get(name)
-        if limit is None:
-            raise UnknownLimit(f"{name!r} is no limit; {nearest(name, by_name)}", Code.UNKNOWN_KEYWORD)
+        word = words.get(name)
+        if word is None:
+            raise UnknownLimit(f"{name!r} is no limit; {nearest(name, words)}", Code.UNKNOWN_KEYWORD)
         try:
-            asked.append(Asked(limit, limit.read(value), value))
+            values[name] = word.read(value)
         except UnknownLimit as problem:
             raise _refused(name, value, problem) from None
-    refuse_contradictions(asked)
-    return tuple(asked)
+    asked = tuple(
+        Asked(limit, values[name], given[name], {one: values[one] for one in settings_of([limit]) if one in given})
+        for name in given
+        if (limit := by_name.get(name)) is not None
+    )
+    if not more_to_come:
+        _refuse_lone_settings(given, by_name.values())
+    _refuse_contradictions(asked)
+    return asked
+
+
+def _refuse_lone_settings(given: Mapping[str, object], known: Iterable[Limit]) -> None:
+    """Raise UnknownLimit where a setting is given without any of the limits that it is about."""
+    for name in settings_of(known).keys() & given.keys():
+        limits = [limit.name for limit in known if name in settings_of([limit])]
+        if not given.keys() & limits:
+            what = f"changes what {' and '.join(limits)} {'counts' if len(limits) == 1 else 'count'}"
+            also = limits[0] if len(limits) == 1 else "one of them"
+            raise UnknownLimit(f"{name} {what}; give {also} too", Code.LONE_SETTING)
 
 
 _ADDRESS = re.compile(r"<function ([\w.]+) at 0x[0-9a-f]+>")
@@ -137,7 +171,7 @@ def _refused(name: str, value: object, problem: UnknownLimit) -> UnknownLimit:
     return UnknownLimit(f"{name}={written}: {problem.text}", problem.code)
 
 
-def refuse_contradictions(asked: Iterable[Asked]) -> None:
+def _refuse_contradictions(asked: Iterable[Asked]) -> None:
     """Raise UnknownLimit where two limits cannot both hold, whatever runs."""
     by_name = {one.limit.name: one for one in asked}
     bounds = [(one, one.limit.check) for one in by_name.values() if isinstance(one.limit.check, Bound)]
@@ -193,8 +227,8 @@ def _nothing_ran(analysis: Analysis, step: StepProfile) -> str:
 
 def of_compiling(given: Iterable[str]) -> bool:
     """Whether limits of these names are all on what the compiler did, which every device can tell."""
-    names = {limit.name for limit in LIMITS if limit.needs == COMPILE}
-    return bool(asked := set(given)) and asked <= names
+    limits = [limit for limit in LIMITS if limit.needs == COMPILE]
+    return bool(asked := set(given)) and asked <= {limit.name for limit in limits} | settings_of(limits).keys()
 
 
 def missed_somewhere(verdicts: Iterable[Verdict], asked: Iterable[Asked]) -> bool:
@@ -203,12 +237,17 @@ def missed_somewhere(verdicts: Iterable[Verdict], asked: Iterable[Asked]) -> boo
     return any(verdict.status == MISSED and verdict.limit in located for verdict in verdicts)
 
 
+def needs_flops(asked: Iterable[Asked]) -> bool:
+    """Whether floating-point operations are to be counted for one of these limits."""
+    return any(one.limit.name == "min_mfu" for one in asked)
+
+
 def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Verdict:
     limit = one.limit
     blocked = _cannot_judge(analysis, limit)
     if blocked is not None:
         return Verdict(measured=blocked, status=NOT_MEASURED)
-    verdict = limit.check(analysis, one.value)
+    verdict = limit.check(analysis, one.value, **one.settings)
     if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
         reason = _nothing_ran(analysis, idle)
         return Verdict(measured=reason, status=NOT_MEASURED, step=idle.name)

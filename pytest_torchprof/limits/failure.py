@@ -38,6 +38,8 @@ class Screen:
     """With pytest's own lines around the text, and the recordings' below, a screen of 40."""
     everything: bool = False
     """Whether nothing is to be left out (``-vv``)."""
+    rest: str = ": pytest -vv"
+    """What is said behind the number of what is left out: how to see it."""
 
 
 DEFAULT = Screen()
@@ -162,7 +164,7 @@ def _failure_text(
     screen: Screen,
 ) -> str:
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
-    more = _broken([*map(printable, others[:most]), *_left(len(others) - most, "line", 2)], screen)
+    more = _broken([*map(printable, others[:most]), *_left(len(others) - most, "line", 2, screen)], screen)
     if not verdicts:
         return "\n".join(more)
     sections = [_Section.of(verdict, why, screen) for verdict in _without_repetition(verdicts)]
@@ -184,6 +186,7 @@ def _broken(lines: Sequence[str], screen: Screen) -> list[str]:
 class _Section:
     """What there is to say of one verdict: its line, then details and reasons, each a block of a few lines."""
 
+    screen: Screen
     head: list[str]
     details: list[list[str]]
     places: list[list[str]]
@@ -196,6 +199,7 @@ class _Section:
         reasons = why(verdict.limit)[:MOST_REASONS] if verdict.status == MISSED else ()
         details, places = _detail_blocks(verdict.details, screen)
         return cls(
+            screen=screen,
             head=fit(limit_line(verdict), screen, hanging=INDENT).splitlines(),
             details=details,
             places=places,
@@ -220,14 +224,14 @@ class _Section:
         """Return the lines of these blocks, and how many details are left out."""
         details = [block for i, block in enumerate(self.details) if i in shown]
         others = [block for i, block in enumerate(self.blocks) if i in shown and i >= len(self.details)]
-        left = _left(len(self.details) - len(details), "", INDENT + 3)
+        left = _left(len(self.details) - len(details), "", INDENT + 3, self.screen)
         return [*self.head, *chain.from_iterable(details), *left, *chain.from_iterable(others)]
 
 
-def _left(count: int, noun: str, indent: int) -> list[str]:
+def _left(count: int, noun: str, indent: int, screen: Screen) -> list[str]:
     if count <= 0:
         return []
-    return [f"{' ' * indent}and {counted(count, f'more {noun}') if noun else f'{count} more'}: pytest -vv"]
+    return [f"{' ' * indent}and {counted(count, f'more {noun}') if noun else f'{count} more'}{screen.rest}"]
 
 
 def _fitting(sections: Sequence[_Section], room: int, screen: Screen) -> list[Collection[int]]:

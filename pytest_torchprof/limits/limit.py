@@ -97,12 +97,23 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A keyword that is no limit of its own and changes what others count; ``read`` is as that of a limit."""
+
+    name: str
+    read: Callable[[object], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """One keyword of the marker: ``read`` turns its value into what ``check`` takes, or raises UnknownLimit."""
 
     name: str
     read: Callable[[object], Any]
-    check: Callable[[Analysis, Any], Verdict]
+    check: Callable[..., Verdict]
+    """Takes the analysis, the value, and by its name each setting that was given."""
+    settings: tuple[Setting, ...] = ()
+    """What changes how it counts; several limits may share one."""
     needs: str = GPU
     on_gpu_work: bool = True
     """A step without GPU operations cannot satisfy it, unless the test says ``min_kernels=0``."""

@@ -10,6 +10,7 @@ from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.text import (
     Column,
+    cells,
     counted,
     cut,
     drawn,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.kernel_rows import FamilyRow, KernelRow
     from pytest_torchprof.analysis.operator_rows import OpRow
     from pytest_torchprof.analysis.range_rows import RangeRow
+    from pytest_torchprof.text import Cells
 
 Timed = TypeVar("Timed", "RangeRow", "OpRow")
 Kernels = TypeVar("Kernels", "KernelRow", "FamilyRow")
@@ -73,11 +75,7 @@ def rows_of(  # noqa: PLR0913 - the options of the command
     if by in ("kernel", "family"):
         if not rows:
             return f"no kernels {over}"
-        total_us = sum(row.time_us for row in rows)
-        what = counted(len(rows), "kernel name") if by == "kernel" else "families"
-        heading = f"{what} {over}, shares of {show_us(total_us)} of kernel time"
-        shown = _sort_kernels(rows, sort_by)[:top]
-        columns = (_kernel_columns if by == "kernel" else _family_columns)(shown, steps, total_us)
+        heading, shown, columns = _kernel_table(rows, steps, by=by, sort_by=sort_by, top=top)
     else:
         if not rows:
             missing = "; they are not recorded: record them with profile(with_stack=True), here with record=['modules']"
@@ -87,6 +85,25 @@ def rows_of(  # noqa: PLR0913 - the options of the command
         columns = _operator_columns(analysis, shown, steps, sort_by) if by == "op" else _range_columns(analysis, steps)
         below = [printable(_details_below(row)) for row in shown] if by == "op" else ()
     return drawn(shown, columns, heading, more=len(rows) - len(shown), width=width, below=below)
+
+
+def kernel_cells(analysis: Analysis, top: int) -> tuple[str, Cells, int]:
+    """Return the table of kernels over all steps: its heading, its cells by title, and how many rows it leaves out."""
+    rows = tables.rows_by("kernel", analysis.trace, analysis.launching, [step.part for step in analysis.steps])
+    heading, shown, columns = _kernel_table(rows, analysis.steps, by="kernel", sort_by=None, top=top)
+    return heading, cells(columns, shown), len(rows) - len(shown)
+
+
+def _kernel_table(
+    rows: Sequence[Any], steps: Sequence[StepProfile], *, by: str, sort_by: str | None, top: int
+) -> tuple[str, Sequence[Any], tuple[Column, ...]]:
+    """Return heading, shown rows and columns of a table of kernels or of families."""
+    over = f"over {len(steps)} steps" if len(steps) > 1 else "in the step"
+    total_us = sum(row.time_us for row in rows)
+    what = counted(len(rows), "kernel name") if by == "kernel" else "families"
+    heading = f"{what} {over}, shares of {show_us(total_us)} of kernel time"
+    shown = _sort_kernels(rows, sort_by)[:top]
+    return heading, shown, (_kernel_columns if by == "kernel" else _family_columns)(shown, steps, total_us)
 
 
 def _sort_kernels(rows: Sequence[Kernels], sort_by: str | None) -> Sequence[Kernels]:

@@ -21,8 +21,9 @@ from pytest_torchprof.report import reporters
 from pytest_torchprof.report.ci import PREFIX
 from pytest_torchprof.testing import RUN, STATE, is_ours
 from pytest_torchprof.testing.baseline_check import BaselineCheck
+from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.measurement import MeasuredTest
-from pytest_torchprof.testing.options import TestOptions, merged_marker, read_test_options, run_options
+from pytest_torchprof.testing.options import TestOptions, read_test_options, run_options
 from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.session import RunState, progress_of, screen_of
 from pytest_torchprof.testing.test_run import TestRun

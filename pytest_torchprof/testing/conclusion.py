@@ -67,6 +67,7 @@ def conclude(run: TestRun, ending: Ending | None = None) -> list[Conclusion]:
     for measurement in measurements:
         measurement.explanation.again = None
     run.forget()
+    run.judged = True
     for conclusion in conclusions:
         run.test.state.add(conclusion.result)
         if this_rank().writes:

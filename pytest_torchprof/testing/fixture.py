@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import capture
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
+from pytest_torchprof.profiles import Profile
 from pytest_torchprof.testing.test_run import measure_function, measured_calls
-from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
     from types import TracebackType
 
     import torch
 
-    from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.testing.measurement import Measurement
     from pytest_torchprof.testing.test_run import TestRun
-
-_ONLY_MAKE_AN_OBJECT = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 class Torchprof:
@@ -46,22 +44,15 @@ class Torchprof:
         Raises NotMeasured where the recording cannot be believed after three attempts.
         """
         label = self._run.start(None, {})
-        enabled = self._run.test.state.options.enabled
-        if enabled and any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
-            raise self._run.change(
-                label,
-                why_not=coded(
-                    f"calling {function!r} only makes an object and runs none of its code; measure what drives it",
-                    Code.NOTHING_MEASURED,
-                ),
-            ).error
+        if self._run.test.state.options.enabled and (reason := why_nothing_runs(function)):
+            raise self._run.change(label, why_not=reason).error
         result = measure_function(self._run, label, partial(function, *args, **kwargs))
         measurement = self._run.measurements[label]
         if measurement.profile is None:
             raise measurement.error
         return measurement.profile.with_result(result)
 
-    def measure(self, label: str, **limits: object) -> MeasuredBlock:
+    def measure(self, label: str, **limits: object) -> TestBlock:
         """Return a context manager for a block under ``label``; ``limits`` hold for it beside the marker's.
 
         .. code-block:: python
@@ -75,30 +66,41 @@ class Torchprof:
                 f"torchprof.measure() takes a label, a text that is not empty; got {label!r}", Code.FIXTURE_MISUSE
             )
         self._run.announced.append(label)
-        return MeasuredBlock(self._run, label, limits)
+        return TestBlock(self._run, label, limits)
+
+    def limits(self, **limits: object) -> None:
+        """Set limits for every measurement of this test that comes after, such as those that hang on a parameter.
+
+        They win over the marker's of the same name and over what was set before, and a block's own win over them.
+        Raises UnknownLimit for what is no limit or cannot hold beside the others.
+
+        .. code-block:: python
+
+            torchprof.limits(max_kernels=2 * layers)
+            profile = torchprof(model, x)
+        """
+        self._run.set_limits(limits)
 
 
-class MeasuredBlock:
-    """A measured block; ``steps()`` yields once for each call of the measured code."""
+class TestBlock(MeasuredBlock):
+    """A measured block of a test: one of its measurements, judged with the others when the body has passed."""
+
+    __test__ = False
 
     def __init__(self, run: TestRun, label: str, limits: Mapping[str, object]) -> None:
+        super().__init__(repr(label), "torchprof.measure")
         self._run = run
         self._label = label
         self._limits = limits
         self._last: Measurement | None = None
-        self._steps: Generator[None, None, None] | None = None
-        self._count = 0
 
-    def __enter__(self) -> Self:
-        if self._last is not None:
-            raise TorchprofError(
-                f"the block {self._label!r} is entered twice; each block has its own: with torchprof.measure(...) as m",
-                Code.FIXTURE_MISUSE,
-            )
+    def _begin(self) -> None:
         self._run.start(self._label, self._limits)
         self._last = self._run.measurements[self._label]
         self._run.announced.remove(self._label)
-        return self
+
+    def _calls(self) -> Generator[None, None, None]:
+        return measured_calls(self._run, self._label)
 
     @property
     def _measurement(self) -> Measurement | None:
@@ -108,48 +110,21 @@ class MeasuredBlock:
             self._last = self._run.measurements.get(self._label, self._last)
         return self._last
 
-    def steps(self) -> Iterator[None]:
-        """Yield for every warm-up and measured call of the block; run through it once, to its end."""
-        if self._last is None:
-            said = "m.steps() is used inside the block: with torchprof.measure(...) as m"
-            raise TorchprofError(said, Code.FIXTURE_MISUSE)
-        if self._steps is not None:
-            said = f"m.steps() was asked for twice in the block {self._label!r}; one block, one loop"
-            raise TorchprofError(said, Code.FIXTURE_MISUSE)
-        self._steps = self._counted()
-        return self._steps
+    @property
+    def _explanation(self) -> Explanation | None:
+        return None if (measurement := self._measurement) is None else measurement.explanation
 
-    def _counted(self) -> Generator[None, None, None]:
-        iterations = measured_calls(self._run, self._label)
-        try:
-            for _ in iterations:
-                self._count += 1
-                yield
-        finally:
-            iterations.close()
+    @property
+    def _profile(self) -> Profile | None:
+        return None if (measurement := self._measurement) is None else measurement.profile
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if (measurement := self._measurement) is None:
-            return
-        if value is not None and measurement.explanation.running:
-            # The measurement stands: what is raised when it is repeated does not fail the test by itself.
-            measurement.explanation.call_raised(value)
-        elif isinstance(value, Exception):
+        if isinstance(value, Exception):
             self._run.stopped(self._label, value)
-        if self._steps is not None:
-            # An exception leaves the loop's generator suspended, and with it the profiler running.
-            self._steps.close()
-        if kind is None and measurement.profile is None and measurement.why_not is None:
-            after = f"was left after {counted(self._count, 'call')}" if self._steps is not None else "was never started"
-            reason = f"m.steps() of {self._label!r} {after}: run `for _ in m.steps():` to its end"
-            raise self._run.change(self._label, why_not=coded(reason, Code.NOT_RUN_TO_END)).error
+        super().__exit__(kind, value, traceback)
 
-    @property
-    def profile(self) -> Profile:
-        """The block's Profile, after the block."""
-        if (measurement := self._measurement) is None or measurement.profile is None:
-            said = f"m.profile of {self._label!r} is there after the block, when its steps have run"
-            raise TorchprofError(said, Code.FIXTURE_MISUSE)
-        return measurement.profile
+    def _left(self, reason: str) -> None:
+        if (measurement := self._measurement) is not None and measurement.is_open:
+            raise self._run.change(self._label, why_not=reason).error

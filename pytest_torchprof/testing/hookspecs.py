@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.hookspec
 def pytest_torchprof_limits() -> Iterable[Limit] | None:
-    """Return further limits; their names become keywords of the marker.
+    """Return further limits; their names become keywords of the marker, and those of their settings.
 
     .. code-block:: python
 

@@ -1,15 +1,13 @@
-"""One measurement of a test: its recording and profile, what explains a missed limit, and how it is judged."""
+"""One measurement of a test: its recording and profile, and how it is judged."""
 
 from __future__ import annotations
 
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import capture
-from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, TorchprofError, not_measured
+from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, is_for_the_doctor, not_measured
 from pytest_torchprof.limits import (
     COMPILE,
     GPU,
@@ -21,102 +19,20 @@ from pytest_torchprof.limits import (
     something_ran,
 )
 from pytest_torchprof.limits.failure import LONGEST_REASON, fit
-from pytest_torchprof.profiles import load_file
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from typing import Self
 
-    from pytest_torchprof.capture import Plan
     from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.limits import Asked, Screen, Verdict
+    from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.options import TestOptions
     from pytest_torchprof.testing.session import RunState
-
-
-def describe(problem: BaseException) -> str:
-    """Return an exception as "ValueError: the first line of its text"."""
-    text = str(problem).partition("\n")[0]
-    return f"{type(problem).__name__}{f': {text}' if text else ''}"
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Explanation:
-    """What is known of where one measurement's work comes from, and how to find it out; see ``profiles.Explainer``."""
-
-    screen: Screen
-    repeat: Repeat | None = None
-    """What the repeat found, or why there is none; None before one was asked for."""
-    recording: Path | None = None
-    """The repeat's, beside the one that is judged."""
-    again: Callable[[], None] | None = None
-    """Calls the measured code once more; None where that cannot be done."""
-    plan: Plan | None = None
-    """How the measurement was made; None if its code was not run here and now."""
-    asked: list[Asked] = field(default_factory=list)
-    """The limits that the test's body has asked for."""
-    running: bool = False
-    """Whether the call that is under way is the repeat's."""
-    raised: BaseException | None = None
-    """What the measured code raised in the repeat."""
-
-    def expected(self, asked: Iterable[Asked]) -> None:
-        """Note the limits that the test's body asks for."""
-        self.asked += asked
-
-    def explained(self, profile: Profile) -> Profile:
-        """Return the profile with what the repeat found; the first call makes it, if it can be made."""
-        if self.repeat is None and not profile.launching.origins.recorded:
-            if self.again is not None:
-                self.again()
-            elif self.plan is not None:
-                self.fail("the code cannot be called again, its block is over")
-        return profile if self.repeat is None else profile.with_repeat(self.repeat)
-
-    def calls(self, plan: Plan, path: Path) -> Generator[None, None, None]:
-        """Yield for the one call of the repeat; whatever goes wrong with it is a reason, and no failure."""
-        self.running = True
-        try:
-            with closing(capture.once_more(plan, path)) as calls:
-                for _ in calls:
-                    yield
-            self.read(path)
-        except GeneratorExit:
-            self.fail("the code could not be called again, its loop was over")
-            raise
-        except Exception as problem:  # noqa: BLE001 - the verdict stands, whatever happens here
-            self.fail(f"the repeat with stacks failed: {problem}")
-        finally:
-            self.running = False
-
-    def read(self, path: Path) -> None:
-        """Take the places from a recording with stacks, unless it is known already that there are none."""
-        if self.repeat is not None:
-            return
-        try:
-            profile = load_file(path)
-        except TorchprofError as problem:
-            self.fail(str(problem))
-            return
-        self.recording = path
-        if reason := profile.why_not or profile.kernels_unknown:
-            self.fail(f"the repeat with stacks was not measured: {reason}")
-        else:
-            self.repeat = Repeat(profile)
-
-    def call_raised(self, problem: BaseException) -> None:
-        """Keep that the measured code raised when it was called once more."""
-        self.raised = problem
-        self.fail(f"the repeat with stacks raised {describe(problem)}")
-
-    def fail(self, reason: str) -> None:
-        """Keep why there are no places; the first reason counts."""
-        if self.repeat is None:
-            self.repeat = Repeat(None, reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +90,13 @@ class Measurement:
     """Whether the profiler or the device is the cause of that."""
 
     def doubted(self, reason: str) -> Self:
-        """Return a copy that is not to be believed, for a reason that lies in the profiler or the device.
+        """Return a copy that is not to be believed, for a reason that lies in the profiler or the device."""
+        return replace(self, why_not=reason, ask_the_doctor=is_for_the_doctor(reason))
 
-        Where another profiler is in the way, it is the test that starts it: the reason says what to do.
-        """
-        return replace(self, why_not=reason, ask_the_doctor=not reason.startswith("another profiler"))
+    @property
+    def is_open(self) -> bool:
+        """Whether it has begun, and has not come to an end."""
+        return self.profile is None and self.why_not is None
 
     @property
     def error(self) -> NotMeasured:

@@ -12,6 +12,8 @@ import pytest
 
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
+from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.text import enumerated, nearest
 
 if TYPE_CHECKING:
@@ -139,7 +141,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         enabled=source.read("", _one_of(("on", "off"))) != "off",
         baseline=BaselineMode(source.read("baseline", _one_of(BaselineMode)) or "compare"),
         baseline_dir=folder,
-        device=source.read("device", _device),
+        device=source.read("device", device_name),
         warmup=source.read("warmup", _whole_text(0)),
         steps=source.read("steps", _whole_text(1)),
         forced=frozenset(filter(source.on_command_line, ("device", "warmup", "steps"))),
@@ -210,6 +212,7 @@ class TestOptions:
     steps: int
     record: frozenset[str]
     limits: tuple[Asked, ...]
+    """Those of the marker alone."""
     names: Literal["normal", "exact"]
     uses_baseline: bool
     tolerance: Tolerance
@@ -222,25 +225,13 @@ class TestOptions:
         return self.marker is not None
 
 
-def merged_marker(item: pytest.Item) -> dict[str, object] | None:
-    """Return the item's ``torchprof`` markers merged keyword by keyword, the nearest winning; None without one."""
-    merged: dict[str, object] | None = None
-    for marker in item.iter_markers("torchprof"):
-        if marker.args:
-            got = repr(marker.args[0])
-            said = f"the torchprof marker takes keywords only, got {got}; write e.g. max_kernels=5"
-            raise UnknownLimit(said, Code.POSITIONAL_ARGUMENT)
-        merged = {**marker.kwargs, **(merged or {})}
-    return merged
-
-
 def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]) -> TestOptions:
     """Return the test's options; UnknownLimit names a keyword or value that cannot be used."""
-    from pytest_torchprof.limits import read_limits  # noqa: PLC0415  (this module loads in every pytest run)
+    from pytest_torchprof.limits import read_limits, settings_of  # noqa: PLC0415  (this module loads in every pytest run)
 
     marker = merged_marker(item)
     limits = dict(marker or {})
-    names = {limit.name for limit in known}
+    names = {limit.name for limit in known} | settings_of(known).keys()
     for keyword in limits:
         if keyword not in names and keyword not in _READERS:
             said = f"unknown keyword {keyword!r}; {nearest(keyword, names | set(_READERS))}"
@@ -252,11 +243,12 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         return next((value for value in (order[::-1] if name in run.forced else order) if value is not None), default)
 
     return TestOptions(
-        device=choose("device", "auto"),
-        warmup=choose("warmup", 3),
-        steps=choose("steps", 5),
+        device=choose("device", DEVICE),
+        warmup=choose("warmup", WARMUP),
+        steps=choose("steps", STEPS),
         record=options.get("record", frozenset()),
-        limits=read_limits(limits, known=known),
+        # What measures through the fixture may add limits.
+        limits=read_limits(limits, known=known, more_to_come="torchprof" in getattr(item, "fixturenames", ())),
         names=options.get("names", "normal"),
         uses_baseline=options.get("baseline", True),
         tolerance=options.get("tolerance") or run.tolerance or Tolerance(),
@@ -271,19 +263,10 @@ def _read_option(keyword: str, value: object) -> Any:
         raise UnknownLimit(f"{keyword}={value!r}: {problem.text}", problem.code) from None
 
 
-def _at_least(least: int) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
-            return value
-        raise UnknownLimit(f"expected a whole number from {least}")
-
-    return read
-
-
 def _whole_text(least: int) -> Callable[[object], int]:
     def read(text: object) -> int:
         digits = str(text)
-        return _at_least(least)(int(digits) if digits.isascii() and digits.isdigit() else None)
+        return at_least(least)(int(digits) if digits.isascii() and digits.isdigit() else None)
 
     return read
 
@@ -303,21 +286,6 @@ def _yes_or_no(value: object) -> bool:
     if (text := str(value).lower()) in _SWITCH:
         return _SWITCH[text]
     raise UnknownLimit("expected true or false")
-
-
-def _device(value: object) -> str:
-    from pytest_torchprof.devices.kinds import device_kinds  # noqa: PLC0415  (this module loads in every pytest run)
-
-    known = device_kinds()
-    names, numbered = sorted(kind.name for kind in known), [kind.name for kind in known if kind.has_launches]
-    # A torch.device prints as its name; torch itself is not imported to look.
-    if type(value).__name__ == "device" or isinstance(value, str):
-        name, colon, number = str(value).partition(":")
-        if name in numbered and number.isascii() and number.isdigit():
-            return str(value)
-        if name in ("auto", *names) and not colon:
-            return name
-    raise UnknownLimit(f"expected {enumerated(['auto', *names, *(f'{name}:N' for name in numbered)])}")
 
 
 def _record(value: object) -> frozenset[str]:
@@ -381,9 +349,9 @@ def _number(text: str) -> object:
 
 
 _READERS: dict[str, Callable[[object], Any]] = {
-    "warmup": _at_least(0),
-    "steps": _at_least(1),
-    "device": _device,
+    "warmup": at_least(0),
+    "steps": at_least(1),
+    "device": device_name,
     "record": _record,
     "baseline": _flag,
     "tolerance": _tolerance,

@@ -19,6 +19,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.report import Outcome
 from pytest_torchprof.testing.conclusion import Ending, conclude
 from pytest_torchprof.testing.test_run import measure_function
+from pytest_torchprof.testing.testcases import is_unittests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +41,7 @@ def around_call(run: TestRun, item: pytest.Item) -> Iterator[None]:
     unittest decides inside of its own call whether a failure was expected, so a method of it is judged there.
     """
     calls_coroutine_again = run.body_is_step and inspect.iscoroutinefunction(getattr(item, "obj", None))
-    if _is_unittests(item) and not calls_coroutine_again:
+    if is_unittests(item) and not calls_coroutine_again:
         with _measured_body(run, item, partial(_conclude_in_unittest, run, item)):
             yield
     else:
@@ -50,12 +51,13 @@ def around_call(run: TestRun, item: pytest.Item) -> Iterator[None]:
 
 @contextmanager
 def around_teardown(run: TestRun) -> Iterator[None]:
-    """Judge what fixtures measure after the test."""
-    # The setup's, where it failed or skipped: a test that did not run is not judged.
-    run.forget()
+    """Judge what fixtures, and unittest's ``tearDown``, measure after the test."""
+    if not run.judged:
+        # The setup's, where it failed or skipped: a test that did not run is not judged.
+        run.forget()
     with closing(run.compiled):
         yield
-    if run.measurements or run.announced:
+    if run.measurements or run.announced or run.unused_limits:
         _raise_failures(run)
 
 
@@ -203,6 +205,9 @@ def _raise_failures(run: TestRun) -> None:
         never = f"torchprof.measure({label!r}) was never entered: use it in a with statement"
         run.add(own, why_not=coded(never, Code.NOTHING_MEASURED))
     run.announced.clear()
+    if run.unused_limits:
+        reason = f"torchprof.limits() sets {', '.join(run.unused_limits)}, and no measurement comes after it"
+        run.add("torchprof.limits()", why_not=coded(f"{reason}; set limits first", Code.NOTHING_MEASURED))
     if not run.measurements and run.test.options.marked:
         reason = "the test is marked torchprof and requests the fixture, but measured nothing"
         run.add(None, why_not=coded(f"{reason}; call torchprof(...) in it", Code.NOTHING_MEASURED))
@@ -311,11 +316,6 @@ def _is_ours_alone(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
     """Whether an error is ours and its traceback has no line of the user's, as of a limit judged after the test."""
     is_machinery = (bool(_MACHINERY.intersection(Path(entry.path).parts)) for entry in excinfo.traceback)
     return isinstance(excinfo.value, TorchprofError) and all(is_machinery)
-
-
-def _is_unittests(item: pytest.Item) -> bool:
-    kind = getattr(item, "cls", None)
-    return isinstance(kind, type) and issubclass(kind, unittest.TestCase)
 
 
 def _unjudged(run: TestRun) -> str | None:

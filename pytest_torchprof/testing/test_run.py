@@ -18,11 +18,12 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.limits import read_limits, refuse_contradictions
-from pytest_torchprof.profiles import Profile
+from pytest_torchprof.limits import needs_flops, read_limits
+from pytest_torchprof.measuring.explanation import Explanation, describe
+from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
 from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.testing.measurement import Explanation, Measurement, describe, judge_measurement
+from pytest_torchprof.testing.measurement import Measurement, judge_measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
 from pytest_torchprof.testing.recordings import stacks_name
 from pytest_torchprof.text import printable_line
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.measurement import Judgement, MeasuredTest
 
     Calls = Generator[None, None, None]
-
-READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,11 +57,17 @@ class TestRun:
     """Those of all measurements so far, concluded or not."""
     announced: list[str] = field(default_factory=list)
     """Labels of ``measure()`` whose block was not entered yet."""
+    own_limits: Mapping[str, object] = field(default_factory=dict)
+    """Those that the test's body has set for the measurements after them, as they were written."""
+    unused_limits: Mapping[str, object] = field(default_factory=dict)
+    """Of these, what no measurement has come after yet."""
     compiled: CompileLog = field(default_factory=CompileLog)
     """What torch.compile did since the first measurement."""
     measuring: bool = False
     gated: str | None = None
     """The test looked at a number that this run does not have, and its rest was skipped."""
+    judged: bool = False
+    """Whether the test's body has ended, and what it measured was judged."""
     error: TorchprofError | None = None
     """What the judging came to, once it was done."""
     baseline_entries: list[tuple[Path, str, Entry]] = field(default_factory=list)
@@ -75,7 +80,7 @@ class TestRun:
 
     def start(self, label: str | None, limits: Mapping[str, object]) -> str | None:
         """Begin a measurement under a label that no other one of this test has, and return the label."""
-        nodeid, options = self.test.nodeid, self.test.options
+        nodeid = self.test.nodeid
         if self.measuring:
             hint = " (the marker measures the whole body: request the fixture in the test's signature)"
             raise TorchprofError(
@@ -83,19 +88,38 @@ class TestRun:
                 f"{hint if self.body_is_step else ''}; measure one after the other",
                 Code.FIXTURE_MISUSE,
             )
-        if option := next((name for name in limits if name in MARKER_OPTIONS), None):
-            raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker", Code.UNKNOWN_KEYWORD)
+        asked = self._read(limits)
         if label is None and self.labels:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
             said = f"the label {label!r} is used twice in {nodeid}; each measurement needs its own"
             raise UnknownLimit(said, Code.FIXTURE_MISUSE)
-        given = (*options.limits, *read_limits(limits, known=self.test.state.limits))
-        asked = tuple({one.limit.name: one for one in given}.values())
-        refuse_contradictions(asked)
         self.add(label, asked)
         self.labels.add(label)
+        self.unused_limits = {}
         return label
+
+    def set_limits(self, limits: Mapping[str, object]) -> None:
+        """Take limits that hold for every measurement after this, beside the marker's and in place of earlier ones."""
+        if self.measuring or any(one.is_open for one in self.measurements.values()):
+            raise TorchprofError(
+                f"{self.test.nodeid} sets limits inside a measurement; set them before it, or give them to measure()",
+                Code.FIXTURE_MISUSE,
+            )
+        if not limits:
+            said = "torchprof.limits() takes limits as keywords, such as max_kernels=5; got none"
+            raise TorchprofError(said, Code.FIXTURE_MISUSE)
+        self._read(limits, more_to_come=True)
+        self.own_limits = {**self.own_limits, **limits}
+        self.unused_limits = {**self.unused_limits, **limits}
+
+    def _read(self, limits: Mapping[str, object], *, more_to_come: bool = False) -> tuple[Asked, ...]:
+        """Return the limits of a measurement that is given these, beside those that the body set and the marker's."""
+        if option := next((name for name in limits if name in MARKER_OPTIONS), None):
+            raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker", Code.UNKNOWN_KEYWORD)
+        words = {**(self.test.options.marker or {}), **self.own_limits, **limits}
+        given = {name: value for name, value in words.items() if name not in MARKER_OPTIONS}
+        return read_limits(given, known=self.test.state.limits, more_to_come=more_to_come)
 
     def add(self, label: str | None, limits: tuple[Asked, ...] = (), *, why_not: str | None = None) -> None:
         """Add a measurement to those that will be judged."""
@@ -115,7 +139,7 @@ class TestRun:
     def stopped(self, label: str | None, problem: Exception) -> None:
         """Keep what ended a measurement before it was done, unless it is known why there is none."""
         measurement = self.measurements.get(label)
-        if measurement is not None and measurement.profile is None and measurement.why_not is None:
+        if measurement is not None and measurement.is_open:
             said = f"the measured code was not run to its end: it raised {describe(problem)}"
             self.change(label, why_not=coded(said, Code.NOT_RUN_TO_END))
 
@@ -123,7 +147,7 @@ class TestRun:
         """Drop what was announced, and the measurement that is cut off where it stands."""
         self.announced.clear()
         for label, one in tuple(self.measurements.items()):
-            if one.profile is None and one.why_not is None:
+            if one.is_open:
                 del self.measurements[label]
 
     def forget(self) -> None:
@@ -131,6 +155,7 @@ class TestRun:
         self.measurements.clear()
         self.judgements.clear()
         self.announced.clear()
+        self.unused_limits = {}
 
 
 def measured_calls(run: TestRun, label: str | None) -> Calls:
@@ -165,20 +190,25 @@ def measure_function(run: TestRun, label: str | None, function: Callable[[], Any
         run.stopped(label, problem)
         raise
     if explanation.plan is not None:
-        explanation.again = partial(_repeat_with_stacks, run, label, explanation, function)
+        explanation.again = partial(_repeat_with_stacks, run, label, function)
     return result
 
 
-def _repeat_with_stacks(run: TestRun, label: str | None, explanation: Explanation, function: Callable[[], Any]) -> None:
+def _repeat_with_stacks(run: TestRun, label: str | None, function: Callable[[], Any], explanation: Explanation) -> None:
     """Repeat a measurement with stacks after it, for a limit that the test's body asks for."""
-    if run.measuring or explanation.plan is None:
+
+    def call() -> None:
+        with _raising_nothing(explanation):
+            function()
+
+    if run.measuring:
         explanation.fail("the code cannot be called again inside another measurement")
         return
-    path = run.test.state.recordings.new_stacks_file(run.test.nodeid, label)
-    with closing(_alone(run, explanation.calls(explanation.plan, path))) as calls:
-        for _ in calls:
-            with _raising_nothing(explanation):
-                function()
+    run.measuring = True
+    try:
+        explanation.call_again(run.test.state.recordings.new_stacks_file(run.test.nodeid, label), call)
+    finally:
+        run.measuring = False
 
 
 @contextmanager
@@ -222,7 +252,7 @@ def _replay(run: TestRun, label: str | None) -> Calls:
     measurement = run.change(label, profile=_guarded(run, profile, measurement.explanation, replay=True))
     beside = path.with_name(stacks_name(path.name))
     if beside.is_file():
-        measurement.explanation.again = partial(measurement.explanation.read, beside)
+        measurement.explanation.again = partial(Explanation.read, path=beside)
     if _lacks_lines(run, measurement) and beside.is_file():
         measurement.explanation.read(beside)
     return
@@ -260,7 +290,7 @@ def _plan(run: TestRun, measurement: Measurement) -> capture.Plan:
         record=options.record,
         nodeid=test.nodeid,
         label=measurement.label,
-        count_flops=any(one.limit.name == "min_mfu" for one in measurement.limits),
+        count_flops=needs_flops(measurement.limits),
         compiled=run.compiled,
         times=options.tolerance.cache if takes_times else None,
     )

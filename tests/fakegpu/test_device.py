@@ -109,8 +109,9 @@ def test_waiting_lasts_as_long_as_the_work():
 
 
 def test_kernels_of_two_streams_run_side_by_side(recorded, fault):
-    fault(SLOW="elementwise=500000")
     x, y, side = torch.ones(8, device="cuda"), torch.ones(8, device="cuda"), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    fault(SLOW="elementwise=300000000")
 
     def step():
         x.add_(1)

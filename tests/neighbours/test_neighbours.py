@@ -260,6 +260,79 @@ def test_methods_of_unittest_are_measured(run):
     assert "2 kernels in step 1 of 2" in done.stdout
 
 
+TORCHS = """
+import unittest
+import pytest, torch
+from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests
+from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, subtest
+
+x = torch.ones(8, 8)
+uses = pytest.mark.usefixtures("torchprof")
+
+def adds(count):
+    for _ in range(count):
+        torch.add(x, x)
+
+@uses
+class TestParameters(TestCase):
+    @pytest.mark.torchprof
+    @parametrize("count", [1, 2])
+    def test_sets(self, count):
+        self.torchprof.limits(max_kernels=1)
+        self.torchprof(adds, count)
+
+    @parametrize(
+        "count",
+        [
+            subtest(1, decorators=[pytest.mark.torchprof(max_kernels=1)]),
+            subtest(2, decorators=[pytest.mark.torchprof(max_kernels=1)]),
+            subtest(3, decorators=[unittest.expectedFailure]),
+        ],
+    )
+    @pytest.mark.torchprof(max_kernels=2)
+    def test_marked(self, count):
+        self.torchprof(adds, count)
+
+@uses
+class TestDevices(TestCase):
+    @dtypes(torch.float32, torch.float16)
+    @parametrize("allowed", [1, 2])
+    @pytest.mark.torchprof
+    def test_types(self, device, dtype, allowed):
+        y = torch.ones(8, dtype=dtype, device=device)
+        self.torchprof(lambda: y + y + y).expect(max_kernels=allowed)
+
+class TestBodies(TestCase):
+    @parametrize("count", [1, 2])
+    @pytest.mark.torchprof(max_kernels=1)
+    def test_whole(self, count):
+        adds(count)
+
+instantiate_parametrized_tests(TestParameters)
+instantiate_parametrized_tests(TestBodies)
+instantiate_device_type_tests(TestDevices, globals(), only_for="cpu")
+"""
+
+
+@needs("expecttest")
+def test_torchs_own_parametrized_tests_are_measured(run):
+    done = run(TORCHS, "-rA")
+    told = {name: outcome for outcome, name in re.findall(r"^(\w+) test_it.py::(\S+)", done.stdout, re.MULTILINE)}
+    assert told == {
+        "TestParameters::test_sets_count_1": "PASSED",
+        "TestParameters::test_sets_count_2": "FAILED",
+        "TestParameters::test_marked_count_1": "PASSED",
+        "TestParameters::test_marked_count_2": "FAILED",
+        "TestParameters::test_marked_count_3": "XFAIL",
+        "TestDevicesCPU::test_types_allowed_1_cpu_float32": "FAILED",
+        "TestDevicesCPU::test_types_allowed_1_cpu_float16": "FAILED",
+        "TestDevicesCPU::test_types_allowed_2_cpu_float32": "PASSED",
+        "TestDevicesCPU::test_types_allowed_2_cpu_float16": "PASSED",
+        "TestBodies::test_whole_count_1": "PASSED",
+        "TestBodies::test_whole_count_2": "FAILED",
+    }
+
+
 def test_doctests_of_a_marked_module_run_as_they_are(run, tmp_path):
     source = '"""\n>>> 1 + 1\n2\n"""\nimport pytest, torch\npytestmark = pytest.mark.torchprof(max_kernels=1)\n\ndef test_it():\n    torch.mm(torch.ones(2, 2), torch.ones(2, 2))\n'
     done = run(source, "--doctest-modules")

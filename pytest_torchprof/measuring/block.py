@@ -1,0 +1,117 @@
+"""A block of code that is measured by its own loop: entered once, run to its end, or not measured."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.profiles import Profile
+from pytest_torchprof.text import counted
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pytest_torchprof.measuring.explanation import Explanation
+
+Calls = Generator[None, None, None]
+_ONLY_MAKE_AN_OBJECT = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
+def why_nothing_runs(function: Callable[..., Any]) -> str | None:
+    """Return why to call a function runs none of its code; None for one that runs."""
+    if not any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
+        return None
+    said = f"calling {function!r} only makes an object and runs none of its code; measure what drives it"
+    return coded(said, Code.NOTHING_MEASURED)
+
+
+class MeasuredBlock(ABC):
+    """A measured block; ``steps()`` yields once for each call of the measured code."""
+
+    def __init__(self, title: str, call: str) -> None:
+        """Make the block: what messages call it, and the call that makes one."""
+        self._title = title
+        self._call = call
+        self._entered = False
+        self._steps: Calls | None = None
+        self._count = 0
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Begin the measurement, or raise why there can be none."""
+
+    @abstractmethod
+    def _calls(self) -> Calls:
+        """Yield for each call of the measured code, and leave a profile behind."""
+
+    @property
+    @abstractmethod
+    def _explanation(self) -> Explanation | None:
+        """What explains a missed limit; None before the block is entered."""
+
+    @property
+    @abstractmethod
+    def _profile(self) -> Profile | None:
+        """What was measured, if anything is there to be looked at."""
+
+    @abstractmethod
+    def _left(self, reason: str) -> None:
+        """Raise why the block that was left has measured nothing, unless it is known why there is no profile."""
+
+    def __enter__(self) -> Self:
+        if self._entered:
+            said = f"the block {self._title} is entered twice; each block has its own: with {self._call}(...) as m"
+            raise TorchprofError(said, Code.FIXTURE_MISUSE)
+        self._begin()
+        self._entered = True
+        return self
+
+    def steps(self) -> Iterator[None]:
+        """Yield for every warm-up and measured call of the block; run through it once, to its end."""
+        if not self._entered:
+            said = f"m.steps() is used inside the block: with {self._call}(...) as m"
+            raise TorchprofError(said, Code.FIXTURE_MISUSE)
+        if self._steps is not None:
+            said = f"m.steps() was asked for twice in the block {self._title}; one block, one loop"
+            raise TorchprofError(said, Code.FIXTURE_MISUSE)
+        self._steps = self._counted()
+        return self._steps
+
+    def _counted(self) -> Calls:
+        iterations = self._calls()
+        try:
+            for _ in iterations:
+                self._count += 1
+                yield
+        finally:
+            iterations.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._entered:
+            return
+        explanation = self._explanation
+        if value is not None and explanation is not None and explanation.running:
+            # The measurement stands: what is raised when it is repeated does not fail by itself.
+            explanation.call_raised(value)
+        if self._steps is not None:
+            # An exception leaves the loop's generator suspended, and with it the profiler running.
+            self._steps.close()
+        if kind is None and self._profile is None:
+            after = f"was left after {counted(self._count, 'call')}" if self._steps is not None else "was never started"
+            reason = f"m.steps() of {self._title} {after}: run `for _ in m.steps():` to its end"
+            self._left(coded(reason, Code.NOT_RUN_TO_END))
+
+    @property
+    def profile(self) -> Profile:
+        """The block's Profile, after the block."""
+        if (profile := self._profile) is None:
+            said = f"m.profile of {self._title} is there after the block, when its steps have run"
+            raise TorchprofError(said, Code.FIXTURE_MISUSE)
+        return profile

@@ -1,0 +1,108 @@
+"""What explains a missed limit: the measured code, called once more, marks the lines that its work comes from."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_torchprof import capture
+from pytest_torchprof.analysis.analysis import Repeat
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.profiles import load_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+    from pathlib import Path
+
+    from pytest_torchprof.capture import Plan
+    from pytest_torchprof.limits import Asked, Screen
+    from pytest_torchprof.profiles import Profile
+
+
+def describe(problem: BaseException) -> str:
+    """Return an exception as "ValueError: the first line of its text"."""
+    text = str(problem).partition("\n")[0]
+    return f"{type(problem).__name__}{f': {text}' if text else ''}"
+
+
+@dataclass(slots=True, weakref_slot=True, kw_only=True, eq=False)
+class Explanation:
+    """What is known of where one measurement's work comes from, and how to find it out; see ``profiles.Explainer``."""
+
+    screen: Screen
+    repeat: Repeat | None = None
+    """What the repeat found, or why there is none; None before one was asked for."""
+    recording: Path | None = None
+    """The repeat's, beside the one that is judged."""
+    again: Callable[[Explanation], None] | None = None
+    """Calls the measured code once more, for this explanation; None where that cannot be done."""
+    plan: Plan | None = None
+    """How the measurement was made; None if its code was not run here and now."""
+    asked: list[Asked] = field(default_factory=list)
+    """The limits that the test's body has asked for."""
+    running: bool = False
+    """Whether the call that is under way is the repeat's."""
+    raised: BaseException | None = None
+    """What the measured code raised in the repeat."""
+
+    def expected(self, asked: Iterable[Asked]) -> None:
+        """Note the limits that the test's body asks for."""
+        self.asked += asked
+
+    def explained(self, profile: Profile) -> Profile:
+        """Return the profile with what the repeat found; the first call makes it, if it can be made."""
+        if self.repeat is None and not profile.launching.origins.recorded:
+            if self.again is not None:
+                self.again(self)
+            elif self.plan is not None:
+                self.fail("the code cannot be called again, its block is over")
+        return profile if self.repeat is None else profile.with_repeat(self.repeat)
+
+    def calls(self, plan: Plan, path: Path) -> Generator[None, None, None]:
+        """Yield for the one call of the repeat; whatever goes wrong with it is a reason, and no failure."""
+        self.running = True
+        try:
+            with closing(capture.once_more(plan, path)) as calls:
+                for _ in calls:
+                    yield
+            self.read(path)
+        except GeneratorExit:
+            self.fail("the code could not be called again, its loop was over")
+            raise
+        except Exception as problem:  # noqa: BLE001 - the verdict stands, whatever happens here
+            self.fail(f"the repeat with stacks failed: {problem}")
+        finally:
+            self.running = False
+
+    def call_again(self, path: Path, function: Callable[[], object]) -> None:
+        """Call the measured code, a function that raises nothing, as often as the repeat takes."""
+        if self.plan is not None:
+            with closing(self.calls(self.plan, path)) as calls:
+                for _ in calls:
+                    function()
+
+    def read(self, path: Path) -> None:
+        """Take the places from a recording with stacks, unless it is known already that there are none."""
+        if self.repeat is not None:
+            return
+        try:
+            profile = load_file(path)
+        except TorchprofError as problem:
+            self.fail(str(problem))
+            return
+        self.recording = path
+        if reason := profile.why_not or profile.kernels_unknown:
+            self.fail(f"the repeat with stacks was not measured: {reason}")
+        else:
+            self.repeat = Repeat(profile)
+
+    def call_raised(self, problem: BaseException) -> None:
+        """Keep that the measured code raised when it was called once more."""
+        self.raised = problem
+        self.fail(f"the repeat with stacks raised {describe(problem)}")
+
+    def fail(self, reason: str) -> None:
+        """Keep why there are no places; the first reason counts."""
+        if self.repeat is None:
+            self.repeat = Repeat(None, reason)

@@ -1,0 +1,252 @@
+"""Measurements outside of tests: in a script or a notebook, through the same capture and with the same limits."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof import capture
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.devices.kinds import kind_of
+from pytest_torchprof.errors import NotMeasured, UnknownLimit, is_for_the_doctor, not_measured
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.limits import (
+    GPU,
+    Screen,
+    check_limits,
+    error_for,
+    missed_somewhere,
+    needs_flops,
+    nothing_known,
+    read_limits,
+    something_ran,
+)
+from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
+from pytest_torchprof.measuring.explanation import Explanation
+from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
+from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
+from pytest_torchprof.recording.reader import read
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import torch
+
+    from pytest_torchprof.errors import LimitsMissed
+    from pytest_torchprof.limits import Asked, Verdict
+    from pytest_torchprof.measuring.block import Calls
+
+_SCREEN = Screen(rest="")
+_STACKS = "recording.stacks.json"
+_OPTIONS = {"steps": (at_least(1), STEPS), "warmup": (at_least(0), WARMUP), "device": (device_name, DEVICE)}
+
+
+def profile(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    steps: int = STEPS,
+    warmup: int = WARMUP,
+    device: str | torch.device = DEVICE,
+    **limits: object,
+) -> Profile:
+    """Call ``function(*args)`` ``warmup + steps`` times and return the Profile of the steps, in a script or notebook.
+
+    Keywords are limits, those of the marker. What ``function`` takes by keyword is bound to it:
+    ``profile(functools.partial(model, mask=mask), x)``. ``profile.result`` is what the last call returned. The Profile
+    keeps the function, to call it once more where ``profile.expect(...)`` is missed and asks for lines.
+
+    Raises LimitsMissed or NotMeasured as a test would fail, and whatever ``function`` raises. Without a GPU, "auto"
+    tells what the compiler did and no more: limits and numbers of the GPU's are not measured. "cpu" measures the CPU.
+    """
+    block = ScriptBlock(None, limits, steps=steps, warmup=warmup, device=device)
+    _refuse_ambiguous(function, {"steps": steps, "warmup": warmup, "device": device, **limits})
+    if (reason := why_nothing_runs(function)) is not None:
+        raise not_measured(reason)
+    result = None
+    with block:
+        for _ in block.steps():
+            result = None  # A result that lived through the next call would count as its memory.
+            result = function(*args)
+    block.can_call(partial(function, *args))
+    return block.profile.with_result(result)
+
+
+def measure(
+    label: str | None = None,
+    *,
+    steps: int = STEPS,
+    warmup: int = WARMUP,
+    device: str | torch.device = DEVICE,
+    **limits: object,
+) -> MeasuredBlock:
+    """Return a context manager that measures a block of a script or a notebook; ``m.profile`` is there after it.
+
+    .. code-block:: python
+
+        with pytest_torchprof.measure("prefill", max_kernels=80) as m:
+            for _ in m.steps():
+                model.prefill(x)
+
+    The label stands in front of what is raised. Limits, device and errors are as in ``profile``; what is missed is
+    raised at the end of the block.
+    """
+    return ScriptBlock(label, limits, steps=steps, warmup=warmup, device=device)
+
+
+def _refuse_ambiguous(function: Callable[..., Any], given: Mapping[str, object]) -> None:
+    """Raise UnknownLimit for a keyword that may be meant for the measured function, which has one of that name too."""
+    try:
+        parameters = set(inspect.signature(function).parameters) - set(getattr(function, "keywords", ()))
+    except (TypeError, ValueError):  # Some that are written in C have no signature.
+        return
+    for name, value in given.items():
+        if name in parameters and (name not in _OPTIONS or value != _OPTIONS[name][1]):
+            raise UnknownLimit(
+                f"{name}={value!r} may be meant for the measurement or for the measured function, which has a "
+                f"parameter of that name. Bind that one: functools.partial(function, {name}=...)",
+                Code.CONTRADICTION,
+            )
+
+
+class ScriptBlock(MeasuredBlock):
+    """A measured block outside of tests: judged at its end."""
+
+    def __init__(self, label: str | None, limits: Mapping[str, object], **options: object) -> None:
+        super().__init__("measure()" if label is None else repr(label), "pytest_torchprof.measure")
+        self._label = label
+        self._asked = _read_limits(limits)
+        self._options: dict[str, Any] = {name: _read_option(name, value) for name, value in options.items()}
+        self._device = ""
+        self._measured: Profile | None = None
+        # Whoever has a view of the Profile has this, too: the recording's folder goes with it.
+        self._own = Explanation(screen=_SCREEN)
+
+    def _begin(self) -> None:
+        self._device = capture.pick_device(self._options["device"])
+        if self._stands_in and (names := [one.limit.name for one in self._asked if one.limit.needs == GPU]):
+            raise _needs_gpu(", ".join(names))
+
+    @property
+    def _stands_in(self) -> bool:
+        """Whether the CPU is measured only because there is no GPU."""
+        return self._options["device"] == DEVICE and not kind_of(self._device).has_launches
+
+    def _calls(self) -> Calls:
+        plan = capture.Plan(
+            device=self._device,
+            asked=self._options["device"],
+            warmup=self._options["warmup"],
+            steps=self._options["steps"],
+            record=frozenset(),
+            nodeid=None,
+            label=self._label,
+            count_flops=needs_flops(self._asked),
+        )
+        folder = Path(tempfile.mkdtemp(prefix="torchprof-"))
+        weakref.finalize(self._own, shutil.rmtree, folder, ignore_errors=True)
+        measured: Profile | None = None
+
+        def check(recording: Path) -> str | None:
+            nonlocal measured
+            measured = Profile.from_trace(read(recording))
+            return measured.why_not
+
+        try:
+            with closing(capture.iterations(plan, folder / "recording.json", check)) as calls:
+                yield from calls
+        except NotMeasured as problem:
+            raise not_measured(str(problem), ask_the_doctor=is_for_the_doctor(str(problem))) from None
+        if measured is None:
+            return
+        self._measured, self._own.plan = measured, plan
+        if missed_somewhere(self._judge(measured), self._asked) and not measured.launching.origins.recorded:
+            yield from self._own.calls(plan, folder / _STACKS)
+
+    def can_call(self, function: Callable[[], object]) -> None:
+        """Let limits that are asked for later be explained by one more call of the measured code."""
+        if self._measured is not None and self._measured.trace.path is not None:
+            stacks = Path(self._measured.trace.path).with_name(_STACKS)
+            self._own.again = partial(_call_again, stacks, function)
+
+    @property
+    def _explanation(self) -> Explanation:
+        return self._own
+
+    @property
+    def _profile(self) -> Profile | None:
+        if self._measured is None:
+            return None
+        gate = _refuse_gpu_numbers if self._stands_in else None
+        return self._measured.with_context(rules=None, gate=gate).with_explainer(self._own)
+
+    def _left(self, reason: str) -> None:
+        raise not_measured(reason)
+
+    def _judge(self, measured: Profile) -> tuple[Verdict, ...]:
+        if self._asked:
+            return check_limits(measured, self._asked)
+        unknown = None if self._stands_in else nothing_known(measured, ())
+        return (something_ran(unknown),) if unknown else ()
+
+    def _problem(self) -> LimitsMissed | NotMeasured | None:
+        if (measured := self._measured) is None:
+            return None
+        measured = measured if self._own.repeat is None else measured.with_repeat(self._own.repeat)
+        problem = error_for(self._judge(measured), measured, measured.why_missed, screen=_SCREEN)
+        return problem if problem is None or self._label is None else type(problem)(f"{self._label}: {problem}")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, value, traceback)
+        stands = kind is None or value is self._own.raised
+        if stands and (problem := self._problem()) is not None:
+            raise problem from None
+
+
+def _call_again(path: Path, function: Callable[[], object], explanation: Explanation) -> None:
+    def call() -> None:
+        try:
+            function()
+        except Exception as problem:  # noqa: BLE001 - a reason to have no lines, and nothing else
+            explanation.call_raised(problem)
+
+    explanation.call_again(path, call)
+
+
+def _read_option(name: str, value: object) -> object:
+    try:
+        return _OPTIONS[name][0](value)
+    except UnknownLimit as problem:
+        raise UnknownLimit(f"{name}={value!r}: {problem.text}", problem.code) from None
+
+
+def _read_limits(given: Mapping[str, object]) -> tuple[Asked, ...]:
+    try:
+        return read_limits(given)
+    except UnknownLimit as problem:
+        if problem.code is not Code.UNKNOWN_KEYWORD:
+            raise
+        said = (
+            f"{problem.text}. A keyword argument of the measured code is bound to it: functools.partial(function, ...)"
+        )
+        raise UnknownLimit(said, problem.code) from None
+
+
+def _needs_gpu(what: str) -> NotMeasured:
+    said = f"{what}: torch sees no GPU: {capture.no_gpu().reason}; device='cpu' measures the CPU as the device"
+    return not_measured(coded(said, Code.NEEDS_GPU))
+
+
+def _refuse_gpu_numbers(name: str) -> None:
+    """Raise at a look at anything that a CPU cannot tell in a GPU's place."""
+    if name not in READABLE_WITHOUT_GPU:
+        raise _needs_gpu(f"profile.{name}")

@@ -1,0 +1,40 @@
+"""The markers of a test, merged: of each keyword the value that stands nearest to the test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import UnknownLimit
+
+if TYPE_CHECKING:
+    from _pytest.nodes import Node
+
+
+def merged_marker(item: pytest.Item) -> dict[str, object] | None:
+    """Return the item's ``torchprof`` markers merged keyword by keyword, the nearest winning; None without one."""
+    merged: dict[str, object] | None = None
+    for marker in (marker for node in reversed(item.listchain()) for marker in _nearest_first(node)):
+        if marker.args:
+            got = repr(marker.args[0])
+            said = f"the torchprof marker takes keywords only, got {got}; write e.g. max_kernels=5"
+            raise UnknownLimit(said, Code.POSITIONAL_ARGUMENT)
+        merged = {**marker.kwargs, **(merged or {})}
+    return merged
+
+
+def _nearest_first(node: Node) -> list[pytest.Mark]:
+    """Return the markers of a test, class or module: a parameter's before its function's, a class's before its bases'.
+
+    pytest has what is written in the opposite order, between what hooks and fixtures put before it and behind it.
+    """
+    own = [marker for marker in node.own_markers if marker.name == "torchprof"]
+    if not isinstance(node, pytest.Item):
+        return own[::-1]
+    of_function = getattr(getattr(node, "obj", None), "pytestmark", ())
+    written = [*of_function, *getattr(getattr(node, "callspec", None), "marks", ())]
+    begin = next((at for at, marker in enumerate(own) if marker in written), len(own))
+    nearest = [marker for marker in own[begin:] if marker in written]
+    return [*own[:begin], *nearest[::-1], *(marker for marker in own[begin:] if marker not in written)]

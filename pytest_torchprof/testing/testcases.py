@@ -1,0 +1,53 @@
+"""Tests of unittest: how they get at the fixture, and what they are told where they cannot."""
+
+from __future__ import annotations
+
+import unittest
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.codes import Code, coded
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_torchprof.testing.fixture import Torchprof
+
+ATTRIBUTE = "torchprof"
+
+
+def is_unittests(item: pytest.Item) -> bool:
+    """Whether a test is a method of a unittest.TestCase."""
+    kind = getattr(item, "cls", None)
+    return isinstance(kind, type) and issubclass(kind, unittest.TestCase)
+
+
+def hand_over(fixture: Torchprof, instance: object) -> Torchprof:
+    """Make the fixture ``self.torchprof`` of a unittest.TestCase, whose methods take no arguments; return it."""
+    if isinstance(instance, unittest.TestCase):
+        setattr(instance, ATTRIBUTE, fixture)
+    return fixture
+
+
+def advise(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
+    """Add to a failure what to do where a TestCase has no ``self.torchprof``."""
+    problem = excinfo.value
+    advice = _advice(problem) if isinstance(problem, AttributeError) and problem.name == ATTRIBUTE else None
+    if advice is None:
+        return
+    # What setUpClass raises is raised again for each test of the class.
+    if advice not in getattr(problem, "__notes__", ()):
+        problem.add_note(advice)
+    report.longrepr = item.repr_failure(excinfo)
+
+
+def _advice(problem: AttributeError) -> str | None:
+    if isinstance(problem.obj, type) and issubclass(problem.obj, unittest.TestCase):
+        said = "a measurement belongs to one test, and setUpClass to none: use self.torchprof in setUp or in a test"
+    elif isinstance(problem.obj, unittest.TestCase):
+        said = (
+            'self.torchprof is the fixture from setUp on, in a class with @pytest.mark.usefixtures("torchprof"); '
+            "the marker torchprof alone measures the whole body"
+        )
+    else:
+        return None
+    return coded(said, Code.FIXTURE_MISUSE)
