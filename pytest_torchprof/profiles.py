@@ -36,6 +36,8 @@ class Explainer(Protocol):
 
     screen: Screen
     """How much its failures may say."""
+    judges: bool
+    """Whether limits are judged at all."""
 
     def expected(self, asked: Iterable[Asked]) -> None:
         """Take note of limits that a test asks for itself."""
@@ -178,6 +180,8 @@ class Profile(Analysis):
         if not of_tests.of_compiling(limits):
             self._look("expect")
         asked, explainer = of_tests.read_limits(limits, known=of_tests.catalogue(self.rules)), self._view.explainer
+        if explainer is not None and not explainer.judges:
+            return
         if explainer is not None:
             explainer.expected(asked)
         profile = self._open()

@@ -9,10 +9,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import filelock
@@ -27,7 +25,8 @@ from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from pytest_torchprof.against.request import Request
 
@@ -102,7 +101,9 @@ def _clear(request: Request) -> None:
         if not (place / "installed").is_file():
             shutil.rmtree(place / "tree", ignore_errors=True)
         shutil.rmtree(place / "caches", ignore_errors=True)
-    others = sorted((place for place in folders if place != request.of_commit), key=lambda place: -place.stat().st_mtime)
+    others = sorted(
+        (place for place in folders if place != request.of_commit), key=lambda place: -place.stat().st_mtime
+    )
     for place in others[MOST_KEPT - 1 :]:
         shutil.rmtree(place, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""The environment that a side runs in: its own folders first on the path, caches of its own, what it was installed in."""
+"""What a side runs in: its own folders first on the path, caches of its own, an environment it is installed in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,20 @@ _CACHES: Final = {
 }
 """What a compiler keeps of one side must not be found by the other."""
 _OF_CI: Final = ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT", "GITHUB_ENV")
-_SAYS_HOW: Final = ("TORCH", "PYTORCH", "TRITON", "INDUCTOR", "CUDA", "HIP", "ROCR", "NVIDIA", "OMP_", "MKL_", "CUBLAS", "CUDNN")
+_SAYS_HOW: Final = (
+    "TORCH",
+    "PYTORCH",
+    "TRITON",
+    "INDUCTOR",
+    "CUDA",
+    "HIP",
+    "ROCR",
+    "NVIDIA",
+    "OMP_",
+    "MKL_",
+    "CUBLAS",
+    "CUDNN",
+)
 
 
 def import_roots(top: Path, rootdir: Path) -> tuple[Path, ...]:
@@ -39,7 +52,9 @@ def import_roots(top: Path, rootdir: Path) -> tuple[Path, ...]:
     found = [rootdir / "src", rootdir, *map(Path, sys.path), *_mapped()]
     roots = (os.path.realpath(place) for place in found if place.is_dir())
     return tuple(
-        dict.fromkeys(Path(os.path.relpath(root, real)) for root in roots if lies_in(root, real) and not lies_in(root, *inside))
+        dict.fromkeys(
+            Path(os.path.relpath(root, real)) for root in roots if lies_in(root, real) and not lies_in(root, *inside)
+        )
     )
 
 
@@ -73,9 +88,16 @@ def described() -> Mapping[str, str]:
     """Return what else decides what is measured: Python, what is installed, the devices, settings."""
     places = [place for place in sys.path if Path(place).is_dir()]
     kinds = (".dist-info", ".egg-info")
-    installed = sorted({name for place in places for name in os.listdir(place) if name.endswith(kinds)})
+    installed = sorted(
+        {entry.name for place in places for entry in Path(place).iterdir() if entry.name.endswith(kinds)}
+    )
     settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SAYS_HOW)}
-    return {"python": f"{sys.version} {sys.executable}", "node": os.uname().nodename, "installed": " ".join(installed), **settings}
+    return {
+        "python": f"{sys.version} {sys.executable}",
+        "node": os.uname().nodename,
+        "installed": " ".join(installed),
+        **settings,
+    }
 
 
 def install(folder: Path, command: str, tree: Path, told: Mapping[str, str]) -> str:
@@ -105,7 +127,13 @@ def python_of(folder: Path) -> str:
 def _run(words: list[str], folder: Path, told: Mapping[str, str]) -> None:
     try:
         done = subprocess.run(  # noqa: S603 - the user's own command
-            words, cwd=folder, env=told, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+            words,
+            cwd=folder,
+            env=told,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
     except OSError as problem:
         said = f"{shlex.join(words)} cannot be run in {folder}: {problem.strerror}"
@@ -114,4 +142,3 @@ def _run(words: list[str], folder: Path, told: Mapping[str, str]) -> None:
         lines = os.fsdecode(done.stdout).strip().splitlines()[-20:]
         said = coded(f"{shlex.join(words)} failed in {folder} with status {done.returncode}", Code.INSTALL_FAILED)
         raise TorchprofError("\n  ".join([said, *lines]))
-

@@ -28,7 +28,13 @@ HOOKS_VARIABLES: Final = (
 # its filter would ask a server.
 _QUIET: Final = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.splitIndex=false"),
-    *("index.sparse=false", "gc.auto=0", "maintenance.auto=false", "submodule.recurse=false", "advice.detachedHead=false"),
+    *(
+        "index.sparse=false",
+        "gc.auto=0",
+        "maintenance.auto=false",
+        "submodule.recurse=false",
+        "advice.detachedHead=false",
+    ),
     *("filter.lfs.smudge=", "filter.lfs.process=", "filter.lfs.required=false"),
 )
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/v1\n"
@@ -86,7 +92,9 @@ class Repository:
             name = f"{reference}^{{commit}}"
             return _git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", name).strip()
         except _Refused as refused:
-            raise TorchprofError(f"--torchprof-against={reference}: {self._unknown(reference, refused)}", Code.UNKNOWN_REF) from None
+            raise TorchprofError(
+                f"--torchprof-against={reference}: {self._unknown(reference, refused)}", Code.UNKNOWN_REF
+            ) from None
 
     def _unknown(self, reference: str, refused: _Refused) -> str:
         """Return why there is no such commit here, and what brings it."""

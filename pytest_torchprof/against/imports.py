@@ -55,7 +55,7 @@ def foreign_import(side: Side) -> str | None:
 
 def _resolved(file: str) -> str:
     folder, name = os.path.split(file)
-    return os.path.join(_resolved_folder(folder), name)
+    return f"{_resolved_folder(folder)}{os.sep}{name}"
 
 
 _resolved_folder = cache(os.path.realpath)
@@ -91,8 +91,7 @@ def _tops(root: Path) -> frozenset[str]:
 
 @cache
 def _is_module(path: Path) -> bool:
-    folder = os.fspath(path)
-    return any(os.path.isfile(f"{folder}{ending}") for ending in _ENDINGS) or os.path.isfile(f"{folder}/__init__.py")
+    return any(path.with_name(f"{path.name}{end}").is_file() for end in _ENDINGS) or (path / "__init__.py").is_file()
 
 
 def _said(side: Side, name: str, file: str, whose: str) -> str:

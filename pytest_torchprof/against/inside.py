@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -12,6 +11,8 @@ from pytest_torchprof.against.outcomes import OutcomeKeeper
 from pytest_torchprof.against.side import this_side
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_torchprof.against.side import Side
 
 # What the user asked pytest for is asked of the working tree: its files, its debugger, its end at the first failure.
@@ -29,9 +30,7 @@ _NOT_AT_BASE: Final = {
 
 def settle(config: pytest.Config) -> None:
     """Make this process the side that it was told to be."""
-    side = this_side(config)
-    if side is None:
-        return
+    side = this_side()
     config.pluginmanager.register(SideKeeper(side))
     if side.is_base:
         config.pluginmanager.register(OutcomeKeeper(side))

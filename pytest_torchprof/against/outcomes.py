@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from msgspec import json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from pytest_torchprof.against.side import Side
 
-SCHEMA: Final = 1
 _FILE: Final = "outcomes.json"
 _LONGEST: Final = 2000
 
@@ -57,15 +55,16 @@ def read_outcomes(folder: Path) -> BaseOutcomes:
     path = folder / _FILE
     if not path.is_file():
         return BaseOutcomes(status=-1, broken="its run ended before its tests did")
-    plain = json.loads(path.read_text(encoding="utf-8"))
-    del plain["schema"]
-    return BaseOutcomes(**{name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()})
+    return json.decode(path.read_bytes(), type=BaseOutcomes)
+
+
+base_outcomes = cache(read_outcomes)
+"""The same, read once."""
 
 
 def write_outcomes(folder: Path, outcomes: BaseOutcomes) -> None:
     """Write what ``read_outcomes`` reads."""
-    text = json.dumps({"schema": SCHEMA, **asdict(outcomes)}, indent=1)
-    (folder / _FILE).write_text(text, encoding="utf-8", errors="backslashreplace")
+    (folder / _FILE).write_bytes(json.encode(outcomes))
 
 
 class OutcomeKeeper:
@@ -84,7 +83,9 @@ class OutcomeKeeper:
         if report.when == "call" and report.passed:
             self._passed[report.nodeid] = None
         elif not report.passed:
-            self._troubles.setdefault(report.nodeid, f"it {'was skipped' if report.skipped else 'failed'}: {_told(report)}")
+            self._troubles.setdefault(
+                report.nodeid, f"it {'was skipped' if report.skipped else 'failed'}: {_told(report)}"
+            )
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

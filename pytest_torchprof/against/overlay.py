@@ -1,4 +1,4 @@
-"""Which files of a repository are tests, and how those of the working tree come to stand beside another commit's code."""
+"""Which files of a repository are tests, and how the working tree's come to stand beside another commit's code."""
 
 from __future__ import annotations
 
@@ -61,14 +61,12 @@ def test_files(patterns: Sequence[str], testpaths: Sequence[str], root: Path, re
     """
     below = PurePosixPath(root.relative_to(repository.top))
     named = (PurePosixPath(os.path.normpath(below / path)) for path in testpaths)
-    return TestFiles(
-        patterns=tuple(patterns),
-        folders=tuple(
-            folder
-            for folder in named
-            if folder.parts and folder.name != "src" and folder != below and not (repository.top / folder / "__init__.py").exists()
-        ),
-    )
+
+    def holds_tests_alone(folder: PurePosixPath) -> bool:
+        is_package = (repository.top / folder / "__init__.py").exists()
+        return folder not in (below, below / "src") and not is_package
+
+    return TestFiles(patterns=tuple(patterns), folders=tuple(filter(holds_tests_alone, named)))
 
 
 def digest(folder: Path, names: Iterable[str]) -> str:

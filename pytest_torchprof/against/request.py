@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.against.environment import import_roots
@@ -16,6 +15,8 @@ from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.report import Reference
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
 
 
@@ -117,7 +118,9 @@ def _refuse_clashes(config: pytest.Config) -> None:
     }
     clash = next((name for name, value in given.items() if value), None)
     if clash is not None:
-        said = f"--torchprof-against and {clash} exclude each other: both sides are measured, and compared with each other"
+        said = (
+            f"--torchprof-against and {clash} exclude each other: both sides are measured, and compared with each other"
+        )
         raise TorchprofError(said, Code.BAD_OPTION)
 
 
@@ -125,5 +128,5 @@ def within(tree: Path, word: str, top: Path) -> str:
     """Return a word of the command line with the working tree's folder replaced by a side's, where it begins so."""
     name, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
     if value == str(top) or value.startswith(f"{top}{os.sep}"):
-        value = f"{tree}{value[len(str(top)):]}"
+        value = f"{tree}{value[len(str(top)) :]}"
     return f"{name}{equals}{value}"

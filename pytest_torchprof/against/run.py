@@ -1,4 +1,4 @@
-"""``pytest --torchprof-against REF``: starts one pytest for each side, first the other commit, then the working tree."""
+"""``pytest --torchprof-against REF``: starts a pytest for each side, the other commit's and the working tree's."""
 
 from __future__ import annotations
 

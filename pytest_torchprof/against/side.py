@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_torchprof.against import VARIABLE, is_side
+from msgspec import json
+
+from pytest_torchprof.against import VARIABLE
 from pytest_torchprof.report import Reference
-
-if TYPE_CHECKING:
-    import pytest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +39,10 @@ class Side:
 
     def write(self, path: Path) -> None:
         """Write what ``this_side`` reads."""
-        path.write_text(json.dumps(asdict(self), default=os.fspath), encoding="utf-8")
+        path.write_bytes(json.encode(self, enc_hook=os.fspath))
 
 
-def this_side(config: pytest.Config) -> Side | None:
-    """Return the side that this process runs; None where it is not one of two."""
-    if not is_side(config):
-        return None
-    plain = json.loads(Path(os.environ[VARIABLE]).read_text(encoding="utf-8"))
-    return Side(
-        is_base=plain["is_base"],
-        reference=Reference(**plain["reference"]),
-        tree=Path(plain["tree"]),
-        other=Path(plain["other"]),
-        caches=Path(plain["caches"]),
-        roots=tuple(map(Path, plain["roots"])),
-        results=Path(plain["results"]),
-        starter=plain["starter"],
-    )
+def this_side() -> Side:
+    """Return the side that this process runs, where it is one of two."""
+    written = Path(os.environ[VARIABLE]).read_bytes()
+    return json.decode(written, type=Side, dec_hook=lambda _kind, value: Path(value))

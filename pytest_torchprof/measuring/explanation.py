@@ -31,6 +31,8 @@ class Explanation:
     """What is known of where one measurement's work comes from, and how to find it out; see ``profiles.Explainer``."""
 
     screen: Screen
+    judges: bool = True
+    """Whether limits are judged; at a commit that is only compared with, none is."""
     repeat: Repeat | None = None
     """What the repeat found, or why there is none; None before one was asked for."""
     recording: Path | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from pytest_torchprof import baseline, compare
+from pytest_torchprof.against.outcomes import base_outcomes
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.testing.options import BaselineMode
@@ -79,7 +80,13 @@ class BaselineCheck:
     @property
     def of_times(self) -> bool:
         """Whether times are compared too."""
-        return self.wanted and "time" in self.options.tolerance.allowed
+        # One process on each side says nothing of times.
+        return self.wanted and "time" in self.options.tolerance.allowed and self.run.against is None
+
+    @property
+    def judges_limits(self) -> bool:
+        """Whether limits are judged: they are of the code as it is, and another commit's is only compared with it."""
+        return self.run.against is None or not self.run.against.is_base
 
     @property
     def takes_times(self) -> bool:
@@ -107,7 +114,9 @@ class BaselineCheck:
             return None
         file, key = self.place(label, profile)
         old, new = self.files.entries(file).get(key), cache(partial(self._new_entry, profile))
-        allowed = self.options.tolerance.allowed
+        allowed = {
+            name: share for name, share in self.options.tolerance.allowed.items() if name != "time" or self.of_times
+        }
         comparison = compare.compare(old, new() if old else None, names=self.options.names, tolerance=allowed)
         return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison)
 
@@ -177,7 +186,7 @@ class BaselineCheck:
 
     def of_other_root(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
         """Yield a verdict where there is no baseline, but one that a run with another root directory has kept."""
-        if judgement is None or judgement.old is not None or self.run.baseline.updates:
+        if judgement is None or judgement.old is not None or self.run.baseline.updates or self.run.against:
             return
         for file in baseline.files_of_other_roots(self.path, self.run.rootdir, judgement.file, self.run.baseline_dir):
             if judgement.key in self.files.entries(file):
@@ -188,6 +197,21 @@ class BaselineCheck:
                 )
                 yield self._not_measured(coded(elsewhere, Code.BASELINE_ELSEWHERE))
                 return
+
+    def unmeasured_there(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
+        """Yield a verdict where the other commit has the test, and what was to be compared was not measured there."""
+        side = self.run.against
+        if judgement is None or judgement.old is not None or side is None or side.is_base:
+            return
+        files = baseline.files_of(self.path, self.run.rootdir, self.run.baseline_dir).values()
+        if any(judgement.key in self.files.entries(file) for file in files):
+            reason: str | None = "it was measured on another device: compare with --torchprof-against-fresh"
+        else:
+            reason = base_outcomes(side.results).why_not(self.nodeid)
+        if reason is not None:
+            shown = side.reference.shown
+            said = coded(f"not measured at {shown}: {reason}", Code.BASE_NOT_MEASURED)
+            yield Verdict(limit="against", expected=side.reference.ref, measured=said, status=NOT_MEASURED)
 
     def lost_numbers(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
         """Yield a verdict on numbers to be compared with the baseline that this measurement, or the baseline, lacks."""
@@ -221,10 +245,14 @@ class BaselineCheck:
         """Yield what fails the test, a line each; nothing where it does not."""
         comparison, mode, file = judgement.comparison, self.run.baseline, self.run.shown(judgement.file)
         accept = f'  do: fix the code, or accept the change: pytest "{self.nodeid}" --torchprof-baseline=update'
+        held = f"the baseline {file}"
+        if (side := self.run.against) is not None:
+            held = f"at {side.reference.shown}"
+            accept = '  do: fix the code, or allow what is meant in the marker, such as tolerance={"kernels": 1}'
         if mode.updates or not comparison.fails(strict=mode is BaselineMode.STRICT):
             return
         if comparison.verdict == "worse":
-            yield f"worse than the baseline {file}:"
+            yield f"worse than {held}:"
             yield from (f"  {line}" for line in comparison.lines)
             yield from compare.origins(profile, judgement.new(), comparison.changes)
             yield accept

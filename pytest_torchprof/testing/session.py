@@ -22,6 +22,7 @@ from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.recording.folder import hide
 from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
+from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.baseline_check import BaselineFiles
 from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
 from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
@@ -57,6 +58,8 @@ class RunState:
     compared_keys: dict[Path, set[str]] = field(default_factory=dict)
     """Baseline file -> the keys of what was measured and compared with it."""
     unused: list[UnusedEntries] = field(default_factory=list)
+    gone: tuple[str, ...] = ()
+    """What was measured at the commit that this run is held against, and not in this run."""
     replayed: set[str] = field(default_factory=set)
     """Names of the recordings that a test judged."""
     problems: list[str] = field(default_factory=list)
@@ -70,7 +73,13 @@ class RunState:
     @property
     def run_results(self) -> RunResults:
         """Return the results so far, in the order in which they came."""
-        return RunResults(results=tuple(self.results.values()), unused=tuple(self.unused))
+        side = self.options.against
+        return RunResults(
+            results=tuple(self.results.values()),
+            unused=tuple(self.unused),
+            against=None if side is None else side.reference,
+            gone=self.gone,
+        )
 
     def add(self, result: Result) -> None:
         """Record a result; a test that is run again replaces its former ones."""
@@ -244,7 +253,11 @@ def finish(state: RunState, session: pytest.Session) -> None:
             session.config.workeroutput[WORKER_KEY] = state.to_plain()  # type: ignore[attr-defined]
             return
         if this_rank().writes:
-            state.unused.extend(_unused_entries(state))
+            if state.options.against is None:
+                state.unused.extend(_unused_entries(state))
+            elif not state.options.against.is_base:
+                state.gone = two_sides.only_at_base(state)
+                state.problems += two_sides.nothing_compared(state)
             state.problems += [*state.write_baselines(), *_write_reports(state), *_write_step_summary(state)]
         if state.options.replay is not None and not state.replayed:
             unused = f"--torchprof-replay={state.options.replay}: no test judged a recording"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.against.imports import foreign_import
 from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.codes import Code, coded
@@ -126,7 +127,7 @@ class TestRun:
         self.measurements[label] = Measurement(
             label=label,
             limits=limits,
-            explanation=Explanation(screen=self.test.screen),
+            explanation=Explanation(screen=self.test.screen, judges=self.test.baseline.judges_limits),
             of_body=self.body_is_step,
             why_not=why_not,
         )
@@ -273,7 +274,9 @@ def _live(run: TestRun, label: str | None) -> Calls:
         return
     explanation = measurement.explanation
     explanation.plan = plan
-    measurement = run.change(label, profile=_guarded(run, profile, explanation, replay=False))
+    side = test.state.options.against
+    foreign = foreign_import(side) if side is not None else None
+    measurement = run.change(label, profile=_guarded(run, profile, explanation, replay=False), why_not=foreign)
     if _lacks_lines(run, measurement):
         yield from explanation.calls(plan, test.state.recordings.new_stacks_file(test.nodeid, label))
 
