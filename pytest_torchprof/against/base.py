@@ -150,6 +150,7 @@ def _told(request: Request) -> dict[str, str]:
         other=request.repository.top,
         caches=caches,
         roots=request.roots_in(tree),
+        own_tests=request.own_tests,
         results=request.results,
         starter=os.getpid(),
     )

@@ -42,7 +42,11 @@ class BaseOutcomes:
         names = {part.partition("[")[0] for part in rest.split("::")}
         if names.isdisjoint(self.own.get(file, ())):
             return None
-        return self.troubles.get(nodeid) or self.troubles.get(file)
+        # A traceback ends with what was raised.
+        if nodeid not in self.troubles and file in self.troubles:
+            raised = self.troubles[file].rpartition("\n")[2].removeprefix("E ").strip()
+            return f"{file} cannot be collected: {raised}"
+        return self.troubles.get(nodeid)
 
     @property
     def tests(self) -> int:
@@ -77,7 +81,7 @@ class OutcomeKeeper:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._troubles[report.nodeid] = f"it cannot be collected: {_told(report)}"
+            self._troubles[report.nodeid] = _told(report)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
@@ -97,10 +101,13 @@ class OutcomeKeeper:
 
 
 def _told(report: Any) -> str:
-    """Return what a report says of a failure: the line that it ends with, or the reason of a skip."""
+    """Return a line of what a report says of a failure or a skip; of what cannot be collected, all with its traceback."""
     told = report.longrepr
+    if isinstance(report, pytest.CollectReport):
+        return str(told).strip()[-_LONGEST:]
     if isinstance(told, tuple):
         return str(told[2]).removeprefix("Skipped: ")
     crash = getattr(told, "reprcrash", None)
-    text = crash.message if crash is not None else getattr(told, "longrepr", None) or str(told)
-    return str(text).strip()[-_LONGEST:]
+    # What fails by a measurement has a short form beside its text.
+    _, brief = getattr(report, "torchprof_brief", ("", crash.message if crash is not None else str(told)))
+    return str(brief).strip().partition("\n")[0]

@@ -77,6 +77,7 @@ def _run_here(request: Request) -> int:
         other=request.tree,
         caches=caches,
         roots=request.roots_in(top),
+        own_tests=request.own_tests,
         results=request.results,
         starter=os.getpid(),
     )

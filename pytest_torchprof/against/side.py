@@ -27,6 +27,8 @@ class Side:
     """The folder for what compilers keep."""
     roots: tuple[Path, ...]
     """The folders of its tree that modules are imported from, the first one first."""
+    own_tests: bool
+    """Whether each side runs its own tests."""
     results: Path
     """The folder with what the base has measured."""
     starter: int

@@ -121,7 +121,9 @@ class BaselineCheck:
         return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison)
 
     def _new_entry(self, profile: Profile) -> Entry:
-        return baseline.entry_of(profile, source_hash=baseline.source_hash(self.source))
+        # Both sides of a comparison with a commit have the same tests, or are asked for with those that each has.
+        source = self.source if self.run.against is None else ""
+        return baseline.entry_of(profile, source_hash=baseline.source_hash(source))
 
     def needs_more_times(self, label: str | None, profile: Profile) -> bool:
         """Whether times are to be taken once more: they look slower, or what will be compared with them is written."""
@@ -209,8 +211,8 @@ class BaselineCheck:
         else:
             reason = base_outcomes(side.results).why_not(self.nodeid)
         if reason is not None:
-            shown = side.reference.shown
-            said = coded(f"not measured at {shown}: {reason}", Code.BASE_NOT_MEASURED)
+            hint = "" if side.own_tests else "; --torchprof-against-tests=own runs at each side the tests that it has"
+            said = coded(f"at {side.reference.shown} {reason}{hint}", Code.BASE_NOT_MEASURED)
             yield Verdict(limit="against", expected=side.reference.ref, measured=said, status=NOT_MEASURED)
 
     def lost_numbers(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:

@@ -253,11 +253,12 @@ def finish(state: RunState, session: pytest.Session) -> None:
             session.config.workeroutput[WORKER_KEY] = state.to_plain()  # type: ignore[attr-defined]
             return
         if this_rank().writes:
-            if state.options.against is None:
+            side = state.options.against
+            if side is None:
                 state.unused.extend(_unused_entries(state))
-            elif not state.options.against.is_base:
-                state.gone = two_sides.only_at_base(state)
-                state.problems += two_sides.nothing_compared(state)
+            elif not side.is_base:
+                state.gone = two_sides.only_at_base(side, state.baselines, state.compared_keys)
+                state.problems += two_sides.nothing_compared(side, state.results.values())
             state.problems += [*state.write_baselines(), *_write_reports(state), *_write_step_summary(state)]
         if state.options.replay is not None and not state.replayed:
             unused = f"--torchprof-replay={state.options.replay}: no test judged a recording"
