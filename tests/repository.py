@@ -80,6 +80,7 @@ class Repository:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,  # A group of processes of its own, as a terminal makes it.
         )
 
     def run(self, *words: str, **how: object) -> Run:

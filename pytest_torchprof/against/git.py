@@ -58,7 +58,7 @@ def _git(folder: Path, *words: str, **environment: str) -> str:
             capture_output=True,
             check=False,
         )
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         said = "--torchprof-against compares with a commit, and there is no git on the PATH: install it"
         raise TorchprofError(said, Code.NO_REPOSITORY) from None
     if done.returncode:

@@ -107,7 +107,7 @@ def _told(report: Any) -> str:
         return str(told).strip()[-_LONGEST:]
     if isinstance(told, tuple):
         return str(told[2]).removeprefix("Skipped: ")
+    if hasattr(report, "torchprof_brief"):  # The short form of what fails by a measurement, wrapped for a screen.
+        return " ".join(str(report.torchprof_brief[1]).split())
     crash = getattr(told, "reprcrash", None)
-    # What fails by a measurement has a short form beside its text.
-    _, brief = getattr(report, "torchprof_brief", ("", crash.message if crash is not None else str(told)))
-    return str(brief).strip().partition("\n")[0]
+    return str(crash.message if crash is not None else told).strip().partition("\n")[0]

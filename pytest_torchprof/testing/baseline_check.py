@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.against.outcomes import base_outcomes
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code, code_in, coded
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.testing.options import BaselineMode
 
@@ -211,7 +211,8 @@ class BaselineCheck:
         else:
             reason = base_outcomes(side.results).why_not(self.nodeid)
         if reason is not None:
-            hint = "" if side.own_tests else "; --torchprof-against-tests=own runs at each side the tests that it has"
+            own = side.own_tests or code_in(reason) is not None
+            hint = "" if own else "; --torchprof-against-tests=own runs at each side the tests that it has"
             said = coded(f"at {side.reference.shown} {reason}{hint}", Code.BASE_NOT_MEASURED)
             yield Verdict(limit="against", expected=side.reference.ref, measured=said, status=NOT_MEASURED)
 
