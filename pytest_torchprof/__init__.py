@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.kernels.kernels import Kernels
     from pytest_torchprof.kernels.selectors import attention, communication, conv, family, gemm, library, triton
+    from pytest_torchprof.keywords import Limits, MarkerKeywords
     from pytest_torchprof.measuring.block import MeasuredBlock
     from pytest_torchprof.measuring.script import measure, profile
     from pytest_torchprof.profiles import Profile, StepProfile, load
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Kernel",
     "Kernels",
+    "Limits",
     "LimitsMissed",
+    "MarkerKeywords",
     "MeasuredBlock",
     "NotMeasured",
     "Numbers",
@@ -68,6 +71,7 @@ _HOMES = {
     ),
     **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.selectors"),
     **dict.fromkeys(["Profile", "StepProfile", "load"], "profiles"),
+    **dict.fromkeys(["Limits", "MarkerKeywords"], "keywords"),
     **dict.fromkeys(["measure", "profile"], "measuring.script"),
     "Kernel": "kernels.kernel",
     "Kernels": "kernels.kernels",

@@ -68,6 +68,14 @@ class Code(StrEnum):
     GPU_IN_USE = "gpu-in-use"
     FORKS = "forks"
     MEASUREMENT_FAILED = "measurement-failed"
+    # Recordings of other processes.
+    NO_RECORDING_LEFT = "no-recording-left"
+    OTHER_FILE_COUNT = "other-file-count"
+    STALE_RECORDING = "stale-recording"
+    UNFINISHED_RECORDING = "unfinished-recording"
+    NO_SUCH_RANGE = "no-such-range"
+    MIXED_JOBS = "mixed-jobs"
+    LOST_RECORDS = "lost-records"
     # The measured code.
     NOTHING_RAN = "nothing-ran"
     NOTHING_MEASURED = "nothing-measured"
@@ -88,6 +96,7 @@ class Code(StrEnum):
     NOT_RECORDED = "not-recorded"
     MATCH_UNKNOWN = "match-unknown"
     OPERATOR_UNKNOWN = "operator-unknown"
+    NOTHING_TO_FUSE = "nothing-to-fuse"
     BASELINE_ELSEWHERE = "baseline-elsewhere"
     BASELINE_INCOMPLETE = "baseline-incomplete"
     # What is compared with another commit.

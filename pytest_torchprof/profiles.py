@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +16,8 @@ from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
-from pytest_torchprof.recording.reader import copy, read
+from pytest_torchprof.keywords import Limits
+from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import Trace
 
@@ -173,7 +174,7 @@ class Profile(Analysis):
             return analysis_html.reason(str(problem))
         return analysis_html.table(self._open())
 
-    def expect(self, **limits: object) -> None:
+    def expect(self, **limits: Unpack[Limits]) -> None:
         """Check limits as the marker does; LimitsMissed or NotMeasured with all of them in the text."""
         from pytest_torchprof import limits as of_tests  # noqa: PLC0415 - only who asks pays
 
@@ -186,7 +187,7 @@ class Profile(Analysis):
             explainer.expected(asked)
         profile = self._open()
         verdicts = of_tests.check_limits(profile, asked)
-        if explainer is not None and of_tests.missed_somewhere(verdicts, asked):
+        if explainer is not None and any(verdict.wants_lines for verdict in verdicts):
             # The same verdicts, with lines: what explains them changes none.
             profile = explainer.explained(profile)
             verdicts = of_tests.check_limits(profile, asked)
@@ -214,10 +215,16 @@ class Profile(Analysis):
                 "test has ended. Call save() in the test itself, or keep all recordings with --torchprof-save=DIR.",
                 Code.RECORDING_MISSING,
             )
+        from pytest_torchprof.recording.writer import copy  # noqa: PLC0415 - only who asks pays
+
         copy(self.trace.path, path)
 
 
-def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile | list[Profile]:
+# A list of them for a folder, which no type checker can know.
+_PerhapsSeveral = Any
+
+
+def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile | _PerhapsSeveral:
     """Return the profile of a trace file, or those of a folder of them as ``tensorboard_trace_handler`` writes it.
 
     ``device="cpu"`` takes a recording that torch.profiler made without a GPU for one of the CPU as device: its kernels
@@ -259,8 +266,8 @@ def load_file(path: str | os.PathLike[str], *, device: str | None = None, by_two
 def _taken_for(trace: Trace, device: str) -> Trace:
     if device not in (known := [kind.name for kind in device_kinds()]):
         raise TorchprofError(f"device: expected {' or '.join(known)}, got {device!r}", Code.NO_SUCH_DEVICE)
-    if trace.metadata is not None and trace.device_kind.name != device:
-        said = f"{trace.path}: is a recording of {trace.metadata.device}, not of {device}"
+    if trace.recorded_device is not None and trace.device_kind.name != device:
+        said = f"{trace.path}: is a recording of {trace.recorded_device}, not of {device}"
         raise TorchprofError(said, Code.NOT_IN_RECORDING)
     found = replace(trace, taken_for=device)
     if len(trace.gpu) and not found.device_kind.has_launches:

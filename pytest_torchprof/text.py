@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 import textwrap
-from pathlib import Path
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_torchprof.errors import UnknownLimit
@@ -55,6 +54,8 @@ _HISSING = ("s", "x", "ch", "sh")
 
 def path_from_here(file: str) -> str:
     """Return the path of a file below the current directory from there, any other as it is."""
+    from pathlib import Path  # noqa: PLC0415 - slow to import; few commands name files of the user's
+
     here = Path.cwd()
     return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
 
@@ -173,13 +174,15 @@ def _three_digits(number: float) -> str:
 
 WIDTH = 100
 """The most columns that prose takes."""
-_WIDEST, _NARROWEST = 132, 60
+_WIDEST, _NARROWEST = 132, 40
 _FIRST, _NARROW = 24, 12
 """What a table's first column has before others leave, and what it has where they cannot."""
 
 
 def terminal_width() -> int:
     """Return how many columns there are: COLUMNS, or the terminal's; where neither is known, as many as tables take."""
+    import shutil  # noqa: PLC0415 - slow to import, and JSON has no width
+
     return max(shutil.get_terminal_size(fallback=(_WIDEST, 24)).columns, _NARROWEST)
 
 
@@ -275,7 +278,19 @@ def drawn(  # noqa: PLR0913 - each says one thing about the table
 def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> list[str]:
     """Return the words as lines."""
     lines = textwrap.wrap(words, min(width, WIDTH), initial_indent=first, subsequent_indent=indent)
-    return [without_commands(line) for line in lines]
+    # A blank stays at the end of a line where the word behind it has to be broken.
+    return [without_commands(line.rstrip()) for line in lines]
+
+
+def number_alike(labels: Sequence[str]) -> list[str]:
+    """Return the labels; those of kernels that only their raw names tell apart are numbered: ``pointwise add [2]``."""
+    several = {label for label, count in Counter(labels).items() if count > 1}
+    seen: Counter[str] = Counter()
+    numbered = []
+    for label in labels:
+        seen[label] += 1
+        numbered.append(f"{label} [{seen[label]}]" if label in several else label)
+    return numbered
 
 
 def cut(words: str, width: int) -> str:

@@ -70,7 +70,9 @@ class Repository:
         self.git("commit", "--quiet", "--allow-empty", "--message", "a state")
         return self.git("rev-parse", "HEAD").strip()
 
-    def start(self, *words: str, python: str = sys.executable, cwd: Path | None = None, **more: str) -> subprocess.Popen:
+    def start(
+        self, *words: str, python: str = sys.executable, cwd: Path | None = None, **more: str
+    ) -> subprocess.Popen:
         """Start pytest in the repository."""
         return subprocess.Popen(
             [python, "-m", "pytest", *words],
@@ -113,5 +115,7 @@ class Run:
     @property
     def rows(self) -> dict[str, tuple[str, str]]:
         """The table of the section at the end: what each test came to against the other commit, and its verdict."""
-        rows = re.findall(r"^\S*?::(\S+(?: \(\w+\))?) .*?  ([a-z]+(?: \(.*?\))?|-) +([a-z]+(?: [a-z]+)*)$", self.out, re.M)
+        rows = re.findall(
+            r"^\S*?::(\S+(?: \(\w+\))?) .*?  ([a-z]+(?: \(.*?\))?|-) +([a-z]+(?: [a-z]+)*)$", self.out, re.MULTILINE
+        )
         return {name: (against, verdict) for name, against, verdict in rows}

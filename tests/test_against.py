@@ -225,7 +225,9 @@ def test_every_report_says_what_is_compared(repository, compared):
     assert f"against main \\({sha[:7]}\\)" in summary
     assert "::error file=tests/test_waves.py,line=" in compared.out
     (suite,) = ET.parse(compared.folder / "junit.xml").getroot()
-    properties = {one.get("name"): one.get("value") for one in suite.find("*[@name='test_each[more]']").iter("property")}
+    properties = {
+        one.get("name"): one.get("value") for one in suite.find("*[@name='test_each[more]']").iter("property")
+    }
     assert properties["torchprof.baseline"] == "worse (+1 kernel)"
     assert len(list((compared.folder / "kept").glob("*test_each*"))) >= 7
 

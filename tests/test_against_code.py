@@ -60,7 +60,9 @@ def test_a_package_in_src_that_an_editable_install_has_put_on_the_path(tmp_path)
 def test_a_package_that_an_import_hook_finds(tmp_path, place):
     made = changed(tmp_path / "a repository", "lib/python/")
     where = {"waves": str(made.path / "lib/python/waves")}
-    python = installation(tmp_path / "environment", "import __editable___waves_finder; __editable___waves_finder.install()")
+    python = installation(
+        tmp_path / "environment", "import __editable___waves_finder; __editable___waves_finder.install()"
+    )
     library = next((tmp_path / "environment" / "lib").glob("python*")) / "site-packages"
     call = "insert(0, _EditableFinder) #" if place == "insert" else "append"
     hook = FINDER.replace("{MAPPING}", repr(where)).replace("{PLACE}", call)
@@ -73,7 +75,10 @@ def test_a_package_that_an_import_hook_finds(tmp_path, place):
     assert run.status == 1
     assert run.rows == {"test_wave": ("new", "not measured")}
     said = " ".join(run.out.split())
-    assert f"the module waves was imported from {made.path}/lib/python/waves/__init__.py, which is the other side's" in said
+    assert (
+        f"the module waves was imported from {made.path}/lib/python/waves/__init__.py, which is the other side's"
+        in said
+    )
     assert "--torchprof-against-install=COMMAND" in said
 
 

@@ -64,7 +64,11 @@ def test_imported():
 def repository(tmp_path_factory):
     made = Repository(
         tmp_path_factory.mktemp("gaps") / "repository",
-        {"waves.py": PACKAGE, "tests/test_waves.py": CASES, "tests/test_imports.py": TESTS.replace("wave()", "imported()")},
+        {
+            "waves.py": PACKAGE,
+            "tests/test_waves.py": CASES,
+            "tests/test_imports.py": TESTS.replace("wave()", "imported()"),
+        },
     )
     made.write(
         {
@@ -114,7 +118,9 @@ def test_the_traceback_of_what_cannot_be_collected_there_is_shown(gaps):
 
 
 def test_with_its_own_tests_each_side_runs_what_it_has(tmp_path):
-    own = Repository(tmp_path / "own", {"waves.py": PACKAGE, "test_waves.py": TESTS + TESTS.replace("test_wave", "test_former")})
+    own = Repository(
+        tmp_path / "own", {"waves.py": PACKAGE, "test_waves.py": TESTS + TESTS.replace("test_wave", "test_former")}
+    )
     own.write({"test_waves.py": TESTS + TESTS.replace("test_wave", "test_latter")})
     run = own.against("main", "--torchprof-against-tests=own")
     assert run.rows == {"test_wave": ("same", "passed"), "test_latter": ("new", "passed")}
@@ -126,7 +132,10 @@ def test_with_its_own_tests_each_side_runs_what_it_has(tmp_path):
 
 
 def test_a_commit_that_pytest_cannot_start_at_is_not_measured(repository, tmp_path):
-    other = Repository(tmp_path / "other", {"waves.py": "raise ValueError('no such wave')", "test_waves.py": TESTS, "conftest.py": "import waves"})
+    other = Repository(
+        tmp_path / "other",
+        {"waves.py": "raise ValueError('no such wave')", "test_waves.py": TESTS, "conftest.py": "import waves"},
+    )
     other.write({"waves.py": PACKAGE})
     run = other.against("main")
     assert run.status == 1

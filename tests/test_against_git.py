@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from repository import PACKAGE, SLOWER, TESTS, Repository, environment
 
 from pytest_torchprof.against import git, overlay
 from pytest_torchprof.errors import TorchprofError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FILES = {"waves.py": PACKAGE, "tests/test_waves.py": TESTS}
 
@@ -54,10 +57,13 @@ def test_a_worktree_of_a_repository_with_all_that_there_can_be(plain, tmp_path):
     part.commit()
     subprocess.run(["git", "-C", str(tones), "pull", "--quiet", str(part.path), "main"], check=True, env=environment())
     linked.git("mv", "tests/test_waves.py", "tests/test_renamed.py")
-    renamed = TESTS.replace("waves.wave(x)", "assert FACTOR == 2 and (HERE / 'data.txt').read_text() == 'new'\n    waves.first(x)")
+    renamed = TESTS.replace(
+        "waves.wave(x)", "assert FACTOR == 2 and (HERE / 'data.txt').read_text() == 'new'\n    waves.first(x)"
+    )
     linked.write(
         {
-            "tests/test_renamed.py": "from pathlib import Path\nfrom helper import FACTOR\nHERE = Path(__file__).parent\n" + renamed,
+            "tests/test_renamed.py": "from pathlib import Path\nfrom helper import FACTOR\nHERE = Path(__file__).parent\n"
+            + renamed,
             "tests/helper.py": "FACTOR = 2",
             "tests/data.txt": "new",
             "build/left.txt": "ignored",
@@ -127,7 +133,9 @@ def test_the_files_of_a_commit_are_a_repository_of_their_own(plain, tmp_path):
     assert exported(plain.path, sha, tree) == {".gitignore", "waves.py", "tests/test_waves.py"}
 
     def asked(*words):
-        return subprocess.run(["git", "-C", str(tree), *words], check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(tree), *words], check=True, capture_output=True, text=True
+        ).stdout.strip()
 
     assert asked("rev-parse", "HEAD") == sha
     assert asked("describe", "--tags") == "v1.0"
@@ -189,7 +197,10 @@ def test_a_submodule_without_the_commit_is_refused(with_submodule):
     run = with_submodule.against("HEAD")
     with_submodule.git("reset", "--quiet", "HEAD~")
     assert run.status == pytest.ExitCode.USAGE_ERROR
-    assert "the submodule tones does not have 1111111111111111111111111111111111111111: git -C tones fetch origin" in run.out
+    assert (
+        "the submodule tones does not have 1111111111111111111111111111111111111111: git -C tones fetch origin"
+        in run.out
+    )
     assert "[object-missing]" in run.out
 
 
@@ -213,7 +224,9 @@ def test_a_branch_that_only_the_remote_has(plain, tmp_path):
     clone.path = tmp_path / "clone"
     plain.git("branch", "--force", "other")
     plain.git("clone", "--quiet", str(plain.path), str(clone.path))
-    assert "there is no such commit; there is origin/other: --torchprof-against=origin/other" in refusal(clone.against("other"))
+    assert "there is no such commit; there is origin/other: --torchprof-against=origin/other" in refusal(
+        clone.against("other")
+    )
 
 
 @pytest.mark.parametrize(

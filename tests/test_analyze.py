@@ -143,7 +143,7 @@ def test_a_folder_gives_a_list(analyze, analyze_json, trace):
     assert str(trace) in analyze(trace.parent)
 
 
-@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
 @pytest.mark.parametrize("options", OPTIONS)
 def test_the_text_fits_into_the_terminal(analyze, trace, options, width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
@@ -186,7 +186,7 @@ def test_every_recording_fits_whichever_way_it_is_looked_at(recording, shared_tr
         {"top": 1000, "findings": False},
         *([{"step": int(last.rpartition("#")[2])}] if last else []),
     ]
-    for width, way in ((width, way) for width in (80, 100) for way in ways):
+    for width, way in ((width, way) for width in (40, 60, 80, 100) for way in ways):
         lines = text(profile, **way, width=width).splitlines()
         assert max(map(len, lines)) <= width, way
         assert all(line == line.rstrip() for line in lines), way

@@ -355,3 +355,21 @@ def test_the_files_of_an_update_are_not_written_through_links(tmp_path):
     )
     assert victim.read_text() == "kept"
     assert not (folder / ".gitignore").is_symlink()
+
+
+def test_no_baseline_is_written_through_a_folder_that_is_a_link(tmp_path):
+    outside, folder = tmp_path / "outside", tmp_path / "__torchprof__"
+    outside.mkdir()
+    folder.symlink_to(outside)
+    entry = from_plain(json.loads(entries_of([KERNEL, "end"]))["entries"]["test_0"])
+    with pytest.raises(TorchprofError, match="__torchprof__ is a link, and nothing is written through it") as refused:
+        update(folder / "test_it.cpu-x86_64.json", {"test_it": entry})
+    assert refused.value.code == "baseline-not-written"
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_nobody_waits_for_a_baseline_that_is_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "test_it.cpu-x86_64.json")
+    with pytest.raises(UnreadableBaseline, match="it is no file, but a pipe"):
+        read(tmp_path / "test_it.cpu-x86_64.json")

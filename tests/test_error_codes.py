@@ -29,6 +29,7 @@ MARKERS = {
     Code.BAD_PATTERN: "kernels=pytest_torchprof.gemm",
     Code.POSITIONAL_ARGUMENT: "5",
     Code.CONTRADICTION: "min_kernels=3, max_kernels=2",
+    Code.LONE_SETTING: "allow_syncs='aten::item'",
 }
 
 BODIES = {
@@ -107,6 +108,11 @@ BODIES = {
         def test_it():
             torch.compile(torch.sin, backend="eager")(x)
             torch._dynamo.utils.clear_compilation_metrics()
+        """,
+    Code.NO_RECORDING_LEFT: """
+        @cpu
+        def test_it(torchprof):
+            torchprof.adopt(lambda folder: None, timeout=0)
         """,
     Code.RECORDING_NOT_WRITTEN: r"""
         @cpu
@@ -243,6 +249,18 @@ def in_a_graph() -> TraceBuilder:
     return builder
 
 
+def lost_records() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.metadata["WARNING"] = ["WARNING: Exceeded max GPU buffer count (33 >= 33) - terminating tracing"]
+    return builder
+
+
+def no_such_range() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.torchprof["adopted"] = {"nodeid": "test_it.py::test_it", "step": "decode"}
+    return builder
+
+
 def launches_wait() -> TraceBuilder:
     builder = own_recording({"k": 1})
     builder.torchprof["environment"] = {"launches_wait": "CUDA_LAUNCH_BLOCKING=1"}
@@ -266,12 +284,15 @@ RECORDINGS = {
     Code.UNPLACED_LAUNCHES: (unplaced_launches, "max_kernels=9"),
     Code.UNTIMED_KERNELS: (untimed_kernels, "max_kernels=9"),
     Code.OVERLAPPING_STEPS: (overlapping_steps, "max_kernels=9"),
+    Code.LOST_RECORDS: (lost_records, "max_kernels=9"),
+    Code.NO_SUCH_RANGE: (no_such_range, "max_kernels=9"),
     Code.AOTINDUCTOR: (aotinductor, "max_kernels=9"),
     Code.LAUNCHES_WAIT: (launches_wait, "max_gpu_time=1s"),
     Code.UNKNOWN_LAUNCH: (unknown_launch, "max_launches=9"),
     Code.NOT_RECORDED: (lambda: own_recording({"k": 1}), "max_peak_memory=1GB"),
     Code.MATCH_UNKNOWN: (lambda: own_recording({"": 1}), "forbid_kernels=gemm"),
     Code.OPERATOR_UNKNOWN: (in_a_graph, "ops=mul"),
+    Code.NOTHING_TO_FUSE: (in_a_graph, "not_fused=['sum', 'amax']"),
 }
 
 # What needs a GPU, real or simulated, or a compiler: tests that have the code in what they expect.
@@ -284,11 +305,14 @@ ELSEWHERE = {
     Code.NO_PEAK_MEMORY: "gpu/test_gpu_failures.py",
     Code.GPU_IN_USE: "test_gpu_lock.py",
     Code.MEASUREMENT_FAILED: "test_capture.py",
+    Code.OTHER_FILE_COUNT: "test_adopt.py",
+    Code.STALE_RECORDING: "test_adopt.py",
+    Code.UNFINISHED_RECORDING: "test_adopt.py",
+    Code.MIXED_JOBS: "test_adopt.py",
     Code.COMPILED_BEFORE: "test_compile_watch.py",
     Code.RAN_UNCOMPILED: "test_compile_watch.py",
     Code.BASELINE_ELSEWHERE: "test_silent_passes.py",
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
-    Code.LONE_SETTING: "test_settings.py",
 }
 
 

@@ -40,7 +40,14 @@ VALUES = {
     "operators": (["aten::mm", ["mm", "aten::*"]], [3, "aten:mm"]),
     "operators, or a dict of counts": (["aten::mm", {"mm": 1, "add": (1, 3)}], [3, {"mm": "1"}]),
     "operator names, or lists of them": ([["add", "mul"], [["add"], ["mul", "sin"]]], [3, [3]]),
+    "two operator names or more, or lists of them": ([["add", "mul"], [["add", "mul", "exp"]]], [3, ["add"]]),
     'True, "all" or a share': ([True, "all", 0.95], [False, "some", 2]),
+    "operators, ranges or lines": (
+        ["aten::item", ["range:a b", "x.py", "a/x.py:3"]],
+        [3, [], "range:", "x.py:y", "rang:a"],
+    ),
+    "operators, ranges, lines or directions": (["HtoD", ["Memcpy DtoH", "x.py"]], [3, [], "range:"]),
+    '"calls" or "all"': (["calls", "all"], ["copies", True]),
     "codes of findings": (["hidden-copy", ["hidden-copy", "implicit-sync"]], ["hidden"]),
 }
 

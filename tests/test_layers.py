@@ -17,7 +17,7 @@ codes
 documentation, errors, devices
 text, recording.metadata
 kernels, trace
-recording
+keywords, recording
 analysis
 findings, baseline
 limits, compare
@@ -33,7 +33,7 @@ RANK = {name.strip(): rank for rank, line in enumerate(LAYERS.strip().splitlines
 
 # Who may import what of the outside world; anything else of these is a mistake.
 OUTSIDE = {
-    "torch": {"capture", "doctor", "measuring", "testing"},
+    "torch": {"capture", "doctor", "keywords", "measuring", "testing"},
     "pytest": {"against", "testing", "plugin"},
     "filelock": {"against", "baseline", "capture"},
 }

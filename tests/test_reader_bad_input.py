@@ -238,6 +238,19 @@ def test_one_bad_file_in_a_folder_is_named(tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("words", [["analyze"], ["check", "--limit", "max_kernels=1"], ["diff", "a.json"]])
+def test_nobody_waits_for_a_pipe(tmp_path, monkeypatch, capsys, words):
+    # To open it would take until somebody writes to it, which nobody does.
+    monkeypatch.chdir(tmp_path)
+    own_recording({"k": 1}).write(tmp_path / "a.json")
+    os.mkfifo("pipe.json")
+    assert main([*words, "pipe.json"]) == 2
+    assert "no file, but a pipe, a socket or a device; write what comes out of it to a file" in capsys.readouterr().err
+    with pytest.raises(UnreadableRecording, match="it is no file, but a pipe"):
+        load(tmp_path)
+
+
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="a superuser may read anything")
 def test_a_file_that_may_not_be_read_is_an_error(tmp_path):
     path = good().write(tmp_path / "t.json")

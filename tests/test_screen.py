@@ -122,6 +122,22 @@ def judged(tmp_path, **limits):
     )
 
 
+def test_kernels_that_only_their_full_names_tell_apart_are_numbered(tmp_path):
+    fill, add = ("void at::native::vectorized_elementwise_kernel<{}, at::native::" + what for what in ("Fill", "Add"))
+    kernels = {fill.format(4) + "Functor<float>, x>(int)": 3, fill.format(2) + "Functor<float>, x>(int)": 2}
+    profile = load(own_recording({**kernels, add.format(4) + "Functor<float>, x>(int)": 1}).write(tmp_path / "t.json"))
+
+    def rows(**screen):
+        asked = read_limits({"max_kernels": 1, "forbid_kernels": "*<2, *Fill*"})
+        error = error_for(check_limits(profile, asked), profile, profile.why_missed, screen=Screen(**screen))
+        return [line.partition(" x ")[2].partition("  ")[0] for line in str(error).splitlines() if " x " in line]
+
+    *named, raw = rows()
+    assert named == ["pointwise fill [1]", "pointwise fill [2]", "pointwise add"]
+    assert raw.startswith("void at::native::vectorized_elementwise_kernel<2, ")
+    assert not [name for name in rows(everything=True) if "[" in name]
+
+
 def test_names_are_cut_to_the_screen_and_whole_when_all_is_asked_for(tmp_path):
     told = judged(tmp_path, max_kernels=1)
     assert max(map(len, told(width=80).splitlines())) <= 80

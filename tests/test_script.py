@@ -289,3 +289,14 @@ def test_a_notebook_without_a_gpu_says_so():
     page = profile(two, x)._repr_html_()
     assert "torch sees no GPU" in page
     assert "<table" not in page
+
+
+# -------------------------------------------------------------------------------------------------- the documentation's
+
+
+def test_the_documentations_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[1] / "docs" / "limits.md").read_text()
+    example = re.search(r"<!-- example: script -->\n```python\n(.*?)```", page, re.DOTALL)[1]
+    exec(example, {"model": two, "x": x})
+    assert load("decode.json.gz").kernels.count == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from functools import partial
+from functools import partial, wraps
 
 import pytest
 import torch
@@ -347,6 +347,40 @@ def test_code_that_dynamo_never_tried_to_compile_keeps_no_limit(measure, leave, 
         verdict = judged(measure(lambda: (one(X), leave(lambda: two(X)))), **{limit: 0})
     # torch 2.15 tries again once the mode is over.
     assert verdict == ("holds" if compiled_codes(left.__code__) else "not measured")
+
+
+def half(a):
+    return a.cos() + 1
+
+
+@pytest.mark.parametrize("limit", ["max_graph_breaks", "max_recompiles"])
+def test_a_compiled_function_that_dynamo_skips_keeps_no_limit(measure, limit):
+    """What it calls is compiled, each for itself."""
+
+    @torch._dynamo.decorators.skip
+    def skipped(a):
+        return half(half(a))
+
+    one = torch.compile(skipped, backend="eager")
+    profile = measure(lambda: one(X))
+    assert judged(profile, **{limit: 0}) == "not measured"
+    with pytest.raises(NotMeasured, match=r"skipped \(.*test_silent_passes_compiled.py:\d+\) is marked with skip"):
+        profile.expect(**{limit: 0})
+
+
+def test_a_disabled_function_that_is_compiled_all_the_same_keeps_its_limits(measure):
+    """torch.compile looks through the mark of the function that it is given, and functools.wraps copies marks."""
+
+    @torch.compiler.disable(recursive=False)
+    def disabled(a):
+        return half(half(a))
+
+    @wraps(torch._dynamo.decorators.skip(lambda a: a))
+    def around(a):
+        return a.sin()
+
+    one, two = (torch.compile(code, backend="eager") for code in (disabled, around))
+    measure(lambda: (one(X), two(X))).expect(max_graph_breaks=0, max_recompiles=0)
 
 
 def test_a_module_of_torch_that_dynamo_never_tried_to_compile_keeps_no_limit(measure):

@@ -298,3 +298,45 @@ def test_replays_whose_number_is_another_than_that_of_the_launches_are_held_agai
     """Someone else launched graphs too: which of them is which is not known."""
     assert profile(replaying([0, 2], [0, 2], graph_replays=[3])).why_not is None
     assert profile(replaying([0, 2], [0, 2], graph_replays=[None, None])).why_not is None
+
+
+def adopted(*ranges: tuple[float, float, int]) -> TraceBuilder:
+    """Return anybody's recording that was adopted with the range "decode" as step, with a kernel in each."""
+    builder = TraceBuilder()
+    builder.torchprof = {"schema": 1, "adopted": {"nodeid": "t.py::test", "step": "decode"}}
+    for start, dur, tid in ranges:
+        builder.annotation("decode", start, dur, tid=tid)
+        builder.launched("k", start + 5, tid=tid)
+    builder.launched("k", 5000)
+    return builder
+
+
+def test_the_outermost_occurrences_of_an_adopted_step_are_the_steps_on_any_thread(profile):
+    found = profile(adopted((0, 100, MAIN), (20, 50, MAIN), (200, 100, MAIN + 5)))
+    assert [(step.name, step.kernels.count) for step in found.steps] == [("decode#0", 2), ("decode#1", 1)]
+    assert found.why_not is None
+
+
+def test_occurrences_of_the_step_on_two_threads_at_once_are_not_measured(profile):
+    found = profile(adopted((0, 100, MAIN), (50, 100, MAIN + 5)))
+    assert "decode#0 and decode#1 overlap on two threads" in found.why_not
+    with pytest.raises(NotMeasured, match="belongs to neither"):
+        found.expect(max_kernels=5)
+
+
+@pytest.mark.parametrize("log", ["ERROR", "WARNING", "INFO"])
+@pytest.mark.parametrize(
+    ("line", "loses"),
+    [
+        ("WARNING: CuptiActivityApi.cpp:1] Dropped 3 activity records", True),
+        ("WARNING: CuptiActivityApi.cpp:1] Exceeded max GPU buffer count (33 > 32) - terminating tracing", True),
+        ("INFO: CuptiActivityProfiler.cpp:294] Record counts: Out-of-range = 9, CUPTI stopped early? = 1", True),
+        ("INFO: CuptiActivityProfiler.cpp:294] Record counts: Out-of-range = 9, CUPTI stopped early? = 0", False),
+        ("INFO: CuptiActivityProfiler.cpp:835] Enabling GPU tracing", False),
+    ],
+)
+def test_a_loss_that_the_profiler_itself_has_noted_is_not_measured(profile, log, line, loses):
+    builder = TraceBuilder()
+    builder.launched("k", 10)
+    builder.metadata[log] = [line]
+    assert ("lost records" in str(profile(builder).why_not)) == loses

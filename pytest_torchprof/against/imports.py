@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,17 @@ def foreign_import(side: Side) -> str | None:
             return _said(side, name, file, "which is the other side's")
         if _has(side.roots, name) and (not lies_in(real, tree) or lies_in(real, *inside)):
             return _said(side, name, file, f"and not from {side.tree}, which has it")
+    return None
+
+
+def foreign_origin(side: Side) -> str | None:
+    """Return why a process that is started from here would not import the side's own packages; None where it would."""
+    tree = os.path.realpath(side.tree)
+    packages = sorted({init.parent.name for root in side.roots for init in root.glob("*/__init__.py")})
+    for name in packages:
+        found = find_spec(name)
+        if found is not None and found.origin is not None and not lies_in(_resolved(found.origin), tree):
+            return _said(side, name, found.origin, f"and not from {side.tree}, which has it")
     return None
 
 

@@ -101,7 +101,7 @@ class OutcomeKeeper:
 
 
 def _told(report: Any) -> str:
-    """Return a line of what a report says of a failure or a skip; of what cannot be collected, all with its traceback."""
+    """Return a line of what a report says of a failure or a skip; of what cannot be collected, the traceback."""
     told = report.longrepr
     if isinstance(report, pytest.CollectReport):
         return str(told).strip()[-_LONGEST:]

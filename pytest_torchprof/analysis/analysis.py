@@ -13,7 +13,8 @@ from pytest_torchprof.analysis.efficiency import Efficiency, efficiency_of
 from pytest_torchprof.analysis.gpu_work import GpuWork
 from pytest_torchprof.analysis.launches import Launching
 from pytest_torchprof.analysis.numbers import AllAttributes, Numbers, StepAttributes
-from pytest_torchprof.analysis.parts import Part, parts_within
+from pytest_torchprof.analysis.parts import Part
+from pytest_torchprof.analysis.ranges import parts_within
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured

@@ -11,7 +11,8 @@ import msgspec
 from pytest_torchprof.analysis.parts import forward_operator, step_parts
 from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
 from pytest_torchprof.analysis.validity import unprofiled
-from pytest_torchprof.devices.kinds import BLOCKING, CallKind
+from pytest_torchprof.analysis.waits import blocking_calls
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.errors import not_measured
 from pytest_torchprof.kernels.kernel import Kernel
@@ -254,9 +255,7 @@ class Launching:
         for i in part.gpu_ops:
             op = self.op_of[i]
             yield (names[trace.gpu.name[i]], self.op_name(op)), origins.of_call(trace.links.call_of[i], op)
-        blocking = trace.call_names(BLOCKING)
-        waits = [call for call in part.calls if trace.calls.name[call] in blocking]
-        for call, op in trace.nesting.around_each(trace.calls, waits).items():
+        for call, op in trace.nesting.around_each(trace.calls, blocking_calls(trace, part.calls)).items():
             yield (names[trace.calls.name[call]], self.op_name(op)), origins.of_call(call, op)
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.parts import StepWork, Window
 from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.devices.kinds import BLOCKING, CallKind
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.text import counted, plural, show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET
 
@@ -145,7 +145,14 @@ TABLE: Final = (
     _copies_one_way("memcpys_d2d", "device-to-device copy", "DtoD"),
     Number(name="memcpy_bytes", noun="bytes copied", of=lambda work: work.bytes_copied, unit="bytes"),
     Number(name="memsets", noun="fill", of=lambda work: work.count(MEMSET)),
-    Number(name="syncs", noun="blocking call", of=lambda work: work.calls(BLOCKING), gated=True, headline=True),
+    Number(
+        name="syncs",
+        noun="blocking call",
+        of=lambda work: work.syncs,
+        gated=True,
+        headline=True,
+        absent="the recording has GPU operations and no calls of the runtime, so waits cannot be told",
+    ),
     _time_on_gpu("kernel_time_us", "kernel time", lambda work: work.kernel_us, follows="gpu_busy_us"),
     _time_on_gpu("gpu_time_us", "GPU time", lambda work: work.gpu_us, follows="gpu_busy_us", detail=True),
     _time_on_gpu("gpu_busy_us", "GPU busy", lambda work: work.busy_us, headline=True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from functools import cached_property
 from operator import sub
@@ -11,47 +10,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.analysis import gpu_time
-from pytest_torchprof.devices.kinds import LAUNCHES, OperatorWork
+from pytest_torchprof.devices.kinds import BLOCKING, LAUNCHES, OperatorWork
 from pytest_torchprof.trace import StepRange, intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY
-from pytest_torchprof.trace.links import Intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.devices.kinds import CallKind
     from pytest_torchprof.trace import Trace
-
-
-_NODE = "autograd::engine::evaluate_function: "
-
-
-def waiting_threads(trace: Trace, calls: Iterable[int]) -> Mapping[int, frozenset[int]]:
-    """Return for calls inside a node of the backward pass the other threads that may wait for it.
-
-    That is the forward operator's thread where an arrow tells which operator that was, else any thread with user
-    annotations. Of nodes inside nodes, as checkpointing makes them, the outermost tells.
-    """
-    nodes = {name for name, text in enumerate(trace.names) if text.startswith(_NODE)}
-    if not nodes:
-        return {}
-    named, forward_of, thread = trace.ops.name, trace.forward_of, trace.ops.thread
-    anybody = frozenset(trace.annotations.thread)
-    of_op: dict[int, frozenset[int]] = {}
-    found = {}
-    for call, op in trace.nesting.around_each(trace.calls, calls).items():
-        if op < 0:
-            continue
-        if op not in of_op:
-            chain = list(trace.nesting.chain(op))
-            linked = [forward_of[one] for one in chain if one in forward_of]
-            inside = any(named[one] in nodes for one in chain)
-            others = frozenset({thread[linked[-1]]} if linked else anybody) - {thread[op]}
-            of_op[op] = others if inside else frozenset()
-        if of_op[op]:
-            found[call] = of_op[op]
-    return found
 
 
 def forward_operator(trace: Trace, op: int) -> int:
@@ -153,57 +121,6 @@ def step_parts(trace: Trace) -> tuple[Part, ...]:
     )
 
 
-def parts_within(trace: Trace, parts: Iterable[Part], name: str) -> list[Part]:
-    """Return what of each part was launched inside its user annotations of this name.
-
-    By the annotation's own thread, or by autograd's while that waited for it inside of one. A GPU operation without a
-    recorded launch counts where it ran itself. A part without such an annotation is left out: it says nothing of it.
-    """
-    spans = [span for span in trace.spans(name) if span.name == name and span.category == "user_annotation"]
-    starts = [span.start_ns for span in spans]
-    thread_of = {label: index for index, label in enumerate(trace.threads)}
-    found = []
-    for part in parts:
-        inside = [
-            (thread_of[span.tid], span.start_ns, span.end_ns)
-            for step in part.ranges
-            for span in spans[bisect_left(starts, step.start_ns) : bisect_left(starts, step.end_ns)]
-        ]
-        if inside:
-            found.append((part, inside))
-    calls = {trace.links.call_of[i] for part, _ in found for i in part.gpu_ops}.union(
-        *(part.calls for part, _ in found)
-    )
-    for_others = waiting_threads(trace, calls - {ABSENT})
-    return [_part_inside(trace, part, name, inside, for_others) for part, inside in found]
-
-
-def _part_inside(
-    trace: Trace,
-    part: Part,
-    name: str,
-    inside: Sequence[tuple[int, int, int]],
-    for_others: Mapping[int, frozenset[int]],
-) -> Part:
-    calls, ops, gpu, call_of = trace.calls, trace.ops, trace.gpu, trace.links.call_of
-    own = Intervals(inside)
-    anywhere = Intervals((0, start, end) for _, start, end in inside)
-
-    def launched(call: int) -> bool:
-        threads = (calls.thread[call], *for_others.get(call, ()))
-        return any(own.cover(thread, calls.start[call]) for thread in threads)
-
-    return Part(
-        name=part.name,
-        ranges=tuple(StepRange(name, start, end, trace.threads[thread]) for thread, start, end in own.ranges()),
-        gpu_ops=[
-            i for i in part.gpu_ops if (launched(call_of[i]) if call_of[i] >= 0 else anywhere.cover(0, gpu.start[i]))
-        ],
-        calls=[i for i in part.calls if launched(i)],
-        operators=[i for i in part.operators if own.cover(ops.thread[i], ops.start[i])],
-    )
-
-
 class StepWork:
     """The work of a step or range as the numbers take it; on the CPU as device it is the computing operators."""
 
@@ -263,6 +180,12 @@ class StepWork:
         unrecorded = self._trace.links.unrecorded
         ids = {self._trace.gpu.correlation[i] for i in self._part.gpu_ops if i in unrecorded}
         return self.calls(LAUNCHES) + len(ids)
+
+    @property
+    def syncs(self) -> int | None:
+        """How many calls made the CPU wait; None where only the GPU's side was recorded."""
+        only_gpu = len(self._trace.gpu) and not len(self._trace.calls)
+        return None if only_gpu else self.calls(BLOCKING)
 
     @property
     def kernel_us(self) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.analysis.call_times import times_by_key
-from pytest_torchprof.analysis.parts import waiting_threads
+from pytest_torchprof.analysis.ranges import waiting_threads
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Ranges
 from pytest_torchprof.trace.links import Nesting

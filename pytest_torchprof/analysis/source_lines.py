@@ -127,7 +127,7 @@ class Origins:
         self._places: dict[int, _Place] = {ABSENT: _Place()}
         self._origins: dict[_Place, Origin | None] = {}
         self._inner: dict[int, tuple[_Frame | None, str | None]] = {}
-        self._of_marks: dict[int, Origin | None] = {}
+        self._of_marks: dict[int, Origin | None] = {ABSENT: None}
         self._of_ops: dict[int, Origin | None] = {}
         self.recorded = len(trace.frames) > 0
         """Whether the recording has Python frames at all, or marks."""
@@ -169,29 +169,35 @@ class Origins:
         A mark made in it that is not the one in force before it; what is called ends with the mark of its caller.
         """
         ops = self._trace.ops
-        starts, names = self._marks.get(ops.thread[op], _NO_MARKS)
-        before, now = bisect_right(starts, ops.start[backward]), bisect_right(starts, ops.start[op])
-        return 0 < before < now and names[before - 1] != names[now - 1]
+        before, now = (self._mark_at(ops.thread[op], ops.start[one]) for one in (backward, op))
+        return before != now and self._of_mark(now) is not None
 
     def at(self, thread: int, start_ns: int, end_ns: int) -> Origin | None:
         """Return where a thread was during [start, end] in ns; None without recorded stacks or outside of all frames.
 
-        Threads of torch's own have no frames; what autograd runs there is where the program waits for it. What another
-        thread without frames does is nowhere.
+        What autograd runs on a thread of torch's own, outside of the user's code there, is where the program waits for
+        it. What another thread without frames does is nowhere.
         """
         if not self.recorded:
             return None
-        if thread not in self._threads:
+        mark = self._mark_at(thread, start_ns)
+        if thread not in self._threads or (thread in self._marks and self._of_mark(mark) is None):
             if thread not in self._autograd_threads:
                 return None
             thread = self._main
-        starts, names = self._marks.get(thread, _NO_MARKS)
-        if (reached := bisect_right(starts, start_ns)) > 0:
-            return self._of_mark(names[reached - 1])
+            mark = self._mark_at(thread, start_ns)
+        if mark != ABSENT:
+            return self._of_mark(mark)
         place = self._place(self._frames.around(thread, start_ns, end_ns))
         if place not in self._origins:
             self._origins[place] = _origin(place)
         return self._origins[place]
+
+    def _mark_at(self, thread: int, moment: int) -> int:
+        """Return the name of the thread's last mark, ABSENT without one."""
+        starts, names = self._marks.get(thread, _NO_MARKS)
+        reached = bisect_right(starts, moment)
+        return names[reached - 1] if reached else ABSENT
 
     def _of_mark(self, name: int) -> Origin | None:
         if name not in self._of_marks:

@@ -9,11 +9,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
+from pytest_torchprof.analysis.losses_told import loss_told
 from pytest_torchprof.analysis.regions import PACKAGES, REGION, regions_of
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
-from pytest_torchprof.text import counted
+from pytest_torchprof.text import counted, nearest, printable_line
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # What changes a graph between its replays, or switches nodes of it off.
 _CHANGES = re.compile(r"(?:cuda|cu)Graph(?:Exec\w*(?:Update|SetParams)\w*|NodeSetEnabled\w*)")
 _GRAPH_BITS = 32
+_RANGES = 10  # As many are named where one is missing.
 
 
 class Cut(NamedTuple):
@@ -107,6 +109,21 @@ _CUT_NS = 2000
 
 def why_not(trace: Trace) -> str | None:
     """Return why the recording's numbers may not be believed, None when they may."""
+    return _why_no_ranges(trace) or loss_told(trace) or _why_not(trace)
+
+
+def _why_no_ranges(trace: Trace) -> str | None:
+    """Return that the range whose occurrences are to be the steps is not there."""
+    name = None if trace.adoption is None else trace.adoption.step
+    if name is None or trace.steps is not trace.profiler_steps:
+        return None
+    known = sorted({trace.names[one] for one in set(trace.annotations.name)})
+    among = nearest(name, known[:_RANGES]) if known else "it has no user annotation at all"
+    said = f"the range {printable_line(name, 80)!r} that is to be the step is not in the recording; {among}"
+    return coded(said, Code.NO_SUCH_RANGE)
+
+
+def _why_not(trace: Trace) -> str | None:
     if trace.metadata is not None:
         return _own(trace, trace.metadata)
     if not trace.device_kind.has_launches:
@@ -127,11 +144,13 @@ def _stray(trace: Trace) -> str | None:
 
     CUPTI numbers all calls in their order. Where the first calls of the window were lost, only what the CPU did tells.
     """
-    first = min((one for one in trace.calls.correlation if one > 0), default=0)
     gpu = trace.gpu
     orphans = [i for i in trace.links.orphans if trace.step_at(gpu.start[i]) >= 0]
+    if not orphans:
+        return None
+    first = min((one for one in trace.calls.correlation if one > 0), default=0)
     count, lost = sum(gpu.correlation[i] >= first for i in orphans), "events were lost"
-    if orphans and not count and (idle := _idle_at_the_head(trace)):
+    if not count and (idle := _idle_at_the_head(trace)):
         count, lost = len(orphans), f"{lost}: the first {idle} launched nothing, all later ones did"
     if not count:
         return None
@@ -192,6 +211,11 @@ def _overlapping_steps(trace: Trace) -> str | None:
     for one, other in pairwise(trace.steps):
         # Files of torch before 2.4 cut times to whole microseconds.
         if other.start_ns + _CUT_NS < one.end_ns:
+            if one.tid != other.tid and trace.steps is not trace.profiler_steps:
+                said = (
+                    f"{one.name} and {other.name} overlap on two threads, so that what was launched belongs to neither"
+                )
+                return coded(said, Code.OVERLAPPING_STEPS)
             return coded(
                 f"{one.name} and {other.name} overlap: the recording holds the work of several processes or profilers; "
                 "read the recording of each by itself",
@@ -216,7 +240,7 @@ def _own(trace: Trace, metadata: Metadata) -> str | None:
 
 
 def _own_steps(trace: Trace, promised: int) -> str | None:
-    found = [step.name for step in trace.steps] if trace.has_step_ranges else []
+    found = [step.name for step in trace.profiler_steps if step.name is not None]
     if len(found) < promised:
         said = f"{len(found)} of {counted(promised, 'step')} are in the recording (the profiler lost events)"
         return coded(said, Code.LOST_STEPS)

@@ -11,8 +11,10 @@ import filelock
 
 from pytest_torchprof.baseline.conflict import resolve as resolve_entries
 from pytest_torchprof.baseline.form import MOST_BYTES, dumps, loads, write_entry
+from pytest_torchprof.baseline.path import FOLDER
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
+from pytest_torchprof.recording.text import SPECIAL, is_special
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,6 +67,12 @@ def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
     """Hold the lock of a file's folder; TorchprofError where the folder cannot be written."""
+    if path.parent.name == FOLDER and path.parent.is_symlink():
+        raise TorchprofError(
+            f"{path}: not written: {path.parent} is a link, and nothing is written through it; "
+            "remove it, or choose another folder with --torchprof-baseline-dir",
+            Code.BASELINE_NOT_WRITTEN,
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _only_writer(path.parent):
@@ -124,6 +132,8 @@ def _encoded(text: str) -> bytes:
 
 
 def _read_bytes(path: Path) -> bytes:
+    if is_special(path):
+        raise UnreadableBaseline(f"{path}: cannot read this baseline: {SPECIAL}", Code.BASELINE_UNREADABLE)
     try:
         return path.read_bytes()
     except OSError as error:

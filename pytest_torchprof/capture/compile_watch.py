@@ -10,6 +10,7 @@ from inspect import CO_GENERATOR
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.capture import observers, torch_compile, torch_profiler
+from pytest_torchprof.capture.compile_entries import entries_noted
 from pytest_torchprof.capture.compile_history import (
     GivenUp,
     break_of_code,
@@ -156,7 +157,7 @@ class CompileWatch:
             )
         else:
             self._before = _Before(frames={}, inductor={})
-        self._restore.enter_context(torch_compile.entries_noted(self._entered))
+        self._restore.enter_context(entries_noted(self._entered))
 
     def _entered(self, setting: str | None, *, eagerly: bool) -> None:
         """Note that a compiled function is entered, under which setting, and whether it runs as it is."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections import Counter
+from collections import Counter, defaultdict
+from contextlib import suppress
 from functools import cache
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, name_in_source, quote_mark
@@ -38,6 +40,8 @@ class Lines:
 
     So does each module that is entered or left, and each return to a line: the last mark says where the thread is.
     Whoever traced the thread before (a debugger, coverage) is told of everything meanwhile, and goes on afterwards.
+
+    Of the other threads only autograd's for a device is watched too, once :meth:`watch_backward` was called.
     """
 
     def __init__(self) -> None:
@@ -48,9 +52,9 @@ class Lines:
         self._replaced = False
         self._before: Any = None
         # Each mention of a method makes an object of its own.
-        self._tracer, self._local = self._called, self._reached
+        self._tracer, self._autograd_tracer, self._local = self._called, self._called_by_autograd, self._reached
         self._around: list[tuple[FrameType, Any, Any, bool]] = []
-        self._inside = [_NOWHERE]
+        self._threads: dict[int, list[_Place]] = defaultdict(lambda: [_NOWHERE])
         self._lines: dict[tuple[str, int, str], str] = {}
         self._modules: dict[int, tuple[weakref.ref[Module], str]] = {}
         self._of_name: Counter[str] = Counter()
@@ -65,6 +69,37 @@ class Lines:
         if self.count > MOST_MARKS:
             return f"a step reaches more than {MOST_MARKS:,} lines and modules"
         return "the code calls sys.settrace itself" if self._replaced else None
+
+    @property
+    def _inside(self) -> list[_Place]:
+        """Where the thread that asks is: the frames that say so, from the outermost."""
+        return self._threads[get_ident()]
+
+    def watch_backward(self, device: str) -> None:
+        """Watch the Python code of backward passes on a GPU, which autograd runs on a thread of its own, too.
+
+        That thread has lived since the device's first backward pass; only what runs on it can set its trace function.
+        """
+        import torch
+
+        here = get_ident()
+
+        def watch(_: torch.Tensor) -> None:
+            if get_ident() != here and sys.gettrace() is None:
+                sys.settrace(self._autograd_tracer)
+
+        # Where there is no backward pass to be had, there is none to be watched.
+        with suppress(Exception), torch.inference_mode(False), torch.enable_grad():
+            passed = torch.ones(1, device=device, requires_grad=True).clone()
+            passed.register_hook(watch)  # type: ignore[no-untyped-call]
+            passed.backward()  # type: ignore[no-untyped-call]
+
+    def _called_by_autograd(self, frame: FrameType, event: str, argument: object) -> Any:
+        if not self._open:
+            # Nobody else can: this is the first code that runs on that thread afterwards.
+            sys.settrace(None)
+            return None
+        return self._called(frame, event, argument)
 
     def __enter__(self) -> Self:
         self._before, self._open = sys.gettrace(), True
@@ -94,12 +129,12 @@ class Lines:
             if frame.f_trace is ours:
                 frame.f_trace, frame.f_trace_lines = before, tells_lines
         self._around.clear()
-        self._inside = [_NOWHERE]
+        self._threads.clear()
 
     def _called(self, frame: FrameType, event: str, argument: object) -> Any:
         """Return who is told of a frame that begins or goes on: where it says nothing of places, only theirs."""
         theirs = None
-        if self._before is not None:
+        if self._before is not None and sys.gettrace() is self._tracer:
             theirs = self._before(frame, event, argument)
             if sys.gettrace() is self._before:
                 # Coverage's puts itself in the place of whoever calls it.
@@ -142,7 +177,7 @@ class Lines:
     def _reached(self, frame: FrameType, event: str, _argument: object) -> Any:
         if not self._open:
             return None
-        if sys.gettrace() is not self._tracer:
+        if sys.gettrace() not in (self._tracer, self._autograd_tracer):
             self._replaced = True
         if event == "line":
             if frame.f_code is not self._module_call:

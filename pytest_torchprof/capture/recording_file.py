@@ -20,7 +20,7 @@ from pytest_torchprof.capture.devices import live_device
 from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import KEY, Environment
-from pytest_torchprof.recording.reader import write_metadata
+from pytest_torchprof.recording.writer import write_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

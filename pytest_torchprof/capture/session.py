@@ -86,6 +86,8 @@ class Session:
         )
         # Before the profiler starts: its own kernel or fill would stand outside the sentinel's range.
         spare = self._sentinel_tensor()
+        if self._lines is not None and kind_of(self._device).has_launches:
+            self._lines.watch_backward(self._device)
         with without_profiler_lines():
             profiler.prepare_trace()
         # What is still queued would run inside the window without a launch in it.

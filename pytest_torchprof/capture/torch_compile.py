@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.recording.metadata import InductorGraph
@@ -223,49 +223,6 @@ def keep_from_dynamo(code: CodeType) -> None:
     skip = getattr(import_module("torch._dynamo.eval_frame"), "skip_code", None)
     if skip:
         skip(code)
-
-
-def why_nothing_compiles() -> str | None:
-    """Return the setting that keeps torch.compile from compiling right now, None if there is none."""
-    stance = getattr(getattr(import_module("torch._dynamo.eval_frame"), "_stance", None), "stance", "default")
-    if stance != "default":
-        return f'torch.compiler.set_stance("{stance}") was in force'
-    if _is_disabled():
-        return "torch.compile is disabled (TORCH_COMPILE_DISABLE=1 or torch._dynamo.config.disable)"
-    return None
-
-
-def _is_disabled() -> bool:
-    return bool(getattr(import_module("torch._dynamo.config"), "disable", False))
-
-
-class NoteEntry(Protocol):
-    """What is told that a compiled function is entered."""
-
-    def __call__(self, setting: str | None, *, eagerly: bool) -> None:
-        """Take the setting that is in force, and whether the function runs as it is for it."""
-
-
-@contextmanager
-def entries_noted(note: NoteEntry) -> Iterator[None]:
-    """Call `note` each time that a compiled function is entered meanwhile, from whichever thread."""
-    module = import_module("torch._dynamo.eval_frame")
-    ask = getattr(module, "_callback_from_stance", None)
-    if ask is None:
-        yield
-        return
-
-    def noting(callback: Any) -> Any:
-        found = ask(callback)
-        if callable(callback):
-            note(why_nothing_compiles(), eagerly=found is None or _is_disabled())
-        return found
-
-    vars(module)["_callback_from_stance"] = noting
-    try:
-        yield
-    finally:
-        vars(module)["_callback_from_stance"] = ask
 
 
 def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) -> Callable[[], None] | None:

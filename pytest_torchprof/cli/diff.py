@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse, refuse
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
+from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.text import json_text, printable
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def _is_baseline(path: Path) -> bool:
     """Tell a baseline file, a damaged one too, from a recording by its first bytes: both are JSON objects."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder: expected a recording or a baseline file")
+    if is_special(path):
+        raise UnreadableRecording(f"{path}: cannot be read: {SPECIAL}", Code.RECORDING_UNREADABLE)
     try:
         with path.open("rb") as file:
             head = file.read(_PEEK)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import counted, show_ratio, show_us
@@ -259,12 +260,8 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
 
 def _waiting_copies(analysis: Analysis) -> dict[int, int]:
     """Return the calls of copies from or to pageable memory that came back only when the copy was done, by operator."""
-    trace = analysis.trace
-    name, end, called = trace.gpu.name, trace.gpu.end, trace.calls.end
-    call_of, op_of = trace.links.call_of, analysis.launching.op_of
-    pageable = {one for one, text in enumerate(trace.names) if text.startswith("Memcpy") and "Pageable" in text}
-    found = [i for i in analysis.gpu_work.copies if name[i] in pageable and call_of[i] >= 0]
-    return {call_of[i]: op_of[i] for i in found if called[call_of[i]] >= end[i]}
+    call_of, op_of = analysis.trace.links.call_of, analysis.launching.op_of
+    return {call_of[i]: op_of[i] for i in waiting_copies(analysis.trace, analysis.gpu_work.copies)}
 
 
 def _operators(analysis: Analysis, ops: Iterable[int]) -> dict[int, str | None]:

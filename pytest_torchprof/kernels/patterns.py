@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.names.kernelname import LAYOUTS, shortened
 from pytest_torchprof.kernels.names.text import word_table
 from pytest_torchprof.kernels.selectors import (
     SIGNATURES,
     Selector,
     TextPattern,
-    bare,
     build,
     checked_text,
     compile_text,
@@ -106,10 +106,15 @@ def selector_call(value: object) -> str | None:
     return _CALLS.get(name, f"{name}()") if name in SIGNATURES else None
 
 
-def fused_match(kernel: Kernel, tokens: Iterable[str]) -> bool:
-    """Tell whether this one Inductor kernel carries all of ``tokens`` (``add``, or ``aten::add``)."""
-    carried = set(kernel.decoded.triton_ops)
-    return bool(carried) and all(bare(token) in carried for token in tokens)
+def carried_by(kernel: Kernel, group: Iterable[str]) -> list[str]:
+    """Return which operators of a group (``add``, or ``aten::add``) this one kernel of Inductor's carries."""
+    carried = kernel.decoded.triton_ops
+    return [op for op in group if bare(op) in carried]
+
+
+def fused_match(kernel: Kernel, group: Sequence[str]) -> bool:
+    """Tell whether this one kernel of Inductor's carries all operators of a group."""
+    return len(carried_by(kernel, group)) == len(group)
 
 
 def unfused_lines(kernels: Sequence[Kernel]) -> list[str]:

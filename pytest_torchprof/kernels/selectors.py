@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.kernels.names.kernelname import (
-    COLLECTIVES,
-    DTYPES,
-    FAMILIES,
-    LAYOUTS,
-    LIBRARIES,
-    TRITON_CATEGORIES,
-)
+from pytest_torchprof.kernels.fields import FIELDS
+from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, FAMILIES, LIBRARIES
 from pytest_torchprof.kernels.operands import Launch, operand_dtypes
 from pytest_torchprof.text import nearest
 
@@ -159,8 +153,19 @@ class Selector:
 
 
 def is_nameless(kernel: Kernel) -> bool:
-    """Whether a Triton kernel does not tell what it carries: Inductor's ``unique_kernel_names`` is off."""
+    """Whether a Triton kernel does not tell what it is: Inductor's ``unique_kernel_names`` is off."""
     return kernel.triton == "unk" and not kernel.decoded.triton_ops
+
+
+# On Windows Inductor cuts long names, and puts a hash behind.
+_CUT: Final = re.compile(r"[0-9a-f]{8}")
+
+
+def hides_operators(kernel: Kernel) -> bool:
+    """Whether a kernel of Inductor's does not tell all operators that it carries: its name has none, or is cut."""
+    carried = kernel.decoded.triton_ops
+    generated = kernel.triton not in (None, "user") or "cpp_fused" in kernel.name
+    return generated and (not carried or _CUT.fullmatch(carried[-1]) is not None)
 
 
 def _same(attribute: str) -> Callable[[Kernel, object], Match]:
@@ -184,6 +189,11 @@ def _of_dtype(kernel: Kernel, value: object) -> Match:
 def _is_kind(kernel: Kernel, value: object) -> Match:
     # A split-K reduction belongs to a GEMM, but is none: counting GEMMs must not count it.
     return kernel.family == value and kernel.decoded.helper is None
+
+
+def _of_version(kernel: Kernel, value: object) -> Match:
+    told = kernel.decoded.version
+    return None if told is None else told == value
 
 
 def _with_tile(kernel: Kernel, value: object) -> Match:
@@ -219,10 +229,9 @@ def _is_triton(kernel: Kernel, value: object) -> Match:
 
 
 def _carries(kernel: Kernel, value: object) -> Match:
-    carried = kernel.decoded.triton_ops
-    if not carried:
-        return None if is_nameless(kernel) else False
-    return all(op in carried for op in value)  # type: ignore[attr-defined]
+    if all(op in kernel.decoded.triton_ops for op in value):  # type: ignore[attr-defined]
+        return True
+    return None if hides_operators(kernel) else False
 
 
 def _runs_collective(kernel: Kernel, value: object) -> Match:
@@ -252,6 +261,7 @@ _TESTS: Final[dict[str, Callable[[Kernel, object], Match]]] = {
     "layout": _same("layout"),
     "tensor_core": _same("tensor_core"),
     "tile": _with_tile,
+    "version": _of_version,
     "fused": _is_fused,
     "triton": _is_triton,
     "ops": _carries,
@@ -260,67 +270,13 @@ _TESTS: Final[dict[str, Callable[[Kernel, object], Match]]] = {
 }
 
 
-# What torch calls the types.
-_TORCHS: Final = {"float": "fp32", "half": "fp16", "double": "fp64", "bfloat16": "bf16", "long": "int64"} | {
-    f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)
-}
-
-
-def _one_of(what: str, valid: tuple[str, ...]) -> Callable[[object], object]:
-    def check(value: object) -> object:
-        if not isinstance(value, str) or value not in valid:
-            word = str(value).rpartition(".")[2]
-            said = f"{what}={value!r} is unknown: {nearest(_TORCHS.get(word, word), valid)}"
-            raise UnknownLimit(said, Code.BAD_PATTERN)
-        return value
-
-    return check
-
-
-def _boolean(value: object) -> object:
-    if not isinstance(value, bool):
-        raise UnknownLimit(f"expected True or False, got {value!r}")
-    return value
-
-
-def _tile(value: object) -> object:
-    parts = value.split("x") if isinstance(value, str) else value
-    if isinstance(parts, list | tuple) and parts and all(str(part).isdecimal() for part in parts):
-        return tuple(int(part) for part in parts)
-    raise UnknownLimit(f"expected a tile such as '128x64' or (128, 64), got tile={value!r}")
-
-
-def _ops(value: object) -> object:
-    tokens = [value] if isinstance(value, str) else value
-    if isinstance(tokens, list | tuple) and tokens and all(isinstance(token, str) and token for token in tokens):
-        return tuple(bare(str(token)) for token in tokens)
-    raise UnknownLimit(f"expected operator names such as ['add', 'mul'], got ops={value!r}")
-
-
-def bare(op: str) -> str:
-    """Return an operator's name without namespace and overload: ``aten::add.Tensor`` is ``add``."""
-    return op.rpartition("::")[2].partition(".")[0]
-
-
-_CHECKS: Final[dict[str, Callable[[object], object]]] = {
-    "dtype": _one_of("dtype", DTYPES),
-    "layout": _one_of("layout", LAYOUTS),
-    "tensor_core": _boolean,
-    "tile": _tile,
-    "fused": _boolean,
-    "family": _one_of("family", FAMILIES),
-    "library": _one_of("library", LIBRARIES),
-    "triton": _one_of("category", TRITON_CATEGORIES),
-    "collective": _one_of("collective", COLLECTIVES),
-    "ops": _ops,
-    "op": compile_op_pattern,
-}
+_CHECKS: Final[dict[str, Callable[[object], object]]] = {**FIELDS, "op": compile_op_pattern}
 
 # What each selector takes: the field its one positional argument fills, and its keywords.
 SIGNATURES: Final[dict[str, tuple[str | None, tuple[str, ...]]]] = {
     "gemm": (None, ("dtype", "layout", "tensor_core", "tile", "library", "op")),
     "conv": (None, ("dtype", "tensor_core", "tile", "library", "op")),
-    "attention": (None, ("fused", "dtype", "tensor_core", "library", "op")),
+    "attention": (None, ("fused", "version", "dtype", "tensor_core", "library", "op")),
     "triton": ("triton", ("ops", "op")),
     "communication": ("collective", ("dtype", "library", "op")),
     "family": ("family", ("dtype", "library", "op")),
@@ -343,6 +299,9 @@ def build(kind: str, positional: tuple[object, ...], keywords: dict[str, object]
     for name in keywords:
         if name not in valid:
             raise UnknownLimit(f"{kind}() has no keyword {name!r}: {nearest(name, valid)}", Code.BAD_PATTERN)
+    if keywords.get("fused") is False and "version" in keywords:
+        said = "attention(fused=False) selects what no FlashAttention runs: it takes no version"
+        raise UnknownLimit(said, Code.BAD_PATTERN)
     written = ", ".join([*map(repr, positional), *(f"{name}={value!r}" for name, value in keywords.items())])
     asked = [*_BASE.get(kind, ())]
     if kind == "triton":
@@ -372,7 +331,10 @@ def conv(*values: object, **fields: object) -> Selector:
 
 
 def attention(*values: object, **fields: object) -> Selector:
-    """Select fused attention; ``fused=False`` selects the products and softmax of attention that is not fused."""
+    """Select fused attention; ``fused=False`` selects the products and softmax of attention that is not fused.
+
+    ``version`` is FlashAttention's (2, 3 or 4), where the kernel's name tells it.
+    """
     return build("attention", values, fields)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.validity import unprofiled
@@ -12,6 +12,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.failure import Screen, error_for
@@ -54,7 +55,6 @@ __all__ = [
     "catalogue",
     "check_limits",
     "error_for",
-    "missed_somewhere",
     "needs_flops",
     "nothing_known",
     "of_compiling",
@@ -190,6 +190,16 @@ def _refuse_contradictions(asked: Iterable[Asked]) -> None:
             raise UnknownLimit(
                 f"{both[0]!r} stands in {wanted} and in {forbidden}, which cannot both hold", Code.CONTRADICTION
             )
+    _refuse_both_fused_and_not(by_name)
+
+
+def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
+    together, apart = (by_name[name].value if name in by_name else () for name in ("fused", "not_fused"))
+    for one, other in product(together, apart):
+        both = [op for op in one if bare(op) in set(map(bare, other))]
+        if len(set(map(bare, both))) > 1:
+            said = f"{' and '.join(both)} stand together in fused and in not_fused, which cannot both hold"
+            raise UnknownLimit(said, Code.CONTRADICTION)
 
 
 def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
@@ -231,12 +241,6 @@ def of_compiling(given: Iterable[str]) -> bool:
     return bool(asked := set(given)) and asked <= {limit.name for limit in limits} | settings_of(limits).keys()
 
 
-def missed_somewhere(verdicts: Iterable[Verdict], asked: Iterable[Asked]) -> bool:
-    """Whether a limit was missed by work that comes from lines which a recording with stacks tells."""
-    located = {one.limit.name for one in asked if one.limit.located}
-    return any(verdict.status == MISSED and verdict.limit in located for verdict in verdicts)
-
-
 def needs_flops(asked: Iterable[Asked]) -> bool:
     """Whether floating-point operations are to be counted for one of these limits."""
     return any(one.limit.name == "min_mfu" for one in asked)
@@ -247,11 +251,11 @@ def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Ve
     blocked = _cannot_judge(analysis, limit)
     if blocked is not None:
         return Verdict(measured=blocked, status=NOT_MEASURED)
-    verdict = limit.check(analysis, one.value, **one.settings)
+    verdict: Verdict = limit.check(analysis, one.value, **one.settings)
     if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
         reason = _nothing_ran(analysis, idle)
         return Verdict(measured=reason, status=NOT_MEASURED, step=idle.name)
-    return verdict
+    return replace(verdict, wants_lines=verdict.wants_lines or (verdict.status == MISSED and limit.located))
 
 
 def _cannot_judge(analysis: Analysis, limit: Limit) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict, WorkRow
-from pytest_torchprof.text import counted, printable, printable_line, show_us
+from pytest_torchprof.text import counted, number_alike, printable, printable_line, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -151,7 +151,7 @@ def error_for(
     if not failed and not others:
         return None
     kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed
-    error = kind(_failure_text(tuple(failed), analysis, why, others, screen))
+    error = kind(_failure_text(_with_numbers(failed), analysis, why, others, screen))
     error.brief = _brief_text(failed, others)
     return error
 
@@ -264,6 +264,18 @@ def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
         found.append(replace(verdict, details=others) if rows in seen else verdict)
         seen.update([rows] if rows else [])
     return found
+
+
+def _with_numbers(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """Return the verdicts with numbers behind names that stand for kernels of different full names."""
+    rows = [one for verdict in verdicts for one in verdict.details if isinstance(one, WorkRow)]
+    kinds = [*dict.fromkeys((row.name, row.full) for row in rows)]
+    names = dict(zip(kinds, number_alike([name for name, _ in kinds]), strict=True))
+
+    def numbered(one: str | WorkRow) -> str | WorkRow:
+        return replace(one, name=names[one.name, one.full]) if isinstance(one, WorkRow) else one
+
+    return tuple(replace(verdict, details=tuple(map(numbered, verdict.details))) for verdict in verdicts)
 
 
 def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:

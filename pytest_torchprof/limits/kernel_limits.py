@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.kernels.patterns import Pattern, compile_pattern, fused_match, hint, unfused_lines
-from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, is_nameless
+from pytest_torchprof.kernels.fields import bare
+from pytest_torchprof.kernels.patterns import (
+    Pattern,
+    carried_by,
+    compile_pattern,
+    fused_match,
+    hint,
+    unfused_lines,
+)
+from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, hides_operators
 from pytest_torchprof.limits.compile_limits import lines_on_nothing
 from pytest_torchprof.limits.limit import (
     HOLDS,
@@ -29,7 +37,7 @@ from pytest_torchprof.limits.limit import (
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
@@ -195,21 +203,58 @@ def _read_fused(value: object) -> list[tuple[str, ...]]:
     return [tuple(str(token) for token in group) for group in groups]
 
 
+def _read_apart(value: object) -> list[tuple[str, ...]]:
+    groups = _read_fused(value)
+    if any(len(set(map(bare, group))) < 2 for group in groups):
+        raise UnknownLimit(
+            f'expected two or more operators that no kernel may carry together, such as ["sum", "amax"], got {value!r}'
+        )
+    return groups
+
+
 def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[_Answer]:
     for group in groups:
         if any(fused_match(kernel, group) for kernel in step.kernels):
             continue
-        if unknown := sum(map(is_nameless, step.kernels)):
-            told = f"which operators they carry cannot be told for {unknown} Triton kernels"
-            yield _Answer(NOT_MEASURED, told, code=Code.OPERATOR_UNKNOWN)
-        else:
-            carried = f"{' and '.join(group)}{' together' if len(group) > 1 else ''}"
+        if any(map(hides_operators, step.kernels)):
+            yield _hidden_operators(step)
+            continue
+        carried = f"{' and '.join(group)}{' together' if len(group) > 1 else ''}"
+        eager = lines_on_nothing(analysis.compile)
+        yield _Answer(
+            MISSED,
+            f"{'nothing was compiled, and ' if eager else ''}no kernel carries {carried}",
+            (*eager, *unfused_lines(step.kernels)),
+        )
+
+
+def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[_Answer]:
+    for group in groups:
+        carried = [(kernel, ops) for kernel in step.kernels if (ops := carried_by(kernel, group))]
+        if hits := [(kernel, ops) for kernel, ops in carried if len(set(map(bare, ops))) > 1]:
+            together = " and ".join(hits[0][1])
+            said = f"{counted(len(hits), 'kernel')} {'carries' if len(hits) == 1 else 'carry'} {together} together"
+            yield _Answer(MISSED, said, group_kernels(step, [kernel for kernel, _ in hits], raw=True))
+        elif any(map(hides_operators, step.kernels)):
+            yield _hidden_operators(step)
+        elif absent := _carried_by_none(step, group, [op for _, ops in carried for op in ops]):
             eager = lines_on_nothing(analysis.compile)
-            yield _Answer(
-                MISSED,
-                f"{'nothing was compiled, and ' if eager else ''}no kernel carries {carried}",
-                (*eager, *unfused_lines(step.kernels)),
-            )
+            said = f"{'nothing was compiled, and ' if eager else ''}no kernel carries {' or '.join(absent)}"
+            why = "what does not run is fused with nothing"
+            yield _Answer(NOT_MEASURED, f"{said}: {why}", (*eager, *unfused_lines(step.kernels)), Code.NOTHING_TO_FUSE)
+
+
+def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[str]) -> list[str]:
+    """Return the operators of a group that neither a kernel of Inductor's carries nor one of their own beside those."""
+    # Where Inductor has made none of them, nothing was there to be fused, and each is in a kernel of its own anyhow.
+    alone = {bare(kernel.op) for kernel in step.kernels if kernel.op} if carried else set()
+    return [op for op in group if bare(op) not in {*map(bare, carried), *alone}]
+
+
+def _hidden_operators(step: StepProfile) -> _Answer:
+    hidden = [kernel for kernel in step.kernels if hides_operators(kernel)]
+    told = f"which operators they carry cannot be told for {counted(len(hidden), 'kernel')} of Inductor's"
+    return _Answer(NOT_MEASURED, told, group_kernels(step, hidden, raw=True), Code.OPERATOR_UNKNOWN)
 
 
 KERNEL_LIMITS = (
@@ -219,4 +264,5 @@ KERNEL_LIMITS = (
     Limit(name="ops", read=_read_op_counts, check=_in_each_step(_ops)),
     Limit(name="forbid_ops", read=_read_ops, check=_in_each_step(_forbid_ops)),
     Limit(name="fused", read=_read_fused, check=_in_each_step(_fused)),
+    Limit(name="not_fused", read=_read_apart, check=_in_each_step(_not_fused)),
 )

@@ -9,9 +9,8 @@ from enum import StrEnum
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.devices.kinds import BLOCKING
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.text import printable, show_bytes, show_us
+from pytest_torchprof.text import printable, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -89,6 +88,8 @@ class Verdict:
     """The step shown, where one step decided."""
     line: tuple[str, int] | None = None
     """The file and line that it was missed by, where no row tells it."""
+    wants_lines: bool = False
+    """Whether lines of the user's code would tell more, which a repeat with stacks may find."""
 
     @property
     def culprit(self) -> WorkRow | None:
@@ -196,10 +197,11 @@ def group_kernels(
     found: dict[str, list[Kernel]] = defaultdict(list)
     for kernel in step.kernels if kernels is None else kernels:
         found[kernel.name].append(kernel)
-    return _in_order(_row(step.places, name, members, raw=raw) for name, members in found.items())
+    return in_order(_row(step.places, name, members, raw=raw) for name, members in found.items())
 
 
-def _in_order(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
+def in_order(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
+    """Return the rows in the order in which they are told: most calls first, then most time."""
     return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
 
 
@@ -212,7 +214,7 @@ def _row(places: Places, name: str, kernels: list[Kernel], *, raw: bool) -> Work
         full=printable(name),
         time_us=sum(kernel.dur_ns for kernel in kernels) / 1000,
         ops=tuple(map(printable, ops)),
-        **_places(places.of({(name, kernel.op) for kernel in kernels})),
+        **place_fields(places.of({(name, kernel.op) for kernel in kernels})),
     )
 
 
@@ -223,51 +225,6 @@ def group_others(step: StepProfile, hits: Sequence[Kernel]) -> tuple[WorkRow, ..
     return tuple(replace(row, also_ran=True) for row in others)
 
 
-def group_moves(analysis: Analysis, step: StepProfile, kind: int) -> tuple[WorkRow, ...]:
-    """Return one row per name (direction and memories) of the step's copies or fills, most calls first."""
-    gpu, launching = analysis.trace.gpu, analysis.launching
-    found: dict[str, list[int]] = defaultdict(list)
-    for i in step.part.gpu_ops:
-        if gpu.kind[i] == kind:
-            found[analysis.trace.names[gpu.name[i]]].append(i)
-    rows = []
-    for name, members in found.items():
-        ops = [launching.op_name(launching.op_of[i]) for i in members]
-        size = sum(max(gpu.size[i], 0) for i in members)
-        spent = analysis.gpu_work.time_us(members)
-        rows.append(_other_row(step.places, name, ops, spent, show_bytes(size) if size else ""))
-    return _in_order(rows)
-
-
-def group_waits(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
-    """Return one row per blocking call and the operator that made it, with the time waited, most calls first."""
-    trace = analysis.trace
-    calls, blocking = trace.calls, trace.call_names(BLOCKING)
-    waits = [i for i in step.part.calls if calls.name[i] in blocking and i != trace.flush]
-    found: dict[tuple[str, str | None], list[int]] = defaultdict(list)
-    for call, op in trace.nesting.around_each(calls, waits).items():
-        found[trace.names[calls.name[call]], analysis.launching.op_name(op)].append(call)
-    rows = [
-        _other_row(
-            step.places, name, [op] * len(members), sum(calls.end[i] - calls.start[i] for i in members) / 1000, ""
-        )
-        for (name, op), members in found.items()
-    ]
-    return _in_order(rows)
-
-
-def _other_row(places: Places, name: str, ops: list[str | None], time_us: float, note: str) -> WorkRow:
-    return WorkRow(
-        count=len(ops),
-        name=printable(name),
-        full=printable(name),
-        time_us=time_us,
-        note=note,
-        ops=tuple(printable(op) for op in dict.fromkeys(ops) if op),
-        **_places(places.of({(name, op) for op in ops})),
-    )
-
-
 def list_operators(step: StepProfile, calls: Mapping[str, int]) -> tuple[WorkRow, ...]:
     """Return one row per operator with its number of calls, in the order given."""
     return tuple(
@@ -275,13 +232,13 @@ def list_operators(step: StepProfile, calls: Mapping[str, int]) -> tuple[WorkRow
             count=count,
             name=printable(name),
             full=printable(name),
-            **_places(step.places.of_operator(name)),
+            **place_fields(step.places.of_operator(name)),
         )
         for name, count in calls.items()
     )
 
 
-def _places(found: Sequence[tuple[int, Origin]]) -> dict[str, Any]:
+def place_fields(found: Sequence[tuple[int, Origin]]) -> dict[str, Any]:
     """Return how often from where, most first, as the fields of a row."""
     first = found[0][1] if found else None
     return {

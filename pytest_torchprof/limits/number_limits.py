@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.limits.allowed import OF_MEMCPYS, OF_SYNCS, judge_memcpys, judge_syncs
+from pytest_torchprof.limits.items import moves_of, rows_of_moves, rows_of_waits, waits_of
 from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,
     NOT_MEASURED,
     Limit,
+    Setting,
     Verdict,
     WorkRow,
     fraction,
     group_kernels,
-    group_moves,
     group_others,
-    group_waits,
     in_step,
     positive_number,
     whole_number,
@@ -45,6 +46,9 @@ class Bound:
     """The work to list when it is missed."""
     formula: Callable[[StepProfile], str] | None = None
     """What a ratio was computed from."""
+    settings: tuple[Setting, ...] = ()
+    judge: Callable[..., Verdict] | None = None
+    """Judges it by what the settings leave of the number."""
 
     @property
     def at_most(self) -> bool:
@@ -58,13 +62,15 @@ class Bound:
     def holds(self, value: float, bound: float) -> bool:
         return value <= bound if self.at_most else value >= bound
 
-    def __call__(self, analysis: Analysis, bound: float) -> Verdict:
+    def __call__(self, analysis: Analysis, bound: float, **settings: Any) -> Verdict:
         values = self._values(analysis)
         known = [(step, value) for step, value in values if value is not None]
         if len(known) < len(values) or not values:
             hidden = analysis.kernels_unknown if self.number.needs == "kernels" else None
             reason = hidden or self.number.why_absent(analysis.trace)
             return Verdict(measured=reason, status=NOT_MEASURED)
+        if self.judge is not None and settings:
+            return self.judge(analysis, bound, **settings)
         worst_step, worst = (max if self.at_most else min)(known, key=lambda pair: pair[1])
         if self.holds(worst, bound):
             return Verdict(measured=self._say(analysis, worst), number=worst, status=HOLDS)
@@ -106,11 +112,15 @@ def _longest(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
 
 
 def _copies(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
-    return group_moves(analysis, step, MEMCPY)
+    return rows_of_moves(moves_of(analysis, step, MEMCPY))
 
 
 def _fills(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
-    return group_moves(analysis, step, MEMSET)
+    return rows_of_moves(moves_of(analysis, step, MEMSET))
+
+
+def _waits(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
+    return rows_of_waits(waits_of(analysis, step))
 
 
 def _cpu_and_gpu(step: StepProfile) -> str:
@@ -121,9 +131,9 @@ BOUNDS = (
     Bound("max_kernels", BY_NAME["kernels"], _kernels),
     Bound("min_kernels", BY_NAME["kernels"], _too_few),
     Bound("max_launches", BY_NAME["launches"], _kernels),
-    Bound("max_memcpys", BY_NAME["memcpys"], _copies),
+    Bound("max_memcpys", BY_NAME["memcpys"], _copies, settings=OF_MEMCPYS, judge=judge_memcpys),
     Bound("max_memsets", BY_NAME["memsets"], _fills),
-    Bound("max_syncs", BY_NAME["syncs"], group_waits),
+    Bound("max_syncs", BY_NAME["syncs"], _waits, settings=OF_SYNCS, judge=judge_syncs),
     Bound("max_cpu_gpu_ratio", BY_NAME["cpu_gpu_ratio"], formula=_cpu_and_gpu),
     Bound("min_gpu_utilization", BY_NAME["gpu_utilization"]),
     Bound("min_sm_efficiency", BY_NAME["sm_efficiency"]),
@@ -158,6 +168,7 @@ NUMBER_LIMITS = (
             name=bound.limit,
             read=_READERS[bound.number.unit],
             check=bound,
+            settings=bound.settings,
             on_gpu_work=not bound.of_held_memory and bound.limit != "min_kernels",
             on_time=bound.number.unit in ("us", "share", "ratio"),
             located=not bound.of_held_memory,

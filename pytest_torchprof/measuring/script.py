@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pytest_torchprof import capture
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, UnknownLimit, is_for_the_doctor, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.keywords import Limits
 from pytest_torchprof.limits import (
     GPU,
     Screen,
     check_limits,
     error_for,
-    missed_somewhere,
     needs_flops,
     nothing_known,
     read_limits,
@@ -55,7 +55,7 @@ def profile(
     steps: int = STEPS,
     warmup: int = WARMUP,
     device: str | torch.device = DEVICE,
-    **limits: object,
+    **limits: Unpack[Limits],
 ) -> Profile:
     """Call ``function(*args)`` ``warmup + steps`` times and return the Profile of the steps, in a script or notebook.
 
@@ -85,7 +85,7 @@ def measure(
     steps: int = STEPS,
     warmup: int = WARMUP,
     device: str | torch.device = DEVICE,
-    **limits: object,
+    **limits: Unpack[Limits],
 ) -> MeasuredBlock:
     """Return a context manager that measures a block of a script or a notebook; ``m.profile`` is there after it.
 
@@ -167,7 +167,8 @@ class ScriptBlock(MeasuredBlock):
         if measured is None:
             return
         self._measured, self._own.plan = measured, plan
-        if missed_somewhere(self._judge(measured), self._asked) and not measured.launching.origins.recorded:
+        wants_lines = any(verdict.wants_lines for verdict in self._judge(measured))
+        if wants_lines and not measured.launching.origins.recorded:
             yield from self._own.calls(plan, folder / _STACKS)
 
     def can_call(self, function: Callable[[], object]) -> None:

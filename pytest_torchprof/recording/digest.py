@@ -6,32 +6,36 @@ to deceive can compute them as well.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from zlib import crc32
 
 import msgspec
-from msgspec.structs import replace
 
-from pytest_torchprof.recording.metadata import KEY, encode
+from pytest_torchprof.recording.metadata import ADOPTED, KEY
 from pytest_torchprof.recording.text import GZIP, PIECE, inflated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from pytest_torchprof.recording.metadata import Metadata
     from pytest_torchprof.trace import Trace
 
 _OPENING = b',\n"%s": ' % KEY.encode()
 
 
-def sealed(metadata: Metadata, file: BinaryIO, end: int) -> bytes:
-    """Return what goes behind the first ``end`` bytes of an exported trace: our key, with checksums of both."""
+Digest = tuple[int, int]
+"""Checksums (CRC-32) of the text before our key and of the key's other entries."""
+
+
+def sealed(encoded: Callable[[Digest | None], bytes], file: BinaryIO, end: int) -> bytes:
+    """Return what goes behind the first ``end`` bytes of an exported trace: our key, with checksums of both.
+
+    ``encoded`` returns the key's value as JSON, with the checksums or without.
+    """
     file.seek(0)
     before = 0
     for start in range(0, end, PIECE):
         before = crc32(file.read(min(PIECE, end - start)), before)
-    key = crc32(encode(replace(metadata, digest=None)))
-    return _OPENING + encode(replace(metadata, digest=(before, key))) + b"\n}\n"
+    return _OPENING + encoded((before, crc32(encoded(None)))) + b"\n}\n"
 
 
 def ending(text: bytes) -> bytes:
@@ -40,16 +44,22 @@ def ending(text: bytes) -> bytes:
     return found + behind if found else b""
 
 
+def own_key(trace: Trace) -> dict[str, Any] | None:
+    """Return our key as the recording's file has it; None where it has none, or not where we write it."""
+    found: dict[str, Any] | None = msgspec.json.decode(b"{" + trace.ending[1:])[KEY] if trace.ending else None
+    return found
+
+
 def is_changed(trace: Trace) -> bool:
     """Return whether the recording's file is known to be another than was written; older ones do not tell."""
-    told = None if trace.metadata is None else trace.metadata.digest
+    told = trace.digest
     if told is None or trace.path is None:
         return False
-    if not trace.ending:
+    ours = own_key(trace)
+    if ours is None:
         return True
     before, key = told
-    ours = msgspec.json.decode(b"{" + trace.ending[1:])[KEY]
-    del ours["digest"]
+    del (ours if trace.adoption is None else ours[ADOPTED])["digest"]
     if crc32(msgspec.json.encode(ours)) != key:
         return True
     whole = crc32(trace.ending, before)

@@ -17,6 +17,7 @@ from pytest_torchprof.codes import Code
 
 SCHEMA = 1
 KEY = "torchprof"
+ADOPTED = "adopted"
 
 Count = Annotated[int, Meta(ge=0)]
 
@@ -220,6 +221,24 @@ class Metadata(Struct, frozen=True, kw_only=True):
     """Checksums (CRC-32) of the text before this key and of the key's other entries."""
 
 
+class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Under "adopted": whose a recording of another process has become, and how its test reads it.
+
+    Beside it stands what that process had written under the key, unchanged; nothing else where it was anybody else's.
+    """
+
+    nodeid: str | None = None
+    label: str | None = None
+    step: str | None = None
+    """The range on the CPU whose outermost occurrences are the steps."""
+    device_asked: str | None = None
+    """As in ``Metadata``: "cpu" is the device that was measured where the recording does not say it itself."""
+    numbers: tuple[Count, ...] = ()
+    """The numbers of all recordings that were adopted together; empty for one alone."""
+    digest: tuple[Count, Count] | None = None
+    """As in ``Metadata``, in the place of what is there."""
+
+
 # Written where they are known; where they are not there, they were not recorded.
 _ONLY_IF_KNOWN = ("peak_memory_why_not", "graph_replays", "lines", "timing", "digest")
 _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Timing}
@@ -245,6 +264,32 @@ def parse(value: Any) -> Metadata:
     An entry of the wrong type is refused as well. What is wrong further inside counts as not recorded: a setting of the
     environment by itself, evidence of compilation and times as a whole, since a list that is not there means "none".
     """
+    _check_schema(value)
+    upgraded = _upgraded(value)
+    try:
+        return msgspec.convert(upgraded, Metadata)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return msgspec.convert({**upgraded, **_what_fits(upgraded)}, Metadata)
+    except msgspec.ValidationError as error:
+        raise _malformed(error) from None
+
+
+def parse_adoption(value: Any) -> tuple[Adoption | None, Any]:
+    """Return whose the recording has become, and what is left of the key's value; None for what there is not."""
+    if not isinstance(value, Mapping) or ADOPTED not in value:
+        return None, value
+    _check_schema(value)
+    try:
+        adoption = msgspec.convert(value[ADOPTED], Adoption)
+    except msgspec.ValidationError as error:
+        raise _malformed(error) from None
+    own = {name: entry for name, entry in value.items() if name != ADOPTED}
+    return adoption, own if own.keys() - {"schema"} else None
+
+
+def _check_schema(value: Any) -> None:
     schema: Any = value.get("schema") if isinstance(value, Mapping) else None
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 0:
         raise MalformedError(f'its key "{KEY}" has no whole number "schema", so this project did not write it.')
@@ -254,18 +299,13 @@ def parse(value: Any) -> Metadata:
             "Upgrade pytest-torchprof.",
             Code.RECORDING_NEWER,
         )
-    upgraded = _upgraded(value)
-    try:
-        return msgspec.convert(upgraded, Metadata)
-    except msgspec.ValidationError:
-        pass
-    try:
-        return msgspec.convert({**upgraded, **_what_fits(upgraded)}, Metadata)
-    except msgspec.ValidationError as error:
-        name, expected = _wrong_entry(str(error))
-        raise MalformedError(
-            f'"{name}" in its key "{KEY}" is not {expected}, so it was changed or damaged. Record it again.'
-        ) from None
+
+
+def _malformed(error: msgspec.ValidationError) -> MalformedError:
+    name, expected = _wrong_entry(str(error))
+    return MalformedError(
+        f'"{name}" in its key "{KEY}" is not {expected}, so it was changed or damaged. Record it again.'
+    )
 
 
 def encode(metadata: Metadata) -> bytes:
@@ -312,6 +352,6 @@ def _wrong_entry(error: str) -> tuple[str, str]:
     """Return which entry msgspec's sentence is about, and what it should be."""
     if missing := re.search(r"missing required field `(\w+)`", error):
         return missing[1], _NOUNS["int"]
-    name = re.findall(r"`\$\.(\w+)", error)[-1]
-    expected = re.findall(r"Expected `(\w+)", error)[0]
+    named, expected = re.findall(r"`\$\.(\w+)", error), re.findall(r"Expected `(\w+)", error)[0]
+    name = named[-1] if named else ADOPTED
     return name, f"a list of {_LISTS[name]}" if name in _LISTS else _NOUNS.get(expected, expected)

@@ -1,17 +1,17 @@
-"""The one reader of recordings: a trace file of any torch into a Trace; and the writer of our key."""
+"""The one reader of recordings: a trace file of any torch into a Trace."""
 
 from __future__ import annotations
 
 import zlib
 from functools import partial
 from math import inf
-from os import SEEK_END, fspath
+from os import fspath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError, UnreadableRecording
+from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording import text
 from pytest_torchprof.recording.bounds import (
@@ -25,12 +25,19 @@ from pytest_torchprof.recording.bounds import (
     bounded,
     too_large,
 )
-from pytest_torchprof.recording.digest import ending, sealed
+from pytest_torchprof.recording.digest import ending
 from pytest_torchprof.recording.events import Columns, kinds
-from pytest_torchprof.recording.metadata import KEY, MalformedError, Metadata, parse
+from pytest_torchprof.recording.metadata import KEY, MalformedError, parse, parse_adoption
 from pytest_torchprof.recording.shims import name_operators
 from pytest_torchprof.recording.stamps import EXACT, STAMPS, WHOLE, TooFineError
-from pytest_torchprof.recording.text import PERFETTO_REFUSAL, UncuttableError, inflated, is_perfetto
+from pytest_torchprof.recording.text import (
+    PERFETTO_REFUSAL,
+    SPECIAL,
+    UncuttableError,
+    inflated,
+    is_perfetto,
+    is_special,
+)
 from pytest_torchprof.recording.two_processes import Other, border
 from pytest_torchprof.trace import Trace
 
@@ -63,8 +70,11 @@ def read(path: str | os.PathLike[str], *, by_two: bool = False) -> Trace:
     path = fspath(path)
     if "\0" in path:
         raise UnreadableRecording(
-            f"There is no recording {_shown(path)}: no path holds a zero byte. Check the path.", _MISSING
+            f"There is no recording {shown(path)}: no path holds a zero byte. Check the path.", _MISSING
         )
+    if is_special(path):
+        said = f"{shown(path)} is not a recording: {SPECIAL}."
+        raise UnreadableRecording(said, Code.NO_RECORDING)
     try:
         try:
             middle = border(path) if by_two else None
@@ -76,13 +86,13 @@ def read(path: str | os.PathLike[str], *, by_two: bool = False) -> Trace:
             return _whole(path, _uncut(path, odd.__cause__))
     except (_NoTraceError, UnreadableRecording) as error:
         said = error.text if isinstance(error, UnreadableRecording) else str(error)
-        refused = UnreadableRecording(f"{_shown(path)} is not a recording that can be read: {said}", error.code)
+        refused = UnreadableRecording(f"{shown(path)} is not a recording that can be read: {said}", error.code)
         refused.other_json = isinstance(error, _OtherJsonError)
         raise refused from None
     except tuple(_CAUSES) as error:
         text, code = next(cause for kind, cause in _CAUSES.items() if isinstance(error, kind))
         cause = getattr(error, "strerror", None) or error
-        raise UnreadableRecording(text.format(path=_shown(path), cause=cause, again=_AGAIN), code) from None
+        raise UnreadableRecording(text.format(path=shown(path), cause=cause, again=_AGAIN), code) from None
 
 
 _MISSING, _UNREADABLE, _CUT_OFF = Code.RECORDING_MISSING, Code.RECORDING_UNREADABLE, Code.RECORDING_CUT_OFF
@@ -265,9 +275,9 @@ def _syntax(error: str) -> _NoTraceError:
 
 
 def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
-    ours = header.pop(KEY, None)
     try:
-        metadata = None if ours is None else parse(ours)
+        adoption, own = parse_adoption(header.pop(KEY, None))
+        metadata = None if own is None else parse(own)
     except MalformedError as malformed:
         raise _NoTraceError(str(malformed), malformed.code) from None
     names = list(columns.names)
@@ -277,6 +287,8 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         events=columns.events,
         header=header,
         metadata=metadata,
+        adoption=adoption,
+        taken_for="cpu" if adoption is not None and adoption.device_asked == "cpu" else None,
         names=names,
         threads=columns.threads.labels,
         streams=columns.streams.labels,
@@ -311,50 +323,6 @@ def _check_counts(trace: Trace) -> None:
         raise too_large(f"has more than {STEPS:,} steps")
 
 
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
+    """Return a path as errors show it."""
     return "".join(letter if letter.isprintable() else "?" for letter in path)
-
-
-def write_metadata(path: str | os.PathLike[str], metadata: Metadata) -> None:
-    """Put our key into an exported, unpacked trace file, in place: whoever calls has it under a name of its own."""
-    path = fspath(path)
-    try:
-        with open(path, "r+b") as file:  # noqa: PTH123
-            start = max(0, file.seek(0, SEEK_END) - 4096)
-            file.seek(start)
-            end = start + file.read().rindex(b"}")
-            ours = sealed(metadata, file, end)
-            file.seek(end)
-            file.truncate()
-            file.write(ours)
-    except UnicodeEncodeError as error:
-        raise TorchprofError(
-            f"{error.object!r} cannot be written into a recording: it holds half of a character (a lone surrogate). "
-            "Name the test or the label otherwise.",
-            Code.RECORDING_NOT_WRITTEN,
-        ) from None
-    except ValueError:
-        raise UnreadableRecording(
-            f"{_shown(path)} is not a recording: it does not end as a JSON object does."
-        ) from None
-
-
-def copy(source: str, target: str | os.PathLike[str]) -> None:
-    """Copy a recording, packing or unpacking it as the target's name asks; the target appears whole or not at all."""
-    import gzip  # noqa: PLC0415 - reading needs none of this
-    import os  # noqa: PLC0415
-
-    target = fspath(target)
-    fresh = f"{target}.new"
-    try:
-        # No time stamp in the header: the same recording gives the same file.
-        with gzip.GzipFile(fresh, "wb", 6, mtime=0) if target.endswith(".gz") else open(fresh, "wb") as file:  # noqa: PTH123
-            for part in inflated(source):
-                file.write(part)
-        os.replace(fresh, target)  # noqa: PTH105
-    except (EOFError, zlib.error, OSError) as error:
-        said = f"{_shown(source)} cannot be saved as {_shown(target)}: {error}."
-        raise UnreadableRecording(said, Code.RECORDING_NOT_WRITTEN) from None
-    finally:
-        if os.path.exists(fresh):  # noqa: PTH110
-            os.unlink(fresh)  # noqa: PTH108

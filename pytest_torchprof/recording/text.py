@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import zlib
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,8 @@ PIECE = 256 * 1024
 """How much text is decoded at once, in bytes; more costs memory, less costs time."""
 _SLICE = 16 * 1024
 GZIP = b"\x1f\x8b"
+SPECIAL = "it is no file, but a pipe, a socket or a device; write what comes out of it to a file, and name that"
+"""What to say of what :func:`is_special`."""
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')
 """How the events of a file begin: all alike, as a program wrote them."""
@@ -28,6 +32,15 @@ _TRIES = 1000
 
 class UncuttableError(Exception):
     """The file does not come apart between its events; it has to be decoded whole."""
+
+
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a pipe, a socket or a device, at which a reader may wait for ever."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - as below
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def inflated(path: str) -> Iterator[bytes]:

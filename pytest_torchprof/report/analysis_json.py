@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +20,7 @@ from pytest_torchprof.recording import two_processes
 from pytest_torchprof.recording.two_processes import Other
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis, StepProfile
     from pytest_torchprof.analysis.call_times import CallTimes
@@ -30,7 +31,7 @@ _MANY_OF = {"family": "families", "op": "ops", "range": "ranges", "module": "mod
 # Of fewer events one process is done before a second has begun.
 _MANY = 50_000
 # What the second process looks for beside the efficiency, so that both take as long.
-_APART = frozenset({"implicit-sync", "costly-children"})
+_APART = frozenset({"costly-children", "repeated-constant"})
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]")
 
 
@@ -48,6 +49,38 @@ def as_dict(  # noqa: PLR0913 - the options of the command
 
     ``by_two`` allows a second process where that is quicker; it changes nothing else.
     """
+    told = partial(_tables, analysis, by, step, top)
+    if not findings:
+        return {**told(), "findings": []}
+    large = by_two and analysis.trace.events >= _MANY and analysis.kernels_unknown is None
+    answers = _ask_two_processes(analysis, tuple(rules), told) if large and two_processes.possible() else None
+    tables, efficiency, found = answers or (
+        told(),
+        msgspec.to_builtins(analysis.efficiency),
+        find(analysis, tuple(rules)),
+    )
+    return {**tables, "efficiency": efficiency, "findings": _finding_values(found)}
+
+
+def _ask_two_processes(
+    analysis: Analysis, rules: Sequence[Rule], told: Callable[[], dict[str, Any]]
+) -> tuple[dict[str, Any], Any, Sequence[Finding]] | None:
+    """Return tables, efficiency and findings, worked out at the same time; None where the second process failed."""
+    # What both need, once.
+    _ = analysis.launching.op_of, analysis.launching.parts
+    mine = [rule for rule in rules if rule.code not in _APART]
+    others = [rule for rule in rules if rule.code in _APART]
+    with Other(lambda: msgspec.msgpack.encode((analysis.efficiency, find(analysis, others)))) as other:
+        tables, found, answer = told(), find(analysis, mine), other.answer()
+    if answer is None:
+        return None
+    efficiency, apart = msgspec.msgpack.decode(answer)
+    place = {rule.code: i for i, rule in enumerate(rules)}
+    all_of_them = sorted([*found, *(Finding(**one) for one in apart)], key=lambda one: place.get(one.code, len(place)))
+    return tables, efficiency, ranked(all_of_them)
+
+
+def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> dict[str, Any]:
     trace, steps = analysis.trace, chosen_steps(analysis, step)
     chosen = [one.part for one in steps]
     median, worst = analysis.median_of(steps), analysis.worst_of(steps)
@@ -81,31 +114,7 @@ def as_dict(  # noqa: PLR0913 - the options of the command
         "recompiles": median.recompiles,
         "compiled_in_window": seen.compiled_in_window,
     }
-    stands_out = _efficiency_and_findings(analysis, tuple(rules), by_two=by_two) if findings else {"findings": []}
-    return {**found, **stands_out}
-
-
-def _efficiency_and_findings(analysis: Analysis, rules: Sequence[Rule], *, by_two: bool) -> dict[str, Any]:
-    """Return efficiency and findings, of a large recording worked out at the same time."""
-    large = by_two and analysis.trace.events >= _MANY and analysis.kernels_unknown is None
-    answers = _ask_two_processes(analysis, rules) if large and two_processes.possible() else None
-    efficiency, found = answers or (msgspec.to_builtins(analysis.efficiency), find(analysis, rules))
-    return {"efficiency": efficiency, "findings": _finding_values(found)}
-
-
-def _ask_two_processes(analysis: Analysis, rules: Sequence[Rule]) -> tuple[Any, Sequence[Finding]] | None:
-    # What both need, once.
-    _ = analysis.gpu_work.groups
-    mine = [rule for rule in rules if rule.code not in _APART]
-    others = [rule for rule in rules if rule.code in _APART]
-    with Other(lambda: msgspec.msgpack.encode((analysis.efficiency, find(analysis, others)))) as other:
-        found, answer = find(analysis, mine), other.answer()
-    if answer is None:
-        return None
-    efficiency, apart = msgspec.msgpack.decode(answer)
-    place = {rule.code: i for i, rule in enumerate(rules)}
-    all_of_them = sorted([*found, *(Finding(**one) for one in apart)], key=lambda one: place.get(one.code, len(place)))
-    return efficiency, ranked(all_of_them)
+    return found
 
 
 def _finding_values(found: Sequence[Finding]) -> list[dict[str, Any]]:

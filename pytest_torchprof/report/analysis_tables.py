@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_torchprof.analysis import tables
@@ -14,6 +13,7 @@ from pytest_torchprof.text import (
     counted,
     cut,
     drawn,
+    number_alike,
     printable,
     show_bytes,
     show_rate,
@@ -149,11 +149,11 @@ def _times_columns(steps: Sequence[StepProfile], attribute: str = "times", devic
         step = steps[times(row).worst_step or 0].name or ""
         return f"{show_us(times(row).worst_step_us)} {step.removeprefix('ProfilerStep')}"
 
-    yield Column(f"{device}mean", lambda row: show_us(times(row).mean_us))
-    yield Column(f"{device}min", lambda row: show_us(times(row).min_us))
-    yield Column(f"{device}max", lambda row: show_us(times(row).max_us))
+    yield Column(f"{device}mean", lambda row: show_us(times(row).mean_us), leaves=9)
+    yield Column(f"{device}min", lambda row: show_us(times(row).min_us), leaves=6)
+    yield Column(f"{device}max", lambda row: show_us(times(row).max_us), leaves=8)
     if len(steps) > 1:
-        yield Column("worst\nstep" if device else "worst step", worst)
+        yield Column("worst\nstep" if device else "worst step", worst, leaves=7)
 
 
 def _share_column(total_us: float) -> Column:
@@ -163,7 +163,7 @@ def _share_column(total_us: float) -> Column:
 def _kernel_columns(shown: Sequence[KernelRow], steps: Sequence[StepProfile], total_us: float) -> tuple[Column, ...]:
     # What a backward pass launches tells whose backward it is, and needs more room for it.
     launched = 30 if any(row.forward_op for row in shown) else 22
-    labels = _number_alike([printable(_kernel_name(row)) for row in shown])
+    labels = number_alike([printable(_kernel_name(row)) for row in shown])
     names = {row.name: label for row, label in zip(shown, labels, strict=True)}
     return (
         Column("kernel", lambda row: names[row.name], "left"),
@@ -180,7 +180,7 @@ def _kernel_columns(shown: Sequence[KernelRow], steps: Sequence[StepProfile], to
 def _family_columns(_: Sequence[FamilyRow], steps: Sequence[StepProfile], total_us: float) -> tuple[Column, ...]:
     return (
         Column("family", lambda row: row.family, "left"),
-        Column("library", lambda row: row.library, "left"),
+        Column("library", lambda row: row.library, "left", leaves=5),
         _column("calls", "count"),
         _column("time", "time_us", show_us),
         _share_column(total_us),
@@ -227,17 +227,6 @@ def _operator_columns(
         *((column(f"Self\n{device} Mem", f"self_{side}_memory_bytes", show_bytes, leaves=1),) if memory else ()),
         *_times_columns(steps, *(("gpu", "CUDA\n") if on_gpu else ("cpu", "CPU\n"))),
     )
-
-
-def _number_alike(labels: Sequence[str]) -> list[str]:
-    """Return the labels; those of kernels that only their raw names tell apart are numbered: ``pointwise add [2]``."""
-    several = {label for label, count in Counter(labels).items() if count > 1}
-    seen: Counter[str] = Counter()
-    numbered = []
-    for label in labels:
-        seen[label] += 1
-        numbered.append(f"{label} [{seen[label]}]" if label in several else label)
-    return numbered
 
 
 def _launched_by(row: KernelRow, width: int) -> str:

@@ -37,16 +37,20 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Finding, Rule
 
 
-def _number_column(name: str) -> Column:
+def _number_column(name: str, leaves: int) -> Column:
     """Return the column of a step's number."""
     number = BY_NAME[name]
-    return Column(number.title, lambda step: number.show(getattr(step.numbers, name)))
+    return Column(number.title, lambda step: number.show(getattr(step.numbers, name)), leaves=leaves)
 
 
 _STEPS = (
     Column("step", lambda step: printable(step.name or "-"), "left"),
     Column("length", lambda step: show_us(sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000)),
-    *map(_number_column, ("cpu_time_us", "gpu_busy_us", "kernels", "launches", "syncs")),
+    _number_column("cpu_time_us", 3),
+    _number_column("gpu_busy_us", 4),
+    _number_column("kernels", 0),
+    _number_column("launches", 2),
+    _number_column("syncs", 1),
 )
 _ROLES = {"cpu": "operators, annotations and Python", "runtime": "runtime calls"}
 """What parts of a step's time are called where people read of them."""
@@ -123,19 +127,21 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
         for number in TABLE
         if not number.detail and not (part and number.scope == "window") and getattr(median, number.name) is not None
     ]
-    titled = [["", *columns]] if len(columns) > 1 else []
+    head, sides = [["", *columns]] if len(columns) > 1 else [], ["left", *["right"] * len(columns)]
     half = (len(lines) + 1) // 2
-    left, right = [*titled, *lines[:half]], [*titled, *lines[half:], *[[""] * (1 + len(columns))] * (len(lines) % 2)]
-    rows = [[*a, "", *b] for a, b in zip(left, right, strict=True)]
-    sides = [*("left", *["right"] * len(columns)), "left", *("left", *["right"] * len(columns))]
-    shown = zip(
-        *(aligned(column, side) for column, side in zip(zip(*rows, strict=True), sides, strict=True)), strict=True
-    )
-    told = ["  ".join(row).rstrip() for row in shown]
+    left, right = [*head, *lines[:half]], [*head, *lines[half:], *[[""] * (1 + len(columns))] * (len(lines) % 2)]
+    told = _in_columns([[*a, "", *b] for a, b in zip(left, right, strict=True)], [*sides, "left", *sides])
+    if max(map(len, told)) > width:
+        told = _in_columns([*head, *lines], sides)
     if not part and median.gpu_utilization is not None:
         which = "GPU utilization is" if median.sm_efficiency is None else "GPU utilization and SM efficiency are"
         told += wrapped(f"{which} of {_describe_window(analysis)}", "  ", width=width)
     return "\n".join(told)
+
+
+def _in_columns(rows: Sequence[Sequence[str]], sides: Sequence[str]) -> list[str]:
+    columns = zip(zip(*rows, strict=True), sides, strict=True)
+    return ["  ".join(row).rstrip() for row in zip(*(aligned(column, side) for column, side in columns), strict=True)]
 
 
 def _show_number(number: Number, value: float) -> str:
@@ -211,15 +217,18 @@ def _draw_other(analysis: Analysis, other: Sequence[SilentTime], total_us: float
     """Return between which ranges of the CPU neither CPU nor GPU has an event."""
     columns = (
         Column("after", lambda row: printable(_name_beginning(row)), "left"),
-        Column("before", lambda row: cut_inside(printable(row.before or "its end"), (width - 30) // 2), "left"),
+        Column(
+            "before", lambda row: cut_inside(printable(row.before or "its end"), max((width - 30) // 2, 12)), "left"
+        ),
         Column("of step", lambda row: show_share(row.time_us / total_us)),
-        Column("gaps", lambda row: f"{row.count:,}"),
-        Column("longest", lambda row: show_us(row.longest_us)),
+        Column("gaps", lambda row: f"{row.count:,}", leaves=2),
+        Column("longest", lambda row: show_us(row.longest_us), leaves=1),
     )
     # A Python function is an event only where stacks were recorded.
     python = "" if len(analysis.trace.frames) else ", such as Python, which is recorded with stacks only"
     rest = sum(row.time_us for row in other[_MOST_GAPS:]) / total_us
-    more = [f"... and {show_share(rest)} at {counted(len(other) - _MOST_GAPS, 'other place')} (--json)"] if rest else []
+    left = f"... and {show_share(rest)} at {counted(len(other) - _MOST_GAPS, 'other place')} (--json)"
+    more = wrapped(left, "  ", width=width) if rest else []
     heading = f"other: between these ranges on the CPU, with no event on CPU or GPU{python}"
     return "\n".join([drawn(other[:_MOST_GAPS], columns, heading, width=width), *more])
 

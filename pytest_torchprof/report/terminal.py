@@ -12,9 +12,9 @@ from pytest_torchprof.report import BaselineState, Outcome
 from pytest_torchprof.text import Column, cells, cut, drawn, fitted, printable, ruled, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from pytest_torchprof.report import RunResults, UnusedEntries
+    from pytest_torchprof.report import Result, RunResults, UnusedEntries
 
 
 def _number_column(title: str, name: str, leaves: int = 0) -> Column:
@@ -82,7 +82,7 @@ def result_columns(run: RunResults) -> tuple[Column, ...]:
 
 
 def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
-    """Return one row per measurement, then what changed, and with ``-v`` the kernels of those that failed.
+    """Return one row per measurement, then what changed; with ``-v`` what limits allowed, and kernels of what failed.
 
     ``width`` is the terminal's, in columns; too long a name loses its beginning, and columns are left out.
     """
@@ -91,6 +91,8 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
         name = printable(result.name)
         if changes := [line for line in result.changes if verbosity > 0 or line not in result.noise]:
             parts.append("\n".join([f"{name}: against {printable(run.compared_with)}", *map(printable, changes)]))
+        if verbosity > 0 and result.outcome is Outcome.PASSED:
+            parts += _tell_held(name, result)
         if verbosity > 0 and result.outcome is Outcome.FAILED and result.kernels:
             parts.append(drawn(result.kernels, KERNEL_COLUMNS, f"{name}: kernels of the step with most", width=width))
     parts += map(_tell_unused, run.unused)
@@ -110,6 +112,14 @@ def render_briefly(run: RunResults) -> list[str]:
     told = [f"{lacking}: {', '.join(new[:MOST_NEW])}{more}"] if new and compared else []
     told += [printable(run.gone_words)] if run.gone_words else []
     return [closing(run), *told, *map(_tell_unused, run.unused)]
+
+
+def _tell_held(name: str, result: Result) -> Iterator[str]:
+    """Yield what there is to know of limits that hold, such as what was allowed."""
+    for limit in result.limits:
+        if limit["details"]:
+            head = f"{name}: {limit['name']}={limit['expected']}: {limit['message']}"
+            yield "\n".join(printable(line) for line in [head, *(f"  {detail}" for detail in limit["details"])])
 
 
 def _tell_unused(unused: UnusedEntries) -> str:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from pytest_torchprof import capture
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.keywords import Limits
 from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.testing.test_run import measure_function, measured_calls
 
 if TYPE_CHECKING:
+    from os import PathLike
+    from pathlib import Path
     from types import TracebackType
 
     import torch
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.testing.measurement import Measurement
     from pytest_torchprof.testing.test_run import TestRun
+
+    Producer = Callable[[Path], object] | str | PathLike[str]
 
 
 class Torchprof:
@@ -52,7 +57,7 @@ class Torchprof:
             raise measurement.error
         return measurement.profile.with_result(result)
 
-    def measure(self, label: str, **limits: object) -> TestBlock:
+    def measure(self, label: str, **limits: Unpack[Limits]) -> TestBlock:
         """Return a context manager for a block under ``label``; ``limits`` hold for it beside the marker's.
 
         .. code-block:: python
@@ -68,7 +73,7 @@ class Torchprof:
         self._run.announced.append(label)
         return TestBlock(self._run, label, limits)
 
-    def limits(self, **limits: object) -> None:
+    def limits(self, **limits: Unpack[Limits]) -> None:
         """Set limits for every measurement of this test that comes after, such as those that hang on a parameter.
 
         They win over the marker's of the same name and over what was set before, and a block's own win over them.
@@ -80,6 +85,60 @@ class Torchprof:
             profile = torchprof(model, x)
         """
         self._run.set_limits(limits)
+
+    @overload
+    def adopt(  # type: ignore[overload-overlap]  # 1 is the one number of files that gives no list
+        self,
+        produce: Producer,
+        label: str | None = None,
+        *,
+        step: str | None = None,
+        files: Literal[1] = 1,
+        timeout: float = 60,
+        **limits: Unpack[Limits],
+    ) -> Profile: ...
+
+    @overload
+    def adopt(
+        self,
+        produce: Producer,
+        label: str | None = None,
+        *,
+        step: str | None = None,
+        files: int | Literal["any"],
+        timeout: float = 60,
+        **limits: Unpack[Limits],
+    ) -> list[Profile]: ...
+
+    def adopt(
+        self,
+        produce: Producer,
+        label: str | None = None,
+        *,
+        step: str | None = None,
+        files: int | Literal["any"] = 1,
+        timeout: float = 60,
+        **limits: Unpack[Limits],
+    ) -> Profile | list[Profile]:
+        """Make recordings of other processes the test's own; return the Profile, a list for other ``files`` than 1.
+
+        ``produce(folder)`` is called once, and lets whoever measures leave ``.json`` or ``.json.gz`` files of
+        torch.profiler in the empty folder; a path says where some are. A replay judges what was kept and calls nothing.
+        ``step`` names a range on the CPU, such as a ``record_function``, whose outermost occurrences are the steps.
+        ``timeout``: seconds to wait, once it has returned, for files that are still being written.
+
+        Raises NotMeasured where the recordings are missing, incomplete, older than the call or not to be believed.
+
+        .. code-block:: python
+
+            def serve(folder):
+                subprocess.run([sys.executable, "train.py", f"--profile-to={folder}"], check=True)
+
+            profile = torchprof.adopt(serve, "decode", step="forward", max_syncs=0)
+        """
+        from pytest_torchprof.testing.adoption import AdoptionRequest, adopt  # noqa: PLC0415 - only who asks pays
+
+        return adopt(self._run, AdoptionRequest.read(produce, label, step, files, timeout), limits)
 
 
 class TestBlock(MeasuredBlock):

@@ -14,7 +14,6 @@ from pytest_torchprof.limits import (
     HOLDS,
     check_limits,
     error_for,
-    missed_somewhere,
     nothing_known,
     something_ran,
 )
@@ -55,8 +54,8 @@ class MeasuredTest:
         if profile.trace.device_kind.has_launches or self.options.device != "auto":
             return False
         # A recording made for the cpu as device is judged so wherever it is replayed.
-        metadata = profile.trace.metadata
-        return metadata is None or metadata.device_asked in (None, "auto")
+        whose = profile.trace.metadata or profile.trace.adoption
+        return whose is None or whose.device_asked in (None, "auto")
 
     def why_no_gpu(self) -> str:
         """Return what to add where something is not judged without a GPU: why there is none, if that may surprise."""
@@ -134,7 +133,7 @@ class Judgement:
         if self.profile is None or self.profile.launching.origins.recorded:
             return False
         worse = self.baseline is not None and bool(self.baseline_failure) and self.baseline.has_worse_kernels
-        return (worse and not self.stands_in) or missed_somewhere(self.verdicts, self.measurement.limits)
+        return (worse and not self.stands_in) or any(verdict.wants_lines for verdict in self.verdicts)
 
     def error(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
         """Return the error that says what does not hold, None where all does."""

@@ -20,6 +20,7 @@ from pytest_torchprof.recording.folder import HIDDEN, hide
 from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.testing.options import RunOptions
@@ -45,6 +46,10 @@ class Recordings:
         """Return where to write the recording with stacks of a measurement."""
         name = stacks_name(recording_name(nodeid, label, this_rank()))
         return self._scratch_folder / name.removesuffix(".gz")
+
+    def new_folder(self) -> Path:
+        """Return an empty folder that is gone after the run."""
+        return Path(tempfile.mkdtemp(prefix="adopted-", dir=self._scratch_folder))
 
     @property
     def _scratch_folder(self) -> Path:
@@ -104,8 +109,8 @@ class Recordings:
 
     def find(self, nodeid: str, label: str | None) -> Path:
         """Return the kept recording of a measurement; TorchprofError where there is none."""
-        folder, rank = self._options.replay or self._options.rootdir, this_rank()
-        path = next((folder / name for name in _names(nodeid, label, rank) if (folder / name).is_file()), None)
+        folder, rank = self._replay_folder, this_rank()
+        path = self._kept(nodeid, label)
         if path is None:
             raise TorchprofError(
                 f"no recording of {nodeid}{f' ({label})' if label else ''} in {folder}: "
@@ -114,6 +119,18 @@ class Recordings:
                 Code.REPLAY_MISSING,
             )
         return path
+
+    def numbered(self, nodeid: str, labels: Iterable[str]) -> str | None:
+        """Return the first of the labels under which there is a kept recording of the test; None without one."""
+        return next((label for label in labels if self._kept(nodeid, label) is not None), None)
+
+    def _kept(self, nodeid: str, label: str | None) -> Path | None:
+        paths = (self._replay_folder / name for name in _names(nodeid, label, this_rank()))
+        return next((path for path in paths if path.is_file()), None)
+
+    @property
+    def _replay_folder(self) -> Path:
+        return self._options.replay or self._options.rootdir
 
     def unjudged(self, judged: set[str]) -> list[str]:
         """Return the names of recordings in the replay folder that no test judged, without those of other ranks."""

@@ -7,12 +7,13 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_torchprof import capture
-from pytest_torchprof.against.imports import foreign_import
+from pytest_torchprof.against.imports import foreign_import, foreign_origin
 from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.codes import Code, coded
@@ -31,11 +32,11 @@ from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
-    from pathlib import Path
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.limits import Asked
     from pytest_torchprof.testing.measurement import Judgement, MeasuredTest
+    from pytest_torchprof.trace import Trace
 
     Calls = Generator[None, None, None]
 
@@ -151,6 +152,15 @@ class TestRun:
             if one.is_open:
                 del self.measurements[label]
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let no other measurement of this test begin meanwhile."""
+        self.measuring = True
+        try:
+            yield
+        finally:
+            self.measuring = False
+
     def forget(self) -> None:
         """Drop what was measured or announced, concluded or not; its labels stay taken."""
         self.measurements.clear()
@@ -168,11 +178,8 @@ def measured_calls(run: TestRun, label: str | None) -> Calls:
 
 
 def _alone(run: TestRun, calls: Calls) -> Calls:
-    run.measuring = True
-    try:
+    with run.alone():
         yield from calls
-    finally:
-        run.measuring = False
 
 
 def measure_function(run: TestRun, label: str | None, function: Callable[[], Any]) -> Any:
@@ -225,32 +232,37 @@ def _raising_nothing(explanation: Explanation) -> Iterator[None]:
 
 def _plain_call(run: TestRun, label: str | None) -> Calls:
     yield
-    gate = _gate(run, frozenset({"result"}), "measuring is off (--torchprof=off)")
+    gate = gated(run, frozenset({"result"}), "measuring is off (--torchprof=off)")
     run.change(label, profile=Profile.unmeasured(gate=gate))
 
 
-def _replay(run: TestRun, label: str | None) -> Calls:
+def kept_trace(run: TestRun, label: str | None) -> Trace:
+    """Return the recording of a measurement in the folder of a replay; TorchprofError where it is none."""
     test = run.test
     path = test.state.recordings.find(test.nodeid, label)
-    profile = Profile.from_trace(read(path))
-    metadata, kind = profile.trace.metadata, profile.trace.device_kind
-    recorded = (metadata.nodeid, metadata.label) if metadata is not None else (None, None)
-    if recorded != (test.nodeid, label):
+    trace = read(path)
+    if trace.of_test != (test.nodeid, label):
         raise TorchprofError(
-            f"{path} is a recording of {_shown(*recorded)}, not of {_shown(test.nodeid, label)}; "
+            f"{path} is a recording of {_shown(*trace.of_test)}, not of {_shown(test.nodeid, label)}; "
             f"record it again with --torchprof-save={path.parent}",
             Code.REPLAY_MISMATCH,
         )
-    if is_changed(profile.trace):
+    if is_changed(trace):
         with suppress(TorchprofWarning):  # Where warnings are errors this one is none.
             warnings.warn(f"{path} was changed since it was recorded", TorchprofWarning, stacklevel=2)
+    return trace
+
+
+def _replay(run: TestRun, label: str | None) -> Calls:
+    test, trace = run.test, kept_trace(run, label)
+    path, profile, kind = Path(str(trace.path)), Profile.from_trace(trace), trace.device_kind
     measurement = run.change(label, recording=path)
     if not kind.has_launches and test.options.device not in ("auto", kind.name):
         reason = f"{path.name} was recorded on the {kind.name}, and the test asks for {test.options.device}"
         run.change(label, why_not=coded(reason, Code.REPLAY_MISMATCH))
     elif profile.why_not is not None:
         run.measurements[label] = measurement.doubted(profile.why_not)
-    measurement = run.change(label, profile=_guarded(run, profile, measurement.explanation, replay=True))
+    measurement = run.change(label, profile=guarded(run, profile, measurement.explanation, replay=True))
     beside = path.with_name(stacks_name(path.name))
     if beside.is_file():
         measurement.explanation.again = partial(Explanation.read, path=beside)
@@ -274,9 +286,8 @@ def _live(run: TestRun, label: str | None) -> Calls:
         return
     explanation = measurement.explanation
     explanation.plan = plan
-    side = test.state.options.against
-    foreign = foreign_import(side) if side is not None else None
-    measurement = run.change(label, profile=_guarded(run, profile, explanation, replay=False), why_not=foreign)
+    guarded_profile = guarded(run, profile, explanation, replay=False)
+    measurement = run.change(label, profile=guarded_profile, why_not=foreign_code(run))
     if _lacks_lines(run, measurement):
         yield from explanation.calls(plan, test.state.recordings.new_stacks_file(test.nodeid, label))
 
@@ -340,19 +351,29 @@ def _lacks_lines(run: TestRun, measurement: Measurement) -> bool:
     return judgement is not None and judgement.lacks_lines
 
 
-def _guarded(run: TestRun, profile: Profile, explanation: Explanation, *, replay: bool) -> Profile:
+def foreign_code(run: TestRun, *, elsewhere: bool = False) -> str | None:
+    """Return why what was measured is not the code of this side of a comparison with a commit; None where it is.
+
+    ``elsewhere``: in another process, which finds its modules as this one would.
+    """
+    if (side := run.test.state.options.against) is None:
+        return None
+    return (foreign_origin(side) if elsewhere else None) or foreign_import(side)
+
+
+def guarded(run: TestRun, profile: Profile, explanation: Explanation, *, replay: bool) -> Profile:
     """Return the profile with the rules of other plugins, and a gate where numbers are not to be looked at."""
     gate, test = None, run.test
     if test.stands_in(profile):
         names = ", ".join(test.unanswerable(run.measurements.values())) or "GPU numbers"
         reason = f"body passed so far; not judged without a GPU: {names}{test.why_no_gpu()}"
-        gate = _gate(run, READABLE_WITHOUT_GPU, reason)
+        gate = gated(run, READABLE_WITHOUT_GPU, reason)
     elif replay:
-        gate = _gate(run, None, "a replay does not run the measured code, so there is no result")
+        gate = gated(run, None, "a replay does not run the measured code, so there is no result")
     return profile.with_context(rules=test.state.rules, gate=gate).with_explainer(explanation)
 
 
-def _gate(run: TestRun, readable: frozenset[str] | None, reason: str) -> Callable[[str], None]:
+def gated(run: TestRun, readable: frozenset[str] | None, reason: str) -> Callable[[str], None]:
     """Return a gate that skips the test at a look at anything but ``readable``; None: at ``result`` only."""
 
     def gate(name: str) -> None:

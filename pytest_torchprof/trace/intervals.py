@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import islice
 from operator import lt, sub
 from typing import TYPE_CHECKING
@@ -33,15 +34,18 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Spans:
 
 def within(these: Spans, those: Spans) -> Spans:
     """Return what both cover."""
+    fewer, more = (these, those) if len(these) < len(those) else (those, these)
     found: Spans = []
-    at = 0
-    for start, end in these:
-        while at < len(those) and those[at][1] <= start:
-            at += 1
-        place = at
-        while place < len(those) and those[place][0] < end:
-            found.append((max(start, those[place][0]), min(end, those[place][1])))
-            place += 1
+    for start, end in fewer:
+        first, last = bisect_left(more, (start,)), bisect_left(more, (end,))
+        if first and more[first - 1][1] > start:
+            first -= 1
+        inside = [one for one in more[first:last] if one[1] > start]
+        if inside:
+            # All but the first and the last of them lie wholly inside.
+            inside[0] = max(start, inside[0][0]), inside[0][1]
+            inside[-1] = inside[-1][0], min(end, inside[-1][1])
+            found += inside
     return found
 
 

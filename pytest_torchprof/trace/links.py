@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from itertools import compress, count, islice, pairwise, repeat
+from itertools import compress, count, islice, repeat
 from math import inf
-from operator import le, not_
+from operator import eq, le, not_
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -208,7 +208,8 @@ class Nesting:
             parent[i] = holder
             holder, until = i, end
             depth += 1
-            deepest = max(deepest, depth)
+            if depth > deepest:  # noqa: PLR1730 - at half the cost of max
+                deepest = depth
         self.depth = deepest
 
     def around(self, thread: int, start: int, end: int) -> int:
@@ -228,7 +229,9 @@ class Nesting:
             start = began[call]
             place = bisect_right(starts, start)
             holder = order[place - 1] if place else ABSENT
-            least = max(start, until[call] - _CUT_NS)
+            least = until[call] - _CUT_NS
+            if least < start:  # noqa: PLR1730 - at half the cost of max
+                least = start
             while holder >= 0 and ends[holder] < least:
                 holder = parent[holder]
             found[call] = holder
@@ -275,7 +278,7 @@ def _by_thread(ranges: Ranges) -> dict[int, Sequence[int]]:
 
 def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
     """Return ranges in order of their starts with the longest first of those that start together: it holds them."""
-    ties = [place for place, (start, following) in enumerate(pairwise(starts)) if start == following]
+    ties = [*compress(count(), map(eq, starts, islice(starts, 1, None)))]
     if not ties:
         return order
     found, done = list(order), 0

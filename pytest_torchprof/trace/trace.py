@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
-from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -16,8 +15,9 @@ from msgspec import Struct
 from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.devices.kinds import BLOCKING, COPIES, LAUNCHES, CallKind, DeviceKind, call_kind, kind_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording.metadata import Environment, Metadata
+from pytest_torchprof.recording.metadata import Adoption, Environment, Metadata
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
+from pytest_torchprof.trace.gpus import Device, named, ordinals
 from pytest_torchprof.trace.links import Intervals, Links, Nesting, link, nest
 
 _STEP = re.compile(r"ProfilerStep#\d+")
@@ -26,6 +26,7 @@ _COMPILING = " (dynamo_timed)"
 # (torch/_inductor/cudagraph_trees.py, dynamo_timed_cudagraph).
 _RECORDING_A_GRAPH = ("CUDAGraphNode.", "CUDAWarmupNode.", "cudagraphify.")
 SENTINEL = "torchprof::sentinel"
+UNNAMED_GPU = "unnamed GPU"
 _HOUR_NS, _LATEST_NS = 3600 * 10**9, 2**62
 
 
@@ -46,15 +47,6 @@ class StepRange(NamedTuple):
     start_ns: int
     end_ns: int
     tid: int | str | None
-
-
-class Device(Struct, frozen=True, kw_only=True):
-    """A GPU that ran something in the recording; ``pid`` is what the file calls it."""
-
-    index: int
-    name: str | None
-    sms: int | None
-    pid: int | str
 
 
 class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -89,12 +81,31 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Collective and its dtype by index of the GPU operation, where the file says one."""
     taken_for: str | None = None
     """The device that the caller says was measured, of a recording that does not say it itself."""
+    adoption: Adoption | None = None
+    """Whose the recording of another process has become; None of any other."""
     ending: bytes = b""  # Our key as the file has it, and what is behind it.
 
     @cached_property
     def device_kind(self) -> DeviceKind:
         """What kind of device was measured; of a recording that does not say, what it is taken for, else a GPU."""
-        return kind_of(self.taken_for if self.metadata is None else self.metadata.device)
+        return kind_of(self.recorded_device)
+
+    @property
+    def recorded_device(self) -> str | None:
+        """The device that was measured, as the file tells it; None where it does not."""
+        return self.taken_for if self.metadata is None else self.metadata.device
+
+    @property
+    def of_test(self) -> tuple[str | None, str | None]:
+        """Test id and label of the measurement that this is the recording of."""
+        whose = self.adoption or self.metadata
+        return (None, None) if whose is None else (whose.nodeid, whose.label)
+
+    @property
+    def digest(self) -> tuple[int, int] | None:
+        """The checksums that the file keeps of itself."""
+        whose = self.adoption or self.metadata
+        return None if whose is None else whose.digest
 
     @property
     def environment(self) -> Environment:
@@ -102,7 +113,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         recorded = None if self.metadata is None else self.metadata.environment
         if recorded is not None and recorded != Environment():
             return recorded
-        return Environment(gpu=next((device.name for device in self.devices if device.name), None))
+        unnamed = UNNAMED_GPU if self.devices else None
+        return Environment(gpu=next((device.name for device in self.devices if device.name), unnamed))
 
     @cached_property
     def call_kinds(self) -> Sequence[CallKind]:
@@ -175,12 +187,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def device_of(self) -> Sequence[int]:
         """The device's index for each index into ``processes``: its ordinal where the file tells it."""
-        if not self.rocm and self.processes and all(process in self._listed for process in self.processes):
-            # CUPTI's device id is the ordinal. ROCm's counts the CPUs too.
-            return [process for process in self.processes if isinstance(process, int)]
-        order = sorted(range(len(self.processes)), key=lambda i: _numbers_first(self.processes[i]))
-        ordinals = self._own_ordinals(len(order))
-        return [ordinals[order.index(i)] for i in range(len(order))]
+        return ordinals(self.processes, self.header, self._own_ordinals(len(self.processes)), rocm=self.rocm)
 
     def _own_ordinals(self, count: int) -> Sequence[int]:
         """Return the ordinals of so many devices, in order, as far as our own recordings know them."""
@@ -194,30 +201,9 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return used if len(used) == count else range(count)
 
     @cached_property
-    def _listed(self) -> Mapping[object, Mapping[str, object]]:
-        """What the file says of the machine's devices, by ordinal."""
-        listed = self.header.get("deviceProperties")
-        items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-        return {item["id"]: item for item in items if isinstance(item.get("id"), int | str)}
-
-    @cached_property
     def devices(self) -> tuple[Device, ...]:
         """The GPUs that ran something, by their index."""
-        known, found = self._listed, []
-        alike = next(iter(known.values())) if _all_alike(known) else {}
-        for index, pid in sorted(zip(self.device_of, self.processes, strict=True), key=itemgetter(0)):
-            # On ROCm the process id is no index into the list; a list of one leaves no doubt, nor do equal devices.
-            entry = alike or ({} if self.rocm else known.get(pid, {}))
-            name, sms = entry.get("name"), entry.get("numSms")
-            found.append(
-                Device(
-                    index=index,
-                    name=name if isinstance(name, str) and name else None,
-                    sms=sms if isinstance(sms, int) else None,
-                    pid=pid,
-                )
-            )
-        return tuple(found)
+        return tuple(named(self.device_of, self.processes, self.header, rocm=self.rocm))
 
     @cached_property
     def flush(self) -> int | None:
@@ -241,6 +227,14 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def steps(self) -> tuple[StepRange, ...]:
+        """The occurrences of the range that was adopted as the step, else the profiler's steps."""
+        name = None if self.adoption is None else self.adoption.step
+        found = () if name is None else enumerate(self.outermost(name))
+        chosen = tuple(StepRange(f"{name}#{i}", span.start_ns, span.end_ns, span.tid) for i, span in found)
+        return chosen or self.profiler_steps
+
+    @cached_property
+    def profiler_steps(self) -> tuple[StepRange, ...]:
         """The ``ProfilerStep#N`` ranges in time order, else the whole trace as one step."""
         named = [span for span in self.spans("ProfilerStep#") if _STEP.fullmatch(span.name)]
         if self.metadata is not None:
@@ -374,6 +368,21 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         names = {i for i, name in enumerate(self.names) if name.startswith(prefix) and name.endswith(suffix)}
         return sorted(self._named(names), key=lambda span: (span.start_ns, -span.end_ns)) if names else []
 
+    def outermost(self, name: str) -> list[Span]:
+        """Return the ranges of this name that are in no other of it on their thread, in start order.
+
+        Where no user annotation is called so, those operators count that are: light ranges are recorded as such.
+        """
+        named = [span for span in self.spans(name) if span.name == name]
+        marked = [span for span in named if span.category == "user_annotation"]
+        ends: dict[int | str, int] = {}
+        found = []
+        for span in marked or named:
+            if span.start_ns >= ends.get(span.tid, span.start_ns):
+                found.append(span)
+                ends[span.tid] = span.end_ns
+        return found
+
     def spans_in_steps(self, prefix: str) -> list[Span]:
         """Return those that begin so and start in a step."""
         return [span for span in self.spans(prefix) if self.step_at(span.start_ns) >= 0]
@@ -385,11 +394,3 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             for i in where(part.name, names):
                 tid = self.threads[part.thread[i]]
                 yield Span(self.names[part.name[i]], part.start[i], part.end[i], tid, category)
-
-
-def _numbers_first(pid: int | str) -> tuple[bool, int, str]:
-    return (isinstance(pid, str), 0 if isinstance(pid, str) else pid, str(pid))
-
-
-def _all_alike(known: Mapping[object, Mapping[str, object]]) -> bool:
-    return len({(str(item.get("name")), str(item.get("numSms"))) for item in known.values()}) == 1

@@ -67,6 +67,62 @@ def test_kernels_of_a_backward_pass_are_placed_at_their_forward(told, line):
     assert f"backward of {line('h = self.up(x)')} forward, MLP_0.Linear_0" in text
 
 
+BACKWARD = {
+    "function": """
+    class Own(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a.clone()
+        @staticmethod
+        def backward(ctx, gradient):
+            return torch.cos(gradient)  # here
+    Own.apply(w).sum().backward()
+""",
+    "hook": """
+    y = torch.exp(w)
+    y.register_hook(
+        lambda gradient: torch.cos(gradient))  # here
+    y.sum().backward()
+""",
+}
+BODY = """
+w = torch.ones(8, device="cuda", requires_grad=True)
+@pytest.mark.torchprof(max_kernels=0)
+def test_it():
+"""
+
+
+@pytest.mark.parametrize("source", BACKWARD.values(), ids=BACKWARD)
+def test_python_of_a_backward_pass_has_its_own_line_on_autograds_thread(told, line, source):
+    text = told(BODY + source)
+    (code,) = [line.strip() for line in source.splitlines() if line.endswith("# here")]
+    assert f"aten::cos {line(code)} " in text
+
+
+def test_after_a_hook_autograds_thread_is_placed_at_the_forward_again(told, line):
+    text = told(BODY + BACKWARD["hook"])
+    assert f"backward of {line('y = torch.exp(w)')} test_it" in text
+
+
+def test_autograds_thread_is_traced_no_longer_than_the_lines_are_looked_for(told):
+    traced = """
+    seen = []
+    y = w.clone()
+    y.register_hook(lambda gradient: seen.append(sys.gettrace()))
+    y.backward(torch.ones_like(y))
+    assert seen == [None]
+"""
+    text = told(
+        "import sys\n"
+        + BODY.replace("test_it()", "test_it(torchprof)").replace("max_kernels=0", "")
+        + "    with pytest.raises(pytest_torchprof.LimitsMissed):\n"
+        "        torchprof(lambda: w.clone().sum().backward()).expect(max_kernels=0)\n"
+        + traced
+        + "    assert False, 'done'\n"
+    )
+    assert "AssertionError: done" in text
+
+
 def test_a_blocking_call_and_its_copy_have_operator_and_line(told, line):
     source = "@pytest.mark.torchprof(max_syncs=0, max_memcpys=0)\ndef test_it():\n    mlp(x).sum().item()\n"
     text = told(source)

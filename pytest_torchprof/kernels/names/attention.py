@@ -63,6 +63,41 @@ _WORD_TYPES: Final = dict(
     )
 )
 
+# The kernels of FlashAttention 2 itself: others are built from the same traits (FlashMLA, block-sparse attention).
+_FA2_KERNELS: Final = frozenset(
+    word_list(
+        """
+        flash_fwd_kernel flash_fwd_splitkv_kernel flash_fwd_splitkv_combine_kernel flash_bwd_dot_do_o_kernel
+        flash_bwd_dq_dk_dv_loop_kernel flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel flash_bwd_convert_dq_kernel
+        flash_bwd_convert_dkv_kernel
+        """
+    )
+)
+_FA2_TRAITS: Final = Expression(r"Flash_[fb]wd_kernel_traits[<I]")
+# flash::enable_sm90<flash::FlashAttnFwdSm90<.., or mangled; a copy of it in another namespace is none.
+_FA3: Final = Expression(
+    r"<(?:flash::enable_sm\w+<)?flash::FlashAttn[FB]wd|N5flash(?:\d+enable_sm\w{2,20}?INS\w?_)?\d+FlashAttn[FB]wd"
+)
+# CuTe DSL's names join module and class: flash_attn.cute.flash_fwd_sm100, FlashAttentionForwardSm100.
+_FA4: Final = Expression(
+    r"kernel_cutlass_\w{0,40}flash_attncuteflash_[fb]wd\w{0,40}?FlashAttention(?:Forward|Backward)"
+)
+_OTHERS: Final = ("cudnn", "cutlass")
+"""Libraries whose attention is not FlashAttention's; CK, Triton and serving engines may or may not call theirs so."""
+
+
+def _version(text: Text, library: str) -> int | None:
+    """Return which FlashAttention the name proves, 0 where it proves that it is none."""
+    if library in _OTHERS:
+        return 0
+    if text.last in _FA2_KERNELS and _FA2_TRAITS.search(text.args[:120]):
+        return 2
+    if (
+        text.base == "cutlass::device_kernel" and _FA3.search(text.args[:160])
+    ) or text.base == "flash::compute_attn_ws":
+        return 3
+    return 4 if _FA4.search(text.head[:400]) else None
+
 
 def _dtype(text: Text, library: str) -> str | None:
     """Return the dtype of Q, K and V; cuDNN writes f16 for bf16 too, so its names say nothing."""
@@ -103,6 +138,7 @@ def decode(text: Text) -> KernelName | None:
         dtype=_dtype(text, library),
         tensor_core=None if helper else True if library in ("flash", "cudnn", "cutlass", "ck") else None,
         arch=_arch(text),
+        version=_version(text, library),
         helper=helper,
         stem=_stem(text),
     )

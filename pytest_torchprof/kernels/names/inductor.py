@@ -55,10 +55,10 @@ mm addmm bmm baddbmm mm_plus_mm _int_mm _scaled_mm scaled_mm _grouped_mm grouped
 """
 
 
-# triton_<category>_fused_<ops>_<n>, while autotuning triton_mm_<n>; AOTInductor puts the model's name in front and
-# Triton 2 a signature (_0d1d2de) behind.
+# triton_<category>_fused_<ops>_<n>, triton_<category>__<n> without descriptive names, while autotuning triton_mm_<n>;
+# AOTInductor puts the model's name in front and Triton 2 a signature (_0d1d2de) behind.
 _FUSED: Final = Expression(
-    r"(?:[A-Za-z]\w{0,80}?_)?triton_(?P<cat>poi|per|red|tem|for|spl|unk)_fused(?P<ops>\w*?)(?:_(?P<index>\d+))?"
+    r"(?:[A-Za-z]\w{0,80}?_)?triton_(?P<cat>poi|per|red|tem|for|spl|unk)_(?:fused(?P<ops>\w*?))?(?:_(?P<index>\d+))?"
     r"(?:_0[\dcde]*d[\dcde]*)?$"
 )
 _TEMPLATE: Final = Expression(
@@ -146,7 +146,7 @@ def decode(text: Text) -> KernelName | None:
 
 def _decode_triton(text: Text) -> KernelName | None:
     if found := _FUSED.match(text.head):
-        return _generated(found["cat"], fused_ops(found["ops"][:1200]), found["index"], text.head)
+        return _generated(found["cat"], fused_ops((found["ops"] or "")[:1200]), found["index"], text.head)
     if found := _TEMPLATE.match(text.head):
         return _generated("tem", (found["what"],), found["index"], text.head)
     # With unique_kernel_names off every Inductor kernel is called triton_, so its category is unknown.

@@ -14,6 +14,7 @@ FAMILIES: Final = word_list(
 LIBRARIES: Final = word_list("cublas cutlass cudnn flash triton aten cub nccl tensile ck miopen other")
 DTYPES: Final = word_list("fp32 tf32 bf16 fp16 fp8 fp4 fp64 complex64 complex128 int64 int32 int16 int8 uint8 bool")
 LAYOUTS: Final = ("tn", "nn", "nt", "tt")
+FLASH_VERSIONS: Final = (2, 3, 4)
 TRITON_CATEGORIES: Final = ("poi", "per", "red", "tem", "for", "spl", "unk", "user")
 COLLECTIVES: Final = word_list(
     "all_reduce all_gather reduce_scatter broadcast reduce all_to_all send_recv gather scatter barrier"
@@ -39,6 +40,8 @@ class KernelName(Struct, frozen=True, kw_only=True):
     layout: str | None = None
     tensor_core: bool | None = None
     triton: str | None = None
+    version: int | None = None
+    """Of FlashAttention: 2, 3 or 4; 0 for attention that surely is none."""
     stem: str = ""
     """The kernel's own name without what its other fields say: ``ampere_sgemm_128x64``, ``gelu``."""
     tile: tuple[int, ...] | None = None

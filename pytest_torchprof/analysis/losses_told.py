@@ -1,0 +1,27 @@
+"""What the profiler itself has said of records that it lost: kineto keeps its log beside the events of some files."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.text import printable_line
+
+if TYPE_CHECKING:
+    from pytest_torchprof.trace import Trace
+
+_LOGS = ("ERROR", "WARNING", "INFO")
+# libkineto/src: CuptiActivityApi.cpp, RoctracerLogger.cpp, CuptiActivityProfiler.cpp ("Record counts").
+_LOSS = re.compile(r"Dropped [1-9]\d* activity records|Exceeded max GPU buffer count.*|CUPTI stopped early\? = 1")
+
+
+def loss_told(trace: Trace) -> str | None:
+    """Return why the recording is not whole by its own words; None where it says nothing of that."""
+    for log in _LOGS:
+        lines = trace.header.get(log)
+        for line in lines if isinstance(lines, list) else ():
+            if found := _LOSS.search(str(line)):
+                said = f"the profiler noted in the recording that it lost records: {printable_line(found[0], 100)!r}"
+                return coded(said, Code.LOST_RECORDS)
+    return None

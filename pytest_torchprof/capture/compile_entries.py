@@ -1,0 +1,74 @@
+"""Where compiled functions are entered: under which setting of torch.compile's, and whether they run as they are."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def why_nothing_compiles() -> str | None:
+    """Return the setting that keeps torch.compile from compiling right now, None if there is none."""
+    stance = getattr(getattr(import_module("torch._dynamo.eval_frame"), "_stance", None), "stance", "default")
+    if stance != "default":
+        return f'torch.compiler.set_stance("{stance}") was in force'
+    if _is_disabled():
+        return "torch.compile is disabled (TORCH_COMPILE_DISABLE=1 or torch._dynamo.config.disable)"
+    return None
+
+
+def _is_disabled() -> bool:
+    return bool(getattr(import_module("torch._dynamo.config"), "disable", False))
+
+
+class NoteEntry(Protocol):
+    """What is told that a compiled function is entered."""
+
+    def __call__(self, setting: str | None, *, eagerly: bool) -> None:
+        """Take the setting that is in force, and whether the function runs as it is for it."""
+
+
+@contextmanager
+def entries_noted(note: NoteEntry) -> Iterator[None]:
+    """Call `note` each time that a compiled function is entered meanwhile, from whichever thread."""
+    module = import_module("torch._dynamo.eval_frame")
+    ask = getattr(module, "_callback_from_stance", None)
+    if ask is None:
+        yield
+        return
+
+    def noting(callback: Any) -> Any:
+        found = ask(callback)
+        if callable(callback):
+            # The function is a variable of the wrapper that asks.
+            marked = _mark_of(sys._getframe(1).f_locals.get("fn"))  # noqa: SLF001
+            note(why_nothing_compiles() or marked, eagerly=found is None or _is_disabled() or marked is not None)
+        return found
+
+    vars(module)["_callback_from_stance"] = noting
+    try:
+        yield
+    finally:
+        vars(module)["_callback_from_stance"] = ask
+
+
+def _mark_of(function: object) -> str | None:
+    """Return that a function which is entered is marked to be left as it is, though what it calls may be compiled.
+
+    torch.compile looks through ``torch.compiler.disable``, but not through Dynamo's own ``skip``.
+    """
+    wrapped = getattr(function, "__wrapped__", None)
+    if not _has_mark(function) or _has_mark(wrapped):
+        # functools.wraps copies the mark of what it is around.
+        return None
+    code = getattr(function, "__code__", None)
+    where = f"{code.co_name} ({code.co_filename}:{code.co_firstlineno})" if code else repr(function)
+    return f"{where} is marked with skip of torch._dynamo"
+
+
+def _has_mark(function: object) -> bool:
+    return bool(getattr(function, "__dict__", {}).get("_torchdynamo_disable"))

@@ -1,0 +1,114 @@
+"""What a test allows beside a limit: waits and copies by their operator, the range around them, or their line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.analysis.ranges import Inside, stretches_of, waiting_threads
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern
+from pytest_torchprof.limits.limit import as_list
+from pytest_torchprof.text import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.limits.items import Item
+
+Answers = list[bool | None]
+"""Whether each item is allowed; None where that cannot be told."""
+
+_PLACE = re.compile(r"(?P<file>.+\.py)(?::(?P<line>\d+))?")
+_WORD = re.compile(r"(\w+):(?!:)")
+_DIRECTION = re.compile(r"(?:Memcpy )?(?P<direction>[A-Z]to[A-Z])")
+_EXPECTED = "an operator such as 'aten::nonzero', 'range:NAME', or the end of a source file's path such as 'sampler.py'"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """One entry of ``allow_syncs`` or ``allow_memcpys``."""
+
+    written: str
+    answers: Callable[[Analysis, Sequence[Item]], Answers]
+    needs_lines: bool = False
+
+    def __str__(self) -> str:
+        """Return it as it stands in the test."""
+        return self.written
+
+
+def read_allowances(value: object) -> tuple[Allowance, ...]:
+    """Return what is allowed, in the order in which it is written; UnknownLimit for what can be none of it."""
+    return tuple(_allowance(entry) for entry in dict.fromkeys(as_list(value)))
+
+
+def read_allowed_copies(value: object) -> tuple[Allowance, ...]:
+    """Return the same for copies, which may be allowed by their direction too."""
+    return tuple(_direction(entry) or _allowance(entry) for entry in dict.fromkeys(as_list(value)))
+
+
+def _direction(entry: object) -> Allowance | None:
+    found = _DIRECTION.fullmatch(entry) if isinstance(entry, str) else None
+    return Allowance(str(entry), partial(_by_direction, found["direction"])) if found else None
+
+
+def _allowance(entry: object) -> Allowance:
+    if not isinstance(entry, str) or not entry.strip():
+        raise UnknownLimit(f"expected {_EXPECTED}, got {entry!r}")
+    if entry.startswith("range:"):
+        if not (name := entry.removeprefix("range:").strip()):
+            raise UnknownLimit("'range:' names no range; write e.g. 'range:sample'")
+        return Allowance(entry, partial(_by_range, name))
+    path = entry.replace("\\", "/")
+    if place := _PLACE.fullmatch(path):
+        line = int(place["line"]) if place["line"] else None
+        return Allowance(entry, partial(_by_place, place["file"], line), needs_lines=True)
+    if ".py" in path or "/" in path:
+        raise UnknownLimit(f"{entry!r} is no source file's path; write e.g. 'sampler.py' or 'sampler.py:12'")
+    if word := _WORD.match(entry):
+        raise UnknownLimit(f"{entry!r}: unknown word {word[1]!r}; {nearest(word[1], ['range'])}")
+    return Allowance(entry, partial(_by_operator, compile_op_pattern(entry)))
+
+
+def _by_operator(pattern: Operator, analysis: Analysis, items: Sequence[Item]) -> Answers:
+    """Allow what any of the operators around it matches."""
+    if not len(analysis.trace.ops):
+        return [None] * len(items)
+    chain = analysis.launching.chain
+    return [None if item.call < 0 else any(map(pattern.matches_op, chain(item.op))) for item in items]
+
+
+def _by_range(name: str, analysis: Analysis, items: Sequence[Item]) -> Answers:
+    """Allow what was done inside the user's ranges of this name, wherever these begin."""
+    trace = analysis.trace
+    stretches = stretches_of(trace, name)
+    calls = [item.call for item in items if item.call >= 0]
+    if not stretches:
+        return [False] * len(items)
+    inside = Inside(trace, stretches, waiting_threads(trace, calls))
+    return [None if item.call < 0 else inside.launched(item.call) for item in items]
+
+
+def _by_place(file: str, line: int | None, _analysis: Analysis, items: Sequence[Item]) -> Answers:
+    """Allow what comes from this file of the user's, or from this line of it."""
+    return [_is_there(item, file, line) for item in items]
+
+
+def _is_there(item: Item, file: str, line: int | None) -> bool | None:
+    origin = item.origin
+    if origin is None or not item.is_placed or origin.file is None:
+        return None
+    if not f"/{origin.file}".replace("\\", "/").endswith(f"/{file.removeprefix('./').lstrip('/')}"):
+        return False
+    if line is None or (origin.exact and origin.line == line):
+        return True
+    # torch names a frame after the line at which its function begins.
+    return False if origin.exact else None
+
+
+def _by_direction(direction: str, _analysis: Analysis, items: Sequence[Item]) -> Answers:
+    return [item.name.startswith(f"Memcpy {direction}") for item in items]

@@ -1,0 +1,192 @@
+"""Limits on waits and copies, of which a test may allow some."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.analysis.waits import waiting_copies
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.limits.allowances import Allowance, read_allowances, read_allowed_copies
+from pytest_torchprof.limits.items import Item, moves_of, rows_of_moves, rows_of_waits, waits_of
+from pytest_torchprof.limits.limit import (
+    HOLDS,
+    MISSED,
+    NOT_MEASURED,
+    Setting,
+    Verdict,
+    WorkRow,
+    in_step,
+)
+from pytest_torchprof.text import counted, enumerated
+from pytest_torchprof.trace.columns import MEMCPY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+
+    Items = Callable[[Analysis, StepProfile], list[Item]]
+    Rows = Callable[..., tuple[WorkRow, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """The items of one step, each with what allows it, and with what may and cannot be told."""
+
+    step: StepProfile
+    items: Sequence[Item]
+    allowing: Sequence[tuple[Allowance, ...]]
+    doubtful: Sequence[tuple[Allowance, ...]]
+
+    @classmethod
+    def of(cls, analysis: Analysis, step: StepProfile, items: Sequence[Item], allow: Sequence[Allowance]) -> Tally:
+        """Return the tally of a step."""
+        answers = [(one, one.answers(analysis, items)) for one in allow]
+        return cls(
+            step=step,
+            items=items,
+            allowing=[tuple(one for one, told in answers if told[i]) for i in range(len(items))],
+            doubtful=[tuple(one for one, told in answers if told[i] is None) for i in range(len(items))],
+        )
+
+    @cached_property
+    def allowed(self) -> dict[tuple[Allowance, ...], list[Item]]:
+        """The items that are allowed, by what allows them."""
+        found = defaultdict(list)
+        for item, allowing in zip(self.items, self.allowing, strict=True):
+            if allowing:
+                found[allowing].append(item)
+        return found
+
+    @cached_property
+    def perhaps(self) -> list[Item]:
+        """The items of which it cannot be told."""
+        return [
+            item
+            for item, allowing, doubtful in zip(self.items, self.allowing, self.doubtful, strict=True)
+            if doubtful and not allowing
+        ]
+
+    @cached_property
+    def counting(self) -> list[Item]:
+        """The items that nothing allows."""
+        return [
+            item
+            for item, allowing, doubtful in zip(self.items, self.allowing, self.doubtful, strict=True)
+            if not doubtful and not allowing
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Count:
+    """What is counted, and how it is told."""
+
+    noun: str
+    items: Items
+    rows: Rows
+
+    def judge(self, analysis: Analysis, most: int, allow: Sequence[Allowance]) -> Verdict:
+        """Return whether no step has more than so many items that are not allowed."""
+        tallies = [Tally.of(analysis, step, self.items(analysis, step), allow) for step in analysis.steps]
+        vain = _in_vain(tallies, allow)
+        worst = max(tallies, key=lambda tally: len(tally.counting))
+        if len(worst.counting) > most:
+            return Verdict(
+                measured=self._say(worst) + in_step(analysis, worst.step),
+                number=len(worst.counting),
+                status=MISSED,
+                details=(*self.rows(worst.counting), *self._allowed_rows(worst), *vain),
+                step=worst.step.name,
+            )
+        worst = max(tallies, key=lambda tally: len(tally.counting) + len(tally.perhaps))
+        if len(worst.counting) + len(worst.perhaps) > most:
+            return self._not_told(analysis, worst)
+        worst = max(tallies, key=lambda tally: len(tally.items))
+        return Verdict(
+            measured=self._say(worst),
+            number=len(worst.counting),
+            status=HOLDS,
+            details=(*self._allowed_rows(worst), *vain),
+        )
+
+    def _say(self, tally: Tally) -> str:
+        allowed = sum(map(len, tally.allowed.values()))
+        return counted(len(tally.items), self.noun) + (f", {allowed} allowed" if allowed else "")
+
+    def _allowed_rows(self, tally: Tally) -> tuple[WorkRow, ...]:
+        return tuple(
+            replace(row, also_ran=True)
+            for allowing, items in tally.allowed.items()
+            for row in self.rows(items, f"allowed: {', '.join(map(str, allowing))}")
+        )
+
+    def _not_told(self, analysis: Analysis, tally: Tally) -> Verdict:
+        asked = dict.fromkeys(one for some in tally.doubtful for one in some)
+        lines = any(one.needs_lines for one in asked)
+        no_lines = not analysis.launching.origins.recorded and analysis.repeat is None
+        if not lines:
+            reason = "the recording does not tell by which call and in which operators it was done"
+        elif no_lines:
+            reason = "the recording holds no lines of the user's code"
+        elif any(item.origin is not None and not item.origin.exact for item in tally.perhaps):
+            reason = "the recording names the functions and not their lines"
+        else:
+            reason = tally.step.places.why_not or "the repeat with stacks had more or fewer of them"
+        names = enumerated(list(map(str, asked)))
+        told = f"whether {names} allows {counted(len(tally.perhaps), self.noun)} cannot be told: {reason}"
+        return Verdict(
+            measured=coded(told, Code.NOT_RECORDED),
+            status=NOT_MEASURED,
+            details=self.rows(tally.perhaps),
+            step=tally.step.name,
+            wants_lines=lines and no_lines,
+        )
+
+
+def _in_vain(tallies: Sequence[Tally], allow: Sequence[Allowance]) -> tuple[str, ...]:
+    """Return a line that names the allowances which matched nothing in any step, if there are such."""
+    used = {one for tally in tallies for some in (*tally.allowing, *tally.doubtful) for one in some}
+    names = [repr(str(one)) for one in allow if one not in used]
+    return (f"allowed nothing: {', '.join(names)}",) if names else ()
+
+
+def _every_wait(analysis: Analysis, step: StepProfile) -> list[Item]:
+    """Return the blocking calls, and copies that came back only when they were done, unless a call waits for them."""
+    waits, trace = waits_of(analysis, step), analysis.trace
+    known = {item.op for item in waits if item.op >= 0}
+    # ROCm says "Host" for both kinds of memory.
+    late = set(waiting_copies(trace, step.part.gpu_ops, memories=("Pageable", "Host")))
+    return [*waits, *(one for one in moves_of(analysis, step, MEMCPY) if one.gpu_op in late and one.op not in known)]
+
+
+_WAITS = {
+    "calls": _Count(noun="blocking call", items=waits_of, rows=rows_of_waits),
+    "all": _Count(noun="wait", items=_every_wait, rows=rows_of_waits),
+}
+_COPIES = _Count(noun="copy", items=partial(moves_of, kind=MEMCPY), rows=rows_of_moves)
+
+
+def judge_syncs(
+    analysis: Analysis, most: int, *, allow_syncs: Sequence[Allowance] = (), waits: str = "calls"
+) -> Verdict:
+    """Return whether no step waits more often, beside the waits that are allowed."""
+    return _WAITS[waits].judge(analysis, most, allow_syncs)
+
+
+def judge_memcpys(analysis: Analysis, most: int, *, allow_memcpys: Sequence[Allowance]) -> Verdict:
+    """Return whether no step copies more often, beside the copies that are allowed."""
+    return _COPIES.judge(analysis, most, allow_memcpys)
+
+
+def _read_waits(value: object) -> str:
+    if isinstance(value, str) and value in _WAITS:
+        return value
+    raise UnknownLimit(f"expected {enumerated([repr(one) for one in _WAITS])}, got {value!r}")
+
+
+OF_SYNCS = (Setting(name="allow_syncs", read=read_allowances), Setting(name="waits", read=_read_waits))
+OF_MEMCPYS = (Setting(name="allow_memcpys", read=read_allowed_copies),)

@@ -1,0 +1,120 @@
+"""What limits count one by one beside kernels: copies, fills and blocking calls, and the rows that tell of them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pytest_torchprof.analysis.waits import blocking_calls
+from pytest_torchprof.limits.limit import WorkRow, in_order, place_fields
+from pytest_torchprof.text import printable, show_bytes
+from pytest_torchprof.trace.columns import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.source_lines import Origin, Work
+
+
+class Item(Struct, frozen=True, kw_only=True, eq=False):
+    """One copy, fill or blocking call of a step."""
+
+    name: str
+    op_name: str | None
+    op: int
+    """The innermost operator around the call that made it, ABSENT without one."""
+    call: int
+    """ABSENT where that is not recorded."""
+    gpu_op: int = ABSENT
+    """Of a copy or fill."""
+    time_us: float
+    size_bytes: int = 0
+    origin: Origin | None = None
+    """Where it comes from; where a repeat tells that, the one in its place there."""
+    is_placed: bool = False
+    """Whether that is beyond doubt: a repeat had as many of the kind."""
+
+
+def waits_of(analysis: Analysis, step: StepProfile) -> list[Item]:
+    """Return the step's blocking calls."""
+    trace, calls, op_name = analysis.trace, analysis.trace.calls, analysis.launching.op_name
+    found = trace.nesting.around_each(calls, blocking_calls(trace, step.part.calls))
+    kinds = [(trace.names[calls.name[call]], op_name(op)) for call, op in found.items()]
+    return [
+        Item(
+            name=name,
+            op_name=made_by,
+            op=op,
+            call=call,
+            time_us=(calls.end[call] - calls.start[call]) / 1000,
+            origin=origin,
+            is_placed=is_placed,
+        )
+        for (call, op), (name, made_by), (origin, is_placed) in zip(
+            found.items(), kinds, _origins(step, kinds), strict=True
+        )
+    ]
+
+
+def moves_of(analysis: Analysis, step: StepProfile, kind: int) -> list[Item]:
+    """Return the step's copies or fills."""
+    trace, gpu, launching = analysis.trace, analysis.trace.gpu, analysis.launching
+    moves = [i for i in step.part.gpu_ops if gpu.kind[i] == kind]
+    kinds = [(trace.names[gpu.name[i]], launching.op_name(launching.op_of[i])) for i in moves]
+    return [
+        Item(
+            name=name,
+            op_name=made_by,
+            op=launching.op_of[i],
+            call=trace.links.call_of[i],
+            gpu_op=i,
+            time_us=analysis.gpu_work.time_us([i]),
+            size_bytes=max(gpu.size[i], 0),
+            origin=origin,
+            is_placed=is_placed,
+        )
+        for i, (name, made_by), (origin, is_placed) in zip(moves, kinds, _origins(step, kinds), strict=True)
+    ]
+
+
+def _origins(step: StepProfile, work: Sequence[Work]) -> Iterator[tuple[Origin | None, bool]]:
+    """Yield for each piece of work where it comes from, and whether that is beyond doubt."""
+    known, done = step.places.work, Counter(work)
+    told = {one: iter(known.get(one, ())) for one in done}
+    for one in work:
+        yield next(told[one], None), len(known.get(one, ())) == done[one]
+
+
+def rows_of_waits(items: Sequence[Item], note: str = "") -> tuple[WorkRow, ...]:
+    """Return one row per blocking call and the operator that made it, most calls first."""
+    return _rows(items, lambda item: (item.name, item.op_name), note)
+
+
+def rows_of_moves(items: Sequence[Item], note: str = "") -> tuple[WorkRow, ...]:
+    """Return one row per name (direction and memories) of copies or fills, most calls first."""
+    return _rows(items, lambda item: item.name, note)
+
+
+def _rows(items: Sequence[Item], key: Callable[[Item], Hashable], note: str) -> tuple[WorkRow, ...]:
+    found: dict[Hashable, list[Item]] = defaultdict(list)
+    for item in items:
+        found[key(item)].append(item)
+    return in_order(_row(members, note) for members in found.values())
+
+
+def _row(members: Sequence[Item], note: str) -> WorkRow:
+    size_bytes = sum(item.size_bytes for item in members)
+    origins = Counter(item.origin for item in members if item.origin is not None)
+    name = printable(members[0].name)
+    return WorkRow(
+        count=len(members),
+        name=name,
+        full=name,
+        time_us=sum(item.time_us for item in members),
+        note=", ".join(filter(None, [show_bytes(size_bytes) if size_bytes else "", note])),
+        ops=tuple(printable(op) for op in dict.fromkeys(item.op_name for item in members) if op),
+        **place_fields([(count, origin) for origin, count in origins.most_common()]),
+    )

@@ -1,0 +1,127 @@
+"""What is written into recordings, and copies of them: whole, or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from os import SEEK_END, fspath
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError, UnreadableRecording
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.recording.digest import own_key, sealed
+from pytest_torchprof.recording.metadata import ADOPTED, SCHEMA, encode
+from pytest_torchprof.recording.reader import shown
+from pytest_torchprof.recording.text import inflated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import BinaryIO
+
+    from pytest_torchprof.recording.digest import Digest
+    from pytest_torchprof.recording.metadata import Adoption, Metadata
+    from pytest_torchprof.trace import Trace
+
+
+def write_metadata(path: str | os.PathLike[str], metadata: Metadata) -> None:
+    """Put our key into an exported, unpacked trace file, in place: whoever calls has it under a name of its own."""
+    path = fspath(path)
+    try:
+        with open(path, "r+b") as file:  # noqa: PTH123
+            start = max(0, file.seek(0, SEEK_END) - 4096)
+            file.seek(start)
+            end = start + file.read().rindex(b"}")
+            _seal(file, end, lambda digest: encode(replace(metadata, digest=digest)))
+    except ValueError as error:
+        if isinstance(error, UnicodeEncodeError):
+            raise _half_a_character(error) from None
+        raise UnreadableRecording(f"{shown(path)} is not a recording: it does not end as a JSON object does.") from None
+
+
+def write_adopted(trace: Trace, target: str, adoption: Adoption) -> None:
+    """Write a trace's file anew, unpacked, with whose it is now beside all that it said before.
+
+    UnreadableRecording where it cannot be copied, TorchprofError where the label cannot be written.
+    """
+    said = own_key(trace) or ({} if trace.metadata is None else msgspec.json.decode(encode(trace.metadata)))
+    said = {"schema": SCHEMA} | {name: entry for name, entry in said.items() if name != ADOPTED}
+
+    def encoded(digest: Digest | None) -> bytes:
+        entries: Any = {**said, ADOPTED: replace(adoption, digest=digest)}
+        return msgspec.json.encode(entries)
+
+    source = str(trace.path)
+    try:
+        with open(target, "w+b") as file:  # noqa: PTH123
+            _write(_as_object(inflated(source)), file)
+            behind = len(trace.ending) or _length_of_end(file)
+            _seal(file, file.seek(0, SEEK_END) - behind, encoded)
+    except UnicodeEncodeError as error:
+        raise _half_a_character(error) from None
+    except (EOFError, zlib.error, OSError) as error:
+        raise _not_copied(source, target, error) from None
+
+
+def copy(source: str, target: str | os.PathLike[str]) -> None:
+    """Copy a recording, packing or unpacking it as the target's name asks; the target appears whole or not at all."""
+    target = fspath(target)
+    fresh = f"{target}.new"
+    try:
+        # No time stamp in the header: the same recording gives the same file.
+        with gzip.GzipFile(fresh, "wb", 6, mtime=0) if target.endswith(".gz") else open(fresh, "wb") as file:  # noqa: PTH123
+            _write(inflated(source), file)
+        os.replace(fresh, target)  # noqa: PTH105
+    except (EOFError, zlib.error, OSError) as error:
+        raise _not_copied(source, target, error) from None
+    finally:
+        if os.path.exists(fresh):  # noqa: PTH110
+            os.unlink(fresh)  # noqa: PTH108
+
+
+def _write(parts: Iterable[bytes], file: Any) -> None:
+    for part in parts:
+        file.write(part)
+
+
+def _as_object(parts: Iterable[bytes]) -> Iterable[bytes]:
+    """Yield the text of a recording as an object: the oldest files are the bare list of events."""
+    listed: bool | None = None
+    for part in parts:
+        if listed is None and part.strip():
+            listed = part.lstrip().startswith(b"[")
+            yield b'{"traceEvents": ' if listed else b""
+        yield part
+    yield b"\n}\n" if listed else b""
+
+
+def _length_of_end(file: BinaryIO) -> int:
+    """Return how much of the text its last bracket and what is behind it are."""
+    size = file.seek(0, SEEK_END)
+    file.seek(max(0, size - 4096))
+    _, bracket, behind = file.read().rpartition(b"}")
+    return len(bracket + behind)
+
+
+def _seal(file: BinaryIO, end: int, encoded: Callable[[Digest | None], bytes]) -> None:
+    ours = sealed(encoded, file, end)
+    file.seek(end)
+    file.truncate()
+    file.write(ours)
+
+
+def _half_a_character(error: UnicodeEncodeError) -> TorchprofError:
+    return TorchprofError(
+        f"{error.object!r} cannot be written into a recording: it holds half of a character (a lone surrogate). "
+        "Name the test or the label otherwise.",
+        Code.RECORDING_NOT_WRITTEN,
+    )
+
+
+def _not_copied(source: str, target: str, error: Exception) -> UnreadableRecording:
+    said = f"{shown(source)} cannot be saved as {shown(target)}: {error}."
+    return UnreadableRecording(said, Code.RECORDING_NOT_WRITTEN)

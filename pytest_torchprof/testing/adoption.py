@@ -1,0 +1,233 @@
+"""``torchprof.adopt``: recordings of other processes become those of a test, and are judged like its own."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from pytest_torchprof import capture
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import NotMeasured, TorchprofError
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.profiles import Profile
+from pytest_torchprof.recording.metadata import Adoption
+from pytest_torchprof.recording.writer import write_adopted
+from pytest_torchprof.testing.left_recordings import left_in, numbers_of, why_mixed, why_stale
+from pytest_torchprof.testing.test_run import foreign_code, gated, guarded, kept_trace
+from pytest_torchprof.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_torchprof.testing.left_recordings import LeftRecording
+    from pytest_torchprof.testing.test_run import TestRun
+    from pytest_torchprof.trace import Trace
+
+_MOST_FILES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptionRequest:
+    """What a test wants to adopt: TorchprofError for arguments that cannot be meant."""
+
+    source: Callable[[Path], object] | Path
+    """What is called with the folder in which the recordings are to be, or where they are."""
+    label: str | None
+    step: str | None
+    files: int | Literal["any"]
+    timeout_s: float
+
+    @classmethod
+    def read(cls, produce: object, label: object, step: object, files: object, timeout: object) -> AdoptionRequest:
+        """Return the request that these arguments are."""
+        source = Path(produce) if isinstance(produce, str | os.PathLike) else produce
+        if not callable(source) and not isinstance(source, Path):
+            raise _misuse(f"takes a function that is given a folder, or a path; got {produce!r}")
+        for name, value in (("label", label), ("step", step)):
+            if value is not None and (not isinstance(value, str) or not value):
+                raise _misuse(f"{name}: expected a text that is not empty, got {value!r}")
+        if files != "any" and (not isinstance(files, int) or isinstance(files, bool) or files < 1):
+            raise _misuse(f'files: expected a whole number from 1 or "any", got {files!r}')
+        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if not number or not 0 <= timeout < math.inf:  # type: ignore[operator]
+            raise _misuse(f"timeout: expected seconds, 0 or more, got {timeout!r}")
+        return cls(source=source, label=label, step=step, files=files, timeout_s=timeout)  # type: ignore[arg-type]
+
+
+def _misuse(said: str) -> TorchprofError:
+    return TorchprofError(f"torchprof.adopt() {said}", Code.FIXTURE_MISUSE)
+
+
+def adopt(run: TestRun, request: AdoptionRequest, limits: Mapping[str, object]) -> Profile | list[Profile]:
+    """Make the recordings those of the test, and return their profiles; a list where several may be meant.
+
+    NotMeasured where they are not there, are not what was asked for, or cannot be believed.
+    """
+    options, label = run.test.state.options, run.start(request.label, limits)
+    try:
+        if not options.enabled:
+            profiles = _unmeasured(run, label, request)
+        elif options.replay is not None:
+            profiles = _of_kept(run, label, request)
+        else:
+            profiles = _of_left(run, label, request)
+    except NotMeasured as problem:
+        if label in run.measurements:
+            raise run.change(label, why_not=problem.text).error from None
+        raise
+    except Exception as problem:
+        run.stopped(label, problem)
+        raise
+    return profiles[0] if request.files == 1 else profiles
+
+
+def _unmeasured(run: TestRun, label: str | None, request: AdoptionRequest) -> list[Profile]:
+    """Call what produces the recordings, and look at none."""
+    if not isinstance(request.source, Path):
+        with tempfile.TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True) as folder, run.alone():
+            request.source(Path(folder))
+    profile = Profile.unmeasured(gate=gated(run, frozenset(), "measuring is off (--torchprof=off)"))
+    run.change(label, profile=profile)
+    return [profile] * (1 if request.files == "any" else request.files)
+
+
+def _of_left(run: TestRun, label: str | None, request: AdoptionRequest) -> list[Profile]:
+    if isinstance(request.source, Path):
+        return _take_left(run, label, request, request.source, began_ns=None)
+    folder = run.test.state.recordings.new_folder()
+    try:
+        # By the clock of the files: that of the process may be ahead of it.
+        began_ns = folder.stat().st_mtime_ns
+        with run.alone():
+            request.source(folder)
+        return _take_left(run, label, request, folder, began_ns=began_ns)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _take_left(
+    run: TestRun, label: str | None, request: AdoptionRequest, place: Path, began_ns: int | None
+) -> list[Profile]:
+    files = left_in(place, request.files, timeout_s=request.timeout_s, patient=began_ns is not None)
+    reasons = (why_stale(file, began_ns) for file in files if began_ns is not None)
+    if reason := next((reason for reason in reasons if reason is not None), why_mixed(files)):
+        raise NotMeasured(reason)
+    numbers = numbers_of(files) if request.files != 1 else ()
+    taken = {
+        own: _written(run, own, request, file, numbers)
+        for own, file in zip(_labels(run, label, numbers), files, strict=True)
+    }
+    return _judged(run, taken, live=True)
+
+
+def _written(
+    run: TestRun, label: str | None, request: AdoptionRequest, file: LeftRecording, numbers: tuple[int, ...]
+) -> Trace:
+    """Return the recording as it is kept: with whose it is, in a file of its own."""
+    test, trace = run.test, file.trace
+    adoption = Adoption(
+        nodeid=test.nodeid, label=label, step=request.step, device_asked=test.options.device, numbers=numbers
+    )
+    path = str(test.state.recordings.new_file(test.nodeid, label))
+    write_adopted(trace, path, adoption)
+    return replace(trace, path=path, adoption=adoption)
+
+
+def _of_kept(run: TestRun, label: str | None, request: AdoptionRequest) -> list[Profile]:
+    """Take the recordings of a replay, with the range that the test names now."""
+    numbers: tuple[int, ...] = ()
+    if request.files != 1:
+        recordings, nodeid = run.test.state.recordings, run.test.nodeid
+        each = (_numbered(label, number) for number in range(_MOST_FILES))
+        first = kept_trace(run, recordings.numbered(nodeid, each) or _numbered(label, 0))
+        numbers = first.adoption.numbers if first.adoption is not None else ()
+        if request.files not in ("any", len(numbers)):
+            said = (
+                f"{counted(len(numbers), 'recording')} of this test were adopted together, it asks for {request.files}"
+            )
+            raise NotMeasured(coded(said, Code.OTHER_FILE_COUNT))
+    taken = {own: kept_trace(run, own) for own in _labels(run, label, numbers)}
+    for own, trace in taken.items():
+        adoption = trace.adoption or Adoption(nodeid=run.test.nodeid, label=own)
+        taken[own] = replace(trace, adoption=replace(adoption, step=request.step))
+    return _judged(run, taken, live=False)
+
+
+def _numbered(label: str | None, number: int) -> str:
+    return f"{label or ''}[{number}]"
+
+
+def _labels(run: TestRun, label: str | None, numbers: Sequence[int]) -> list[str | None]:
+    """Return what each recording is called; of several each is a measurement, in place of the one asked for."""
+    if not numbers:
+        return [label]
+    limits = run.measurements.pop(label).limits
+    labels = [_numbered(label, number) for number in numbers]
+    for own in labels:
+        run.add(own, limits)
+        run.labels.add(own)
+    return [*labels]
+
+
+def _judged(run: TestRun, taken: Mapping[str | None, Trace], *, live: bool) -> list[Profile]:
+    """Leave the measurements behind, and return their profiles; NotMeasured where one of them cannot be believed."""
+    problems, profiles = [], []
+    for label, trace in taken.items():
+        measurement = run.change(label, recording=Path(str(trace.path)))
+        reason, found = _as_asked(run, trace, live=live)
+        profile = Profile.from_trace(found)
+        if reason := reason or profile.why_not or foreign_code(run, elsewhere=True):
+            problems.append(run.change(label, why_not=reason).error)
+            continue
+        profile = guarded(run, profile, measurement.explanation, replay=False)
+        profiles.append(profile)
+        run.change(label, profile=profile)
+    if problems:
+        raise problems[0]
+    return profiles
+
+
+def _as_asked(run: TestRun, trace: Trace, *, live: bool) -> tuple[str | None, Trace]:
+    """Return the trace as a recording of the device that the test asks for, or why it is none."""
+    asked, name = run.test.options.device, Path(str(trace.path)).name
+    operations = len(trace.gpu) or len(trace.links.launches)
+    on_cpu = not trace.device_kind.has_launches
+    if trace.metadata is not None or (on_cpu and not operations):
+        measured = trace.device_kind.name
+        if asked in ("auto", measured) or (asked != "cpu" and not on_cpu):
+            return None, trace
+        said = f"{name} was recorded on the {measured}, and the test asks for {asked}"
+        return coded(said, Code.REPLAY_MISMATCH), trace
+    if operations:
+        said = f"{name} holds work of a GPU, so the cpu is not what was measured"
+        return coded(said, Code.NOT_IN_RECORDING) if asked == "cpu" else None, replace(trace, taken_for=None)
+    if asked == "cpu":
+        return None, replace(trace, taken_for="cpu")
+    if why := _why_a_gpu(run, trace, live=live):
+        said = (
+            f"{name} has no GPU operation and no launch, and {why}: record it with ProfilerActivity.CUDA; where the "
+            'CPU was to be measured, say device="cpu" in the marker'
+        )
+        return coded(said, Code.NO_GPU_SIDE), trace
+    return None, replace(trace, taken_for="cpu")
+
+
+def _why_a_gpu(run: TestRun, trace: Trace, *, live: bool) -> str | None:
+    """Return why work of a GPU should be in the recording; None where there may have been no GPU."""
+    options = run.test.options
+    if options.device != "auto":
+        return f"the test asks for {options.device}"
+    if run.test.state.options.require_gpu:
+        return "--torchprof-require-gpu asks for it"
+    if trace.header.get("deviceProperties"):
+        return "the process that made it saw a GPU"
+    if live and capture.pick_device("auto") != "cpu":
+        return "this machine has a GPU"
+    return None

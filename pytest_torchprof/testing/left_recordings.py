@@ -1,0 +1,255 @@
+"""Recordings that another process leaves in a folder: found, waited for until they are whole, and of one job."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import NotMeasured, UnreadableRecording
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.recording.reader import read
+from pytest_torchprof.text import printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_torchprof.trace import Trace
+
+    Stamp = tuple[int, int]
+
+_ENDING = r"\.(?:json|pftrace)(?:\.gz)?"
+_WHOLE = re.compile(rf"{_ENDING}$")
+# Under such a name a file is written before it gets its own: kineto's ".tmp", this plugin's ".unfinished", "~".
+_PART = re.compile(rf"^(?!.*{_ENDING}$).*{_ENDING}[.~]")
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+_NAMED = 5
+_FINAL = (Code.RECORDING_TOO_LARGE, Code.RECORDING_NEWER)
+# The clock of another machine may be a little slow, and kineto's is converted from the processor's.
+_CLOCKS_DIFFER_NS = 10**9
+_EPOCH_NS = (1_400_000_000 * 10**9, 5_000_000_000 * 10**9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftRecording:
+    """A whole recording that another process has left."""
+
+    name: str
+    """Its path below the folder in which it was found, as sentences have it."""
+    written_ns: int
+    """When, since the epoch."""
+    trace: Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A file that may be a recording; with neither trace nor problem it is still to be read."""
+
+    path: Path
+    name: str
+    stamp: Stamp
+    """Size in bytes, and when it was written, in ns since the epoch."""
+    trace: Trace | None = None
+    problem: UnreadableRecording | None = None
+
+    @property
+    def is_something_else(self) -> bool:
+        """Whether it is sound JSON without a trace's events, such as tools leave beside their traces."""
+        return self.problem is not None and self.problem.other_json
+
+
+def left_in(place: Path, wanted: int | Literal["any"], *, timeout_s: float, patient: bool) -> list[LeftRecording]:
+    """Return the recordings in a folder and those below it, or the one file, by name, once they are whole.
+
+    NotMeasured where there are none, more or fewer than ``wanted``, or one is incomplete or unreadable after the time;
+    one that is there already is waited for, one that is not only if somebody may still write it (``patient``).
+    """
+    files: dict[Path, _Candidate] = {}
+    deadline, pause = time.monotonic() + timeout_s, _SHORTEST_PAUSE_S
+    while True:
+        files = {path: _looked_at(place, path, files.get(path)) for path in _recordings_in(place)}
+        found = [
+            LeftRecording(name=file.name, written_ns=file.stamp[1], trace=file.trace)
+            for file in files.values()
+            if file.trace is not None
+        ]
+        waiting = [file for file in files.values() if file.trace is None and not file.is_something_else]
+        parts = [] if place.is_file() else list(_named(place, _PART))
+        _refuse_at_once(waiting)
+        if wanted != "any" and len(found) > wanted:
+            raise _too_many(found, wanted)
+        enough = len(found) == wanted or (wanted == "any" and bool(found))
+        if enough and not waiting and not parts:
+            return sorted(found, key=lambda one: one.name)
+        hopeless = not (patient or waiting or parts)
+        if hopeless or time.monotonic() >= deadline:
+            after = "" if hopeless else f" after {timeout_s:g} s"
+            if waiting or parts:
+                raise NotMeasured(_why_unfinished(waiting[0] if waiting else parts[0], after))
+            others = [file.name for file in files.values() if file.is_something_else]
+            raise _too_few(found, others, wanted, after)
+        time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+        pause = min(pause * 1.5, _LONGEST_PAUSE_S)
+
+
+def _recordings_in(place: Path) -> Iterator[Path]:
+    return iter([place]) if place.is_file() else _named(place, _WHOLE)
+
+
+def _named(place: Path, pattern: re.Pattern[str]) -> Iterator[Path]:
+    for folder, _, names in os.walk(place):
+        yield from (Path(folder, name) for name in sorted(names) if pattern.search(name))
+
+
+def _looked_at(place: Path, path: Path, known: _Candidate | None) -> _Candidate:
+    """Return what is known of a file now; one that has changed since the last look is read when it rests."""
+    name = printable_line(path.relative_to(place).as_posix() if path != place else path.name, 120)
+    file = _Candidate(path=path, name=name, stamp=_stamp(path))
+    if known is not None and known.stamp != file.stamp:
+        return file
+    if known is not None and (known.trace is not None or known.problem is not None):
+        return known
+    try:
+        file = replace(file, trace=read(path))
+    except UnreadableRecording as problem:
+        file = replace(file, problem=problem)
+    # What was written to meanwhile may have been read by halves.
+    return file if _stamp(path) == file.stamp else _Candidate(path=path, name=name, stamp=_stamp(path))
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
+
+
+def _refuse_at_once(files: Sequence[_Candidate]) -> None:
+    """Raise NotMeasured for a file that no waiting makes readable."""
+    for file in files:
+        if file.path.name.endswith((".pftrace", ".pftrace.gz")):
+            said = (
+                f"{file.name} is in Perfetto's own format (.pftrace), not JSON: let the recording be written under a "
+                'name that ends in ".json" or ".json.gz"'
+            )
+            raise NotMeasured(coded(said, Code.NO_RECORDING))
+        if file.problem is not None and (file.problem.code in _FINAL or "Perfetto" in file.problem.text):
+            raise NotMeasured(str(file.problem))
+
+
+def _too_many(found: Sequence[LeftRecording], wanted: int) -> NotMeasured:
+    were = "was" if wanted == 1 else "were"
+    said = f"{len(found)} recordings are there where {wanted} {were} expected: {_names(found)}"
+    return NotMeasured(coded(f'{said}; say how many there are (files={len(found)}, or "any")', Code.OTHER_FILE_COUNT))
+
+
+def _too_few(found: Sequence[LeftRecording], others: Sequence[str], wanted: object, after: str) -> NotMeasured:
+    if found:
+        said = f"{len(found)} of {wanted} recordings {'is' if len(found) == 1 else 'are'} there{after}: {_names(found)}"
+        return NotMeasured(coded(said, Code.OTHER_FILE_COUNT))
+    beside = f"; JSON without a trace's events is in {', '.join(others[:_NAMED])}" if others else ""
+    said = f"no recording (.json or .json.gz) was left there{after}{beside}"
+    return NotMeasured(coded(said, Code.NO_RECORDING_LEFT))
+
+
+def _names(found: Sequence[LeftRecording]) -> str:
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return ", ".join(one.name for one in found[:_NAMED]) + more
+
+
+def _why_unfinished(file: _Candidate | Path, after: str) -> str:
+    if not isinstance(file, _Candidate):
+        said = f"{printable_line(file.name, 120)} has not got its own name{after}: it is still being written"
+        return coded(f"{said}, or its writer is dead", Code.UNFINISHED_RECORDING)
+    if file.problem is None or file.problem.code == Code.RECORDING_CUT_OFF or not file.stamp[0]:
+        said = f"{file.name} is still incomplete{after}: whoever writes it is slow (timeout=), or dead"
+        return coded(said, Code.UNFINISHED_RECORDING)
+    return str(file.problem)
+
+
+def why_stale(found: LeftRecording, began_ns: int) -> str | None:
+    """Return that a recording is older than the call that was to make it (ns since the epoch), None if it is not."""
+    if found.written_ns < began_ns:
+        early = _seconds(began_ns - found.written_ns)
+        said = f"{found.name} was written {early} before the call that was to make it: it is of something else"
+        return coded(said, Code.STALE_RECORDING)
+    ended_ns = _ended_ns(found.trace)
+    if ended_ns is not None and ended_ns < began_ns - _CLOCKS_DIFFER_NS:
+        early = _seconds(began_ns - ended_ns)
+        said = f"{found.name} is a copy: by its time stamps it ended {early} before the call that was to make it"
+        return coded(said, Code.STALE_RECORDING)
+    return None
+
+
+def _seconds(ns: int) -> str:
+    return f"{ns / 1e9:.3g} s" if ns < 10**12 else f"{ns // 10**9:,} s"
+
+
+def _ended_ns(trace: Trace) -> int | None:
+    """Return when the last event ended, in ns since the epoch; None where the time stamps do not tell."""
+    base = trace.header.get("baseTimeNanoseconds")
+    parts = (trace.ops, trace.annotations, trace.calls, trace.gpu)
+    last = max((max(part.end) for part in parts if len(part)), default=0)
+    # Files without a base have times since the epoch themselves, or those of another clock.
+    ended = last + (base if isinstance(base, int) else 0)
+    return ended if _EPOCH_NS[0] < ended < _EPOCH_NS[1] else None
+
+
+class JobPlace(NamedTuple):
+    """Where in a job of several processes a recording says that it was made; None is what it does not say."""
+
+    rank: int | None
+    world: int | None
+    session: str | None
+    """The recording's own id."""
+
+
+def _place_in_job(trace: Trace) -> JobPlace:
+    told, session = trace.header.get("distributedInfo"), trace.header.get("trace_id")
+    info = told if isinstance(told, dict) else {}
+    rank, world = info.get("rank"), info.get("world_size")
+    if (own := trace.metadata) is not None and own.world_size not in (None, 1):
+        rank, world = own.rank, own.world_size
+    return JobPlace(
+        rank if isinstance(rank, int) else None,
+        world if isinstance(world, int) else None,
+        str(session) if session else None,
+    )
+
+
+def why_mixed(found: Sequence[LeftRecording]) -> str | None:
+    """Return how the recordings show that they are not of one job, or one of them is there twice; None if none does."""
+    places = {one.name: _place_in_job(one.trace) for one in found}
+    silent = [name for name, place in places.items() if place.rank is None]
+    said = None
+    if silent and len(silent) < len(places):
+        other = next(name for name in places if name not in silent)
+        said = f"{silent[0]} tells no rank, and {other} does"
+    elif len({place.world for place in places.values()}) > 1:
+        each = ", ".join(f"{name} of {place.world}" for name, place in places.items())
+        said = f"they are of different numbers of processes: {each}"
+    elif twice := _twice({name: place.rank for name, place in places.items()}):
+        said = f"{' and '.join(twice)} are both of rank {places[twice[0]].rank}"
+    elif twice := _twice({name: place.session for name, place in places.items()}):
+        said = f"{' and '.join(twice)} are the same recording"
+    return None if said is None else coded(f"the recordings are not of one job: {said}", Code.MIXED_JOBS)
+
+
+def _twice(values: Mapping[str, object]) -> list[str]:
+    """Return the names that have a value in common, of the first such value."""
+    counts = Counter(value for value in values.values() if value is not None)
+    value = next((value for value, count in counts.items() if count > 1), None)
+    return [] if value is None else [name for name, own in values.items() if own == value]
+
+
+def numbers_of(found: Sequence[LeftRecording]) -> tuple[int, ...]:
+    """Return what tells the recordings apart: their ranks, where each tells its own, else their order by name."""
+    ranks = [_place_in_job(one.trace).rank for one in found]
+    told = [rank for rank in ranks if rank is not None and rank >= 0]
+    return tuple(told) if len(told) == len(found) else tuple(range(len(found)))

@@ -1,0 +1,65 @@
+"""The GPUs of a recording: which is which, and what the file says of each."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+class Device(Struct, frozen=True, kw_only=True):
+    """A GPU that ran something in the recording; ``pid`` is what the file calls it."""
+
+    index: int
+    name: str | None
+    sms: int | None
+    pid: int | str
+
+
+def ordinals(
+    processes: Sequence[int | str], header: Mapping[str, object], known: Sequence[int], *, rocm: bool
+) -> Sequence[int]:
+    """Return each process's ordinal where the file tells it, else those that are ``known``, in order of the ids."""
+    listed = _listed(header)
+    if not rocm and processes and all(process in listed for process in processes):
+        # CUPTI's device id is the ordinal. ROCm's counts the CPUs too.
+        return [process for process in processes if isinstance(process, int)]
+    order = sorted(range(len(processes)), key=lambda i: _numbers_first(processes[i]))
+    return [known[order.index(i)] for i in range(len(order))]
+
+
+def named(
+    indices: Sequence[int], processes: Sequence[int | str], header: Mapping[str, object], *, rocm: bool
+) -> Iterator[Device]:
+    """Yield the devices of these processes by their index."""
+    known = _listed(header)
+    alike = next(iter(known.values())) if _all_alike(known) else {}
+    for index, pid in sorted(zip(indices, processes, strict=True), key=itemgetter(0)):
+        # On ROCm the process id is no index into the list; a list of one leaves no doubt, nor do equal devices.
+        entry = alike or ({} if rocm else known.get(pid, {}))
+        name, sms = entry.get("name"), entry.get("numSms")
+        yield Device(
+            index=index,
+            name=name if isinstance(name, str) and name else None,
+            sms=sms if isinstance(sms, int) else None,
+            pid=pid,
+        )
+
+
+def _listed(header: Mapping[str, object]) -> Mapping[object, Mapping[str, object]]:
+    """Return what the file says of the machine's devices, by ordinal."""
+    listed = header.get("deviceProperties")
+    items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    return {item["id"]: item for item in items if isinstance(item.get("id"), int | str)}
+
+
+def _numbers_first(pid: int | str) -> tuple[bool, int, str]:
+    return (isinstance(pid, str), 0 if isinstance(pid, str) else pid, str(pid))
+
+
+def _all_alike(known: Mapping[object, Mapping[str, object]]) -> bool:
+    return len({(str(item.get("name")), str(item.get("numSms"))) for item in known.values()}) == 1

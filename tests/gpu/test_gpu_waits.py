@@ -1,0 +1,90 @@
+"""Waits that a test allows, where the code really waits for a GPU: by operator, by range, by the line of the user's code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device; torch sees none"),
+]
+
+CODE = """
+import sampler
+
+x = torch.ones(64, device="cuda")
+
+def decode():
+    y = x.nonzero()
+    with torch.profiler.record_function("log"):
+        y.sum().item()
+    return sampler.pick(x * 2)
+"""
+SAMPLER = "def pick(y):\n    return y.sum().item()\n"
+ALLOWED = 'max_syncs=0, allow_syncs=["aten::nonzero", "range:log", "sampler.py"]'
+
+
+@pytest.fixture
+def run(run_tests, pytester):
+    pytester.makepyfile(sampler=SAMPLER)
+    pytester.syspathinsert()
+
+    def run(test, *options):
+        return run_tests(CODE + test, *options, in_process=False)
+
+    return run
+
+
+TEST = f"@pytest.mark.torchprof({ALLOWED})\ndef test_it(): decode()\n"
+
+
+def test_waits_are_allowed_by_operator_by_range_and_by_the_file_that_a_repeat_tells(run):
+    result = run(TEST, "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*test_it: max_syncs=0: * blocking calls, * allowed",
+            "*allowed: aten::nonzero*",
+            "*allowed: range:log*",
+            "*allowed: sampler.py*sampler.py:2 in pick*",
+        ]
+    )
+
+
+def test_another_wait_is_missed_with_its_line(run, pytester):
+    result = run(f"@pytest.mark.torchprof({ALLOWED})\ndef test_it():\n    decode()\n    x.sum().item()\n")
+    result.assert_outcomes(failed=1)
+    lines = (pytester.path / "test_it.py").read_text().splitlines()
+    result.stdout.fnmatch_lines(["*max_syncs=0 * 4 blocking calls, 3 allowed in step 1 of 5", "*1 x *Synchronize*"])
+    result.stdout.fnmatch_lines([f"*test_it.py:{lines.index('    x.sum().item()') + 1} in test_it"])
+
+
+def test_a_line_allows_that_line_alone(run):
+    run(TEST.replace("sampler.py", "sampler.py:2")).assert_outcomes(passed=1)
+    result = run(TEST.replace("sampler.py", "sampler.py:1"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*allowed nothing: 'sampler.py:1'*"])
+
+
+def test_in_a_replay_the_lines_are_those_that_were_found(run):
+    run(TEST, "--torchprof-save=kept").assert_outcomes(passed=1)
+    run(TEST, "--torchprof-replay=kept").assert_outcomes(passed=1)
+
+
+def test_a_limit_of_the_body_itself_has_the_lines_too(run):
+    run(f"def test_it(torchprof):\n    torchprof(decode).expect({ALLOWED})\n").assert_outcomes(passed=1)
+
+
+def test_where_the_code_cannot_run_again_a_path_allows_nothing(run):
+    result = run(
+        f"""
+def test_it(torchprof):
+    with torchprof.measure("a") as m:
+        for _ in m.steps():
+            decode()
+    m.profile.expect({ALLOWED})
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured: whether sampler.py allows * cannot be told*"])

@@ -1,0 +1,245 @@
+"""The JSON schemas that the package brings, made from its types and tables: ``python tests/json_schemas.py``.
+
+They are open, since a field that is added raises no version: `closed` returns one that says so of fields it does not name.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pytest_torchprof.analysis.efficiency import Efficiency
+from pytest_torchprof.analysis.numbers import OF_STEP, TABLE
+from pytest_torchprof.baseline import form
+from pytest_torchprof.baseline.entry import Times
+from pytest_torchprof.cli import doctor
+from pytest_torchprof.compare.changes import Change
+from pytest_torchprof.recording.metadata import Environment
+from pytest_torchprof.report import Disuse, Outcome, analysis_json, json_report
+
+FOLDER = Path(form.__file__).parents[1] / "schemas"
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+Schema = dict[str, Any]
+TEXT, WHOLE, NUMBER, BOOL = ({"type": name} for name in ("string", "integer", "number", "boolean"))
+ANY: Schema = {}
+
+
+def perhaps(schema: Schema) -> Schema:
+    """Return the schema of a value that may be null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def listed(schema: Schema) -> Schema:
+    """Return the schema of a list."""
+    return {"type": "array", "items": schema}
+
+
+def mapped(schema: Schema) -> Schema:
+    """Return the schema of an object with any keys."""
+    return {"type": "object", "additionalProperties": schema}
+
+
+def fields(schemas: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    """Return the schema of an object with these fields; all of the first are there."""
+    return {"type": "object", "properties": {**schemas, **(optional or {})}, "required": list(schemas)}
+
+
+def every(names: str, schema: Schema) -> dict[str, Schema]:
+    """Return the same schema for each of these names."""
+    return dict.fromkeys(names.split(), schema)
+
+
+def of_type(kind: type, *, whole: bool = True) -> Schema:
+    """Return the schema of a type of ours; ``whole``: as it is printed, with every field."""
+    schema = msgspec.json.schema(kind)
+    defs = schema.pop("$defs")
+    return _resolved(schema, defs, whole)
+
+
+def _resolved(schema: Any, defs: Schema, whole: bool) -> Any:
+    if isinstance(schema, list):
+        return [_resolved(one, defs, whole) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _resolved(defs[schema["$ref"].removeprefix("#/$defs/")], defs, whole)
+    found = {name: _resolved(value, defs, whole) for name, value in schema.items() if name not in ("title", "default")}
+    if "properties" in found:
+        found.pop("additionalProperties", None)
+        if whole:
+            found["required"] = list(found["properties"])
+    return found
+
+
+def root(title: str, version: int, schema: Schema) -> Schema:
+    """Return a schema with its draft, its title, and the version of what it describes."""
+    return {"$schema": DRAFT, "title": f"{title}, schema {version}", **schema}
+
+
+AMOUNT = {"amount": perhaps({"type": "number", "minimum": 0})}
+NUMBERS = {number.name: {"$ref": "#/$defs/amount"} for number in TABLE}
+OF_ONE_STEP = {name: NUMBERS[name] for name in OF_STEP}
+SUMMARY = fields({**NUMBERS, "worst": fields(NUMBERS)})
+FINDING = {**every("code title message remedy", TEXT), "evidence": mapped(ANY), "severity": TEXT}
+
+
+def times(device: str = "") -> dict[str, Schema]:
+    """Return what is told of a row's calls beside their number and their time."""
+    numbers = {f"{device}{name}_us": perhaps(NUMBER) for name in ("mean", "min", "max", "worst_step")}
+    return {**numbers, f"{device}worst_step": perhaps(TEXT)}
+
+
+def analysis() -> Schema:
+    """Return that of ``torchprof analyze --json``: an object, of a folder a list of them."""
+    version = analysis_json.SCHEMA
+    both = {"calls": WHOLE, "name": TEXT, **every("self_cpu_us cpu_us self_gpu_us gpu_us", perhaps(NUMBER))}
+    both |= {**times("cpu_"), **times("gpu_")}
+    memory = every("self_cpu_memory_bytes cpu_memory_bytes self_gpu_memory_bytes gpu_memory_bytes", perhaps(WHOLE))
+    ranges = fields({**both, "kernels": WHOLE}, {"worst": fields(OF_ONE_STEP)})
+    kernel = fields(
+        {
+            **every("name family library", TEXT),
+            **every("dtype layout triton op forward_op", perhaps(TEXT)),
+            "tensor_core": perhaps(BOOL),
+            "op_chain": listed(TEXT),
+            "count": WHOLE,
+            "time_us": NUMBER,
+            **every("tflops gb_per_s", perhaps(NUMBER)),
+            **times(),
+        }
+    )
+    trace = fields(
+        {
+            "path": perhaps(TEXT),
+            **every("steps orphans lost_kernels unrecorded_launches events", {"type": "integer", "minimum": 0}),
+            "measured": BOOL,
+            "why_not": perhaps(TEXT),
+            "attribution": {"enum": ["launch", "time"]},
+            "devices": listed(fields({"index": WHOLE, "name": perhaps(TEXT)})),
+        }
+    )
+    compiled = {**every("regions nested_regions", WHOLE), **every("graph_breaks recompiles", perhaps(NUMBER))}
+    one = fields(
+        {
+            "schema": {"const": version},
+            "trace": trace,
+            "summary": SUMMARY,
+            "steps": listed(fields({"name": perhaps(TEXT), **OF_ONE_STEP})),
+            "kernels": listed(kernel),
+            "compile": fields({**compiled, "compiled_in_window": BOOL}),
+            "findings": listed(fields(FINDING)),
+        },
+        {
+            "efficiency": of_type(Efficiency),
+            "families": listed(fields({**every("family library", TEXT), "count": WHOLE, "time_us": NUMBER, **times()})),
+            "ops": listed(fields({**both, "shapes": ANY, **memory, "forward_op": perhaps(TEXT)})),
+            "ranges": listed(ranges),
+            "modules": listed(ranges),
+        },
+    )
+    itself = {"$ref": "#/$defs/analysis"}
+    return root(
+        "torchprof analyze --json", version, {"anyOf": [itself, listed(itself)], "$defs": {"analysis": one, **AMOUNT}}
+    )
+
+
+def diff() -> Schema:
+    """Return that of ``torchprof diff --json``: of two recordings, or of two baseline files."""
+    both = {"schema": {"const": 1}, "files": listed(TEXT), "kernels_differ": BOOL}
+    renamed = fields({**every("old new explanation", TEXT), "count": WHOLE})
+    replaced = fields({"old": listed(TEXT), "new": listed(TEXT), "count": WHOLE, "words": TEXT})
+    pair = {"type": "array", "minItems": 2, "maxItems": 2}
+    recordings = fields(
+        {
+            **both,
+            "same": mapped(WHOLE),
+            "renamed": listed(renamed),
+            "replaced": listed(replaced),
+            "numbers": mapped({**pair, "items": perhaps(NUMBER)}),
+            "moved": WHOLE,
+            "steps": perhaps({**pair, "items": perhaps(TEXT)}),
+            "devices": perhaps({**pair, "items": TEXT}),
+            "words": TEXT,
+        }
+    )
+    test = fields({"kernels_differ": BOOL, "summary": TEXT, "changes": listed(of_type(Change))})
+    return root("torchprof diff --json", 1, {"anyOf": [recordings, fields({**both, "tests": mapped(test)})]})
+
+
+def report() -> Schema:
+    """Return that of ``--torchprof-report=FILE.json``."""
+    limit = fields(
+        {
+            **every("name expected message", TEXT),
+            "measured": {"type": ["number", "string", "null"]},
+            "status": {"enum": ["holds", "missed", "not measured"]},
+            "details": listed(TEXT),
+        }
+    )
+    result = fields(
+        {
+            "nodeid": TEXT,
+            "label": perhaps(TEXT),
+            "outcome": {"enum": [str(outcome) for outcome in Outcome]},
+            "message": TEXT,
+            "baseline": perhaps(TEXT),
+            "changes": listed(TEXT),
+            "limits": listed(limit),
+            "summary": {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]},
+            "findings": listed(fields({**FINDING, "saves_us": NUMBER})),
+            "recording": perhaps(TEXT),
+            "time": perhaps(of_type(Times)),
+        }
+    )
+    environment = of_type(Environment, whole=False)
+    unused = {str(why): mapped(listed(TEXT)) for why in Disuse}
+    version = json_report.SCHEMA
+    known = {"schema": {"const": version}, "environment": environment, "results": listed(result), **unused}
+    against = {"against": fields({**every("ref sha", TEXT), "dirty": BOOL, "gone": listed(TEXT)})}
+    return root("pytest --torchprof-report=FILE.json", version, {**fields(known, against), "$defs": AMOUNT})
+
+
+def baseline() -> Schema:
+    """Return that of a baseline file, as this version writes it."""
+    line, end = of_type(form.KernelLine, whole=False), {"const": "end"}
+    repeated = of_type(form.RepeatedLines, whole=False)
+    repeated["properties"]["kernels"] = listed({"anyOf": [{"$ref": "#/$defs/kernel"}, end]})
+    entry = of_type(form.EntryFields, whole=False)
+    launches = {"anyOf": [{"$ref": "#/$defs/kernel"}, {"$ref": "#/$defs/repeated"}, end]}
+    entry["properties"]["steps"] = {**listed(listed(launches)), "minItems": 1}
+    known = fields({"schema": {"const": form.SCHEMA}, "entries": mapped(entry)})
+    return root("a baseline file", form.SCHEMA, {**known, "$defs": {"kernel": line, "repeated": repeated}})
+
+
+def doctors() -> Schema:
+    """Return that of ``torchprof doctor --json``."""
+    answer = fields({**every("check status text", TEXT), "do": perhaps(TEXT)})
+    known = {"schema": {"const": doctor.SCHEMA}, "versions": mapped(TEXT), "answers": listed(answer)}
+    return root("torchprof doctor --json", doctor.SCHEMA, fields(known))
+
+
+SCHEMAS = {"analysis": analysis, "diff": diff, "report": report, "baseline": baseline, "doctor": doctors}
+
+
+def text(name: str) -> str:
+    """Return a schema as its file has it."""
+    return json.dumps(SCHEMAS[name](), indent=1) + "\n"
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema that refuses what it does not name, wherever it names something."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: closed(value) for name, value in schema.items()}
+    return found | {"additionalProperties": False} if isinstance(schema.get("properties"), dict) else found
+
+
+if __name__ == "__main__":
+    for name in SCHEMAS:
+        (FOLDER / f"{name}.json").write_text(text(name))

@@ -1,0 +1,146 @@
+"""The schemas that the package brings say what its JSON holds: every output is held to them, closed to other fields."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import json_schemas
+import pytest
+from conftest import SHARED_TRACES
+from jsonschema import Draft202012Validator
+
+from pytest_torchprof.analysis.tables import WAYS
+from pytest_torchprof.cli import main
+
+RECORDINGS = sorted([*(Path(__file__).parent / "recordings").glob("*.json.gz"), *SHARED_TRACES.glob("*.json.gz")])
+BASELINES = sorted((Path(__file__).parent / "baselines_before" / "schema_2").glob("*.json"))
+
+
+def of_package(name):
+    return json.loads((json_schemas.FOLDER / f"{name}.json").read_text())
+
+
+def errors(name, value):
+    """Return what a value has against the schema of the package, and which fields it does not name."""
+    return [error.message for error in Draft202012Validator(json_schemas.closed(of_package(name))).iter_errors(value)]
+
+
+def printed(capsys, *words):
+    assert main(list(map(str, words))) in (0, 1)
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", json_schemas.SCHEMAS)
+def test_a_schema_is_that_of_the_types_and_tables(name):
+    said = (json_schemas.FOLDER / f"{name}.json").read_text()
+    assert said == json_schemas.text(name), "python tests/json_schemas.py writes it anew"
+    Draft202012Validator.check_schema(json.loads(said))
+
+
+@pytest.mark.parametrize("name", json_schemas.SCHEMAS)
+def test_a_schema_says_which_version_it_is_of(name):
+    schema = of_package(name)
+    version = schema["title"].rpartition("schema ")[2]
+    assert f'"schema": {{"const": {version}}}' in json.dumps(schema)
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
+def test_the_analysis_of_every_recording_is_of_the_schema(recording, capsys):
+    by = WAYS[RECORDINGS.index(recording) % len(WAYS)]
+    assert errors("analysis", printed(capsys, "analyze", recording, "--json", "--by", by)) == []
+
+
+@pytest.mark.parametrize("by", WAYS)
+def test_each_table_of_the_analysis_is_of_the_schema(by, capsys):
+    assert errors("analysis", printed(capsys, "analyze", RECORDINGS[0], "--json", "--by", by)) == []
+
+
+def test_the_analysis_of_a_folder_is_of_the_schema(capsys):
+    found = printed(capsys, "analyze", RECORDINGS[0].parent, "--json", "--no-findings")
+    assert isinstance(found, list)
+    assert errors("analysis", found) == []
+
+
+def test_differences_of_recordings_are_of_the_schema(capsys):
+    for first, second in pairwise(RECORDINGS[:7]):
+        assert errors("diff", printed(capsys, "diff", first, second, "--json")) == []
+
+
+def test_baselines_and_their_differences_are_of_the_schema(capsys):
+    for path in BASELINES:
+        assert errors("baseline", json.loads(path.read_text())) == []
+    for first, second in pairwise(BASELINES):
+        assert errors("diff", printed(capsys, "diff", first, second, "--json")) == []
+
+
+RUN = """
+def test_passes(torchprof):
+    torchprof(torch.compile(lambda x: x + 1, backend="eager"), x).expect(max_graph_breaks=0, min_kernels=1)
+
+@pytest.mark.torchprof(max_kernels=0)
+def test_fails(torchprof):
+    with torchprof.measure("two") as m:
+        for _ in m.steps():
+            x.sin().cos()
+
+@pytest.mark.torchprof(tolerance={"time": 0.5})
+def test_timed(torchprof):
+    torchprof(torch.sin, x)
+
+@pytest.mark.torchprof(max_kernels=1)
+def test_skips_itself():
+    pytest.skip("not here")
+
+@pytest.mark.torchprof(max_kernels=1)
+def test_measures_nothing(torchprof):
+    pass
+
+def test_rows(torchprof):
+    for _ in range(2):
+        torchprof(lambda: [x.sin() for _ in range(3)])
+"""
+
+
+def test_reports_and_written_baselines_are_of_the_schema(run_tests, pytester):
+    for mode in ("update", "compare"):
+        run_tests(RUN, f"--torchprof-baseline={mode}", "--torchprof-device=cpu", "--torchprof-report=report.json")
+        report = json.loads((pytester.path / "report.json").read_text())
+        assert errors("report", report) == []
+        assert {one["outcome"] for one in report["results"]} >= {"passed", "failed", "not measured"}
+    (written,) = (pytester.path / "__torchprof__").glob("*.json")
+    assert errors("baseline", json.loads(written.read_text())) == []
+
+
+def test_the_doctors_answers_are_of_the_schema(capsys):
+    assert errors("doctor", printed(capsys, "doctor", "--json")) == []
+
+
+def keys(value, before=()):
+    """Yield the path to each field of an object and of those within it, first elements standing for their lists."""
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        yield (*before, name)
+        yield from keys(inner, (*before, name))
+    if isinstance(value, list) and value:
+        yield from keys(value[0], (*before, 0))
+
+
+def renamed(value, path):
+    """Return a copy in which the field at the end of the path has another name."""
+    copy = json.loads(json.dumps(value))
+    holder = copy
+    for name in path[:-1]:
+        holder = holder[name]
+    holder["renamed"] = holder.pop(path[-1])
+    return copy
+
+
+def test_a_field_by_another_name_is_refused(capsys):
+    found = printed(capsys, "analyze", RECORDINGS[0], "--json", "--by", "op")
+    fixed = [path for path in keys(found) if "evidence" not in path[:-1]]
+    assert len(fixed) > 100
+    schema = Draft202012Validator(of_package("analysis"))
+    optional = [("ops",), ("efficiency",)]
+    assert [path for path in fixed if schema.is_valid(renamed(found, path))] == optional
+    assert [path for path in optional if not errors("analysis", renamed(found, path))] == []

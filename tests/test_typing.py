@@ -1,0 +1,111 @@
+"""What editors and type checkers are told of the keywords: all of them, with what each takes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+import torch
+
+from pytest_torchprof import Limits, MarkerKeywords
+from pytest_torchprof.documentation import articles
+from pytest_torchprof.limits import LIMITS, settings_of
+from pytest_torchprof.testing.options import MARKER_OPTIONS
+
+ROOT = Path(__file__).parents[1]
+WORDS = {limit.name for limit in LIMITS} | settings_of(LIMITS).keys()
+
+PREAMBLE = """
+from typing import Any
+import pytest
+from pytest_torchprof import *
+import pytest_torchprof
+found: Profile
+torchprof: Torchprof
+names: list[str]
+counts: dict[str, int]
+more: dict[str, Any]
+"""
+RIGHT = """
+found.expect(kernels=names, ops=counts)
+found.expect(kernels=[gemm(layout="tn"), "triton_*"], only_kernels={gemm(), conv()}, forbid_kernels="copy")
+found.expect(kernels={"a": 1, gemm(): (1, 3)})
+found.expect(kernels={"*fused_qk_rmsnorm*": 48})
+found.expect(fused=[["add", "mul"], ["sum"]], cuda_graph=0.5, max_gpu_time=0.25, max_peak_memory=1 << 20)
+torchprof.measure("decode", max_kernels=5)
+torchprof.limits(max_kernels=5)
+pytest_torchprof.profile(print, 1, "a", steps=5, device="cpu", max_kernels=5).expect(max_syncs=0)
+pytest_torchprof.measure(max_kernels=5)
+STRICT: Limits = {"max_graph_breaks": 0, "kernels": [gemm()]}
+found.expect(**STRICT)
+MARKED: MarkerKeywords = {"max_kernels": 5, "device": "cpu", "record": ["modules"], "tolerance": {"time": 0.1}}
+marked = pytest.mark.torchprof(**MARKED)
+found.expect(**more)  # A limit of another plugin.
+"""
+WRONG = """
+found.expect(max_kernel=5)  # type: ignore[call-arg]
+found.expect(max_kernels="5")  # type: ignore[arg-type]
+found.expect(kernels=[1])  # type: ignore[list-item]
+found.expect(kernels=gemm)  # type: ignore[arg-type]
+found.expect(kernels={"a": "1"})  # type: ignore[dict-item]
+found.expect(cuda_graph="some")  # type: ignore[arg-type]
+found.expect(fused=[1])  # type: ignore[list-item]
+torchprof.measure("decode", max_sync=0)  # type: ignore[call-arg]
+torchprof.limits(device="cpu")  # type: ignore[call-arg]
+pytest_torchprof.profile(print, 1, max_kernel=5)  # type: ignore[call-arg]
+pytest_torchprof.measure(max_kernels=None)  # type: ignore[arg-type]
+wrong: Limits = {"max_graph_break": 0}  # type: ignore[typeddict-unknown-key]
+wrong_too: MarkerKeywords = {"names": "all"}  # type: ignore[typeddict-item]
+"""
+
+
+def check(folder, *sources):
+    """Return what mypy says of these modules, strictly; torch is left out, which takes minutes to read."""
+    pytest.importorskip("mypy")
+    for number, source in enumerate(sources):
+        (folder / f"checked_{number}.py").write_text(source)
+    settings = (
+        "[mypy]\nstrict = True\n[mypy-torch.*]\nfollow_imports = skip\n[mypy-pynvml]\nignore_missing_imports = True\n"
+    )
+    (folder / "mypy.ini").write_text(settings)
+    command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", *sorted(map(str, folder.glob("*.py")))]
+    ran = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=os.environ | {"MYPYPATH": str(ROOT)}
+    )
+    return ran.stdout + ran.stderr
+
+
+def test_every_limit_is_typed_and_nothing_else():
+    assert Limits.__annotations__.keys() == WORDS
+    assert typing.get_type_hints(MarkerKeywords, localns={"torch": torch}).keys() == WORDS | MARKER_OPTIONS
+
+
+def test_a_type_checker_takes_what_is_right_and_refuses_what_is_wrong(tmp_path):
+    assert "Success: no issues" in check(tmp_path, PREAMBLE + RIGHT + WRONG)
+
+
+def test_a_type_checker_takes_every_example_of_the_documentation(tmp_path):
+    calls = [f"found.expect({example})" for example in examples()]
+    assert len(calls) == len(WORDS)
+    assert "Success: no issues" in check(tmp_path, PREAMBLE + "\n".join(calls))
+
+
+def examples():
+    """Yield the example of each limit, as its row in the documentation has it."""
+    for article in articles():
+        if article.page == "limits" and article.word in WORDS:
+            titles, _, row = ([cell.strip() for cell in line[1:-1].split(" | ")] for line in article.lines[:3])
+            yield dict(zip(titles, row, strict=True))["example"].strip("`")
+
+
+def test_the_documentations_example_is_typed_and_runs(tmp_path, run_tests):
+    page = (ROOT / "docs" / "limits.md").read_text()
+    example = re.search(r"<!-- example: typed -->\n```python\n(.*?)```", page, re.DOTALL)[1]
+    block = "def block(x: Any) -> Any:\n    return compiled(x)\n"
+    assert "Success: no issues" in check(tmp_path, f"from typing import Any\ncompiled: Any\nx: Any\n{block}\n{example}")
+    run_tests(f"block = torch.compile(torch.sin, backend='eager')\n{example}").assert_outcomes(passed=1)
