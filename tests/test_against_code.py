@@ -79,7 +79,10 @@ def test_a_package_that_an_import_hook_finds(tmp_path, place):
         f"the module waves was imported from {made.path}/lib/python/waves/__init__.py, which is the other side's"
         in said
     )
-    assert "--torchprof-against-install=COMMAND" in said
+    assert (
+        "--torchprof-against-install=COMMAND installs each side's code in an environment of its own [other-code]"
+        in said
+    )
 
 
 def test_a_copy_that_is_installed_is_not_the_working_tree(tmp_path):

@@ -39,6 +39,8 @@ SEVERAL = {
     "graph launch": "graph launches",
     "kernel": "kernels",
     "kernel name": "kernel names",
+    "measurement": "measurements",
+    "test": "tests",
     "other constant": "other constants",
     "other place": "other places",
     "such kernel": "such kernels",

@@ -244,6 +244,12 @@ class BaselineCheck:
     def _not_measured(self, reason: str) -> Verdict:
         return Verdict(limit="baseline", expected=str(self.run.baseline), measured=reason, status=NOT_MEASURED)
 
+    def lines(self, comparison: Comparison) -> tuple[str, ...]:
+        """Return what differs, a line each; of two processes, not what differs between any two."""
+        if self.run.against is None:
+            return comparison.lines
+        return tuple(line for line in comparison.lines if line not in comparison.noise)
+
     def failure_lines(self, judgement: BaselineJudgement, profile: Profile) -> Iterator[str]:
         """Yield what fails the test, a line each; nothing where it does not."""
         comparison, mode, file = judgement.comparison, self.run.baseline, self.run.shown(judgement.file)
@@ -256,12 +262,12 @@ class BaselineCheck:
             return
         if comparison.verdict == "worse":
             yield f"worse than {held}:"
-            yield from (f"  {line}" for line in comparison.lines)
+            yield from (f"  {line}" for line in self.lines(comparison))
             yield from compare.origins(profile, judgement.new(), comparison.changes)
             yield accept
         elif comparison.verdict == "ambiguous":
             yield f"ambiguous against the baseline {file} (strict):"
-            yield from (f"  {line}" for line in comparison.lines)
+            yield from (f"  {line}" for line in self.lines(comparison))
             yield accept
         else:
             yield f"no baseline for this test and device in {file} (strict)"

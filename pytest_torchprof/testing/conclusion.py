@@ -215,7 +215,7 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
         # Where warnings are errors this one is none: only strict fails what the samples do not tell.
         with suppress(TorchprofWarning):
             warnings.warn(f"{result.nodeid}: {summary} against the baseline", TorchprofWarning, stacklevel=2)
-    changes = () if judgement.baseline_failure else on_baseline.comparison.lines
+    changes = () if judgement.baseline_failure else check.lines(on_baseline.comparison)
     return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=on_baseline.comparison.noise)
 
 
