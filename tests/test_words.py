@@ -67,6 +67,7 @@ SEVERAL = {
     "pointwise": "pointwise",
     "pointwise kernel": "pointwise kernels",
     "recompile": "recompiles",
+    "recording": "recordings",
     "reduction": "reductions",
     "step": "steps",
     "step range": "step ranges",
