@@ -96,6 +96,7 @@ class Code(StrEnum):
     NOT_RECORDED = "not-recorded"
     MATCH_UNKNOWN = "match-unknown"
     OPERATOR_UNKNOWN = "operator-unknown"
+    OWN_UNKNOWN = "own-unknown"
     NOTHING_TO_FUSE = "nothing-to-fuse"
     BASELINE_ELSEWHERE = "baseline-elsewhere"
     BASELINE_INCOMPLETE = "baseline-incomplete"

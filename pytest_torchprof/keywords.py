@@ -56,6 +56,7 @@ class Limits(TypedDict, total=False):
     not_fused: Sequence[str] | Sequence[Sequence[str]]
     max_graph_breaks: int
     max_recompiles: int
+    own: Words
     max_fallbacks: int
     max_compile_time: float
     cuda_graph: Literal[True, "all"] | float

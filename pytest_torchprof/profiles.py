@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
@@ -29,7 +29,18 @@ __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file"]
 READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
 """What a CPU that stands in for a GPU can tell."""
 _ABSENT: Any = object()
-_BUILDING = ("with_", "unmeasured", "answers", "launching", "gpu_work", "beside", "repeat", "worst_of", "median_of")
+_BUILDING = (
+    "with_",
+    "unmeasured",
+    "answers",
+    "launching",
+    "gpu_work",
+    "communication",
+    "beside",
+    "repeat",
+    "worst_of",
+    "median_of",
+)
 
 
 class Explainer(Protocol):
@@ -39,6 +50,8 @@ class Explainer(Protocol):
     """How much its failures may say."""
     judges: bool
     """Whether limits are judged at all."""
+    settings: Mapping[str, object]
+    """What changes how limits count, where they are given without."""
 
     def expected(self, asked: Iterable[Asked]) -> None:
         """Take note of limits that a test asks for itself."""
@@ -180,7 +193,9 @@ class Profile(Analysis):
 
         if not of_tests.of_compiling(limits):
             self._look("expect")
-        asked, explainer = of_tests.read_limits(limits, known=of_tests.catalogue(self.rules)), self._view.explainer
+        explainer = self._view.explainer
+        defaults = explainer.settings if explainer is not None else None
+        asked = of_tests.read_limits(limits, known=of_tests.catalogue(self.rules), defaults=defaults)
         if explainer is not None and not explainer.judges:
             return
         if explainer is not None:

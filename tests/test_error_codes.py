@@ -305,6 +305,7 @@ ELSEWHERE = {
     Code.NO_PEAK_MEMORY: "gpu/test_gpu_failures.py",
     Code.GPU_IN_USE: "test_gpu_lock.py",
     Code.MEASUREMENT_FAILED: "test_capture.py",
+    Code.OWN_UNKNOWN: "test_own.py",
     Code.OTHER_FILE_COUNT: "test_adopt.py",
     Code.STALE_RECORDING: "test_adopt.py",
     Code.UNFINISHED_RECORDING: "test_adopt.py",

@@ -47,6 +47,7 @@ VALUES = {
         [3, [], "range:", "x.py:y", "rang:a"],
     ),
     "operators, ranges, lines or directions": (["HtoD", ["Memcpy DtoH", "x.py"]], [3, [], "range:"]),
+    "packages or modules": (["tabpfn", ["tabpfn.model", "a_b"]], [3, [], "", "a/b", "tabpfn.", "a-b", [None]]),
     '"calls" or "all"': (["calls", "all"], ["copies", True]),
     "codes of findings": (["hidden-copy", ["hidden-copy", "implicit-sync"]], ["hidden"]),
 }

@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Any, Generic, Self, TypeVar, overload
 
 from pytest_torchprof.analysis import numbers, validity
+from pytest_torchprof.analysis.collective_calls import Communication
+from pytest_torchprof.analysis.collectives import Collective
 from pytest_torchprof.analysis.compilation import Compile, compile_of
 from pytest_torchprof.analysis.efficiency import Efficiency, efficiency_of
 from pytest_torchprof.analysis.gpu_work import GpuWork
@@ -174,6 +176,11 @@ class Analysis(HasViews, AllAttributes):
         return compile_of(self.trace)
 
     @shared
+    def communication(self) -> Communication:
+        """The collectives of the steps, and how much of their time computing hid."""
+        return Communication(self.trace, self.launching, self.gpu_work.communication)
+
+    @shared
     def _efficiency(self) -> Efficiency:
         return efficiency_of(self.gpu_work)
 
@@ -241,6 +248,13 @@ class Analysis(HasViews, AllAttributes):
         """The operators that launch a kernel of that step or enclose one that does, with counts."""
         self._look("ops")
         return max(self._steps, key=lambda step: step.numbers.kernels or 0).ops
+
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """The collectives of all steps that this rank took part in, in the order in which they were asked for."""
+        self._look("collectives")
+        self.launching.refuse_hidden()
+        return self.communication.collectives
 
     @property
     def compile(self) -> Compile:

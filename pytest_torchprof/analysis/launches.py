@@ -120,11 +120,12 @@ class Launching:
         call = trace.links.call_of[gpu_op]
         called = trace.calls.name[call] if call >= 0 else ABSENT
         inputs = trace.ops.inputs[op] if op >= 0 else ABSENT
-        collective = trace.collectives.get(gpu_op)
+        told = trace.collectives.get(gpu_op)
+        collective = (None, None) if told is None else (told.collective, told.dtype)
         key = (trace.gpu.name[gpu_op], self.chain(op), inputs, called, collective)
         found = self._decoded.get(key)
         if found is None:
-            launch = self._launch(op, trace.names[called] if called >= 0 else None, collective or (None, None))
+            launch = self._launch(op, trace.names[called] if called >= 0 else None, collective)
             found = self._decoded[key] = complete(trace.names[trace.gpu.name[gpu_op]], launch)
         return found
 

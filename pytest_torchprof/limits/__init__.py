@@ -121,13 +121,20 @@ def settings_of(limits: Iterable[Limit]) -> dict[str, Setting]:
 
 
 def read_limits(
-    given: Mapping[str, object], *, known: Iterable[Limit] = LIMITS, more_to_come: bool = False
+    given: Mapping[str, object],
+    *,
+    known: Iterable[Limit] = LIMITS,
+    defaults: Mapping[str, object] | None = None,
+    more_to_come: bool = False,
 ) -> tuple[Asked, ...]:
     """Return the limits in ``given`` with their values and settings read; UnknownLimit names a bad keyword or value.
 
-    ``more_to_come``: others will be added to them, so that a setting may stand without its limit yet.
+    ``defaults`` are settings that hold where a limit takes them and none is given. ``more_to_come``: others will be
+    added to them, so that a setting may stand without its limit yet.
     """
     by_name = {limit.name: limit for limit in known}
+    taken = settings_of(by_name[name] for name in given if name in by_name)
+    given = {**{name: value for name, value in (defaults or {}).items() if name in taken}, **given}
     words: dict[str, Limit | Setting] = {**by_name, **settings_of(by_name.values())}
     values = {}
     for name, value in given.items():
