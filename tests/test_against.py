@@ -236,6 +236,12 @@ def test_the_users_repository_is_as_it_was(repository, before, compared):
     assert repository.state() == before
 
 
+def test_a_run_that_stops_early_misses_none_of_the_tests_after_it(repository, compared):
+    run = repository.against("main", "-x", "-k", "more or kept or copied")
+    assert run.rows == {"test_each[kept]": ("same", "passed"), "test_each[more]": ("worse (+1 kernel)", "failed")}
+    assert "measured only at" not in run.out
+
+
 def test_what_was_measured_is_kept_for_the_next_run(repository, compared):
     run = repository.against("main", "-rA", "-k", "kept")
     assert "kept from an earlier run" not in run.out

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _CACHES: Final = {
-    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    # By a name that begins so, torch's own cache is known as generated code, which is no line of the user's.
+    "TORCHINDUCTOR_CACHE_DIR": "torchinductor_code",
     "TRITON_CACHE_DIR": "triton",
     "TORCH_EXTENSIONS_DIR": "extensions",
 }

@@ -257,7 +257,8 @@ def finish(state: RunState, session: pytest.Session) -> None:
             if side is None:
                 state.unused.extend(_unused_entries(state))
             elif not side.is_base:
-                state.gone = two_sides.only_at_base(side, state.baselines, state.compared_keys)
+                if not (session.shouldfail or session.shouldstop):  # All tests have run.
+                    state.gone = two_sides.only_at_base(side, state.baselines, state.compared_keys)
                 state.problems += two_sides.nothing_compared(side, state.results.values())
             state.problems += [*state.write_baselines(), *_write_reports(state), *_write_step_summary(state)]
         if state.options.replay is not None and not state.replayed:
