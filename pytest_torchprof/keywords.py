@@ -61,6 +61,7 @@ class Limits(TypedDict, total=False):
     max_compile_time: float
     cuda_graph: Literal[True, "all"] | float
     forbid: Words
+    ranges: Mapping[str, Limits]
 
 
 class MarkerKeywords(Limits, total=False):

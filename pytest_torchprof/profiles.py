@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.analysis import Analysis, Repeat, StepProfile
+from pytest_torchprof.analysis.analysis import Analysis, Repeat
+from pytest_torchprof.analysis.range_view import OccurrenceProfile, RangeView
+from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
@@ -162,6 +164,15 @@ class Profile(Analysis):
     def why_missed(self, limit: str) -> list[str]:
         """Return a line for each finding that may explain why the limit of this name was missed."""
         return [finding.in_one_line for finding in explaining(limit, self.findings, self.rules)]
+
+    def ranges(self, name: str) -> tuple[OccurrenceProfile, ...]:
+        """Return the outermost occurrences of a user annotation in the steps, each with numbers and kernels as a step.
+
+        In the order in which they begin, and empty where there is none. What counts is as for ``range``.
+        """
+        self._look("ranges")
+        self.launching.refuse_hidden()
+        return RangeView(self._open(), name).occurrences
 
     def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:
         """Return the kernels, families, operators, ranges or modules as text, like ``key_averages().table``.

@@ -175,6 +175,7 @@ def report() -> Schema:
     limit = fields(
         {
             **every("name expected message", TEXT),
+            "range": perhaps(TEXT),
             "measured": {"type": ["number", "string", "null"]},
             "status": {"enum": ["holds", "missed", "not measured"]},
             "details": listed(TEXT),

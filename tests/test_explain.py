@@ -49,6 +49,10 @@ VALUES = {
     "operators, ranges, lines or directions": (["HtoD", ["Memcpy DtoH", "x.py"]], [3, [], "range:"]),
     "packages or modules": (["tabpfn", ["tabpfn.model", "a_b"]], [3, [], "", "a/b", "tabpfn.", "a-b", [None]]),
     '"calls" or "all"': (["calls", "all"], ["copies", True]),
+    "a dict of ranges and their limits": (
+        [{"a": {"max_syncs": 0, "allow_syncs": "mm"}}],
+        [3, {}, {"a": {}}, {"a": 3}, {"": {"max_syncs": 0}}, {"a": {"max_peak_memory": 1}}, {"a": {"waits": "all"}}],
+    ),
     "codes of findings": (["hidden-copy", ["hidden-copy", "implicit-sync"]], ["hidden"]),
 }
 
@@ -82,7 +86,7 @@ def test_each_example_can_be_read():
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_row_says_where_its_limit_is_judged(name):
     recording = load(next((ROOT / "tests" / "recordings").glob("test_geglu_mlp.test_compiled*")))
-    (verdict,) = check_limits(recording, read_limits({name: example_of(name)}))
+    verdict, *_ = check_limits(recording, read_limits({name: example_of(name)}))
     lacks = verdict.status == NOT_MEASURED and "this limit needs a GPU" in verdict.measured
     expected = "GPU" if lacks else "everywhere" if BY_NAME[name].needs == COMPILE else "GPU, CPU"
     assert ROWS[name][-2] == expected, verdict

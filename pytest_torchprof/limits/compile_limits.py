@@ -31,8 +31,9 @@ from pytest_torchprof.text import counted, path_from_here
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.compilation import Compile
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 
@@ -236,5 +237,5 @@ COMPILE_LIMITS = (
     # What the CPU's code generator does says nothing about the GPU's: these wait for the real device.
     Limit(name="max_fallbacks", read=whole_number, check=_max_fallbacks, on_gpu_work=False, located=False),
     Limit(name="max_compile_time", read=positive_number, check=_max_compile_time, on_gpu_work=False, located=False),
-    Limit(name="cuda_graph", read=_read_cuda_graph, check=_cuda_graph),
+    Limit(name="cuda_graph", read=_read_cuda_graph, check=_cuda_graph, per_step=True),
 )

@@ -39,7 +39,8 @@ from pytest_torchprof.text import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
 
 
@@ -258,11 +259,11 @@ def _hidden_operators(step: StepProfile) -> _Answer:
 
 
 KERNEL_LIMITS = (
-    Limit(name="kernels", read=_read_counts, check=_in_each_step(_kernels)),
-    Limit(name="forbid_kernels", read=_read_patterns, check=_in_each_step(_forbid_kernels)),
-    Limit(name="only_kernels", read=_read_patterns, check=_in_each_step(_only_kernels)),
-    Limit(name="ops", read=_read_op_counts, check=_in_each_step(_ops)),
-    Limit(name="forbid_ops", read=_read_ops, check=_in_each_step(_forbid_ops)),
-    Limit(name="fused", read=_read_fused, check=_in_each_step(_fused)),
-    Limit(name="not_fused", read=_read_apart, check=_in_each_step(_not_fused)),
+    Limit(name="kernels", read=_read_counts, check=_in_each_step(_kernels), per_step=True),
+    Limit(name="forbid_kernels", read=_read_patterns, check=_in_each_step(_forbid_kernels), per_step=True),
+    Limit(name="only_kernels", read=_read_patterns, check=_in_each_step(_only_kernels), per_step=True),
+    Limit(name="ops", read=_read_op_counts, check=_in_each_step(_ops), per_step=True),
+    Limit(name="forbid_ops", read=_read_ops, check=_in_each_step(_forbid_ops), per_step=True),
+    Limit(name="fused", read=_read_fused, check=_in_each_step(_fused), per_step=True),
+    Limit(name="not_fused", read=_read_apart, check=_in_each_step(_not_fused), per_step=True),
 )

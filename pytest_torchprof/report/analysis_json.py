@@ -22,8 +22,9 @@ from pytest_torchprof.recording.two_processes import Other
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.call_times import CallTimes
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.findings import Rule
 
 SCHEMA = 1

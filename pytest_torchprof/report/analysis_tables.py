@@ -26,11 +26,12 @@ from pytest_torchprof.text import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.call_times import CallTimes
     from pytest_torchprof.analysis.kernel_rows import FamilyRow, KernelRow
     from pytest_torchprof.analysis.operator_rows import OpRow
     from pytest_torchprof.analysis.range_rows import RangeRow
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.text import Cells
 
 Timed = TypeVar("Timed", "RangeRow", "OpRow")

@@ -31,9 +31,10 @@ from pytest_torchprof.trace.columns import KERNEL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.analysis.step_time import SilentTime
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.findings import Finding, Rule
 
 

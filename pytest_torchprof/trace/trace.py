@@ -370,17 +370,20 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         names = {i for i, name in enumerate(self.names) if name.startswith(prefix) and name.endswith(suffix)}
         return sorted(self._named(names), key=lambda span: (span.start_ns, -span.end_ns)) if names else []
 
-    def outermost(self, name: str) -> list[Span]:
-        """Return the ranges of this name that are in no other of it on their thread, in start order.
+    def ranges(self, name: str) -> list[Span]:
+        """Return the ranges of this name, in start order.
 
         Where no user annotation is called so, those operators count that are: light ranges are recorded as such.
         """
         named = [span for span in self.spans(name) if span.name == name]
-        marked = [span for span in named if span.category == "user_annotation"]
+        return [span for span in named if span.category == "user_annotation"] or named
+
+    def outermost(self, name: str) -> list[Span]:
+        """Return those that are inside no other of them on their thread; coroutines' may overlap."""
         ends: dict[int | str, int] = {}
         found = []
-        for span in marked or named:
-            if span.start_ns >= ends.get(span.tid, span.start_ns):
+        for span in self.ranges(name):
+            if span.end_ns > ends.get(span.tid, -1):
                 found.append(span)
                 ends[span.tid] = span.end_ns
         return found
