@@ -98,6 +98,7 @@ class Code(StrEnum):
     OPERATOR_UNKNOWN = "operator-unknown"
     OWN_UNKNOWN = "own-unknown"
     NOTHING_TO_FUSE = "nothing-to-fuse"
+    NO_COMMUNICATION = "no-communication"
     BASELINE_ELSEWHERE = "baseline-elsewhere"
     BASELINE_INCOMPLETE = "baseline-incomplete"
     # What is compared with another commit.

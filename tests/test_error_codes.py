@@ -293,6 +293,7 @@ RECORDINGS = {
     Code.MATCH_UNKNOWN: (lambda: own_recording({"": 1}), "forbid_kernels=gemm"),
     Code.OPERATOR_UNKNOWN: (in_a_graph, "ops=mul"),
     Code.NOTHING_TO_FUSE: (in_a_graph, "not_fused=['sum', 'amax']"),
+    Code.NO_COMMUNICATION: (lambda: own_recording({"k": 1}), "min_overlap=0.5"),
 }
 
 # What needs a GPU, real or simulated, or a compiler: tests that have the code in what they expect.

@@ -16,8 +16,10 @@ from pytest_torchprof.analysis.collectives import (
     communication_of_step,
 )
 from pytest_torchprof.analysis.messages import ProcessGroup, Sent, elements, group_of, groups_of, sent_by
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.communication import collective_of
 from pytest_torchprof.trace.columns import ABSENT, COLLECTIVES, PARAMETERS, where
+from pytest_torchprof.trace.links import captures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,7 +86,13 @@ class _Calls:
         """The operators that ask for a collective, in start order."""
         ops, names = self._trace.ops, self._trace.names
         meant = {i for i, name in enumerate(names) if name in COLLECTIVES}
-        return sorted(where(ops.name, meant), key=ops.start.__getitem__) if meant else []
+        # Where nothing links kernels to operators, the kernels alone tell.
+        if not meant or (self._kernels and self._trace.attribution == "time"):
+            return []
+        # What a capture records runs with its graph.
+        recorded = captures(self._trace.calls, self._trace.call_kinds)
+        found = [i for i in where(ops.name, meant) if not recorded.cover(0, ops.start[i])]
+        return sorted(found, key=ops.start.__getitem__)
 
     def _asking_around(self, op: int) -> int:
         """Return the operator around this one, or itself, that asks for a collective; ABSENT without one."""
@@ -161,7 +169,8 @@ class _Calls:
         found: dict[int, list[int]] = {}
         for kernel in self._of_operator.get(ABSENT, ()):
             call, decoded = trace.links.call_of[kernel], self._launching.decoded(kernel)
-            if call < 0 or decoded.library != "nccl" or kernel in trace.collectives:
+            replayed = call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH
+            if call < 0 or replayed or decoded.library != "nccl" or kernel in trace.collectives:
                 continue
             waiting, own = of_thread[trace.calls.thread[call]], []
             while waiting and trace.ops.start[waiting[0]] < trace.calls.start[call]:

@@ -10,6 +10,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.limits import asked
 from pytest_torchprof.limits.asked import Asked, check_limits, needs_flops, nothing_known, settings_of, something_ran
+from pytest_torchprof.limits.communication_limits import COMMUNICATION_LIMITS
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.failure import Screen, error_for
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
@@ -95,7 +96,7 @@ def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdi
 def catalogue(rules: Iterable[Rule] = RULES, others: Iterable[Limit] = ()) -> tuple[Limit, ...]:
     """Return every limit: our own, ``forbid`` over the codes of ``rules``, those of other plugins, and ``ranges``."""
     forbid = forbid_limit({rule.code: rule for rule in rules})
-    limits = (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMPILE_LIMITS, forbid, *others)
+    limits = (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMMUNICATION_LIMITS, *COMPILE_LIMITS, forbid, *others)
     return (*limits, range_limit(limits))
 
 

@@ -13,6 +13,7 @@ from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import selector_call
+from pytest_torchprof.limits.communication_limits import needs_messages
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Setting, Verdict
 from pytest_torchprof.limits.number_limits import Bound
 from pytest_torchprof.text import nearest
@@ -123,6 +124,10 @@ def _refuse_contradictions(asked: Iterable[Asked]) -> None:
                 f"{both[0]!r} stands in {wanted} and in {forbidden}, which cannot both hold", Code.CONTRADICTION
             )
     _refuse_both_fused_and_not(by_name)
+    values = {name: one.value for name, one in by_name.items()}
+    if values.get("max_comm_bytes") == 0 and (name := needs_messages(values)) is not None:
+        said = f"max_comm_bytes=0 and {name!r} in collectives, which sends something, cannot both hold"
+        raise UnknownLimit(said, Code.CONTRADICTION)
 
 
 def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
