@@ -61,6 +61,7 @@ SEVERAL = {
     "fill": "fills",
     "host-to-device copy": "host-to-device copies",
     "other replay": "other replays",
+    "other step": "other steps",
     "other process": "other processes",
     "other kernel": "other kernels",
     "peak memory": "peak memories",
