@@ -11,11 +11,15 @@ import json
 import logging
 import sys
 import warnings
+from math import isnan
 from pathlib import Path
 
 
 def figures(path: str) -> dict[str, object]:
-    """Return idle time per stream by category, the temporal breakdown, and the launch statistics, in microseconds."""
+    """Return idle time per stream by category, the temporal breakdown, and the launch statistics, in microseconds.
+
+    ``overlap`` is the share of communication that computing hides, in percent, None without communication.
+    """
     from hta.trace_analysis import TraceAnalysis  # noqa: PLC0415 - where it is missing, each file says so
 
     analysis = TraceAnalysis(trace_files={0: path}, trace_dir="/")
@@ -24,10 +28,12 @@ def figures(path: str) -> dict[str, object]:
     for row in rows.itertuples():
         idle.setdefault(str(int(row.stream)), {})[row.idle_category] = float(row.idle_time)
     time = analysis.get_temporal_breakdown(visualize=False).iloc[0]
+    overlap = float(analysis.get_comm_comp_overlap(visualize=False)["comp_comm_overlap_pctg"].iloc[0])
     launches = analysis.get_cuda_kernel_launch_stats(ranks=[0], visualize=False)[0]
     return {
         "idle": idle,
         "time": [float(time[name]) for name in ("idle_time(us)", "compute_time(us)", "non_compute_time(us)")],
+        "overlap": None if isnan(overlap) else overlap,
         "launches": [
             len(launches),
             *(float(launches[name].sum()) for name in ("cpu_duration", "gpu_duration", "launch_delay")),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_torchprof.analysis.numbers import Numbers
+    from pytest_torchprof.annotation import mark
     from pytest_torchprof.errors import (
         LimitsMissed,
         NotMeasured,
@@ -51,6 +52,7 @@ __all__ = [
     "gemm",
     "library",
     "load",
+    "mark",
     "measure",
     "profile",
     "triton",
@@ -77,6 +79,7 @@ _HOMES = {
     "Kernels": "kernels.kernels",
     "MeasuredBlock": "measuring.block",
     "Numbers": "analysis.numbers",
+    "mark": "annotation",
     "Torchprof": "testing.fixture",
     "Trace": "trace",
 }

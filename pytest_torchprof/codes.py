@@ -96,7 +96,9 @@ class Code(StrEnum):
     NOT_RECORDED = "not-recorded"
     MATCH_UNKNOWN = "match-unknown"
     OPERATOR_UNKNOWN = "operator-unknown"
+    OWN_UNKNOWN = "own-unknown"
     NOTHING_TO_FUSE = "nothing-to-fuse"
+    NO_COMMUNICATION = "no-communication"
     BASELINE_ELSEWHERE = "baseline-elsewhere"
     BASELINE_INCOMPLETE = "baseline-incomplete"
 

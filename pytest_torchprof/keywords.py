@@ -54,12 +54,18 @@ class Limits(TypedDict, total=False):
     forbid_ops: Words
     fused: str | Sequence[str] | Sequence[Sequence[str]]
     not_fused: Sequence[str] | Sequence[Sequence[str]]
+    collectives: Words | Mapping[str, Count]
+    max_comm_bytes: str | int
+    max_exposed_communication: str | float
+    min_overlap: float
     max_graph_breaks: int
     max_recompiles: int
+    own: Words
     max_fallbacks: int
     max_compile_time: float
     cuda_graph: Literal[True, "all"] | float
     forbid: Words
+    ranges: Mapping[str, Limits]
 
 
 class MarkerKeywords(Limits, total=False):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.analysis import Analysis, Repeat, StepProfile
+from pytest_torchprof.analysis.analysis import Analysis, Repeat
+from pytest_torchprof.analysis.range_view import OccurrenceProfile, RangeView
+from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
@@ -29,7 +31,18 @@ __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file"]
 READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
 """What a CPU that stands in for a GPU can tell."""
 _ABSENT: Any = object()
-_BUILDING = ("with_", "unmeasured", "answers", "launching", "gpu_work", "beside", "repeat", "worst_of", "median_of")
+_BUILDING = (
+    "with_",
+    "unmeasured",
+    "answers",
+    "launching",
+    "gpu_work",
+    "communication",
+    "beside",
+    "repeat",
+    "worst_of",
+    "median_of",
+)
 
 
 class Explainer(Protocol):
@@ -37,6 +50,8 @@ class Explainer(Protocol):
 
     screen: Screen
     """How much its failures may say."""
+    settings: Mapping[str, object]
+    """What changes how limits count, where they are given without."""
 
     def expected(self, asked: Iterable[Asked]) -> None:
         """Take note of limits that a test asks for itself."""
@@ -148,6 +163,15 @@ class Profile(Analysis):
         """Return a line for each finding that may explain why the limit of this name was missed."""
         return [finding.in_one_line for finding in explaining(limit, self.findings, self.rules)]
 
+    def ranges(self, name: str) -> tuple[OccurrenceProfile, ...]:
+        """Return the outermost occurrences of a user annotation in the steps, each with numbers and kernels as a step.
+
+        In the order in which they begin, and empty where there is none. What counts is as for ``range``.
+        """
+        self._look("ranges")
+        self.launching.refuse_hidden()
+        return RangeView(self._open(), name).occurrences
+
     def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:
         """Return the kernels, families, operators, ranges or modules as text, like ``key_averages().table``.
 
@@ -178,7 +202,9 @@ class Profile(Analysis):
 
         if not of_tests.of_compiling(limits):
             self._look("expect")
-        asked, explainer = of_tests.read_limits(limits, known=of_tests.catalogue(self.rules)), self._view.explainer
+        explainer = self._view.explainer
+        defaults = explainer.settings if explainer is not None else None
+        asked = of_tests.read_limits(limits, known=of_tests.catalogue(self.rules), defaults=defaults)
         if explainer is not None:
             explainer.expected(asked)
         profile = self._open()

@@ -64,7 +64,12 @@ def run_pytest(*words: str, **environment: str) -> pytest.RunResult:
 
 def run_code(code: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program, as `python -c` does."""
-    return Fresh(_code, code, *words, **environment).done()
+    return start_code(code, *words, **environment).done()
+
+
+def start_code(code: str, *words: str, **environment: str) -> Fresh:
+    """Start a program, as `python -c` does."""
+    return Fresh(_code, code, *words, **environment)
 
 
 # ------------------------------------------------------------------------------------------------- in the fresh process

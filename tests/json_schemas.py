@@ -112,6 +112,17 @@ def analysis() -> Schema:
             **times(),
         }
     )
+    collective = fields(
+        {
+            "name": TEXT,
+            **every("group dtype", perhaps(TEXT)),
+            **every("group_size bytes", perhaps(WHOLE)),
+            "calls": WHOLE,
+            "time_us": NUMBER,
+            **every("exposed_us bus_gb_per_s", perhaps(NUMBER)),
+            **times(),
+        }
+    )
     trace = fields(
         {
             "path": perhaps(TEXT),
@@ -130,6 +141,7 @@ def analysis() -> Schema:
             "summary": SUMMARY,
             "steps": listed(fields({"name": perhaps(TEXT), **OF_ONE_STEP})),
             "kernels": listed(kernel),
+            "collectives": listed(collective),
             "compile": fields({**compiled, "compiled_in_window": BOOL}),
             "findings": listed(fields(FINDING)),
         },
@@ -175,6 +187,7 @@ def report() -> Schema:
     limit = fields(
         {
             **every("name expected message", TEXT),
+            "range": perhaps(TEXT),
             "measured": {"type": ["number", "string", "null"]},
             "status": {"enum": ["holds", "missed", "not measured"]},
             "details": listed(TEXT),

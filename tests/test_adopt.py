@@ -13,7 +13,7 @@ from pytest_torchprof import load
 from pytest_torchprof.cli import main
 
 ADOPTING = """
-import json, os, shutil, threading, time
+import gzip, json, os, shutil, threading, time
 from pathlib import Path
 import fresh
 from pytest_torchprof import NotMeasured
@@ -158,6 +158,16 @@ def test_a_replay_judges_what_was_kept_and_calls_nothing(adopt):
     result.stdout.fnmatch_lines(["*no recording of test_it.py::test_it (prefill) in *"])
 
 
+def test_a_replay_has_the_range_for_its_step_that_the_test_names_now(adopt):
+    adopt(DECODE, "--torchprof-save=kept").assert_outcomes(passed=1)
+    whole = FORBIDDEN.replace('step="decode", ', "").replace('max_kernels=2, kernels={"aten::mm": 1}', "max_kernels=8")
+    result = adopt(whole, "--torchprof-replay=kept")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*At index 0 diff: 'aten::sin' != 'aten::mm'*"])
+    result = adopt(FORBIDDEN.replace('step="decode"', 'step="prefill"'), "--torchprof-replay=kept")
+    not_measured(result, "the range 'prefill' that is to be the step is not in the recording*")
+
+
 def test_a_kept_recording_has_its_steps_and_all_that_it_said(adopt, pytester, capsys):
     adopt(DECODE, "--torchprof-save=kept").assert_outcomes(passed=1)
     (kept,) = (pytester.path / "kept").iterdir()
@@ -197,6 +207,9 @@ def test_make():
     Path("test_child.py").write_text("import pytest, torch\\n@pytest.mark.torchprof(device='cpu', steps=2)\\n"
         "def test_sin(): torch.sin(torch.ones(2))")
     assert fresh.run_pytest("test_child.py", "--torchprof-save=made", "-p", "no:cacheprovider").ret == 0
+    (made,) = Path("made").iterdir()
+    # What a later version says beside.
+    made.write_bytes(gzip.compress(gzip.decompress(made.read_bytes()).replace(b'"schema":1,', b'"schema":1,"later":7,')))
 """ + one_test('torchprof.adopt("made", max_kernels=2)')
     adopt(source, "--torchprof-save=kept").assert_outcomes(passed=2)
     made, kept = (
@@ -204,7 +217,9 @@ def test_make():
         for folder in ("made", "kept")
     )
     assert {**kept["torchprof"]} == {**made["torchprof"], "adopted": kept["torchprof"]["adopted"]}
+    assert kept["torchprof"]["later"] == 7
     assert kept["traceEvents"] == made["traceEvents"]
+    assert gzip.decompress(next((pytester.path / "kept").glob("*.gz")).read_bytes()).count(b'"torchprof":') == 1
     adopt(source, "test_it.py", "--torchprof-replay=kept", "-k", "not make", "-W", "error").assert_outcomes(
         passed=1, deselected=1
     )

@@ -6,6 +6,7 @@ import pytest
 from builder import AUTOGRAD, TraceBuilder
 
 from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, load
+from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.cli import main
 
 NONZERO, SAMPLE, ITEM = 100, 200, 300
@@ -179,6 +180,26 @@ def test_where_frames_name_functions_a_file_is_known_and_a_line_is_not(profile):
     measured.expect(max_syncs=2, allow_syncs="sampler.py")
     text = not_measured(measured, max_syncs=2, allow_syncs="sampler.py:12")
     assert "allows 1 blocking call cannot be told: the recording names the functions and not their lines" in text
+
+
+def test_a_repeat_that_waited_more_often_or_less_does_not_tell_which_are_allowed(tmp_path):
+    first, again = recording(), recording(lines=True)
+    wait(first, 500)
+    measured = load(first.write(tmp_path / "first.json"))
+    repeat = Repeat(load(again.write(tmp_path / "again.json")))
+    text = not_measured(measured.with_repeat(repeat), max_syncs=1, allow_syncs=["range:sample", "sampler.py"])
+    assert "allows 3 blocking calls cannot be told: the repeat with stacks had more or fewer of them" in text
+    as_often = load(recording().write(tmp_path / "first.json")).with_repeat(repeat)
+    as_often.expect(max_syncs=1, allow_syncs=["range:sample", "sampler.py"])
+
+
+def test_the_profilers_own_flush_is_no_wait(profile):
+    builder = TraceBuilder()
+    builder.launched("k", 10)
+    wait(builder, 100)
+    builder.sync(300, 50)
+    assert "1 blocking call, 1 allowed" not in missed(profile(builder), max_syncs=0, allow_syncs="aten::nonzero")
+    profile(builder).expect(max_syncs=0, allow_syncs="aten::item")
 
 
 def test_without_operators_an_operator_cannot_be_told(profile):

@@ -293,6 +293,7 @@ RECORDINGS = {
     Code.MATCH_UNKNOWN: (lambda: own_recording({"": 1}), "forbid_kernels=gemm"),
     Code.OPERATOR_UNKNOWN: (in_a_graph, "ops=mul"),
     Code.NOTHING_TO_FUSE: (in_a_graph, "not_fused=['sum', 'amax']"),
+    Code.NO_COMMUNICATION: (lambda: own_recording({"k": 1}), "min_overlap=0.5"),
 }
 
 # What needs a GPU, real or simulated, or a compiler: tests that have the code in what they expect.
@@ -305,6 +306,7 @@ ELSEWHERE = {
     Code.NO_PEAK_MEMORY: "gpu/test_gpu_failures.py",
     Code.GPU_IN_USE: "test_gpu_lock.py",
     Code.MEASUREMENT_FAILED: "test_capture.py",
+    Code.OWN_UNKNOWN: "test_own.py",
     Code.OTHER_FILE_COUNT: "test_adopt.py",
     Code.STALE_RECORDING: "test_adopt.py",
     Code.UNFINISHED_RECORDING: "test_adopt.py",

@@ -34,6 +34,8 @@ VALUES = {
     "number from 0": ([0, 0.5, 7], [-1, "1"]),
     "share from 0 to 1": ([0, 0.5, 1], [1.5, "0.5"]),
     "duration": (["1.5ms", "3 us", "2ns", "1s", 0.5], ["1.5", "3 min", -1]),
+    "duration or share": (["1.5ms", "3 us", 0.1, 0], ["1.5", 1.5, -1, True]),
+    "names, or a dict of counts": (["all_reduce", ["barrier"], {"reduce": 1, "gather": (0, 2)}], ["ring", {}, 3]),
     "size": (["1.5GiB", "300MB", "1 TiB", "3 B", 1024], ["1.5", 0.5, -1]),
     "patterns": (["gemm", ["a*", "re:b"]], [3, []]),
     "patterns, or a dict of counts": (["gemm", ["a*", "re:b"], {"a": 1, "b": (1, 3)}], [3, {}, {"a": -1}]),
@@ -47,7 +49,12 @@ VALUES = {
         [3, [], "range:", "x.py:y", "rang:a"],
     ),
     "operators, ranges, lines or directions": (["HtoD", ["Memcpy DtoH", "x.py"]], [3, [], "range:"]),
+    "packages or modules": (["tabpfn", ["tabpfn.model", "a_b"]], [3, [], "", "a/b", "tabpfn.", "a-b", [None]]),
     '"calls" or "all"': (["calls", "all"], ["copies", True]),
+    "a dict of ranges and their limits": (
+        [{"a": {"max_syncs": 0, "allow_syncs": "mm"}}],
+        [3, {}, {"a": {}}, {"a": 3}, {"": {"max_syncs": 0}}, {"a": {"max_peak_memory": 1}}, {"a": {"waits": "all"}}],
+    ),
     "codes of findings": (["hidden-copy", ["hidden-copy", "implicit-sync"]], ["hidden"]),
 }
 
@@ -81,7 +88,7 @@ def test_each_example_can_be_read():
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_row_says_where_its_limit_is_judged(name):
     recording = load(next((ROOT / "tests" / "recordings").glob("test_geglu_mlp.test_compiled*")))
-    (verdict,) = check_limits(recording, read_limits({name: example_of(name)}))
+    verdict, *_ = check_limits(recording, read_limits({name: example_of(name)}))
     lacks = verdict.status == NOT_MEASURED and "this limit needs a GPU" in verdict.measured
     expected = "GPU" if lacks else "everywhere" if BY_NAME[name].needs == COMPILE else "GPU, CPU"
     assert ROWS[name][-2] == expected, verdict

@@ -102,6 +102,16 @@ def test_idle_and_computing_time(seen, request):
     assert (theirs, rest) == (pytest.approx(computed, abs=near), pytest.approx(busy - computed, abs=near))
 
 
+def test_how_much_of_the_communication_computing_hides(seen):
+    steps = seen.profile.communication.steps
+    kept = steps if len(steps) == 1 else steps[:-1]
+    talking = sum(step.time_us for step in kept)
+    theirs = seen.figures["overlap"]
+    assert (theirs is None) == (talking == 0)
+    if talking:
+        assert theirs == pytest.approx(100 * (1 - sum(step.exposed_us for step in kept) / talking), abs=0.1)
+
+
 def test_launches_the_time_in_them_and_the_way_to_the_gpu(seen):
     trace = seen.profile.trace
     calls, gpu, call_of = trace.calls, trace.gpu, trace.links.call_of

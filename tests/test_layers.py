@@ -13,7 +13,7 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-codes
+annotation, codes
 documentation, errors, devices
 text, recording.metadata
 kernels, trace

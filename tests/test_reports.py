@@ -34,6 +34,7 @@ def test_the_json_report_has_a_result_per_measurement_also_when_tests_fail(run_t
     assert missed["limits"] == [
         {
             "name": "max_kernels",
+            "range": None,
             "expected": "1",
             "measured": 2,
             "status": "missed",

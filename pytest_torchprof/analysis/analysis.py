@@ -3,120 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any
 
 from pytest_torchprof.analysis import numbers, validity
+from pytest_torchprof.analysis.collective_calls import Communication
+from pytest_torchprof.analysis.collectives import Collective
 from pytest_torchprof.analysis.compilation import Compile, compile_of
 from pytest_torchprof.analysis.efficiency import Efficiency, efficiency_of
 from pytest_torchprof.analysis.gpu_work import GpuWork
 from pytest_torchprof.analysis.launches import Launching
-from pytest_torchprof.analysis.numbers import AllAttributes, Numbers, StepAttributes
+from pytest_torchprof.analysis.numbers import AllAttributes, Numbers
 from pytest_torchprof.analysis.parts import Part
 from pytest_torchprof.analysis.ranges import parts_within
 from pytest_torchprof.analysis.source_lines import Places
+from pytest_torchprof.analysis.steps import HasViews, StepProfile, shared
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace import Trace
-
-Value = TypeVar("Value")
-
-
-class HasViews:
-    """Something whose views differ in little, and share what was worked out once."""
-
-    def __init__(self, answers: dict[str, Any] | None = None) -> None:
-        """Take the answers of another view, or begin without any."""
-        self._answers = {} if answers is None else answers
-
-
-class shared(Generic[Value]):  # noqa: N801 - it decorates as ``property`` does
-    """A property that is worked out when it is first asked for, once for all views."""
-
-    def __init__(self, work_out: Callable[[Any], Value]) -> None:
-        """Take what works it out; it may depend on nothing in which views differ."""
-        self._work_out = work_out
-        self._name = work_out.__name__
-        self.__doc__ = work_out.__doc__
-
-    @overload
-    def __get__(self, view: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, view: HasViews, owner: type) -> Value: ...
-    def __get__(self, view: HasViews | None, owner: type) -> Self | Value:
-        if view is None:
-            return self
-        answers = view._answers  # noqa: SLF001 - both are of this module
-        if self._name not in answers:
-            answers[self._name] = self._work_out(view)
-        answer: Value = answers[self._name]
-        return answer
-
-
-class StepProfile(HasViews, StepAttributes):
-    """One step: its name, its numbers, its kernels and operators."""
-
-    def __init__(
-        self,
-        trace: Trace,
-        launching: Launching,
-        part: Part,
-        *,
-        places: Callable[[StepProfile], Places] | None = None,
-        answers: dict[str, Any] | None = None,
-    ) -> None:
-        """Take the step; its numbers are computed when asked for. ``places`` finds lines that it has not itself."""
-        super().__init__(answers)
-        self.name = part.name
-        """``ProfilerStep#N``, None for the step that is the whole trace."""
-        self.part = part
-        self._trace = trace
-        self._launching = launching
-        self._places = places
-
-    def __repr__(self) -> str:
-        return f"<StepProfile {self.name or 'whole trace'}: {self.numbers.kernels} kernels>"
-
-    @shared
-    def numbers(self) -> Numbers:
-        """The step's numbers; those of the whole window are None."""
-        return numbers.of_part(self._trace, self.part, hidden=self._launching.hidden is not None)
-
-    @shared
-    def kernels(self) -> Kernels:
-        """The step's kernels in launch order; NotMeasured where some of them left no event."""
-        self._launching.refuse_hidden()
-        return self._launching.kernels(self.part)
-
-    @shared
-    def ops(self) -> Mapping[str, int]:
-        """The operators that launch a kernel of the step or enclose one that does, with counts, in start order."""
-        self._launching.refuse_hidden()
-        return self._launching.ops(self.part)
-
-    @shared
-    def ops_of_work(self) -> Mapping[str, int]:
-        """The operators that launch a kernel, a copy or a fill of the step or enclose one that does, likewise."""
-        self._launching.refuse_hidden()
-        return self._launching.ops(self.part, copies=True)
-
-    @cached_property
-    def places(self) -> Places:
-        """Where in the user's code the step's work comes from: from its own stacks, or those of a repeat."""
-        if self._launching.origins.recorded or self._places is None:
-            return self._launching.places(self.part)
-        return self._places(self)
-
-    def with_places(self, places: Callable[[StepProfile], Places]) -> StepProfile:
-        """Return the same step with what finds its lines where its own recording has none."""
-        return StepProfile(self._trace, self._launching, self.part, places=places, answers=self._answers)
-
-    def _number(self, name: str) -> Any:
-        return getattr(self.numbers, name)
 
 
 class Analysis(HasViews, AllAttributes):
@@ -174,6 +82,11 @@ class Analysis(HasViews, AllAttributes):
         return compile_of(self.trace)
 
     @shared
+    def communication(self) -> Communication:
+        """The collectives of the steps, and how much of their time computing hid."""
+        return Communication(self.trace, self.launching, self.gpu_work.communication)
+
+    @shared
     def _efficiency(self) -> Efficiency:
         return efficiency_of(self.gpu_work)
 
@@ -208,6 +121,12 @@ class Analysis(HasViews, AllAttributes):
         self._look("steps")
         return self._steps
 
+    def title_of(self, step: StepProfile) -> str:
+        """Return "step 3 of 5" counted from one, with the recording's own name where it says something else."""
+        place = next(i for i, other in enumerate(self.steps, 1) if other is step)
+        own = step.name in (None, f"ProfilerStep#{place - 1}")
+        return f"step {place} of {len(self.steps)}" + ("" if own else f" ({step.name})")
+
     @property
     def worst(self) -> Numbers:
         """Each number's largest value over the steps."""
@@ -241,6 +160,13 @@ class Analysis(HasViews, AllAttributes):
         """The operators that launch a kernel of that step or enclose one that does, with counts."""
         self._look("ops")
         return max(self._steps, key=lambda step: step.numbers.kernels or 0).ops
+
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """The collectives of all steps that this rank took part in, in the order in which they were asked for."""
+        self._look("collectives")
+        self.launching.refuse_hidden()
+        return self.communication.collectives
 
     @property
     def compile(self) -> Compile:
@@ -297,12 +223,11 @@ class Repeat:
         self.analysis = analysis
         self._why_not = why_not
 
-    def places_of(self, step: StepProfile) -> Places:
-        """Return where the step's work comes from, if the repeat did the same."""
+    def places_of(self, step: StepProfile, again: StepProfile | None = None) -> Places:
+        """Return where the step's work comes from, if the repeat did the same; ``again`` where it is not its step."""
         if self.analysis is None:
             return Places(why_not=self._why_not)
-        (again,) = self.analysis.steps[:1]
-        places = again.places
+        places = (again or self.analysis.steps[0]).places
         was, is_now = Counter(kernel.name for kernel in step.kernels), Counter(name for name, _ in places.kernels)
         if was != is_now:
             return Places(why_not=f"the repeat with stacks ran other kernels ({_contrast(was, is_now)})")

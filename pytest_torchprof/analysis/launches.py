@@ -120,15 +120,25 @@ class Launching:
         call = trace.links.call_of[gpu_op]
         called = trace.calls.name[call] if call >= 0 else ABSENT
         inputs = trace.ops.inputs[op] if op >= 0 else ABSENT
-        collective = trace.collectives.get(gpu_op)
+        told = trace.collectives.get(gpu_op)
+        collective = (None, None) if told is None else (told.collective, told.dtype)
         key = (trace.gpu.name[gpu_op], self.chain(op), inputs, called, collective)
         found = self._decoded.get(key)
         if found is None:
-            launch = self._launch(op, trace.names[called] if called >= 0 else None, collective or (None, None))
-            found = self._decoded[key] = complete(trace.names[trace.gpu.name[gpu_op]], launch)
+            name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
+            launch = self._launch(op, call_name, collective, self._is_triton(name))
+            found = self._decoded[key] = complete(name, launch)
         return found
 
-    def _launch(self, op: int, call: str | None, collective: tuple[str | None, str | None]) -> Launch:
+    def _is_triton(self, kernel: str) -> bool | None:
+        """Return whether the recording says that Triton has made a kernel, None where it tells of none."""
+        metadata = self._trace.metadata
+        known = None if metadata is None else metadata.triton_kernels
+        return None if known is None else kernel in known
+
+    def _launch(
+        self, op: int, call: str | None, collective: tuple[str | None, str | None], triton: bool | None = None
+    ) -> Launch:
         dtypes, shapes, strides = self.inputs(op)
         return Launch(
             op=self.op_name(op),
@@ -139,6 +149,7 @@ class Launching:
             call=call,
             collective=collective[0],
             collective_dtype=collective[1],
+            triton=triton,
         )
 
     def kernels(self, part: Part) -> Kernels:

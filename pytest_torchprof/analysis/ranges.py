@@ -14,7 +14,7 @@ from pytest_torchprof.trace.links import Intervals
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace import Span, Trace
 
 Stretch = tuple[int, int, int]
 """A thread, and from when to when in ns."""
@@ -82,11 +82,10 @@ class Inside:
         )
 
 
-def stretches_of(trace: Trace, name: str) -> list[Stretch]:
-    """Return the user annotations of this name, in start order."""
+def stretches_of(trace: Trace, ranges: Iterable[Span]) -> list[Stretch]:
+    """Return where ranges of a recording are, in their order."""
     thread_of = {label: index for index, label in enumerate(trace.threads)}
-    spans = [span for span in trace.spans(name) if span.name == name and span.category == "user_annotation"]
-    return [(thread_of[span.tid], span.start_ns, span.end_ns) for span in spans]
+    return [(thread_of[span.tid], span.start_ns, span.end_ns) for span in ranges]
 
 
 def parts_within(trace: Trace, parts: Iterable[Part], name: str) -> list[Part]:
@@ -95,7 +94,7 @@ def parts_within(trace: Trace, parts: Iterable[Part], name: str) -> list[Part]:
     By the annotation's own thread, or by autograd's while that waited for it inside of one. A part without such an
     annotation is left out: it says nothing of it.
     """
-    stretches = stretches_of(trace, name)
+    stretches = stretches_of(trace, trace.ranges(name))
     starts = [start for _, start, _ in stretches]
     begun = [(part, [one for step in part.ranges for one in _starting_in(step, stretches, starts)]) for part in parts]
     found = [(part, inside) for part, inside in begun if inside]
@@ -129,7 +128,7 @@ def occurrences(trace: Trace, steps: Sequence[Part], name: str) -> list[Occurren
 
     One that reaches beyond its step has all of its work that is in any step.
     """
-    stretches = _outermost(stretches_of(trace, name))
+    stretches = stretches_of(trace, trace.outermost(name))
     held = _held_by(trace, steps, stretches)
     starts = [start for _, start, _ in stretches]
     found = []
@@ -139,7 +138,7 @@ def occurrences(trace: Trace, steps: Sequence[Part], name: str) -> list[Occurren
                 thread, start, end = stretches[i]
                 found.append(
                     Occurrence(
-                        name=step.name,
+                        name=name,
                         ranges=(StepRange(name, start, end, trace.threads[thread]),),
                         gpu_ops=sorted(held[i].gpu_ops, key=trace.gpu.start.__getitem__),
                         calls=held[i].calls,
@@ -148,17 +147,6 @@ def occurrences(trace: Trace, steps: Sequence[Part], name: str) -> list[Occurren
                         stretch=stretches[i],
                     )
                 )
-    return found
-
-
-def _outermost(stretches: Sequence[Stretch]) -> list[Stretch]:
-    """Return those that are not inside another one of their thread; in start order, as they come."""
-    until: dict[int, int] = {}
-    found = []
-    for thread, start, end in stretches:
-        if end > until.get(thread, -1):
-            found.append((thread, start, end))
-            until[thread] = end
     return found
 
 

@@ -15,9 +15,13 @@ from mmap import mmap
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, MARK
 from pytest_torchprof.capture.devices import live_device
+from pytest_torchprof.capture.triton_kernels import triton_kernels
 from pytest_torchprof.devices import launches_wait
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import KEY, Environment
 from pytest_torchprof.recording.writer import write_metadata
@@ -47,6 +51,8 @@ def write_recording(session: Session, path: Path, metadata: Metadata) -> None:
         if session.marked:
             _settle_marks(unfinished, keep=metadata.lines is True)
         make_anonymous(unfinished, path.name)
+        if metadata.device is not None and kind_of(metadata.device).has_launches:
+            metadata = replace(metadata, triton_kernels=triton_kernels(unfinished))
         write_metadata(unfinished, metadata)
 
 

@@ -27,7 +27,7 @@ such as gemm(layout="tn"), a list or dict of them, else a text; a list keyword g
 
 exit status: 0 all limits hold, 1 one was missed, 3 one could not be measured, 2 cannot read or bad usage
 """
-_LISTS = ("kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid")
+_LISTS = ("kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid", "collectives")
 LIST_LIMITS = frozenset({*_LISTS, "allow_syncs", "allow_memcpys"})
 HOLDS, MISSED, UNKNOWN = 0, 1, 3
 _OPTIONS = {

@@ -12,7 +12,8 @@ from pytest_torchprof.text import printable, printable_line
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.baseline import Entry, KernelRecord
     from pytest_torchprof.compare.changes import Change
     from pytest_torchprof.kernels.kernel import Kernel

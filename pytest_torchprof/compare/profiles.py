@@ -17,7 +17,8 @@ from pytest_torchprof.text import counted, printable_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.baseline import KernelRecord
 
 # What one line, and what a page, has room for; the data has all of it.

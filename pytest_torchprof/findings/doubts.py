@@ -13,8 +13,9 @@ from pytest_torchprof.trace import intervals
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.trace import Trace
 
 

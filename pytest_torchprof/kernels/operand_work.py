@@ -18,7 +18,7 @@ from pytest_torchprof.kernels.operands import DTYPES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_BYTES: Final = {
+DTYPE_BYTES: Final = {
     **dict.fromkeys(("fp64", "int64", "complex64"), 8),
     **dict.fromkeys(("fp32", "int32"), 4),
     **dict.fromkeys(("bf16", "fp16", "int16"), 2),
@@ -72,10 +72,10 @@ class Operand(Struct, frozen=True, kw_only=True):
     @property
     def bytes(self) -> int | None:
         """What it takes to read it once."""
-        if self.strides is None or self.dtype not in _BYTES:
+        if self.strides is None or self.dtype not in DTYPE_BYTES:
             return None
         reach = 1 + sum((size - 1) * abs(stride) for size, stride in zip(self.shape, self.strides, strict=True))
-        return _BYTES[self.dtype] * min(prod(self.shape), reach)
+        return DTYPE_BYTES[self.dtype] * min(prod(self.shape), reach)
 
 
 def has_formula(op: str) -> bool:
@@ -126,7 +126,7 @@ def _moved(read: Sequence[Operand], written: int, dtype: str | None) -> int | No
     """Return the bytes of operands that are read and of so many elements that are written."""
     sizes = [operand.bytes for operand in read]
     known = [size for size in sizes if size is not None]
-    return sum(known) + written * _BYTES[dtype] if len(known) == len(sizes) and dtype in _BYTES else None
+    return sum(known) + written * DTYPE_BYTES[dtype] if len(known) == len(sizes) and dtype in DTYPE_BYTES else None
 
 
 def _product(first: int) -> Callable[..., OperandWork]:

@@ -11,6 +11,9 @@ The rules, in the order they are applied:
   unit stride. A size of 1 makes a stride meaningless; an operand with no unit stride was copied before the product.
 - *Names without content.* A Triton kernel called ``triton_`` takes family, category and operators from the CPU range
   that launched it, which carries the descriptive name.
+- *Hand-written Triton kernels* have the name of their function and no more. A recording of ours tells which they are;
+  in others a driver's launch of a plain name is taken for one. Where ours does not tell, or a CUDA graph launched it,
+  it may be one.
 - *Communication.* Collective and dtype come from the event's arguments: NCCL's names lie about the dtype.
 - *Helpers.* A copy or fill that a product launches on its output is named as its helper, never as a second product.
 """
@@ -170,6 +173,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     """The runtime or driver call ("cuLaunchKernel")."""
     collective: str | None = None
     collective_dtype: str | None = None
+    triton: bool | None = None
+    """Whether the recording says that Triton has made the kernel; None where it tells of none."""
 
 
 def complete(name: str, launch: Launch) -> KernelName:
@@ -179,7 +184,7 @@ def complete(name: str, launch: Launch) -> KernelName:
         decoded = _from_range(decoded, launch.op)
     elif decoded.family == "communication":
         decoded = _communication(decoded, launch)
-    elif decoded.triton is None and _is_user_triton(name, decoded, launch.call):
+    elif decoded.triton is None and _is_user_triton(name, launch):
         decoded = replace(decoded, triton="user", library="triton")
     if launch.op is None:
         return decoded
@@ -202,11 +207,26 @@ def _communication(decoded: KernelName, launch: Launch) -> KernelName:
     return replace(decoded, collective=collective, dtype=dtype)
 
 
-def _is_user_triton(name: str, decoded: KernelName, call: str | None) -> bool:
-    """Tell a hand-written Triton kernel: a driver launch of a plain function name that is no known compiled kernel."""
-    if decoded.library not in ("other", "triton") or any(mark in name for mark in ("::", "<", "(")):
-        return False
-    return call in _DRIVER_LAUNCHES and not name.startswith(_NOT_TRITON) and "cutlass" not in name
+def is_plain_name(name: str) -> bool:
+    """Whether a kernel's name is a function's alone, as Triton's are, and of no library that is sure."""
+    return not any(mark in name for mark in ("::", "<", "(")) and decode(name).library in ("other", "triton", "flash")
+
+
+def _looks_like_triton(name: str) -> bool:
+    others = name.startswith(_NOT_TRITON) or "cutlass" in name or decode(name).library == "flash"
+    return is_plain_name(name) and not others
+
+
+def _is_user_triton(name: str, launch: Launch) -> bool:
+    """Tell a hand-written Triton kernel, by what the recording says or by its looks."""
+    if launch.triton is not None:
+        return launch.triton
+    return launch.call in _DRIVER_LAUNCHES and _looks_like_triton(name)
+
+
+def may_be_triton(name: str, call: str | None, *, in_graph: bool) -> bool:
+    """Whether a kernel that nothing tells to be Triton's may be one all the same."""
+    return (in_graph or call in _DRIVER_LAUNCHES) and _looks_like_triton(name)
 
 
 def _tensor_types(types: Sequence[object], positions: Sequence[int] | None) -> list[str]:

@@ -11,7 +11,7 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.fields import FIELDS
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, FAMILIES, LIBRARIES
-from pytest_torchprof.kernels.operands import Launch, operand_dtypes
+from pytest_torchprof.kernels.operands import Launch, may_be_triton, operand_dtypes
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
@@ -222,10 +222,22 @@ def _is_fused(kernel: Kernel, value: object) -> Match:
 
 def _is_triton(kernel: Kernel, value: object) -> Match:
     if kernel.triton is None:
-        return kernel.library == "triton" and value is None
+        if value is None and kernel.library == "triton":
+            return True
+        return None if value in (None, "user") and _may_be_triton(kernel) else False
     if value is None or kernel.triton == value:
         return True
     return None if is_nameless(kernel) else False
+
+
+def _may_be_triton(kernel: Kernel) -> bool:
+    return kernel.triton is None and may_be_triton(kernel.name, kernel.launch, in_graph=kernel.in_graph)
+
+
+def _of_library(kernel: Kernel, value: object) -> Match:
+    if value in ("triton", kernel.library) and kernel.library != "triton" and _may_be_triton(kernel):
+        return None
+    return kernel.library == value
 
 
 def _carries(kernel: Kernel, value: object) -> Match:
@@ -256,7 +268,7 @@ def _collective_of(chain: Iterable[str]) -> str | None:
 _TESTS: Final[dict[str, Callable[[Kernel, object], Match]]] = {
     "kind": _is_kind,
     "family": _same("family"),
-    "library": _same("library"),
+    "library": _of_library,
     "dtype": _of_dtype,
     "layout": _same("layout"),
     "tensor_core": _same("tensor_core"),

@@ -85,7 +85,7 @@ def _by_operator(pattern: Operator, analysis: Analysis, items: Sequence[Item]) -
 def _by_range(name: str, analysis: Analysis, items: Sequence[Item]) -> Answers:
     """Allow what was done inside the user's ranges of this name, wherever these begin."""
     trace = analysis.trace
-    stretches = stretches_of(trace, name)
+    stretches = stretches_of(trace, trace.ranges(name))
     calls = [item.call for item in items if item.call >= 0]
     if not stretches:
         return [False] * len(items)

@@ -27,7 +27,8 @@ from pytest_torchprof.trace.columns import MEMCPY
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
 
     Items = Callable[[Analysis, StepProfile], list[Item]]
     Rows = Callable[..., tuple[WorkRow, ...]]

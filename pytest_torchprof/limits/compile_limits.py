@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.codes import Code, coded
@@ -25,15 +25,19 @@ from pytest_torchprof.limits.limit import (
     positive_number,
     whole_number,
 )
+from pytest_torchprof.limits.own_code import OWN, divide, not_counted, unknown_names
 from pytest_torchprof.text import counted, path_from_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.compilation import Compile
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.recording.metadata import GraphBreak, Recompile
+
+    Found = TypeVar("Found", GraphBreak, Recompile)
 
 _USUAL_CAUSES = (
     "usual causes: the test does not call what torch.compile returned; module.compile() of a module from torch.nn, "
@@ -45,20 +49,30 @@ _USUAL_CAUSES = (
 _NO_GRAPH_RAN = coded("no graph of Inductor's ran in the measured steps", Code.NO_COMPILE_EVIDENCE)
 
 
-def _max_graph_breaks(analysis: Analysis, bound: int) -> Verdict:
+def _max_graph_breaks(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) -> Verdict:
     compiled = analysis.compile
-    found = compiled.graph_breaks or ()
+    found, others, untold = _of_own_code(compiled.graph_breaks or (), own)
     lines = [tuple(_break_lines(one)) for one in found]
-    verdict = _at_most(bound, "graph break", lines, compiled.graph_breaks_unknown, compiled)
-    return replace(verdict, line=_first_line(found))
+    unknown = compiled.graph_breaks_unknown or untold
+    verdict = _at_most(bound, "graph break", lines, unknown, compiled)
+    return replace(verdict, measured=f"{verdict.measured}{others}", line=_first_line(found))
 
 
-def _max_recompiles(analysis: Analysis, bound: int) -> Verdict:
+def _max_recompiles(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) -> Verdict:
     compiled = analysis.compile
-    found = compiled.recompiles or ()
+    found, others, untold = _of_own_code(compiled.recompiles or (), own)
     lines = [(one.reason if one.file is None else f"{_place(one)}: {one.reason}",) for one in found]
-    verdict = _at_most(bound, "recompile", lines, compiled.recompiles_unknown, compiled)
-    return replace(verdict, line=_first_line(found))
+    unknown = compiled.recompiles_unknown or untold
+    verdict = _at_most(bound, "recompile", lines, unknown, compiled)
+    return replace(verdict, measured=f"{verdict.measured}{others}", line=_first_line(found))
+
+
+def _of_own_code(found: Sequence[Found], own: Sequence[str]) -> tuple[Sequence[Found], str, str | None]:
+    """Return what counts, what to say of the rest, and why that may be wrong; without ``own`` all counts."""
+    if not own:
+        return found, "", None
+    counted_ones, others = divide(found, own)
+    return counted_ones, not_counted(others), unknown_names(own, [one.file for one in found if one.file is not None])
 
 
 def _first_line(found: Sequence[GraphBreak | Recompile]) -> tuple[str, int] | None:
@@ -209,10 +223,19 @@ def _in_compiled_code(kernels: Sequence[Kernel]) -> Iterator[Kernel]:
 
 
 COMPILE_LIMITS = (
-    Limit(name="max_graph_breaks", read=whole_number, check=_max_graph_breaks, needs=COMPILE, located=False),
-    Limit(name="max_recompiles", read=whole_number, check=_max_recompiles, needs=COMPILE, located=False),
+    Limit(
+        name="max_graph_breaks",
+        read=whole_number,
+        check=_max_graph_breaks,
+        settings=(OWN,),
+        needs=COMPILE,
+        located=False,
+    ),
+    Limit(
+        name="max_recompiles", read=whole_number, check=_max_recompiles, settings=(OWN,), needs=COMPILE, located=False
+    ),
     # What the CPU's code generator does says nothing about the GPU's: these wait for the real device.
     Limit(name="max_fallbacks", read=whole_number, check=_max_fallbacks, on_gpu_work=False, located=False),
     Limit(name="max_compile_time", read=positive_number, check=_max_compile_time, on_gpu_work=False, located=False),
-    Limit(name="cuda_graph", read=_read_cuda_graph, check=_cuda_graph),
+    Limit(name="cuda_graph", read=_read_cuda_graph, check=_cuda_graph, per_step=True),
 )

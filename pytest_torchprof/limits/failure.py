@@ -280,11 +280,12 @@ def _with_numbers(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
 
 def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:
     """Return why rows name no lines though these were looked for."""
-    steps = {step.name: step for step in analysis.steps}
+    steps = {step.name: (step,) for step in analysis.steps}
     shown = [
-        steps[verdict.step]
+        step
         for verdict in verdicts
-        if verdict.step in steps and any(isinstance(one, WorkRow) for one in verdict.details)
+        if any(isinstance(one, WorkRow) for one in verdict.details)
+        for step in (analysis.steps if verdict.range is not None else steps.get(verdict.step, ()))
     ]
     return [printable_line(reason) for reason in dict.fromkeys(step.places.why_not for step in shown) if reason]
 
@@ -292,7 +293,7 @@ def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:
 def _headline(verdicts: tuple[Verdict, ...], analysis: Analysis) -> str:
     parts = []
     for status in (MISSED, NOT_MEASURED):
-        names = [verdict.limit for verdict in verdicts if verdict.status == status]
+        names = [verdict.name for verdict in verdicts if verdict.status == status]
         if names:
             parts.append(f"{counted(len(names), 'limit')} {status}: {', '.join(names)}")
     steps = len(analysis.trace.steps)
@@ -301,7 +302,7 @@ def _headline(verdicts: tuple[Verdict, ...], analysis: Analysis) -> str:
 
 def limit_line(verdict: Verdict) -> str:
     """Return the limit as it was written, and what was seen."""
-    limit = f"  {verdict.limit}={printable_line(verdict.expected)}"
+    limit = f"  {verdict.written}"
     if len(limit) >= COLUMN:
         return f"{limit}\n{' ' * INDENT}{_said(verdict)}"
     return f"{limit:<{COLUMN}}{_said(verdict)}"
@@ -319,10 +320,10 @@ def _brief_text(verdicts: Sequence[Verdict], others: tuple[str, ...]) -> str:
         # What came is more likely to be what failed than what went.
         about = next((line for sign in "+~-" for line in rest if line.startswith(sign)), rest[0] if rest else "")
         return printable_line(" ".join([*head, *([about] if head and head[0].endswith(":") else [])]))
-    first, more = verdicts[0], [verdict.limit for verdict in verdicts[1:]]
+    first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
     also = f"; also: {', '.join(more)}" if more else ""
     worse = "; worse than the baseline" if others else ""
-    return f"{first.limit}={printable_line(first.expected)}: {_said(first)}{_brief_cause(first)}{also}{worse}"
+    return f"{first.written}: {_said(first)}{_brief_cause(first)}{also}{worse}"
 
 
 def _brief_cause(verdict: Verdict) -> str:

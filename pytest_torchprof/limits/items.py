@@ -15,8 +15,9 @@ from pytest_torchprof.trace.columns import ABSENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.source_lines import Origin, Work
+    from pytest_torchprof.analysis.steps import StepProfile
 
 
 class Item(Struct, frozen=True, kw_only=True, eq=False):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import (
@@ -18,62 +18,26 @@ from pytest_torchprof.kernels.patterns import (
     unfused_lines,
 )
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, hides_operators
+from pytest_torchprof.limits.answers import StepAnswer, in_each_step, show_count
 from pytest_torchprof.limits.compile_limits import lines_on_nothing
 from pytest_torchprof.limits.limit import (
-    HOLDS,
     MISSED,
     NOT_MEASURED,
     Limit,
-    Status,
-    Verdict,
-    WorkRow,
     as_counts,
     as_list,
     group_kernels,
     group_others,
-    in_step,
     list_operators,
 )
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What does not hold of one entry of a limit in one step: it is missed, or cannot be told."""
-
-    status: Status
-    measured: str
-    details: tuple[str | WorkRow, ...] = ()
-    code: Code | None = None
-    """Of what cannot be told."""
-
-
-def _in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[_Answer]]) -> Callable[..., Verdict]:
-    """Return a check of every step; a missed one wins over one that cannot be told, the first of its kind is shown."""
-
-    def check(analysis: Analysis, value: Any) -> Verdict:
-        found = [(step, answer) for step in analysis.steps for answer in problems(analysis, step, value)]
-        if not found:
-            return Verdict(measured="as expected in every step", status=HOLDS)
-        status = MISSED if any(answer.status == MISSED for _, answer in found) else NOT_MEASURED
-        shown = next(step for step, answer in found if answer.status == status)
-        answers = [answer for step, answer in found if step is shown and answer.status == status]
-        measured = "; ".join(answer.measured for answer in answers) + in_step(analysis, shown)
-        code = answers[0].code
-        return Verdict(
-            measured=measured if code is None else coded(measured, code),
-            status=status,
-            details=tuple(dict.fromkeys(line for answer in answers for line in answer.details)),
-            step=shown.name,
-        )
-
-    return check
 
 
 Counts = dict["Pattern", "tuple[int, int] | None"]
@@ -96,29 +60,23 @@ def _read_ops(value: object) -> list[Operator]:
     return [compile_op_pattern(entry) for entry in as_list(value)]
 
 
-def _show_count(count: tuple[int, int] | None) -> str:
-    if count is None:
-        return "at least 1"
-    return str(count[0]) if count[0] == count[1] else f"{count[0]} to {count[1]}"
-
-
 def _count_answers(
     pattern: Pattern | Operator, count: tuple[int, int] | None, sure: int, unknown: int, noun: str
-) -> Iterator[_Answer]:
+) -> Iterator[StepAnswer]:
     """Hold ``sure`` matches and ``unknown`` ones against a count; None asks for at least one."""
     low, high = count or (1, None)
     if sure + unknown < low or (high is not None and sure > high):
-        yield _Answer(MISSED, f"{_matching(sure, noun)} {pattern}, expected {_show_count(count)}")
+        yield StepAnswer(MISSED, f"{_matching(sure, noun)} {pattern}, expected {show_count(count)}")
     elif sure < low or (high is not None and sure + unknown > high):
         told = f"whether {pattern} matches cannot be told for {counted(unknown, noun)}"
-        yield _Answer(NOT_MEASURED, told, code=Code.MATCH_UNKNOWN)
+        yield StepAnswer(NOT_MEASURED, told, code=Code.MATCH_UNKNOWN)
 
 
 def _matching(count: int, noun: str) -> str:
     return f"{counted(count, noun)} {'matches' if count == 1 else 'match'}"
 
 
-def _kernels(_analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[_Answer]:
+def _kernels(_analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[StepAnswer]:
     for pattern, count in counts.items():
         verdicts = [pattern.verdict(kernel) for kernel in step.kernels]
         sure, unknown = verdicts.count(True), _unknown(step, verdicts)
@@ -136,24 +94,24 @@ def _unknown(step: StepProfile, verdicts: Iterable[bool | None]) -> list[Kernel]
     return [kernel for kernel, verdict in zip(step.kernels, verdicts, strict=True) if verdict is None]
 
 
-def _forbid_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[_Answer]:
+def _forbid_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
     for pattern in patterns:
         verdicts = [pattern.verdict(kernel) for kernel in step.kernels]
         if hits := [kernel for kernel, verdict in zip(step.kernels, verdicts, strict=True) if verdict]:
             rows = group_kernels(step, hits, raw=True)
-            yield _Answer(MISSED, f"{_matching(len(hits), 'kernel')} {pattern}", rows)
+            yield StepAnswer(MISSED, f"{_matching(len(hits), 'kernel')} {pattern}", rows)
         elif unknown := _unknown(step, verdicts):
             told = f"whether {pattern} matches cannot be told for {counted(len(unknown), 'kernel')}"
-            yield _Answer(NOT_MEASURED, told, group_kernels(step, unknown), Code.MATCH_UNKNOWN)
+            yield StepAnswer(NOT_MEASURED, told, group_kernels(step, unknown), Code.MATCH_UNKNOWN)
 
 
-def _only_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[_Answer]:
+def _only_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
     matches = [(kernel, {pattern.verdict(kernel) for pattern in patterns}) for kernel in step.kernels]
     if others := [kernel for kernel, found in matches if found == {False}]:
-        yield _Answer(MISSED, counted(len(others), "other kernel"), group_kernels(step, others, raw=True))
+        yield StepAnswer(MISSED, counted(len(others), "other kernel"), group_kernels(step, others, raw=True))
     elif unknown := [kernel for kernel, found in matches if True not in found]:
         told = f"whether they match cannot be told for {counted(len(unknown), 'kernel')}"
-        yield _Answer(NOT_MEASURED, told, group_kernels(step, unknown), Code.MATCH_UNKNOWN)
+        yield StepAnswer(NOT_MEASURED, told, group_kernels(step, unknown), Code.MATCH_UNKNOWN)
 
 
 def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
@@ -169,12 +127,12 @@ def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> int:
     )
 
 
-def _untold_operators(unknown: int) -> _Answer:
+def _untold_operators(unknown: int) -> StepAnswer:
     told = f"which operator launched them cannot be told for {counted(unknown, 'kernel')}"
-    return _Answer(NOT_MEASURED, told, code=Code.OPERATOR_UNKNOWN)
+    return StepAnswer(NOT_MEASURED, told, code=Code.OPERATOR_UNKNOWN)
 
 
-def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[_Answer]:
+def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[StepAnswer]:
     unknown = _of_unknown_operators(analysis, step)
     for pattern, count in counts.items():
         for answer in _count_answers(pattern, count, _op_hits(step.ops, pattern).total(), unknown, "operator"):
@@ -182,12 +140,12 @@ def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[_A
             yield replace(answer, details=group_others(step, ())) if missed else _untold_operators(unknown)
 
 
-def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator]) -> Iterator[_Answer]:
+def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator]) -> Iterator[StepAnswer]:
     for pattern in patterns:
         # What is forbidden may as well be a copy: .item() launches no kernel.
         if hits := _op_hits(step.ops_of_work, pattern):
             rows = list_operators(step, dict(hits.most_common()))
-            yield _Answer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
+            yield StepAnswer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
     if unknown := _of_unknown_operators(analysis, step):
         yield _untold_operators(unknown)
 
@@ -212,7 +170,7 @@ def _read_apart(value: object) -> list[tuple[str, ...]]:
     return groups
 
 
-def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[_Answer]:
+def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
     for group in groups:
         if any(fused_match(kernel, group) for kernel in step.kernels):
             continue
@@ -221,27 +179,29 @@ def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]])
             continue
         carried = f"{' and '.join(group)}{' together' if len(group) > 1 else ''}"
         eager = lines_on_nothing(analysis.compile)
-        yield _Answer(
+        yield StepAnswer(
             MISSED,
             f"{'nothing was compiled, and ' if eager else ''}no kernel carries {carried}",
             (*eager, *unfused_lines(step.kernels)),
         )
 
 
-def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[_Answer]:
+def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
     for group in groups:
         carried = [(kernel, ops) for kernel in step.kernels if (ops := carried_by(kernel, group))]
         if hits := [(kernel, ops) for kernel, ops in carried if len(set(map(bare, ops))) > 1]:
             together = " and ".join(hits[0][1])
             said = f"{counted(len(hits), 'kernel')} {'carries' if len(hits) == 1 else 'carry'} {together} together"
-            yield _Answer(MISSED, said, group_kernels(step, [kernel for kernel, _ in hits], raw=True))
+            yield StepAnswer(MISSED, said, group_kernels(step, [kernel for kernel, _ in hits], raw=True))
         elif any(map(hides_operators, step.kernels)):
             yield _hidden_operators(step)
         elif absent := _carried_by_none(step, group, [op for _, ops in carried for op in ops]):
             eager = lines_on_nothing(analysis.compile)
             said = f"{'nothing was compiled, and ' if eager else ''}no kernel carries {' or '.join(absent)}"
             why = "what does not run is fused with nothing"
-            yield _Answer(NOT_MEASURED, f"{said}: {why}", (*eager, *unfused_lines(step.kernels)), Code.NOTHING_TO_FUSE)
+            yield StepAnswer(
+                NOT_MEASURED, f"{said}: {why}", (*eager, *unfused_lines(step.kernels)), Code.NOTHING_TO_FUSE
+            )
 
 
 def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[str]) -> list[str]:
@@ -251,18 +211,18 @@ def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[
     return [op for op in group if bare(op) not in {*map(bare, carried), *alone}]
 
 
-def _hidden_operators(step: StepProfile) -> _Answer:
+def _hidden_operators(step: StepProfile) -> StepAnswer:
     hidden = [kernel for kernel in step.kernels if hides_operators(kernel)]
     told = f"which operators they carry cannot be told for {counted(len(hidden), 'kernel')} of Inductor's"
-    return _Answer(NOT_MEASURED, told, group_kernels(step, hidden, raw=True), Code.OPERATOR_UNKNOWN)
+    return StepAnswer(NOT_MEASURED, told, group_kernels(step, hidden, raw=True), Code.OPERATOR_UNKNOWN)
 
 
 KERNEL_LIMITS = (
-    Limit(name="kernels", read=_read_counts, check=_in_each_step(_kernels)),
-    Limit(name="forbid_kernels", read=_read_patterns, check=_in_each_step(_forbid_kernels)),
-    Limit(name="only_kernels", read=_read_patterns, check=_in_each_step(_only_kernels)),
-    Limit(name="ops", read=_read_op_counts, check=_in_each_step(_ops)),
-    Limit(name="forbid_ops", read=_read_ops, check=_in_each_step(_forbid_ops)),
-    Limit(name="fused", read=_read_fused, check=_in_each_step(_fused)),
-    Limit(name="not_fused", read=_read_apart, check=_in_each_step(_not_fused)),
+    Limit(name="kernels", read=_read_counts, check=in_each_step(_kernels), per_step=True),
+    Limit(name="forbid_kernels", read=_read_patterns, check=in_each_step(_forbid_kernels), per_step=True),
+    Limit(name="only_kernels", read=_read_patterns, check=in_each_step(_only_kernels), per_step=True),
+    Limit(name="ops", read=_read_op_counts, check=in_each_step(_ops), per_step=True),
+    Limit(name="forbid_ops", read=_read_ops, check=in_each_step(_forbid_ops), per_step=True),
+    Limit(name="fused", read=_read_fused, check=in_each_step(_fused), per_step=True),
+    Limit(name="not_fused", read=_read_apart, check=in_each_step(_not_fused), per_step=True),
 )

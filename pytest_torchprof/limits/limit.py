@@ -10,13 +10,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.text import printable, show_us
+from pytest_torchprof.text import printable, printable_line, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.source_lines import Origin, Places
+    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
 
 
@@ -75,6 +76,8 @@ class Verdict:
 
     limit: str = ""
     """The keyword, e.g. ``max_kernels``; ``check_limits`` fills it in."""
+    range: str | None = None
+    """The user's range within which it is asked for."""
     expected: str = ""
     """The value as the user wrote it; ``check_limits`` fills it in."""
     status: Status
@@ -90,6 +93,20 @@ class Verdict:
     """The file and line that it was missed by, where no row tells it."""
     wants_lines: bool = False
     """Whether lines of the user's code would tell more, which a repeat with stacks may find."""
+
+    @property
+    def name(self) -> str:
+        """The keyword, and the range where there is one: 'max_syncs in "decode"'."""
+        return self.limit + self._within
+
+    @property
+    def written(self) -> str:
+        """The limit as it was asked for: 'max_syncs=0 in "decode"'."""
+        return f"{self.limit}={printable_line(self.expected)}{self._within}"
+
+    @property
+    def _within(self) -> str:
+        return "" if self.range is None else f' in "{printable_line(self.range)}"'
 
     @property
     def culprit(self) -> WorkRow | None:
@@ -111,8 +128,8 @@ class Limit:
 
     name: str
     read: Callable[[object], Any]
-    check: Callable[..., Verdict]
-    """Takes the analysis, the value, and by its name each setting that was given."""
+    check: Callable[..., Verdict | tuple[Verdict, ...]]
+    """Takes the analysis, the value, and by its name each setting that was given; several verdicts are complete."""
     settings: tuple[Setting, ...] = ()
     """What changes how it counts; several limits may share one."""
     needs: str = GPU
@@ -122,18 +139,13 @@ class Limit:
     """Meaningless where launches block (``CUDA_LAUNCH_BLOCKING=1``)."""
     located: bool = True
     """Missed by work that was launched from somewhere: a recording with stacks tells the lines."""
-
-
-def step_name(analysis: Analysis, step: StepProfile) -> str:
-    """Return "step 3 of 5" counted from one, with the recording's own name where it says something else."""
-    place = next(i for i, other in enumerate(analysis.steps, 1) if other is step)
-    own = step.name in (None, f"ProfilerStep#{place - 1}")
-    return f"step {place} of {len(analysis.steps)}" + ("" if own else f" ({step.name})")
+    per_step: bool = False
+    """Judged by each step alone, and so within ranges too."""
 
 
 def in_step(analysis: Analysis, step: StepProfile) -> str:
     """Return " in step 3 of 5" as the end of a sentence; empty for the only step."""
-    return f" in {step_name(analysis, step)}" if len(analysis.steps) > 1 else ""
+    return f" in {analysis.title_of(step)}" if len(analysis.steps) > 1 else ""
 
 
 def whole_number(value: object) -> int:

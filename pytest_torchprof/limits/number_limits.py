@@ -30,8 +30,9 @@ from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_torchprof.analysis.analysis import Analysis, StepProfile
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.numbers import Number
+    from pytest_torchprof.analysis.steps import StepProfile
 
     Rows = Callable[[Analysis, StepProfile], tuple[WorkRow, ...]]
 
@@ -172,6 +173,7 @@ NUMBER_LIMITS = (
             on_gpu_work=not bound.of_held_memory and bound.limit != "min_kernels",
             on_time=bound.number.unit in ("us", "share", "ratio"),
             located=not bound.of_held_memory,
+            per_step=bound.number.scope == "step",
         )
         for bound in BOUNDS
     ),

@@ -12,7 +12,7 @@ from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profiles import load_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Mapping
     from pathlib import Path
 
     from pytest_torchprof.capture import Plan
@@ -31,6 +31,8 @@ class Explanation:
     """What is known of where one measurement's work comes from, and how to find it out; see ``profiles.Explainer``."""
 
     screen: Screen
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """What changes how limits count, where they are given without."""
     repeat: Repeat | None = None
     """What the repeat found, or why there is none; None before one was asked for."""
     recording: Path | None = None

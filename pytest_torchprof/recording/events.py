@@ -7,76 +7,32 @@ from functools import cache
 from itertools import count, islice
 from operator import gt
 from sys import getsizeof
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import msgspec
-from msgspec import Meta, Raw, Struct, defstruct
+from msgspec import Struct, defstruct
 from msgspec.structs import asdict
 
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, LARGEST, MIB, too_large
+from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, MIB, too_large
+from pytest_torchprof.recording.event_args import Allocation, Args, Fraction, Whole, messages_of
 from pytest_torchprof.recording.stamps import EXACT, WHOLE, instant_ns, times_ns
 from pytest_torchprof.trace.columns import (
     KERNEL,
     MEMCPY,
     MEMSET,
+    PARAMETERS,
     WITH_SETTINGS,
     Allocations,
     Arrows,
     Calls,
     GpuOps,
+    Message,
     Ranges,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-
-_EMPTY = Raw(b"")
-_Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
-_Fraction = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-
-
-class Args(
-    Struct,
-    frozen=True,
-    gc=False,
-    rename={
-        "dims": "Input Dims",
-        "types": "Input type",
-        "strides": "Input Strides",
-        "settings": "Concrete Inputs",
-        "blocks_per_sm": "blocks per SM",
-        "occupancy": "est. achieved occupancy %",
-        "size": "bytes",
-        "graph": "graph id",
-        "node": "graph node id",
-        "collective": "Collective name",
-        "collective_dtype": "dtype",
-    },
-):
-    """What an event's ``args`` tell: operands of operators, correlation of calls and GPU operations, and so on."""
-
-    dims: Raw = _EMPTY
-    types: Raw = _EMPTY
-    strides: Raw = _EMPTY
-    settings: Raw = _EMPTY
-    correlation: _Whole = -1
-    stream: _Whole | str | None = None
-    blocks_per_sm: float = -1.0
-    occupancy: float = -1.0
-    size: _Whole = -1
-    graph: _Whole = 0
-    node: _Whole = 0
-    collective: str | None = None
-    collective_dtype: str | None = None
-
-
-class Allocation(Struct, frozen=True, gc=False, rename={"size": "Bytes", "device_type": "Device Type"}):
-    """What the ``args`` of an allocation tell, which is an instant; it has others too."""
-
-    size: _Whole = 0
-    device_type: _Whole = -1
 
 
 class Kinds(NamedTuple):
@@ -124,8 +80,8 @@ _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
 @cache
 def kinds(stamps: str = WHOLE) -> Kinds:
     """Return the event types that read time stamps so; exact ones take three times as long."""
-    stamp: Any = _Whole if stamps == WHOLE else _Whole | _Fraction
-    identity: Any = _Whole | str
+    stamp: Any = Whole if stamps == WHOLE else Whole | Fraction
+    identity: Any = Whole | str
     if stamps == EXACT:
         from decimal import Decimal as stamp  # noqa: PLC0415, N813 - few files need it
     event = defstruct(
@@ -235,7 +191,8 @@ class Columns:
             CALL: self.calls,
             **dict.fromkeys(GPU, self.gpu),
         }
-        self.collectives: dict[int, tuple[str, str | None]] = {}
+        self.collectives: dict[int, Message] = {}
+        self.parameters: dict[int, Message] = {}
 
     @property
     def empty(self) -> bool:
@@ -268,8 +225,8 @@ class Columns:
                 self._gpu(part, role, found)
                 continue
             part.thread.extend([threads[event.tid] for event in found])
-            if part is self.ops:
-                self._inputs(found)
+            if isinstance(part, Ranges):
+                self._operands(part, role, found)
             elif isinstance(part, Calls):
                 part.correlation.extend([event.args.correlation for event in found])
         self._weigh(known)
@@ -316,13 +273,14 @@ class Columns:
                 for part in self._all_columns()
             ],
             "collectives": self.collectives,
+            "parameters": self.parameters,
             "arrows": asdict(self.arrows),
             "ending": self.ending,
         }
 
     def extend(self, packed: Mapping[str, Any]) -> None:
         """Append what another has folded of the events that come next."""
-        before = len(self.gpu)
+        gpu_before, ops_before = len(self.gpu), len(self.ops)
         renumbered: dict[str, Callable[[int], int]] = {}
         for column, (numbers, _) in self._numbered().items():
             renumbered[column] = [numbers[label] for label in packed["numbered"][column]].__getitem__
@@ -332,7 +290,8 @@ class Columns:
         self.count(packed["events"])
         self.unended += packed["unended"]
         self.ending = packed["ending"]
-        self.collectives |= {before + i: (name, dtype) for i, (name, dtype) in packed["collectives"].items()}
+        self.collectives |= {gpu_before + i: Message(*told) for i, told in packed["collectives"].items()}
+        self.parameters |= {ops_before + i: Message(*told) for i, told in packed["parameters"].items()}
         thread = renumbered["thread"]
         for name, ends in packed["arrows"].items():
             getattr(self.arrows, name).update({key: (thread(one), moment) for key, (one, moment) in ends.items()})
@@ -350,7 +309,10 @@ class Columns:
     def _all_columns(self) -> tuple[Struct, ...]:
         return self.ops, self.annotations, self.frames, self.overheads, self.calls, self.gpu, self.allocations
 
-    def _inputs(self, events: list[Any]) -> None:
+    def _operands(self, part: Ranges, role: str, events: list[Any]) -> None:
+        """Append what operators were given, and annotations: those of collectives are given what they send."""
+        if role not in (RANGE, NOTE):
+            return
         inputs, joined = self.inputs, b"\0".join
         # Of most operators they differ from call to call, and tell nothing of the work.
         operands = [
@@ -360,7 +322,10 @@ class Columns:
             for event in events
             for args in (event.args,)
         ]
-        self.ops.inputs.extend([inputs[joined(one)] for one in operands])
+        first = len(part.inputs)
+        part.inputs.extend([inputs[joined(one)] for one in operands])
+        if role == RANGE and PARAMETERS in self.names:
+            self.parameters |= messages_of(events, first)
 
     def _gpu(self, gpu: GpuOps, role: str, events: list[Any]) -> None:
         streams, processes, first = self.streams, self.processes, len(gpu.kind)
@@ -376,6 +341,4 @@ class Columns:
         gpu.size.extend([arg.size for arg in args])
         gpu.graph.extend([arg.graph for arg in args])
         gpu.node.extend([arg.node for arg in args])
-        for i, arg in enumerate(args, first):
-            if arg.collective is not None:
-                self.collectives[i] = (arg.collective, arg.collective_dtype)
+        self.collectives |= messages_of(events, first)

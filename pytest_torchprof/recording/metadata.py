@@ -214,6 +214,8 @@ class Metadata(Struct, frozen=True, kw_only=True):
     compile: CompileEvidence | None = None
     graph_replays: tuple[Count | None, ...] | None = None
     """For each replay of a CUDA graph, in order, how many kernels the graph has; null where that is not known."""
+    triton_kernels: tuple[str, ...] | None = None
+    """The names of kernels that Triton has made and that do not say so; None where nobody looked."""
     lines: bool | None = None
     """Whether every line of the user's code that was reached is marked; None without marks."""
     timing: Timing | None = None
@@ -240,10 +242,10 @@ class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 # Written where they are known; where they are not there, they were not recorded.
-_ONLY_IF_KNOWN = ("peak_memory_why_not", "graph_replays", "lines", "timing", "digest")
+_ONLY_IF_KNOWN = ("peak_memory_why_not", "graph_replays", "triton_kernels", "lines", "timing", "digest")
 _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Timing}
 _LISTS = {
-    **dict.fromkeys(("threads", "problems"), "texts"),
+    **dict.fromkeys(("threads", "problems", "triton_kernels"), "texts"),
     **dict.fromkeys(("devices_used", "graph_replays", "digest"), "whole numbers"),
     "untraced_step_times_us": "numbers",
 }

@@ -12,7 +12,8 @@ import msgspec
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.bounds import LARGEST, LATEST_US
-from pytest_torchprof.recording.events import GPU, ROLES, Args
+from pytest_torchprof.recording.event_args import Args
+from pytest_torchprof.recording.events import GPU, ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -104,7 +105,7 @@ def _args(given: Mapping[str, Any]) -> Args:
         elif field.name == "stream":
             if isinstance(value, str) or (isinstance(value, int) and _quantity(value) is not None):
                 found[field.name] = value
-        elif field.name in ("collective", "collective_dtype"):
+        elif field.name in _TEXTS:
             if isinstance(value, str):
                 found[field.name] = value
         elif (read := _quantity(value)) is not None:
@@ -113,6 +114,7 @@ def _args(given: Mapping[str, Any]) -> Args:
 
 
 _NO_ARGS = Args()
+_TEXTS = frozenset({"collective", "collective_dtype", "group", "group_description", "group_ranks", "comms_id"})
 
 
 @cache

@@ -304,6 +304,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         allocations=columns.allocations,
         unended=columns.unended,
         collectives=columns.collectives,
+        parameters=columns.parameters,
         ending=columns.ending,
     )
     _check_counts(trace)

@@ -102,7 +102,8 @@ def _tell_held(name: str, result: Result) -> Iterator[str]:
     """Yield what there is to know of limits that hold, such as what was allowed."""
     for limit in result.limits:
         if limit["details"]:
-            head = f"{name}: {limit['name']}={limit['expected']}: {limit['message']}"
+            within = "" if limit["range"] is None else f' in "{limit["range"]}"'
+            head = f"{name}: {limit['name']}={limit['expected']}{within}: {limit['message']}"
             yield "\n".join(printable(line) for line in [head, *(f"  {detail}" for detail in limit["details"])])
 
 

@@ -232,6 +232,7 @@ def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
     measured: object = verdict.number if verdict.number is not None else verdict.measured
     return {
         "name": verdict.limit,
+        "range": verdict.range,
         "expected": verdict.expected,
         "measured": None if verdict.status == NOT_MEASURED else measured,
         "status": verdict.status,

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from pytest_torchprof import capture
+from pytest_torchprof.annotation import mark
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -42,6 +43,9 @@ class Torchprof:
 
         replay = self._run.test.state.options.replay is not None
         return torch.device(capture.pick_device("auto" if replay else self._run.test.options.device))
+
+    mark = mark
+    """A range of the test's or the library's code: ``with torchprof.mark("decode"):``."""
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
         """Call ``function`` as often as the measurement takes (3 + 5 times by default) and return its Profile.

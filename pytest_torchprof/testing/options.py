@@ -56,6 +56,7 @@ def add_options(parser: pytest.Parser) -> None:
         help="write the results to FILE, by its suffix: .json, .md, .benchmark.json or .bmf.json (repeatable)",
     )  # fmt: skip
     parser.addini("torchprof_tolerance", "of tests that have none of their own, e.g. time=0.10 memory=0.05", default="")
+    parser.addini("torchprof_own", "packages whose graph breaks and recompiles count: limits without own=", type="args")
     parser.addini("torchprof_report", "as --torchprof-report", type="linelist", default=[])
     parser.addini("torchprof_thresholds", "of findings, a line each: hotspot.share = 0.6", type="linelist", default=[])
 
@@ -110,6 +111,8 @@ class RunOptions:
     reports: tuple[Path, ...]
     rootdir: Path
     tolerance: Tolerance | None
+    settings: Mapping[str, object]
+    """What changes how limits count, where they are given without."""
     workers: int
     """How many processes of pytest-xdist run tests at once; 1 without it."""
 
@@ -151,6 +154,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         reports=source.paths("report"),
         rootdir=config.rootpath,
         tolerance=source.tolerance(),
+        settings=source.settings(),
         workers=getattr(config, "workerinput", {}).get("workercount", 1),
     )
 
@@ -179,6 +183,17 @@ class _Source:
         if given is None:
             given, folder = self._config.getini(_dest(name)) or (), self._config.rootpath
         return tuple(folder / path for path in ([given] if isinstance(given, str) else given))
+
+    def settings(self) -> dict[str, object]:
+        """Return the settings of limits that the ini file has."""
+        if not (names := self._config.getini("torchprof_own")):
+            return {}
+        from pytest_torchprof.limits.own_code import read_own  # noqa: PLC0415  (this module loads in every pytest run)
+
+        try:
+            return {"own": read_own(names)}
+        except UnknownLimit as problem:
+            raise _bad_option(f"torchprof_own: {problem.text}") from None
 
     def tolerance(self) -> Tolerance | None:
         """Return the tolerance in the ini file's form, "time=0.10 kernels=1"."""
@@ -248,7 +263,12 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         steps=choose("steps", STEPS),
         record=options.get("record", frozenset()),
         # What measures through the fixture may add limits.
-        limits=read_limits(limits, known=known, more_to_come="torchprof" in getattr(item, "fixturenames", ())),
+        limits=read_limits(
+            limits,
+            known=known,
+            defaults=run.settings,
+            more_to_come="torchprof" in getattr(item, "fixturenames", ()),
+        ),
         names=options.get("names", "normal"),
         uses_baseline=options.get("baseline", True),
         tolerance=options.get("tolerance") or run.tolerance or Tolerance(),

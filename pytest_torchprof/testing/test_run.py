@@ -120,14 +120,15 @@ class TestRun:
             raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker", Code.UNKNOWN_KEYWORD)
         words = {**(self.test.options.marker or {}), **self.own_limits, **limits}
         given = {name: value for name, value in words.items() if name not in MARKER_OPTIONS}
-        return read_limits(given, known=self.test.state.limits, more_to_come=more_to_come)
+        state = self.test.state
+        return read_limits(given, known=state.limits, defaults=state.options.settings, more_to_come=more_to_come)
 
     def add(self, label: str | None, limits: tuple[Asked, ...] = (), *, why_not: str | None = None) -> None:
         """Add a measurement to those that will be judged."""
         self.measurements[label] = Measurement(
             label=label,
             limits=limits,
-            explanation=Explanation(screen=self.test.screen),
+            explanation=Explanation(screen=self.test.screen, settings=self.test.state.options.settings),
             of_body=self.body_is_step,
             why_not=why_not,
         )

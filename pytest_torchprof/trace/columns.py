@@ -26,11 +26,28 @@ CONSTANTS = frozenset(
     }
 )
 """Operators that make the same values each time that they are given the same numbers, and nothing that one fills."""
-WITH_SETTINGS = CONSTANTS | {
+COLLECTIVES = {
+    **dict.fromkeys(("c10d::allreduce_", "c10d::allreduce_coalesced_"), "all_reduce"),
+    **dict.fromkeys(("c10d::allgather_", "c10d::_allgather_base_"), "all_gather"),
+    **dict.fromkeys(("c10d::allgather_coalesced_", "c10d::allgather_into_tensor_coalesced_"), "all_gather"),
+    **dict.fromkeys(("c10d::reduce_scatter_", "c10d::_reduce_scatter_base_"), "reduce_scatter"),
+    "c10d::reduce_scatter_tensor_coalesced_": "reduce_scatter",
+    **dict.fromkeys(("c10d::alltoall_", "c10d::alltoall_base_"), "all_to_all"),
+    "c10d::broadcast_": "broadcast",
+    "c10d::reduce_": "reduce",
+    "c10d::gather_": "gather",
+    "c10d::scatter_": "scatter",
+    **dict.fromkeys(("c10d::send", "c10d::recv_", "c10d::recv_any_source_"), "send_recv"),
+    **dict.fromkeys(("c10d::barrier", "c10d::monitored_barrier_"), "barrier"),
+}
+"""The collective that each operator of torch.distributed asks for."""
+PARAMETERS = "record_param_comms"
+"""The operator around a collective in which its backend says what it sends, and in which group."""
+WITH_SETTINGS = {*CONSTANTS, *COLLECTIVES, PARAMETERS} | {
     *("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::miopen_convolution"),
     *("aten::_flash_attention_forward", "aten::_efficient_attention_forward"),
 }
-"""Operators that depend on inputs that are no tensors (numbers, strides of a convolution, masks): these are kept."""
+"""Operators that depend on inputs that are no tensors (numbers, strides, masks, groups): these are kept."""
 
 _FEW, _RARE = 4, 16
 
@@ -111,6 +128,24 @@ class Arrows(_Columns, frozen=True, kw_only=True, eq=False):
 
     starts: dict[int | str, tuple[int, int]] = field(default_factory=dict)
     finishes: dict[int | str, tuple[int, int]] = field(default_factory=dict)
+
+
+class Message(Struct, frozen=True, array_like=True):
+    """What a backend says of a collective; what it does not say is None, or below zero."""
+
+    collective: str
+    """As the backend calls it: "_allgather_base"."""
+    dtype: str | None = None
+    in_elements: int = ABSENT
+    out_elements: int = ABSENT
+    group: str | None = None
+    group_description: str | None = None
+    group_ranks: str | None = None
+    """Their numbers as a list in JSON, cut off in large groups."""
+    group_size: int = ABSENT
+    sequence: int = ABSENT
+    comms_id: int | str | None = None
+    """The same for one collective on all ranks."""
 
 
 class Allocations(_Columns, frozen=True, kw_only=True, eq=False):

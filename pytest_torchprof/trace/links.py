@@ -217,7 +217,7 @@ class Nesting:
         one = Calls(name=[0], start=[start], end=[end], thread=[thread])
         return self.around_each(one, (0,))[0]
 
-    def around_each(self, calls: Calls, members: Iterable[int]) -> dict[int, int]:
+    def around_each(self, calls: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
         """Return the innermost range around each of the calls, ABSENT without one."""
         found, ends, parent = {}, self._ranges.end, self.parent
         threads, began, until = calls.thread, calls.start, calls.end

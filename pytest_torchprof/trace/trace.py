@@ -16,7 +16,7 @@ from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.devices.kinds import BLOCKING, COPIES, LAUNCHES, CallKind, DeviceKind, call_kind, kind_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Adoption, Environment, Metadata
-from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Ranges, where
+from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Message, Ranges, where
 from pytest_torchprof.trace.gpus import Device, named, ordinals
 from pytest_torchprof.trace.links import Intervals, Links, Nesting, link, nest
 
@@ -77,8 +77,10 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     allocations: Allocations
     unended: int
     """GPU operations without a duration that can be one; in ``gpu`` they end as they start."""
-    collectives: Mapping[int, tuple[str, str | None]]
-    """Collective and its dtype by index of the GPU operation, where the file says one."""
+    collectives: Mapping[int, Message]
+    """What the backend says of a collective, by index of the GPU operation."""
+    parameters: Mapping[int, Message]
+    """The same by index of the operator in which it says so."""
     taken_for: str | None = None
     """The device that the caller says was measured, of a recording that does not say it itself."""
     adoption: Adoption | None = None
@@ -368,17 +370,20 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         names = {i for i, name in enumerate(self.names) if name.startswith(prefix) and name.endswith(suffix)}
         return sorted(self._named(names), key=lambda span: (span.start_ns, -span.end_ns)) if names else []
 
-    def outermost(self, name: str) -> list[Span]:
-        """Return the ranges of this name that are in no other of it on their thread, in start order.
+    def ranges(self, name: str) -> list[Span]:
+        """Return the ranges of this name, in start order.
 
         Where no user annotation is called so, those operators count that are: light ranges are recorded as such.
         """
         named = [span for span in self.spans(name) if span.name == name]
-        marked = [span for span in named if span.category == "user_annotation"]
+        return [span for span in named if span.category == "user_annotation"] or named
+
+    def outermost(self, name: str) -> list[Span]:
+        """Return those that are inside no other of them on their thread; coroutines' may overlap."""
         ends: dict[int | str, int] = {}
         found = []
-        for span in marked or named:
-            if span.start_ns >= ends.get(span.tid, span.start_ns):
+        for span in self.ranges(name):
+            if span.end_ns > ends.get(span.tid, -1):
                 found.append(span)
                 ends[span.tid] = span.end_ns
         return found

@@ -1,0 +1,316 @@
+"""Which collectives a recording holds: operators that ask for them, and the kernels or ranges that carry them out."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from functools import cached_property
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.analysis.collectives import (
+    EMPTY,
+    ONE_RANK,
+    Collective,
+    Overlap,
+    StepCommunication,
+    communication_of_step,
+)
+from pytest_torchprof.analysis.messages import ProcessGroup, Sent, elements, group_of, groups_of, sent_by
+from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.kernels.names.communication import collective_of
+from pytest_torchprof.trace.columns import ABSENT, COLLECTIVES, PARAMETERS, where
+from pytest_torchprof.trace.links import captures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_torchprof.analysis.launches import Inputs, Launching
+    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.columns import Message
+
+_ON_CPU: Final = ("gloo", "mpi", "ucc")
+"""Backends that mark with a range of their own, on whichever thread, when they worked."""
+_ON_CPU_AS: Final = {"reduce_scatter": "all_reduce"}
+"""What gloo does in place of what it was asked for."""
+_NOTHING_TOLD: Final = (None, None, None)
+_NO_KERNEL: Final = "none of its kernels is in the recording"
+_NO_RANGE: Final = "its backend left no range in the recording"
+_NO_METADATA: Final = "what its kernel sends is not recorded: no operator of torch.distributed launched it"
+_NO_DIMS: Final = "what it sends is not recorded: neither its operands' sizes nor its backend's say"
+
+
+class Communication:
+    """The collectives of a recording's steps, each found once, when asked for."""
+
+    def __init__(self, trace: Trace, launching: Launching, kernels: frozenset[int]) -> None:
+        """Take the trace and its communication kernels."""
+        self._trace, self._launching, self._kernels = trace, launching, kernels
+        self._overlap = Overlap(trace, launching, kernels)
+
+    @cached_property
+    def collectives(self) -> tuple[Collective, ...]:
+        """Those of all steps in the order in which they were asked for, or launched."""
+        calls = _Calls(self._trace, self._launching, self._kernels)
+        if not (self._kernels or calls.asking):
+            return ()
+        found = sorted([*calls.by_operator(self._overlap), *calls.by_kernel(self._overlap)], key=itemgetter(0))
+        return tuple(one for _, one in found)
+
+    @cached_property
+    def steps(self) -> tuple[StepCommunication, ...]:
+        """Each step's together."""
+        of_step: list[list[Collective]] = [[] for _ in self._launching.parts]
+        for one in self.collectives:
+            of_step[one.step].append(one)
+        return tuple(
+            communication_of_step(self._trace, self._launching, self._overlap, step, found)
+            for step, found in enumerate(of_step)
+        )
+
+
+class _Calls:
+    """The operators of torch.distributed, and what belongs to each."""
+
+    def __init__(self, trace: Trace, launching: Launching, communication: frozenset[int]) -> None:
+        self._trace, self._launching = trace, launching
+        self._kernels = sorted(communication, key=self._launched)
+        self._groups: dict[str, list[ProcessGroup]] = {}
+
+    def _launched(self, kernel: int) -> int:
+        """Return when a kernel was launched, or ran where that is not known."""
+        call = self._trace.links.call_of[kernel]
+        return self._trace.calls.start[call] if call >= 0 else self._trace.gpu.start[kernel]
+
+    @cached_property
+    def asking(self) -> list[int]:
+        """The operators that ask for a collective, in start order."""
+        ops, names = self._trace.ops, self._trace.names
+        meant = {i for i, name in enumerate(names) if name in COLLECTIVES}
+        # Where nothing links kernels to operators, the kernels alone tell.
+        if not meant or (self._kernels and self._trace.attribution == "time"):
+            return []
+        # What a capture records runs with its graph.
+        recorded = captures(self._trace.calls, self._trace.call_kinds)
+        found = [i for i in where(ops.name, meant) if not recorded.cover(0, ops.start[i])]
+        return sorted(found, key=ops.start.__getitem__)
+
+    def _asking_around(self, op: int) -> int:
+        """Return the operator around this one, or itself, that asks for a collective; ABSENT without one."""
+        named = self._trace.ops.name
+        return next(
+            (one for one in self._trace.nesting.chain(op) if self._trace.names[named[one]] in COLLECTIVES), ABSENT
+        )
+
+    @cached_property
+    def _parameters(self) -> dict[int, int]:
+        """The first operator with a backend's parameters inside each that asks."""
+        ops, names = self._trace.ops, self._trace.names
+        meant = {i for i, name in enumerate(names) if name == PARAMETERS}
+        found: dict[int, int] = {}
+        for i in sorted(where(ops.name, meant), key=ops.start.__getitem__) if meant else []:
+            found.setdefault(self._asking_around(i), i)
+        return found
+
+    @cached_property
+    def _inside(self) -> dict[int, int]:
+        """The range of NCCL's, an annotation, inside each operator that asks."""
+        notes, names = self._trace.annotations, self._trace.names
+        meant = {i for i in set(notes.name) if names[i].startswith("nccl:")}
+        inside = self._trace.nesting.around_each(notes, where(notes.name, meant)) if meant else {}
+        found: dict[int, int] = {}
+        for note, op in inside.items():
+            found.setdefault(self._asking_around(op), note)
+        return found
+
+    @cached_property
+    def _ranges(self) -> dict[int, int]:
+        """For operators whose backend works on the CPU, its range: a queue serves those of one kind in their order."""
+        notes, names, ops = self._trace.annotations, self._trace.names, self._trace.ops
+        meant = {i for i in set(notes.name) if names[i].partition(":")[0] in _ON_CPU}
+        if not meant:
+            return {}
+        own = sorted(where(notes.name, meant), key=notes.start.__getitem__)
+        done = [collective_of(names[notes.name[note]].partition(":")[2]) for note in own]
+        asked = [_ON_CPU_AS.get(self._name(op), self._name(op)) for op in self.asking]
+        sizes = [elements(self._operands(notes.inputs[note])) for note in own]
+        wanted = [elements(self._operands(ops.inputs[op])) for op in self.asking]
+        # Two threads serve the queue, so that ranges may begin in another order; sizes tell them apart.
+        by_size = None not in (*sizes, *wanted)
+        waiting: dict[tuple[str | None, int | None], deque[int]] = defaultdict(deque)
+        for op, sought, size in zip(self.asking, asked, wanted, strict=True):
+            waiting[sought, size if by_size else None].append(op)
+        found: dict[int, int] = {}
+        for note, kind, size in zip(own, done, sizes, strict=True):
+            queue = waiting[kind, size if by_size else None]
+            if queue and ops.start[queue[0]] <= notes.start[note]:
+                found[queue.popleft()] = note
+        return found
+
+    @cached_property
+    def _of_operator(self) -> dict[int, list[int]]:
+        """The kernels that each operator launched; under ABSENT those that none did."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for i in self._kernels:
+            found[self._asking_around(self._launching.op_of[i])].append(i)
+        return found
+
+    @cached_property
+    def _batches(self) -> dict[int, list[int]]:
+        """By kernel that no operator launched, what it carries out: what its thread asked for and did not run."""
+        trace = self._trace
+        pending = [
+            op
+            for op in self.asking
+            if op not in self._of_operator and op not in self._ranges and self._needs_none(op, self._sent(op)) is None
+        ]
+        of_thread: dict[int, deque[int]] = defaultdict(deque)
+        for op in pending:
+            of_thread[trace.ops.thread[op]].append(op)
+        found: dict[int, list[int]] = {}
+        for kernel in self._of_operator.get(ABSENT, ()):
+            call, decoded = trace.links.call_of[kernel], self._launching.decoded(kernel)
+            replayed = call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH
+            if call < 0 or replayed or decoded.library != "nccl" or kernel in trace.collectives:
+                continue
+            waiting, own = of_thread[trace.calls.thread[call]], []
+            while waiting and trace.ops.start[waiting[0]] < trace.calls.start[call]:
+                own.append(waiting.popleft())
+            if own and decoded.collective in (None, "send_recv", *map(self._name, own)):
+                found[kernel] = own
+        return found
+
+    def by_operator(self, overlap: Overlap) -> Iterator[tuple[int, Collective]]:
+        """Yield when each was asked for, and what it is."""
+        trace, kernels_of = self._trace, self._of_operator
+        batch_of = {op: (kernel, len(ops)) for kernel, ops in self._batches.items() for op in ops}
+        for op in self.asking:
+            step = trace.step_at(trace.ops.start[op]) if trace.has_step_ranges else 0
+            if step < 0 or trace.compiling.cover(trace.ops.thread[op], trace.ops.start[op]):
+                continue
+            kernel, together = batch_of.get(op, (ABSENT, 1))
+            kernels = kernels_of.get(op, ()) if kernel < 0 else [kernel]
+            told, group, sent = self._message(op), self._group(op), self._sent(op)
+            yield (
+                trace.ops.start[op],
+                Collective(
+                    name=self._name(op),
+                    operator=self._operator(op),
+                    step=step,
+                    group=group,
+                    sent=sent,
+                    asynchronous=self._asynchronous(op),
+                    together=together,
+                    sequence=self._sequence(op, told),
+                    comms_id=None if told is None else told.comms_id,
+                    why_no_bytes=None if None not in (sent.bytes_in, sent.bytes_out) else _NO_DIMS,
+                    **self._when(op, kernels, sent, overlap),
+                ),
+            )
+
+    def by_kernel(self, overlap: Overlap) -> Iterator[tuple[int, Collective]]:
+        """Yield when each kernel of a step ran that no operator asked for, and what it is."""
+        trace = self._trace
+        for i in self._of_operator.get(ABSENT, ()):
+            step = trace.step_of_gpu_op[i]
+            if step < 0 or i in self._batches:
+                continue
+            told, decoded = trace.collectives.get(i), self._launching.decoded(i)
+            # NCCL does many collectives by sends and receives, and its older kernels are all named so.
+            ambiguous = decoded.collective == "send_recv" and told is None
+            sent = sent_by(None, _NOTHING_TOLD, _NOTHING_TOLD, told, None)
+            yield (
+                self._launched(i),
+                Collective(
+                    name=None if ambiguous else decoded.collective,
+                    operator=None,
+                    step=step,
+                    group=group_of(told, None, self._groups_of("nccl")),
+                    sent=sent,
+                    sequence=told.sequence if told is not None and told.sequence >= 0 else None,
+                    comms_id=None if told is None else told.comms_id,
+                    why_no_bytes=_NO_METADATA if sent.bytes_in is None else None,
+                    **self._run((i,), overlap),
+                ),
+            )
+
+    def _when(self, op: int, kernels: Sequence[int], sent: Sent, overlap: Overlap) -> dict[str, Any]:
+        """Return when the device or the backend carried it out."""
+        if kernels:
+            return self._run(kernels, overlap)
+        on_gpu = self._trace.device_kind.has_launches
+        note = self._ranges.get(op)
+        if note is None:
+            return {"why_no_time": self._needs_none(op, sent) or (_NO_KERNEL if on_gpu else _NO_RANGE)}
+        notes = self._trace.annotations
+        start, end = notes.start[note], notes.end[note]
+        hidden = None if on_gpu else overlap.hidden_ns(None, [(start, end)])
+        return {"start_ns": start, "dur_ns": end - start, "hidden_ns": hidden}
+
+    def _needs_none(self, op: int, sent: Sent) -> str | None:
+        """Return why a backend runs nothing for what is asked; None where it has to."""
+        if self._group(op).size == 1:
+            return ONE_RANK
+        return EMPTY if self._name(op) != "barrier" and sent.bytes_in == sent.bytes_out == 0 else None
+
+    def _run(self, kernels: Sequence[int], overlap: Overlap) -> dict[str, Any]:
+        gpu = self._trace.gpu
+        first = min(kernels, key=gpu.start.__getitem__)
+        start, end = gpu.start[first], max(gpu.end[i] for i in kernels)
+        device = self._trace.device_of[gpu.process[first]]
+        return {
+            "start_ns": start,
+            "dur_ns": end - start,
+            "hidden_ns": overlap.hidden_ns(device, [(start, end)]),
+            "device": device,
+            "stream": self._trace.streams[gpu.stream[first]],
+        }
+
+    def _operator(self, op: int) -> str:
+        return self._trace.names[self._trace.ops.name[op]]
+
+    def _name(self, op: int) -> str:
+        return COLLECTIVES[self._operator(op)]
+
+    def _operands(self, index: int) -> Inputs:
+        return self._launching.operands(index)
+
+    def _operands_of(self, op: int) -> tuple[Inputs, Inputs]:
+        """Return what the operator was given, and what its backend was."""
+        notes = self._trace.annotations
+        note = self._inside.get(op, self._ranges.get(op))
+        backend = _NOTHING_TOLD if note is None else self._operands(notes.inputs[note])
+        return self._operands(self._trace.ops.inputs[op]), backend
+
+    def _sent(self, op: int) -> Sent:
+        return sent_by(self._operator(op), *self._operands_of(op), self._message(op), self._group(op).size)
+
+    def _message(self, op: int) -> Message | None:
+        said = self._parameters.get(op)
+        return None if said is None else self._trace.parameters.get(said)
+
+    def _settings_of_parameters(self, op: int) -> Sequence[Any] | None:
+        said = self._parameters.get(op)
+        return None if said is None else self._launching.settings(self._trace.ops.inputs[said])
+
+    def _group(self, op: int) -> ProcessGroup:
+        note = self._ranges.get(op)
+        backend = "" if note is None else self._trace.names[self._trace.annotations.name[note]].partition(":")[0]
+        return group_of(self._message(op), self._settings_of_parameters(op), self._groups_of(backend))
+
+    def _groups_of(self, backend: str) -> list[ProcessGroup]:
+        if backend not in self._groups:
+            self._groups[backend] = groups_of(self._trace, backend)
+        return self._groups[backend]
+
+    def _sequence(self, op: int, told: Message | None) -> int | None:
+        """Return the collective's number in its group: torch before 2.4 had it among the parameters."""
+        if told is not None and told.sequence >= 0:
+            return told.sequence
+        settings = self._settings_of_parameters(op)
+        old = settings is not None and len(settings) >= 8 and str(settings[1]).isdecimal()
+        return int(settings[1]) if settings is not None and old else None
+
+    def _asynchronous(self, op: int) -> bool | None:
+        """Return whether the program went on: torch since 2.8 says so, before the timeout."""
+        settings = self._launching.settings(self._trace.ops.inputs[op]) or ()
+        return {"True": True, "False": False}.get(str(settings[-2])) if len(settings) > 1 else None

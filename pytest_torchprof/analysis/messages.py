@@ -1,0 +1,227 @@
+"""What a collective sends and in which group, as far as its backend, its operator or the recording's header tells."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from pytest_torchprof.kernels.operand_work import DTYPE_BYTES
+from pytest_torchprof.kernels.operands import DTYPES
+from pytest_torchprof.trace.columns import COLLECTIVES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_torchprof.analysis.launches import Inputs
+    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.columns import Message
+
+_DTYPES: Final = {**DTYPES, "Int": "int32", "Bool": "bool"}
+_IN_PLACE: Final = ("all_reduce", "broadcast", "reduce")
+_EMPTY_LIST: Final = "ScalarList"
+"""How a list of no tensors is recorded: what only the root gives or takes."""
+# The factor from algorithm bandwidth to what the busiest link carries, in a group of n ranks, as nccl-tests has it
+# (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
+_ON_THE_BUS: Final[dict[str, Callable[[int], float]]] = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    **dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all"), lambda n: (n - 1) / n),
+    **dict.fromkeys(("broadcast", "reduce", "send_recv"), lambda _: 1.0),
+    # A root takes or gives what all others have: its link carries everything but its own part.
+    **dict.fromkeys(("gather", "scatter"), lambda n: (n - 1) / n),
+}
+
+
+class ProcessGroup(Struct, frozen=True, kw_only=True):
+    """A group of ranks; what the recording does not say of it is None."""
+
+    name: str | None = None
+    description: str | None = None
+    ranks: tuple[int, ...] | None = None
+    size: int | None = None
+
+
+NO_GROUP: Final = ProcessGroup()
+
+
+class Sent(Struct, frozen=True, kw_only=True):
+    """What one rank gives to a collective and takes from it, each None where it is not known."""
+
+    dtype: str | None = None
+    bytes_in: int | None = None
+    bytes_out: int | None = None
+
+
+def bus_factor(collective: str, size: int) -> float | None:
+    """Return by what the bandwidth of the algorithm is multiplied for that of the bus; None for what moves no data."""
+    factor = _ON_THE_BUS.get(collective)
+    return None if factor is None else factor(size)
+
+
+def message_bytes(collective: str, sent: Sent, size: int | None) -> int | None:
+    """Return the size of the message as nccl-tests counts it: the whole of it, on the side where it is whole."""
+    part = {"gather": sent.bytes_in, "scatter": sent.bytes_out}
+    if collective in part:
+        own = part[collective]
+        return None if own is None or size is None else own * size
+    known = [one for one in (sent.bytes_in, sent.bytes_out) if one is not None]
+    return max(known) if len(known) == 2 else None
+
+
+def sent_by(operator: str | None, inputs: Inputs, backend: Inputs, told: Message | None, size: int | None) -> Sent:
+    """Return what an operator of torch.distributed sends: its operands tell, its backend's, or what that says."""
+    collective = COLLECTIVES.get(operator or "")
+    if collective == "barrier":
+        return Sent(bytes_in=0, bytes_out=0)
+    dtype = _dtype(inputs, backend, told)
+    width = DTYPE_BYTES.get(dtype or "")
+    taken, given = _told(told) or (None, None)
+    if collective is not None and operator is not None:
+        own_taken, own_given = _elements(operator, inputs, backend, size)
+        # Of what only one side or the root has, the backend tells the size of the other side too.
+        certain = collective in ("send_recv", "gather", "scatter")
+        taken = own_taken if certain or taken is None else taken
+        given = own_given if certain or given is None else given
+    if width is None:
+        return Sent(dtype=dtype)
+    return Sent(
+        dtype=dtype,
+        bytes_in=None if taken is None else taken * width,
+        bytes_out=None if given is None else given * width,
+    )
+
+
+def _told(told: Message | None) -> tuple[int, int] | None:
+    if told is None or min(told.in_elements, told.out_elements) < 0:
+        return None
+    return told.in_elements, told.out_elements
+
+
+def _elements(operator: str, inputs: Inputs, backend: Inputs, size: int | None) -> tuple[int | None, int | None]:
+    """Return how many elements this rank gives and how many it takes."""
+    collective = COLLECTIVES[operator]
+    first, second = (_operand(inputs, place) for place in (0, 1))
+    if collective in _IN_PLACE:
+        # Old recordings tell the operands of the backend's range only.
+        first = first if first is not None else _operand(backend, 0)
+        return first, first
+    if collective == "gather":
+        return second, _of_root(inputs, 0, second, size)
+    if collective == "scatter":
+        return _of_root(inputs, 1, first, size), first
+    return {
+        "c10d::send": (first, 0),
+        "c10d::recv_": (0, first),
+        "c10d::recv_any_source_": (0, first),
+        # Their lists of lists leave no dims; each rank's part is as large as the others'.
+        "c10d::allgather_": (second, _times(second, size)),
+        "c10d::allgather_coalesced_": (second, _times(second, size)),
+        "c10d::reduce_scatter_": (_times(first, size), first),
+    }.get(operator, (second, first))
+
+
+def elements(inputs: Inputs) -> int | None:
+    """Return how many elements the tensors that an operator or a range is given have on the side of this rank.
+
+    Of several, the last one: what is sent, behind what is written.
+    """
+    types = inputs[0]
+    found = [one for place in range(len(types or ())) if (one := _operand(inputs, place)) is not None]
+    return found[-1] if found else None
+
+
+def _times(elements: int | None, size: int | None) -> int | None:
+    return None if elements is None or size is None else elements * size
+
+
+def _of_root(inputs: Inputs, place: int, part: int | None, size: int | None) -> int | None:
+    """Return how many elements a list has that only the root gives or takes: one part for each rank."""
+    types = inputs[0]
+    if types is None or len(types) <= place:
+        return None
+    return 0 if types[place] == _EMPTY_LIST else _times(part, size)
+
+
+def _operand(inputs: Inputs, place: int) -> int | None:
+    """Return how many elements a tensor has, or a list of them; None where its dims are not recorded."""
+    types, shapes, _ = inputs
+    if types is None or shapes is None or min(len(types), len(shapes)) <= place:
+        return None
+    kind, shape = types[place], shapes[place]
+    try:
+        if kind == "TensorList":
+            return sum(prod(one) for one in shape) if shape else None
+        return prod(shape) if kind in _DTYPES else None
+    except TypeError:
+        return None
+
+
+def _dtype(inputs: Inputs, backend: Inputs, told: Message | None) -> str | None:
+    if told is not None and told.dtype in _DTYPES:
+        return _DTYPES[told.dtype]
+    for types, _, _ in (inputs, backend):
+        found = {_DTYPES[one] for one in types or () if one in _DTYPES}
+        if found:
+            return found.pop() if len(found) == 1 else None
+    return None
+
+
+def group_of(told: Message | None, settings: Sequence[Any] | None, known: Sequence[ProcessGroup]) -> ProcessGroup:
+    """Return the group that the backend names, else the only one that there is, else what all of them have in common.
+
+    ``settings`` are those of the operator in which the backend speaks: before torch 2.4 it ended in the group's size.
+    """
+    if told is not None and (told.group is not None or told.group_size >= 0):
+        listed = next((one for one in known if one.name == told.group and one.name is not None), NO_GROUP)
+        return ProcessGroup(
+            name=told.group,
+            description=told.group_description,
+            ranks=_ranks(told.group_ranks) or listed.ranks,
+            size=told.group_size if told.group_size >= 0 else listed.size,
+        )
+    if settings and len(settings) >= 8 and str(settings[-1]).isdecimal():
+        return ProcessGroup(size=int(settings[-1]))
+    if len(known) == 1:
+        return known[0]
+    sizes = {one.size for one in known}
+    return ProcessGroup(size=sizes.pop()) if len(sizes) == 1 else NO_GROUP
+
+
+def _ranks(text: str | None) -> tuple[int, ...] | None:
+    try:
+        return tuple(msgspec.json.decode(text, type=list[int])) if text else None
+    except msgspec.DecodeError:
+        return None
+
+
+def groups_of(trace: Trace, backend: str) -> list[ProcessGroup]:
+    """Return the groups that the recording's header lists and that such a backend ("gloo", "nccl") serves."""
+    header = _object(trace.header.get("distributedInfo"))
+    listed = header.get("pg_config")
+    found = [
+        ProcessGroup(
+            name=_text(one.get("pg_name")),
+            description=_text(one.get("pg_desc")),
+            ranks=_whole_numbers(one.get("ranks")),
+            size=size if isinstance(size := one.get("pg_size"), int) else None,
+        )
+        for one in map(_object, listed if isinstance(listed, list) else [])
+        if re.search(rf"\b{backend}\b", str(one.get("backend_config", backend)))
+    ]
+    return found or ([ProcessGroup(size=1)] if header.get("world_size") == 1 else [])
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _whole_numbers(value: object) -> tuple[int, ...] | None:
+    numbers = value if isinstance(value, list) and all(isinstance(one, int) for one in value) else None
+    return None if numbers is None else tuple(numbers)

@@ -1,0 +1,113 @@
+"""A recording as its ranges of one name show it: each occurrence of the range is what a step is elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from pytest_torchprof.analysis.analysis import Analysis
+from pytest_torchprof.analysis.ranges import Occurrence, occurrences
+from pytest_torchprof.analysis.source_lines import Origin, Places
+from pytest_torchprof.analysis.steps import StepProfile
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.text import counted, printable_line
+
+
+class OccurrenceProfile(StepProfile):
+    """One occurrence of a user's range: its numbers, its kernels and operators, as those of a step."""
+
+    def __init__(self, view: RangeView, occurrence: Occurrence, *, number: int, count: int) -> None:
+        """Take the occurrence, and which it is of how many in its step."""
+        places = None if view.repeat is None else view.places_of
+        super().__init__(view.trace, view.launching, occurrence, places=places)
+        self.number = number
+        """Its number among those of its step, from 1."""
+        self.count = count
+        """How many its step has."""
+        self._stretch = occurrence.stretch
+        self._view = view
+        self._place_of_step = occurrence.step
+
+    def __repr__(self) -> str:
+        return f"<{self.name}, {self._view.title_of(self)}: {counted(round(self.numbers.kernels or 0), 'kernel')}>"
+
+    @property
+    def step(self) -> StepProfile:
+        """The step in which it begins."""
+        return self._view.whole.steps[self._place_of_step]
+
+    @property
+    def place(self) -> str | None:
+        """Where it was entered, "model.py:212"; None where the recording, or its repeat, has no lines."""
+        found = self.entered
+        if found is None and (again := self._view.repeated(self)) is not None:
+            found = again.entered
+        if found is None:
+            return None
+        return found.file_line if found.exact else str(replace(found, module=None))
+
+    @property
+    def entered(self) -> Origin | None:
+        """Where it was entered, as far as its own recording tells."""
+        return self._launching.origins.at(*self._stretch)
+
+
+class RangeView(Analysis):
+    """A recording whose steps are the outermost ranges of one name that begin in its steps."""
+
+    def __init__(self, whole: Analysis, name: str) -> None:
+        """Take the whole recording, and the name of the ranges."""
+        # What was worked out for the recording holds here too: only the steps are others.
+        super().__init__(whole.trace, beside=whole.beside, repeat=whole.repeat, answers=whole._answers)  # noqa: SLF001
+        self.whole = whole
+        self.name = name
+
+    @cached_property
+    def _steps(self) -> tuple[OccurrenceProfile, ...]:
+        found = occurrences(self.trace, [step.part for step in self.whole.steps], self.name)
+        counts, begun = Counter(one.step for one in found), Counter[int]()
+        profiles = []
+        for one in found:
+            begun[one.step] += 1
+            profiles.append(OccurrenceProfile(self, one, number=begun[one.step], count=counts[one.step]))
+        return tuple(profiles)
+
+    @property
+    def occurrences(self) -> tuple[OccurrenceProfile, ...]:
+        """The ranges, in the order in which they begin."""
+        return self._steps
+
+    @property
+    def without(self) -> tuple[StepProfile, ...]:
+        """The steps in which no such range begins."""
+        begun = {id(one.step) for one in self._steps}
+        return tuple(step for step in self.whole.steps if id(step) not in begun)
+
+    def title_of(self, step: StepProfile) -> str:
+        """Return "occurrence 17 of 24 in step 2 of 5, model.py:212"."""
+        one = next(other for other in self._steps if other is step)
+        of_step = f" in {self.whole.title_of(one.step)}" if len(self.whole.steps) > 1 else ""
+        return f"occurrence {one.number} of {one.count}{of_step}" + (f", {one.place}" if one.place else "")
+
+    @cached_property
+    def _repeated(self) -> tuple[OccurrenceProfile, ...]:
+        if self.repeat is None or self.repeat.analysis is None:
+            return ()
+        again = RangeView(self.repeat.analysis, self.name).occurrences
+        return tuple(one for one in again if one.step is self.repeat.analysis.steps[0])
+
+    def repeated(self, one: OccurrenceProfile) -> OccurrenceProfile | None:
+        """Return the same occurrence in the repeat with stacks, if that had as many."""
+        return self._repeated[one.number - 1] if len(self._repeated) == one.count else None
+
+    def places_of(self, one: StepProfile) -> Places:
+        """Return where an occurrence's work comes from, if the repeat did the same there."""
+        if self.repeat is None or not isinstance(one, OccurrenceProfile):
+            return Places()
+        again = self.repeated(one)
+        if again is None and self._repeated:
+            times = f"{counted(len(self._repeated), 'time')} and not {one.count}"
+            return Places(why_not=f'the repeat with stacks entered "{printable_line(self.name)}" {times}')
+        return self.repeat.places_of(one, again)

@@ -1,0 +1,66 @@
+"""A range of the user's code that recordings show, and that may stay there: without a profiler it does nothing."""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class mark:  # noqa: N801 - it is used as ``with mark("decode"):``
+    """A range of this name around a block or a function, as ``torch.profiler.record_function`` makes it.
+
+    .. code-block:: python
+
+        with mark("decode"):
+            tokens = model(x)
+
+        @mark("sample")
+        def sample(logits): ...
+
+    It costs a lookup where no profiler runs, and imports nothing: a library can keep it. Code that torch.compile
+    compiles has no ranges inside, and no graph break by one that is made there: put it around the call of that code.
+    """
+
+    __slots__ = ("_open", "name")
+
+    def __init__(self, name: str) -> None:
+        """Take the name under which limits and reports know the range."""
+        self.name = name
+        self._open: tuple[Any, Any] | None = None
+        """The range that is open, and what was open before it: one object may be entered inside itself."""
+
+    def __enter__(self) -> None:
+        torch = sys.modules.get("torch")
+        # Dynamo drops ranges, and breaks the graph at a question for the profiler.
+        if torch is None or torch.compiler.is_dynamo_compiling():
+            return
+        if not torch.autograd._profiler_enabled():  # noqa: SLF001 - nothing public tells, at any cost
+            return
+        range_ = torch.profiler.record_function(self.name)
+        range_.__enter__()
+        self._open = range_, self._open
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._open is not None:
+            range_, self._open = self._open
+            range_.__exit__(kind, value, traceback)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Return the function with the range around each call."""
+
+        @wraps(function)
+        def within(*args: P.args, **kwargs: P.kwargs) -> R:
+            with mark(self.name):
+                return function(*args, **kwargs)
+
+        return within

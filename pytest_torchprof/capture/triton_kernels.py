@@ -1,0 +1,48 @@
+"""Which kernels of a recording Triton has made, where their names do not tell: read from this process and the trace.
+
+Triton's hooks on launches would say so too, but while one is in place Inductor compiles other launchers.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from functools import cache
+from mmap import ACCESS_READ, mmap
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.kernels.operands import is_plain_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_KERNEL: Final = re.compile(rb'"cat": "kernel",\s*"name": "([^"\\]+)"')
+# Inductor marks the ranges of what it launches; those of hand-written kernels have a number behind the kernel's name.
+_RANGE: Final = re.compile(rb'"cat": "cpu_op",\s*"name": "([^"\\]+)",[^{}]*\{[^{}]*"kernel_backend": "triton"')
+_COMPILER: Final = "triton.compiler.compiler"
+_NUMBER: Final = re.compile(r"_\d+$")
+
+
+def triton_kernels(recording: Path) -> tuple[str, ...]:
+    """Return the names of an exported recording's kernels that Triton has made, those aside that say so themselves."""
+    if _COMPILER not in sys.modules:
+        return ()
+    with recording.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+        names = {found[1].decode(errors="replace") for found in _KERNEL.finditer(text)}
+        open_names = frozenset(name for name in names if is_plain_name(name) and decode(name).triton is None)
+        if not open_names:
+            return ()
+        ranges = {found[1].decode(errors="replace") for found in _RANGE.finditer(text)}
+    ranged = open_names & {_NUMBER.sub("", name) for name in ranges}
+    return tuple(sorted(ranged | _compiled_here(open_names - ranged)))
+
+
+@cache
+def _compiled_here(names: frozenset[str]) -> frozenset[str]:
+    """Return those of the names that kernels in this process have which Triton compiled; what has run stays so."""
+    kind = getattr(sys.modules[_COMPILER], "CompiledKernel", None)
+    if kind is None or not names:
+        return frozenset()
+    return names & {getattr(one, "name", None) for one in gc.get_objects() if type(one) is kind}

@@ -1,0 +1,54 @@
+"""What limits on the work of each step answer: what does not hold there, or cannot be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Status, Verdict, WorkRow, in_step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
+
+
+@dataclass(frozen=True, slots=True)
+class StepAnswer:
+    """What does not hold of one entry of a limit in one step: it is missed, or cannot be told."""
+
+    status: Status
+    measured: str
+    details: tuple[str | WorkRow, ...] = ()
+    code: Code | None = None
+    """Of what cannot be told."""
+
+
+def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepAnswer]]) -> Callable[..., Verdict]:
+    """Return a check of every step; a missed one wins over one that cannot be told, the first of its kind is shown."""
+
+    def check(analysis: Analysis, value: Any) -> Verdict:
+        found = [(step, answer) for step in analysis.steps for answer in problems(analysis, step, value)]
+        if not found:
+            return Verdict(measured="as expected in every step", status=HOLDS)
+        status = MISSED if any(answer.status == MISSED for _, answer in found) else NOT_MEASURED
+        shown = next(step for step, answer in found if answer.status == status)
+        answers = [answer for step, answer in found if step is shown and answer.status == status]
+        measured = "; ".join(answer.measured for answer in answers) + in_step(analysis, shown)
+        code = answers[0].code
+        return Verdict(
+            measured=measured if code is None else coded(measured, code),
+            status=status,
+            details=tuple(dict.fromkeys(line for answer in answers for line in answer.details)),
+            step=shown.name,
+        )
+
+    return check
+
+
+def show_count(count: tuple[int, int] | None) -> str:
+    if count is None:
+        return "at least 1"
+    return str(count[0]) if count[0] == count[1] else f"{count[0]} to {count[1]}"

@@ -1,0 +1,208 @@
+"""What a test asks for: limits with their values and settings, read; and whether a measurement keeps to them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from itertools import permutations, product
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.analysis.validity import unprofiled
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.kernels.fields import bare
+from pytest_torchprof.kernels.patterns import selector_call
+from pytest_torchprof.limits.communication_limits import needs_messages
+from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Setting, Verdict
+from pytest_torchprof.limits.number_limits import Bound
+from pytest_torchprof.text import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One limit together with the value a test gave it: read, and as it was written."""
+
+    limit: Limit
+    value: Any
+    written: object
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What the test says of how it counts, read."""
+
+    @property
+    def shown(self) -> str:
+        """The value as a person reads it."""
+        return self.written if isinstance(self.written, str) else repr(self.written)
+
+
+def settings_of(limits: Iterable[Limit]) -> dict[str, Setting]:
+    """Return the keywords that change how these limits count, by name."""
+    return {setting.name: setting for limit in limits for setting in limit.settings}
+
+
+def read_limits(
+    given: Mapping[str, object],
+    *,
+    known: Iterable[Limit],
+    defaults: Mapping[str, object] | None = None,
+    more_to_come: bool = False,
+) -> tuple[Asked, ...]:
+    """Return the limits in ``given`` with their values and settings read; UnknownLimit names a bad keyword or value.
+
+    ``defaults`` are settings that hold where a limit takes them and none is given. ``more_to_come``: others will be
+    added to them, so that a setting may stand without its limit yet.
+    """
+    by_name = {limit.name: limit for limit in known}
+    taken = settings_of(by_name[name] for name in given if name in by_name)
+    given = {**{name: value for name, value in (defaults or {}).items() if name in taken}, **given}
+    words: dict[str, Limit | Setting] = {**by_name, **settings_of(by_name.values())}
+    values = {}
+    for name, value in given.items():
+        word = words.get(name)
+        if word is None:
+            raise UnknownLimit(f"{name!r} is no limit; {nearest(name, words)}", Code.UNKNOWN_KEYWORD)
+        try:
+            values[name] = word.read(value)
+        except UnknownLimit as problem:
+            raise _refused(name, value, problem) from None
+    asked = tuple(
+        Asked(limit, values[name], given[name], {one: values[one] for one in settings_of([limit]) if one in given})
+        for name in given
+        if (limit := by_name.get(name)) is not None
+    )
+    if not more_to_come:
+        _refuse_lone_settings(given, by_name.values())
+    _refuse_contradictions(asked)
+    return asked
+
+
+def _refuse_lone_settings(given: Mapping[str, object], known: Iterable[Limit]) -> None:
+    """Raise UnknownLimit where a setting is given without any of the limits that it is about."""
+    for name in settings_of(known).keys() & given.keys():
+        limits = [limit.name for limit in known if name in settings_of([limit])]
+        if not given.keys() & limits:
+            what = f"changes what {' and '.join(limits)} {'counts' if len(limits) == 1 else 'count'}"
+            also = limits[0] if len(limits) == 1 else "one of them"
+            raise UnknownLimit(f"{name} {what}; give {also} too", Code.LONE_SETTING)
+
+
+_ADDRESS = re.compile(r"<function ([\w.]+) at 0x[0-9a-f]+>")
+
+
+def _refused(name: str, value: object, problem: UnknownLimit) -> UnknownLimit:
+    """Return what to say of a value that cannot be read, as it stands in the marker."""
+    if problem.code is Code.BAD_PATTERN and (call := selector_call(value)) is not None:
+        function = call.partition("(")[0]
+        return UnknownLimit(f"{name}={function} is a function; call it: {name}={call}", problem.code)
+    written = _ADDRESS.sub(r"\1", repr(value))
+    return UnknownLimit(f"{name}={written}: {problem.text}", problem.code)
+
+
+def _refuse_contradictions(asked: Iterable[Asked]) -> None:
+    """Raise UnknownLimit where two limits cannot both hold, whatever runs."""
+    by_name = {one.limit.name: one for one in asked}
+    bounds = [(one, one.limit.check) for one in by_name.values() if isinstance(one.limit.check, Bound)]
+    for (most, upper), (least, lower) in permutations(bounds, 2):
+        if upper.number is lower.number and upper.at_most and not lower.at_most and least.value > most.value:
+            raise UnknownLimit(
+                f"{most.limit.name}={most.written!r} and {least.limit.name}={least.written!r} cannot both hold",
+                Code.CONTRADICTION,
+            )
+    for wanted, forbidden in (("kernels", "forbid_kernels"), ("ops", "forbid_ops")):
+        if wanted not in by_name or forbidden not in by_name:
+            continue
+        counts = by_name[wanted].value
+        both = [entry for entry in by_name[forbidden].value if entry in counts and (counts[entry] or (1, None))[0] > 0]
+        if both:
+            raise UnknownLimit(
+                f"{both[0]!r} stands in {wanted} and in {forbidden}, which cannot both hold", Code.CONTRADICTION
+            )
+    _refuse_both_fused_and_not(by_name)
+    values = {name: one.value for name, one in by_name.items()}
+    if values.get("max_comm_bytes") == 0 and (name := needs_messages(values)) is not None:
+        said = f"max_comm_bytes=0 and {name!r} in collectives, which sends something, cannot both hold"
+        raise UnknownLimit(said, Code.CONTRADICTION)
+
+
+def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
+    together, apart = (by_name[name].value if name in by_name else () for name in ("fused", "not_fused"))
+    for one, other in product(together, apart):
+        both = [op for op in one if bare(op) in set(map(bare, other))]
+        if len(set(map(bare, both))) > 1:
+            said = f"{' and '.join(both)} stand together in fused and in not_fused, which cannot both hold"
+            raise UnknownLimit(said, Code.CONTRADICTION)
+
+
+def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
+    """Return a verdict for each limit; none that could not be measured holds."""
+    limits = tuple(asked)
+    idle = idle_step(analysis, limits)
+    return tuple(verdict for one in limits for verdict in _verdicts(analysis, one, idle))
+
+
+def _verdicts(analysis: Analysis, one: Asked, idle: StepProfile | None) -> tuple[Verdict, ...]:
+    found = _check_limit(analysis, one, idle)
+    if isinstance(found, Verdict):
+        return (replace(found, limit=one.limit.name, expected=one.shown),)
+    return found
+
+
+def idle_step(analysis: Analysis, asked: Iterable[Asked]) -> StepProfile | None:
+    """Return the first step in which nothing ran on the device; None where that is meant, or what ran is not known."""
+    if analysis.kernels_unknown is not None or any(one.limit.name == "min_kernels" and one.value == 0 for one in asked):
+        return None
+    return next((step for step in analysis.steps if not (step.kernels or step.memcpys or step.memsets)), None)
+
+
+def nothing_known(analysis: Analysis, asked: Iterable[Asked]) -> str | None:
+    """Return why the recording shows nothing, or not all, of what ran on the device; None where that is known."""
+    idle = idle_step(analysis, asked)
+    return analysis.kernels_unknown if idle is None else _nothing_ran(analysis, idle)
+
+
+def something_ran(reason: str) -> Verdict:
+    """Return the verdict on a measurement of which nothing is asked: that anything ran at all, which is not known."""
+    return Verdict(limit="min_kernels", expected="1", measured=reason, status=NOT_MEASURED)
+
+
+def _nothing_ran(analysis: Analysis, step: StepProfile) -> str:
+    said = f"nothing ran on the device in {analysis.title_of(step)}; if that is meant, say min_kernels=0"
+    return coded(said, Code.NOTHING_RAN)
+
+
+def needs_flops(asked: Iterable[Asked]) -> bool:
+    """Whether floating-point operations are to be counted for one of these limits."""
+    return any(one.limit.name == "min_mfu" for one in asked)
+
+
+def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Verdict | tuple[Verdict, ...]:
+    limit = one.limit
+    blocked = _cannot_judge(analysis, limit)
+    if blocked is not None:
+        return Verdict(measured=blocked, status=NOT_MEASURED)
+    verdict = limit.check(analysis, one.value, **one.settings)
+    if not isinstance(verdict, Verdict):
+        return verdict
+    if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
+        reason = _nothing_ran(analysis, idle)
+        return Verdict(measured=reason, status=NOT_MEASURED, step=idle.name)
+    return replace(verdict, wants_lines=verdict.wants_lines or (verdict.status == MISSED and limit.located))
+
+
+def _cannot_judge(analysis: Analysis, limit: Limit) -> str | None:
+    """Return why this limit cannot be judged on this recording at all, or None."""
+    if limit.needs != GPU:
+        return None
+    if analysis.why_not is not None:
+        return str(analysis.why_not)
+    if limit.on_gpu_work and (hidden := unprofiled(analysis.trace)):
+        return hidden
+    if limit.on_time and (setting := analysis.trace.environment.launches_wait):
+        return coded(f"{setting} makes every launch wait, so that times and ratios mean nothing", Code.LAUNCHES_WAIT)
+    return None

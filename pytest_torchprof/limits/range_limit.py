@@ -1,0 +1,101 @@
+"""Limits within a user's ranges: ``ranges={"decode": {"max_syncs": 0}}``, judged for each time the range is entered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.analysis.range_view import RangeView
+from pytest_torchprof.analysis.regions import regions_of
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.limits.asked import Asked, check_limits, read_limits
+from pytest_torchprof.limits.limit import NOT_MEASURED, Limit, Verdict
+from pytest_torchprof.text import counted, nearest, printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis
+
+Within = Mapping[str, tuple[Asked, ...]]
+_OURS = ("ProfilerStep#", "torchprof::")
+_MOST_NAMES = 10
+_EXPECTED = 'expected a dict of ranges and their limits, such as {"decode": {"max_syncs": 0}}'
+
+
+def range_limit(known: Sequence[Limit]) -> Limit:
+    """Return the limit ``ranges``, which takes those of the known limits that are judged by each step alone."""
+    inside = [limit for limit in known if limit.per_step]
+    others = {limit.name for limit in known if not limit.per_step}
+
+    def read(value: object) -> Within:
+        if not isinstance(value, Mapping) or not value:
+            raise UnknownLimit(f"{_EXPECTED}, got {value!r}")
+        return {_name(name): _read_inside(name, limits) for name, limits in value.items()}
+
+    def _read_inside(name: str, limits: object) -> tuple[Asked, ...]:
+        if not isinstance(limits, Mapping) or not limits:
+            raise UnknownLimit(f'in "{name}": expected a dict of limits, such as {{"max_syncs": 0}}, got {limits!r}')
+        if outer := next((word for word in limits if word in others), None):
+            said = f'in "{name}": {outer} is judged on the whole measurement and not within ranges'
+            raise UnknownLimit(f"{said}; give it beside ranges", Code.UNKNOWN_KEYWORD)
+        try:
+            return read_limits(limits, known=inside)
+        except UnknownLimit as problem:
+            raise UnknownLimit(f'in "{name}": {problem.text}', problem.code) from None
+
+    return Limit(name="ranges", read=read, check=_check, on_gpu_work=False, located=False)
+
+
+def _name(name: object) -> str:
+    if isinstance(name, str) and name.strip():
+        return name
+    raise UnknownLimit(f"{_EXPECTED}; {name!r} is no range's name")
+
+
+def _check(analysis: Analysis, within: Within) -> tuple[Verdict, ...]:
+    return tuple(verdict for name, asked in within.items() for verdict in _check_range(analysis, name, asked))
+
+
+def _check_range(analysis: Analysis, name: str, asked: Sequence[Asked]) -> tuple[Verdict, ...]:
+    view = RangeView(analysis, name)
+    unknown = _why_unknown(view)
+    if unknown is None:
+        return tuple(replace(verdict, range=name) for verdict in check_limits(view, asked))
+    return tuple(
+        Verdict(limit=one.limit.name, expected=one.shown, range=name, measured=unknown, status=NOT_MEASURED)
+        for one in asked
+    )
+
+
+def _why_unknown(view: RangeView) -> str | None:
+    """Return why limits within the range cannot be judged at all; None where they can."""
+    trace, name = view.trace, printable_line(view.name)
+    if view.without:
+        said = f'no range "{name}" begins in {view.whole.title_of(view.without[0])}'
+        if regions_of(trace).regions:
+            said += "; torch.compile drops ranges inside the code that it compiles: put it around the call of that code"
+        return coded(f"{said}; {_others(view)}", Code.NOT_IN_RECORDING)
+    call_of = trace.links.call_of
+    lost = sum(call_of[i] < 0 for step in view.whole.steps for i in step.part.gpu_ops)
+    if lost:
+        said = f"{counted(lost, 'GPU operation')} without a recorded launch"
+        return coded(f'{said}: whether "{name}" launched them is not known', Code.NOT_RECORDED)
+    return None
+
+
+def _others(view: RangeView) -> str:
+    """Return which ranges the recording has, or the one that may be meant."""
+    if view.occurrences:
+        return f"it begins in {counted(len(view.whole.steps) - len(view.without), 'other step')}"
+    names = {view.trace.names[one] for one in set(view.trace.annotations.name)}
+    users = sorted(printable_line(one) for one in names if not one.startswith(_OURS))
+    if not users:
+        return "the recording has no ranges of the user's"
+    told = nearest(view.name, users)
+    if told.startswith("did you mean"):
+        return told
+    more = f" and {len(users) - _MOST_NAMES} more" if len(users) > _MOST_NAMES else ""
+    return f"ranges in the recording: {', '.join(users[:_MOST_NAMES])}{more}"

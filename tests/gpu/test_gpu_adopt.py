@@ -1,0 +1,72 @@
+"""Recordings that a child process makes of a GPU, adopted by a test."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device; torch sees none"),
+]
+
+SOURCE = """
+import fresh
+
+CHILD = '''
+import sys, torch
+from torch.profiler import ProfilerActivity, profile, record_function
+x = torch.ones(64, 64, device="cuda")
+torch.cuda.synchronize()
+with profile(activities=[getattr(ProfilerActivity, name) for name in sys.argv[2:]]) as profiler:
+    for _ in range(2):
+        with record_function("decode"):
+            (x + 1).mul(2)
+    torch.cuda.synchronize()
+profiler.export_chrome_trace(sys.argv[1])
+'''
+
+@pytest.mark.torchprof
+def test_it(torchprof):
+    def produce(folder):
+        assert fresh.run_code(CHILD, str(folder / "trace.json.gz"), *ACTIVITIES).returncode == 0
+
+    profile = torchprof.adopt(produce, "decode", step="decode", max_kernels=LIMIT, max_launches=2)
+    assert profile.trace.device_kind.name == "cuda"
+"""
+
+
+def source(*activities: str, limit: int = 2) -> str:
+    return SOURCE.replace("ACTIVITIES", repr(activities)).replace("LIMIT", str(limit))
+
+
+def test_work_of_a_child_on_the_gpu_is_judged_kept_and_compared(run_tests):
+    both = source("CPU", "CUDA")
+    run_tests(both, "--torchprof-save=kept", "--torchprof-baseline=update").assert_outcomes(passed=1)
+    run_tests(
+        both.replace("fresh.run", "absent.run"), "--torchprof-replay=kept", "--torchprof-baseline=strict"
+    ).assert_outcomes(passed=1)
+    result = run_tests(source("CPU", "CUDA", limit=1))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*max_kernels=1*2 kernels*"])
+
+
+@pytest.mark.parametrize("option", [(), ("--torchprof-require-gpu",)])
+def test_a_child_that_recorded_nothing_of_the_gpu_that_there_is_is_not_measured(run_tests, option):
+    result = run_tests(source("CPU"), *option)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*not measured: *has no GPU operation and no launch, and *record it with ProfilerActivity.CUDA*"]
+    )
+
+
+def test_nor_is_one_that_saw_no_gpu_on_a_machine_that_has_one(run_tests):
+    blind = (
+        source("CPU")
+        .replace(', device="cuda"', "")
+        .replace("    torch.cuda.synchronize()\n", "")
+        .replace("torch.cuda.synchronize()\n", "")
+    )
+    result = run_tests(blind.replace("*('CPU',)", "'CPU', CUDA_VISIBLE_DEVICES=''"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*has no GPU operation and no launch, and this machine has a GPU: *"])

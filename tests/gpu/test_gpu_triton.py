@@ -1,0 +1,109 @@
+"""Hand-written Triton kernels, launched in every way: the recording tells that they are Triton's."""
+
+from __future__ import annotations
+
+import importlib.util
+from contextlib import closing
+
+import pytest
+import torch
+
+from pytest_torchprof import NotMeasured, capture, load, triton
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device; torch sees none"),
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton"),
+]
+
+KERNELS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def plus_one(x, count, block: tl.constexpr):
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    tl.store(x + at, tl.load(x + at, mask=at < count) + 1, mask=at < count)
+
+@triton.jit(repr=lambda specialization: "flash_fwd_of_mine")
+def renamed(x, count, block: tl.constexpr):
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    tl.store(x + at, tl.load(x + at, mask=at < count) * 2, mask=at < count)
+
+@triton.jit
+def in_compiled_code(x, count, block: tl.constexpr):
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    tl.store(x + at, tl.load(x + at, mask=at < count) * 3, mask=at < count)
+"""
+
+
+@pytest.fixture
+def kernels(tmp_path, monkeypatch):
+    """Triton reads the source of its functions: they need a file."""
+    (tmp_path / "triton_functions.py").write_text(KERNELS)
+    monkeypatch.syspath_prepend(tmp_path)
+    import triton_functions
+
+    return triton_functions
+
+
+@pytest.fixture
+def record(tmp_path):
+    def record(step, warmup=2):
+        device = capture.pick_device("auto")
+        capture.arm(device)
+        path = tmp_path / "recording.json"
+        plan = capture.Plan(device=device, warmup=warmup, steps=2, record=frozenset(), nodeid="t.py::t", label=None)
+        with closing(capture.iterations(plan, path, lambda _: None)) as calls:
+            for _ in calls:
+                step()
+        return load(path)
+
+    return record
+
+
+def test_a_launch_of_the_users(kernels, record):
+    x = torch.zeros(1024, device="cuda")
+
+    def step():
+        kernels.plus_one[(8,)](x, 1024, block=128)
+        kernels.renamed[(8,)](x, 1024, block=128)
+
+    profile = record(step, warmup=0)
+    assert profile.trace.metadata.triton_kernels == ("flash_fwd_of_mine", "plus_one")
+    profile.expect(kernels={triton("user"): 2}, only_kernels=triton())
+
+
+def test_in_compiled_code_the_range_tells(kernels, record):
+    @torch.compile
+    def compiled(y):
+        z = y.sin() * 2
+        kernels.in_compiled_code[(8,)](z, 1024, block=128)
+        return z + 1
+
+    x = torch.zeros(1024, device="cuda")
+    profile = record(lambda: compiled(x))
+    assert profile.trace.metadata.triton_kernels == ("in_compiled_code",)
+    profile.expect(kernels={triton("user"): 1, triton("poi"): 2}, only_kernels=triton())
+
+
+def test_in_a_graph_the_process_tells(kernels, record):
+    x, graph = torch.zeros(1024, device="cuda"), torch.cuda.CUDAGraph()
+    kernels.plus_one[(8,)](x, 1024, block=128)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        kernels.plus_one[(8,)](x, 1024, block=128)
+    record(graph.replay).expect(kernels={triton("user"): 1})
+
+
+def test_a_kernel_of_the_driver_that_triton_has_not_made(record):
+    source = 'extern "C" __global__ void tripled(float* x) { x[threadIdx.x] *= 3; }'
+    try:
+        tripled = torch.cuda._compile_kernel(source, "tripled")
+    except (AttributeError, RuntimeError, OSError) as error:
+        pytest.skip(f"torch cannot compile it here: {error}")
+    x = torch.zeros(128, device="cuda")
+    profile = record(lambda: tripled(grid=(1, 1, 1), block=(128, 1, 1), args=[x]))
+    assert profile.trace.metadata.triton_kernels == ()
+    with pytest.raises(NotMeasured):
+        profile.expect(kernels=triton())

@@ -1,0 +1,225 @@
+"""Limits on communication: which collectives, how large, and how much of them computing hides."""
+
+from __future__ import annotations
+
+import jobs
+import pytest
+from builder import TraceBuilder
+
+from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, load
+
+torch = pytest.importorskip("torch")
+needs_gloo = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
+
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+
+
+@pytest.fixture
+def profile_of(tmp_path):
+    """Return a function that gives the profile of steps of 1 ms, each built by a function that adds to it."""
+
+    def read(*steps):
+        builder = TraceBuilder()
+        for number, build in enumerate(steps):
+            builder.step(number, 1000 * number, 1000)
+            build(builder, 1000 * number)
+        return load(builder.write(tmp_path / "trace.json"))
+
+    return read
+
+
+def computing(start=0, dur=100):
+    """Return what adds a kernel that computes."""
+    return lambda builder, at: builder.kernel("gemm", at + 100 + start, dur, builder.launch(at + 10))
+
+
+def reducing(*, elements=1000, start=0, dur=100, runs=True):
+    """Return what adds an all_reduce that NCCL tells everything of, beside a kernel that computes for 100 us."""
+
+    def build(builder, at):
+        computing()(builder, at)
+        told = {"Collective name": "allreduce", "dtype": "Float", "Group size": 2}
+        told |= {"In msg nelems": elements, "Out msg nelems": elements}
+        builder.event("cpu_op", "c10d::allreduce_", at + 20, 20)
+        builder.event("cpu_op", "record_param_comms", at + 21, 18, **told)
+        if runs:
+            builder.kernel(REDUCE, at + 100 + start, dur, builder.launch(at + 30), stream=20, **told)
+
+    return build
+
+
+def untold(builder, at):
+    """Add a kernel that may carry out anything."""
+    builder.kernel(SEND_RECV, at + 100, 100, builder.launch(at + 10))
+
+
+def judged(profile, **limits):
+    try:
+        profile.expect(**limits)
+    except LimitsMissed as missed:
+        return str(missed)
+    except NotMeasured as unknown:
+        return f"not measured: {unknown}"
+    return "holds"
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"collectives": {"allreduce": 1}}, "'allreduce' is no collective; did you mean 'all_reduce'?"),
+        ({"collectives": "ring"}, "expected one of all_gather, all_reduce"),
+        ({"collectives": {"all_reduce": -1}}, "expected a whole number from 0"),
+        ({"collectives": {"all_reduce": (4, 1)}}, "expected a count or a pair"),
+        ({"collectives": {}}, "expected at least one entry"),
+        ({"max_comm_bytes": "64 M"}, "expected a size such as"),
+        ({"max_exposed_communication": 1.5}, 'expected a duration such as "1.5ms", or a share of the step'),
+        ({"max_exposed_communication": "0.1"}, "or a share such as 0.1"),
+        ({"min_overlap": 60}, "expected a share from 0 to 1"),
+        ({"max_comm_bytes": 0, "collectives": {"all_reduce": 1}}, "cannot both hold"),
+        ({"max_exposed_comm": 1}, "did you mean 'max_exposed_communication'?"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(profile_of, limits, said):
+    with pytest.raises(UnknownLimit) as refused:
+        profile_of(reducing()).expect(**limits)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("limits", [{"max_comm_bytes": 0, "collectives": {"barrier": 1}}, {"max_comm_bytes": 1}])
+def test_what_can_be_meant_is_not_refused(profile_of, limits):
+    assert "cannot both hold" not in judged(profile_of(reducing()), **limits)
+
+
+# What holds and what is missed
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"collectives": {"all_reduce": 1}},
+        {"collectives": {"all_reduce": (0, 4), "all_gather": 0}},
+        {"collectives": "all_reduce"},
+        {"max_comm_bytes": 4000},
+        {"max_comm_bytes": "4KB"},
+        {"max_exposed_communication": "50us"},
+        {"max_exposed_communication": 0.34},
+        {"min_overlap": 0.5},
+    ],
+)
+def test_a_limit_that_holds_in_each_step(profile_of, limits):
+    assert judged(profile_of(reducing(start=50), reducing(start=0)), **limits) == "holds"
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"collectives": {"all_reduce": 2}}, "1 x all_reduce, expected 2 in step 1 of 2"),
+        ({"collectives": ["all_gather", "all_reduce"]}, "0 x all_gather, expected at least 1"),
+        ({"max_comm_bytes": 3999}, "in 1 collective in step 1 of 2"),
+        ({"max_exposed_communication": "49us"}, "50.0 us exposed, of 100 us of communication in step 1 of 2"),
+        ({"max_exposed_communication": 0.33}, "50.0 us = 33.3% of 150 us exposed"),
+        ({"min_overlap": 0.51}, "50.0% of 100 us of communication is hidden in step 1 of 2"),
+    ],
+)
+def test_a_limit_that_is_missed_says_what_was_seen_where(profile_of, limits, said):
+    answer = " ".join(judged(profile_of(reducing(start=50), reducing(start=0)), **limits).split())
+    assert said in answer
+    assert "1 x all_reduce" in answer
+    assert "c10d::allreduce_" in answer
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"collectives": {"all_reduce": 0}},
+        {"collectives": {"all_reduce": (0, 2)}},
+        {"max_comm_bytes": 0},
+        {"max_exposed_communication": "0us"},
+        {"max_exposed_communication": 0},
+    ],
+)
+def test_a_step_that_works_and_does_not_communicate_keeps_to_upper_limits(profile_of, limits):
+    assert judged(profile_of(computing()), **limits) == "holds"
+    assert judged(profile_of(lambda *_: None), **limits).startswith("not measured: ")
+
+
+# What cannot be told
+
+
+@pytest.mark.parametrize(
+    ("step", "limits", "why"),
+    [
+        (computing(), {"min_overlap": 0}, "there is no communication that could be hidden"),
+        (untold, {"collectives": {"all_reduce": 0}}, "whether it is all_reduce cannot be told for 1 kernel"),
+        (untold, {"collectives": "all_reduce"}, "whether it is all_reduce cannot be told for 1 kernel"),
+        (untold, {"max_comm_bytes": "1GB"}, "what its kernel sends is not recorded"),
+        (reducing(runs=False), {"max_exposed_communication": "1s"}, "none of its kernels is in the recording"),
+        (reducing(runs=False), {"min_overlap": 0}, "none of its kernels is in the recording"),
+    ],
+)
+def test_what_the_recording_does_not_tell_is_not_measured(profile_of, step, limits, why):
+    answer = judged(profile_of(step), **limits)
+    assert answer.startswith("not measured: ")
+    assert why in " ".join(answer.split())
+
+
+def test_what_is_missed_already_is_missed_whatever_the_rest_may_be(profile_of):
+    assert "expected 0" in judged(profile_of(reducing(), untold), collectives={"all_reduce": 0})
+    assert not judged(profile_of(reducing(), untold), max_comm_bytes=10).startswith("not measured")
+    assert not judged(profile_of(reducing(), reducing(runs=False)), max_exposed_communication="0us").startswith("holds")
+
+
+def test_times_of_launches_that_wait_are_not_measured(tmp_path):
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.torchprof["environment"] = {"launch_blocking": "1"}
+    reducing()(builder, 0)
+    answer = judged(load(builder.write(tmp_path / "trace.json")), min_overlap=0.1)
+    assert answer.startswith("not measured: ")
+
+
+# Real recordings
+
+
+def test_limits_on_a_recorded_training_step(shared_trace):
+    profile = load(shared_trace("a100_megatron_tp8_rank0"))
+    assert judged(profile, collectives={"all_reduce": 85, "broadcast": 0}, max_exposed_communication="242ms") == "holds"
+    assert "85 x all_reduce, expected 84" in judged(profile, collectives={"all_reduce": 84})
+    assert "0% of 241 ms of communication is hidden" in judged(profile, min_overlap=0.1)
+    unknown = judged(load(shared_trace("b200_eager_nvjet")), max_comm_bytes="1TB")
+    assert unknown.startswith("not measured: ")
+
+
+@pytest.fixture(scope="module")
+def reduced_twice(tmp_path_factory):
+    """Return the profile of a step that reduces one tensor and gathers another, on the CPU."""
+    step = """
+    x = torch.ones(250)
+    def step():
+        distributed.all_reduce(x)
+        torch.sin(x)
+        distributed.all_gather_into_tensor(torch.empty(500), x)
+    """
+    first, _ = jobs.record(tmp_path_factory.mktemp("job"), step, steps=2)
+    return load(first, device="cpu")
+
+
+@needs_gloo
+@pytest.mark.parametrize(
+    ("limits", "outcome"),
+    [
+        ({"collectives": {"all_reduce": 1, "all_gather": 1}}, "holds"),
+        ({"collectives": {"all_reduce": 2}}, "1 x all_reduce, expected 2"),
+        ({"max_comm_bytes": 3000}, "holds"),
+        ({"max_comm_bytes": 2999}, "2 collectives"),
+        ({"max_exposed_communication": 1.0}, "holds"),
+        ({"max_exposed_communication": "0ns"}, "exposed, of"),
+        ({"min_overlap": 0.99}, "of communication is hidden"),
+    ],
+)
+def test_limits_on_what_gloo_does_on_the_cpu(reduced_twice, limits, outcome):
+    assert outcome in " ".join(judged(reduced_twice, **limits).split())
