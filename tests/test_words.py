@@ -17,6 +17,8 @@ from pytest_torchprof.text import counted, numbered, plural
 PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 
 SEVERAL = {
+    "other step": "other steps",
+    "recording": "recordings",
     "GEMM": "GEMMs",
     "GPU": "GPUs",
     "GPU operation": "GPU operations",
