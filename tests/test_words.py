@@ -17,8 +17,6 @@ from pytest_torchprof.text import counted, numbered, plural
 PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 
 SEVERAL = {
-    "other step": "other steps",
-    "recording": "recordings",
     "GEMM": "GEMMs",
     "GPU": "GPUs",
     "GPU operation": "GPU operations",
@@ -41,6 +39,8 @@ SEVERAL = {
     "graph launch": "graph launches",
     "kernel": "kernels",
     "kernel name": "kernel names",
+    "measurement": "measurements",
+    "test": "tests",
     "other constant": "other constants",
     "other place": "other places",
     "such kernel": "such kernels",
@@ -61,12 +61,14 @@ SEVERAL = {
     "fill": "fills",
     "host-to-device copy": "host-to-device copies",
     "other replay": "other replays",
+    "other step": "other steps",
     "other process": "other processes",
     "other kernel": "other kernels",
     "peak memory": "peak memories",
     "pointwise": "pointwise",
     "pointwise kernel": "pointwise kernels",
     "recompile": "recompiles",
+    "recording": "recordings",
     "reduction": "reductions",
     "step": "steps",
     "step range": "step ranges",
