@@ -158,7 +158,7 @@ class RunResults:
     @property
     def gone_words(self) -> str | None:
         """What was measured at the other commit alone, in a line; None where nothing was."""
-        return f"measured only at {self.compared_with}: {', '.join(self.gone)}" if self.gone else None
+        return f"measured only at {self.compared_with}: {first_of(self.gone)}" if self.gone else None
 
     def to_plain(self) -> list[dict[str, Any]]:
         """Return the results as lists, dicts, strings and numbers."""
