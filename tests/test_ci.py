@@ -238,8 +238,8 @@ def test_what_stood_in_for_a_gpu_is_not_exported(run_tests, pytester):
     assert json.loads((pytester.path / "kernels.benchmark.json").read_text()) == []
 
 
-def test_workflows_of_a_gpu_runner_and_of_the_split_are_there():
-    assert [path.name for path in WORKFLOWS] == ["gpu-runner.yml", "record-then-judge.yml"]
+def test_workflows_of_a_gpu_runner_of_the_split_and_without_baselines_are_there():
+    assert [path.name for path in WORKFLOWS] == ["against-base.yml", "gpu-runner.yml", "record-then-judge.yml"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -275,6 +275,14 @@ def test_an_entry_whose_test_is_gone_is_shown_and_kept(run_tests, pytester):
         )
         assert sorted(json.loads(path.read_text())["entries"]) == ["test_gone", "test_kept"]
         assert list(json.loads((pytester.path / "report.json").read_text())["gone"].values()) == [["test_gone"]]
+
+
+def test_of_many_entries_whose_tests_are_gone_the_first_are_named(run_tests):
+    """A test file that was renamed leaves all of its entries."""
+    many = KEPT + "".join(KEPT.replace("test_kept", f"test_gone{number}") for number in range(9))
+    run_tests(many, "--torchprof-baseline=update")
+    names = ", ".join(f"test_gone{number}" for number in range(5))
+    run_tests(KEPT).stdout.fnmatch_lines([f"*: entries of tests that are gone: {names} and 4 more"])
 
 
 def test_in_ci_an_entry_whose_test_is_gone_is_announced(on_github, run_tests, pytester):

@@ -39,6 +39,8 @@ SEVERAL = {
     "graph launch": "graph launches",
     "kernel": "kernels",
     "kernel name": "kernel names",
+    "measurement": "measurements",
+    "test": "tests",
     "other constant": "other constants",
     "other place": "other places",
     "such kernel": "such kernels",
@@ -59,8 +61,8 @@ SEVERAL = {
     "fill": "fills",
     "host-to-device copy": "host-to-device copies",
     "other replay": "other replays",
-    "other process": "other processes",
     "other step": "other steps",
+    "other process": "other processes",
     "other kernel": "other kernels",
     "peak memory": "peak memories",
     "pointwise": "pointwise",
@@ -72,6 +74,7 @@ SEVERAL = {
     "step range": "step ranges",
     "sync": "syncs",
     "time": "times",
+    "wait": "waits",
 }
 """Every noun that the package counts, and what several of them are called."""
 

@@ -8,6 +8,8 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.text import first_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -99,8 +101,8 @@ class UnusedEntries:
 
     @property
     def words(self) -> str:
-        """Why they are unused, with their keys."""
-        return f"{_DISUSE[self.why][0]}: {', '.join(self.keys)}"
+        """Why they are unused, with the first of their keys: a file that was renamed leaves all."""
+        return f"{_DISUSE[self.why][0]}: {first_of(self.keys)}"
 
     @property
     def remedy(self) -> str | None:
@@ -116,16 +118,47 @@ _DISUSE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The commit that a run compares the working tree with."""
+
+    ref: str
+    """As the user named it."""
+    sha: str
+    dirty: bool
+    """Whether the working tree has changes that are not committed."""
+
+    @property
+    def shown(self) -> str:
+        """The commit as texts name it: "main (abc1234)"."""
+        short = self.sha[:7]
+        return short if self.sha.startswith(self.ref) else f"{self.ref} ({short})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResults:
     """All results of a run, in the order in which the tests ran."""
 
     results: tuple[Result, ...]
     unused: tuple[UnusedEntries, ...] = ()
+    against: Reference | None = None
+    """What the results are compared with, where that is no baseline."""
+    gone: tuple[str, ...] = ()
+    """What was measured there, and not in this run."""
 
     @property
     def environment(self) -> Mapping[str, Any]:
         """Device and versions, from the first measurement that holds them."""
         return next((result.environment for result in self.results if result.environment), {})
+
+    @property
+    def compared_with(self) -> str:
+        """What the results are compared with, in words."""
+        return "the baseline" if self.against is None else self.against.shown
+
+    @property
+    def gone_words(self) -> str | None:
+        """What was measured at the other commit alone, in a line; None where nothing was."""
+        return f"measured only at {self.compared_with}: {first_of(self.gone)}" if self.gone else None
 
     def to_plain(self) -> list[dict[str, Any]]:
         """Return the results as lists, dicts, strings and numbers."""
