@@ -131,7 +131,7 @@ def _run(request: Request) -> BaseOutcomes:
         status = _start(request, python, told)
         outcomes = read_outcomes(request.results)
         broken = outcomes.broken and f"pytest ended there with status {status}"
-        return replace(outcomes, own=own, broken=broken)
+        return replace(outcomes, status=status, own=own, broken=broken)
     except TorchprofError as problem:
         return BaseOutcomes(status=-1, own=own, broken=str(problem))
     finally:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.against.environment import import_roots
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.against.overlay import TestFiles, test_files
+from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.report import Reference
@@ -116,6 +117,9 @@ def _refuse_clashes(config: pytest.Config) -> None:
         "--torchprof-replay": option.torchprof_replay or config.getini("torchprof_replay"),
         "--torchprof=off": (option.torchprof or config.getini("torchprof")) == "off",
     }
+    if not (rank := this_rank()).alone:
+        said = f"--torchprof-against starts processes of its own, and this is one of several: {rank}; run one alone"
+        raise TorchprofError(said, Code.BAD_OPTION)
     clash = next((name for name, value in given.items() if value), None)
     if clash is not None:
         said = (
