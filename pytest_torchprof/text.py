@@ -175,6 +175,7 @@ def _three_digits(number: float) -> str:
 WIDTH = 100
 """The most columns that prose takes."""
 _WIDEST, _NARROWEST = 132, 40
+_MOST_NAMES = 5
 _FIRST, _NARROW = 24, 12
 """What a table's first column has before others leave, and what it has where they cannot."""
 
@@ -280,6 +281,12 @@ def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> 
     lines = textwrap.wrap(words, min(width, WIDTH), initial_indent=first, subsequent_indent=indent)
     # A blank stays at the end of a line where the word behind it has to be broken.
     return [without_commands(line.rstrip()) for line in lines]
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Return the names in a line, of many the first five and how many there are beside them."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def number_alike(labels: Sequence[str]) -> list[str]:

@@ -362,6 +362,26 @@ def test_a_replay_judges_the_ranges_that_were_recorded(run_tests):
     run_tests(LIVE + test % 1, "--torchprof-replay=kept").assert_outcomes(failed=1)
 
 
+def test_with_v_a_range_that_holds_tells_what_was_allowed_in_it(run_tests, pytester):
+    builder = recording(occurrences=1, steps=1)
+    item(builder, begin_of(0, 0) + 200)
+    builder.write(pytester.path / "t.json")
+    source = """
+def test_it(torchprof):
+    torchprof.adopt("t.json", ranges={"decode": {"max_syncs": 0, "allow_syncs": ["model.py", "range:nothing"]}})
+"""
+    result = run_tests(source, "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            'test_it.py::test_it: max_syncs=0 in "decode": 1 blocking call, 1 allowed',
+            "*cudaStreamSynchronize*allowed: model.py*model.py:241 in pick",
+            "*allowed nothing: 'range:nothing'",
+        ]
+    )
+    run_tests(source).stdout.no_fnmatch_line("*1 allowed*")
+
+
 def test_the_fixture_has_the_mark_too(run_tests):
     source = """
 @pytest.mark.torchprof(device="cpu", ranges={"decode": {"max_kernels": 1}})
