@@ -245,7 +245,8 @@ def _read_limits(given: Mapping[str, object]) -> tuple[Asked, ...]:
     except UnknownLimit as problem:
         if problem.code is not Code.UNKNOWN_KEYWORD:
             raise
-        said = f"{problem.text.removesuffix('.')}{'' if problem.text.endswith('?') else '.'} A keyword argument of the measured code is bound to it: functools.partial(function, ...)"
+        bound = "a keyword argument of the measured code is bound to it: functools.partial(function, ...)"
+        said = f"{problem.text.removesuffix('.')} ({bound})"
         raise UnknownLimit(said, problem.code) from None
 
 
