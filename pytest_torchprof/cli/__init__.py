@@ -25,6 +25,8 @@ COMMANDS = {
     "baseline": "list, show, compare, prune and merge stored baselines",
 }
 USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"
+RANKS = "--ranks"
+"""The recordings in a folder are those of one job's ranks."""
 DEVICE_OPTION = {"--device": "cpu or cuda"}
 """Of each command that reads recordings."""
 UNUSABLE = 2
