@@ -212,7 +212,8 @@ def report() -> Schema:
     unused = {str(why): mapped(listed(TEXT)) for why in Disuse}
     version = json_report.SCHEMA
     known = {"schema": {"const": version}, "environment": environment, "results": listed(result), **unused}
-    return root("pytest --torchprof-report=FILE.json", version, {**fields(known), "$defs": AMOUNT})
+    against = {"against": fields({**every("ref sha", TEXT), "dirty": BOOL, "gone": listed(TEXT)})}
+    return root("pytest --torchprof-report=FILE.json", version, {**fields(known, against), "$defs": AMOUNT})
 
 
 def baseline() -> Schema:
