@@ -56,7 +56,7 @@ def _row(job: Job, name: str, size: int | None, members: Sequence[Meeting]) -> M
         transfer_us=sum(one.transfer_us for one in members),
         wait_share=wait_share(members),
         skew_us=median([one.skew_us for one in members]),
-        last=f"{last} ({times} of {len(members)})",
+        last=f"{last} ({times} of {len(members)})" if any(one.skew_us for one in members) else "-",
         kind=job.kind_of(members),
         bus_gb_per_s=median(speeds) if speeds else None,
     )
