@@ -2,13 +2,15 @@
 
 import os
 import shutil
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 
 @pytest.fixture
-def compiled():
+def compiled() -> Callable[..., Any]:
     """Return torch.compile, or skip: on the CPU Inductor needs a C++ compiler."""
     if not torch.cuda.is_available() and not shutil.which(os.environ.get("CXX", "g++")):
         pytest.skip("no C++ compiler: Inductor needs one (g++, or the one that CXX names) to compile for the CPU")

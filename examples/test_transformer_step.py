@@ -5,21 +5,21 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pytest_torchprof import attention, gemm
+from pytest_torchprof import Torchprof, attention, gemm
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 pytestmark = pytest.mark.torchprof(device=DEVICE, warmup=2, steps=2)
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads, *, fused):
+    def __init__(self, width: int, heads: int, *, fused: bool) -> None:
         super().__init__()
         self.heads, self.fused = heads, fused
         self.norm = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
         qkv = self.qkv(self.norm(x)).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
@@ -28,20 +28,21 @@ class Block(nn.Module):
         else:
             scores = q @ k.transpose(-2, -1) / (width // self.heads) ** 0.5
             mixed = scores.softmax(-1) @ v
-        return x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        y: torch.Tensor = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return y
 
 
 class Step:
     """A model with its optimizer; called, it does one training step."""
 
-    def __init__(self, device, *, fused, autocast):
+    def __init__(self, device: torch.device, *, fused: bool, autocast: bool) -> None:
         torch.manual_seed(0)
         self.model = nn.Sequential(*(Block(128, 4, fused=fused) for _ in range(2))).to(device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=device.type == "cuda")
         self.device, self.autocast = device, autocast
         self.x = torch.randn(4, 64, 128, device=device)
 
-    def __call__(self):
+    def __call__(self) -> None:
         self.optimizer.zero_grad()
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             loss = self.model(self.x).float().pow(2).mean()
@@ -50,18 +51,18 @@ class Step:
 
 
 @pytest.mark.torchprof(ops={"aten::softmax": 2, "aten::bmm": (4, 24)})
-def test_before_attention_is_written_out(torchprof):
+def test_before_attention_is_written_out(torchprof: Torchprof) -> None:
     torchprof(Step(torchprof.device, fused=False, autocast=False))
 
 
 @pytest.mark.torchprof(ops={"aten::scaled_dot_product_attention": 2}, forbid_ops="aten::softmax")
-def test_after_attention_is_one_operator(torchprof):
+def test_after_attention_is_one_operator(torchprof: Torchprof) -> None:
     profile = torchprof(Step(torchprof.device, fused=True, autocast=True))
     if torchprof.device.type == "cuda":
         profile.expect(kernels=[attention(fused=True), gemm(dtype="bf16", tensor_core=True)], max_syncs=0)
 
 
-def test_after_fewer_kernels_run(torchprof):
+def test_after_fewer_kernels_run(torchprof: Torchprof) -> None:
     before = torchprof(Step(torchprof.device, fused=False, autocast=False))
     after = torchprof(Step(torchprof.device, fused=True, autocast=False))
     assert after.kernels.count < before.kernels.count

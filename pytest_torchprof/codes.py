@@ -101,6 +101,14 @@ class Code(StrEnum):
     NO_COMMUNICATION = "no-communication"
     BASELINE_ELSEWHERE = "baseline-elsewhere"
     BASELINE_INCOMPLETE = "baseline-incomplete"
+    # What is compared with another commit.
+    NO_REPOSITORY = "no-repository"
+    UNKNOWN_REF = "unknown-ref"
+    OBJECT_MISSING = "object-missing"
+    INSTALL_FAILED = "install-failed"
+    OTHER_CODE = "other-code"
+    BASE_NOT_MEASURED = "base-not-measured"
+    NOTHING_COMPARED = "nothing-compared"
 
 
 _CODES: Final = frozenset(Code)

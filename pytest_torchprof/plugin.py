@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_torchprof import against
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.testing import PASSED, RUN, STATE, is_ours
@@ -26,6 +27,24 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
+    against.add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if against.is_side(config):
+        from pytest_torchprof.against.inside import settle
+
+        settle(config)
+    if not against.is_asked_for(config):
+        return None
+    from pytest_torchprof.against.run import run_both
+    from pytest_torchprof.errors import TorchprofError
+
+    try:
+        return run_both(config)
+    except TorchprofError as problem:
+        raise pytest.UsageError(str(problem)) from None
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -50,8 +69,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse options that cannot be used, before any worker of pytest-xdist could stumble over them."""
-    if not is_worker(session.config):
-        run_options(session.config)
+    if is_worker(session.config):
+        return
+    if run_options(session.config).against is not None:
+        from pytest_torchprof.testing.collection import state_of
+
+        state_of(session.config)  # Where no test is measured, that is to be said.
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -64,7 +87,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         notes.append(f"judging recordings in {options.replay}, the measured code is not run")
     if options.save is not None:
         notes.append(f"keeping recordings in {options.save}")
-    if options.baseline.writes:
+    if options.against is not None:
+        notes.append(f"against {options.against.reference.shown}: all but times is compared")
+    elif options.baseline.writes:
         where = " in CI (the CI variable is set)" if os.environ.get("CI") else ""
         notes.append(f"writing baselines{where} (--torchprof-baseline={options.baseline})")
     elif options.baseline is not BaselineMode.COMPARE:

@@ -50,6 +50,8 @@ class Explainer(Protocol):
 
     screen: Screen
     """How much its failures may say."""
+    judges: bool
+    """Whether limits are judged at all."""
     settings: Mapping[str, object]
     """What changes how limits count, where they are given without."""
 
@@ -205,6 +207,8 @@ class Profile(Analysis):
         explainer = self._view.explainer
         defaults = explainer.settings if explainer is not None else None
         asked = of_tests.read_limits(limits, known=of_tests.catalogue(self.rules), defaults=defaults)
+        if explainer is not None and not explainer.judges:
+            return
         if explainer is not None:
             explainer.expected(asked)
         profile = self._open()

@@ -112,6 +112,17 @@ def analysis() -> Schema:
             **times(),
         }
     )
+    collective = fields(
+        {
+            "name": TEXT,
+            **every("group dtype", perhaps(TEXT)),
+            **every("group_size bytes", perhaps(WHOLE)),
+            "calls": WHOLE,
+            "time_us": NUMBER,
+            **every("exposed_us bus_gb_per_s", perhaps(NUMBER)),
+            **times(),
+        }
+    )
     trace = fields(
         {
             "path": perhaps(TEXT),
@@ -130,6 +141,7 @@ def analysis() -> Schema:
             "summary": SUMMARY,
             "steps": listed(fields({"name": perhaps(TEXT), **OF_ONE_STEP})),
             "kernels": listed(kernel),
+            "collectives": listed(collective),
             "compile": fields({**compiled, "compiled_in_window": BOOL}),
             "findings": listed(fields(FINDING)),
         },
@@ -200,7 +212,8 @@ def report() -> Schema:
     unused = {str(why): mapped(listed(TEXT)) for why in Disuse}
     version = json_report.SCHEMA
     known = {"schema": {"const": version}, "environment": environment, "results": listed(result), **unused}
-    return root("pytest --torchprof-report=FILE.json", version, {**fields(known), "$defs": AMOUNT})
+    against = {"against": fields({**every("ref sha", TEXT), "dirty": BOOL, "gone": listed(TEXT)})}
+    return root("pytest --torchprof-report=FILE.json", version, {**fields(known, against), "$defs": AMOUNT})
 
 
 def baseline() -> Schema:

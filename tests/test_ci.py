@@ -238,8 +238,8 @@ def test_what_stood_in_for_a_gpu_is_not_exported(run_tests, pytester):
     assert json.loads((pytester.path / "kernels.benchmark.json").read_text()) == []
 
 
-def test_workflows_of_a_gpu_runner_and_of_the_split_are_there():
-    assert [path.name for path in WORKFLOWS] == ["gpu-runner.yml", "record-then-judge.yml"]
+def test_workflows_of_a_gpu_runner_of_the_split_and_without_baselines_are_there():
+    assert [path.name for path in WORKFLOWS] == ["against-base.yml", "gpu-runner.yml", "record-then-judge.yml"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

@@ -10,6 +10,7 @@ import pytest
 from builder import TraceBuilder
 
 from pytest_torchprof import load
+from pytest_torchprof.cli import main
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
@@ -317,3 +318,54 @@ def test_communication_and_computing_of_one_device_make_its_kernel_time(shared_t
     both = intervals.length(intervals.merged([*spans[0], *spans[1]]))
     hidden = intervals.length(spans[0]) + intervals.length(spans[1]) - both
     assert step.exposed_us == pytest.approx((intervals.length(spans[0]) - hidden) / 1000)
+
+
+# In tables
+
+
+def analyzed(capsys, path, *words):
+    assert main(["analyze", str(path), *words]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", NCCL)
+def test_rows_of_collectives_add_up_to_them(name, shared_trace, capsys):
+    path = shared_trace(name)
+    found = load(path).collectives
+    rows = json.loads(analyzed(capsys, path, "--json", "--no-findings"))["collectives"]
+    assert sum(row["calls"] for row in rows) == len(found)
+    assert sum(row["time_us"] for row in rows) == pytest.approx(sum(one.duration_us or 0 for one in found))
+    known = [row["bytes"] for row in rows if row["bytes"] is not None]
+    assert sum(known) == sum(one.message_bytes or 0 for one in found)
+    assert rows == sorted(rows, key=lambda row: -row["time_us"])
+
+
+def test_a_row_tells_group_size_and_bandwidth(built, capsys):
+    builder = TraceBuilder()
+    for start, dur in ((0, 100), (500, 300)):
+        asked(builder, "c10d::_allgather_base_", start, kernel=_ALL_GATHER, dur=dur, **_TOLD)
+    builder.kernel("gemm", 530, 200, builder.launch(520))
+    path = built(builder).trace.path
+    (row,) = json.loads(analyzed(capsys, path, "--json", "--by", "collective"))["collectives"]
+    assert (row["name"], row["group"], row["group_size"], row["dtype"]) == ("all_gather", "3 tp", 8, "bf16")
+    assert (row["calls"], row["bytes"], row["time_us"], row["exposed_us"]) == (2, 32000, 400, 200)
+    assert row["bus_gb_per_s"] == pytest.approx(32000 / 400e3 * 7 / 8, abs=1e-3)
+    (line,) = [line for line in analyzed(capsys, path).splitlines() if line.startswith("all_gather")]
+    words = ("3 tp: 8 ranks", "bf16", "2", "31.2 KiB", "400 us", "50.0%", "0.07")
+    assert [word for word in words if word not in line] == []
+
+
+def test_the_table_is_there_where_there_is_communication_only(shared_trace, capsys):
+    assert "collectives in the step" in analyzed(capsys, shared_trace("v100_dlrm_rank0"), "--no-findings")
+    path = shared_trace("h100_bert_small")
+    assert "collectives" not in analyzed(capsys, path, "--no-findings")
+    assert "no collectives in the step" in analyzed(capsys, path, "--no-findings", "--by", "collective")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 132])
+def test_the_table_fits_the_terminal(shared_trace, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = analyzed(capsys, shared_trace("a100_graphs_nccl_orphans"), "--no-findings", "--by", "collective")
+    table = text[text.index("collectives over") :]
+    assert max(map(len, table.splitlines())) <= width
+    assert "all_to_all" in table

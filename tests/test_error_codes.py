@@ -314,6 +314,9 @@ ELSEWHERE = {
     Code.COMPILED_BEFORE: "test_compile_watch.py",
     Code.RAN_UNCOMPILED: "test_compile_watch.py",
     Code.BASELINE_ELSEWHERE: "test_silent_passes.py",
+    **dict.fromkeys((Code.NO_REPOSITORY, Code.UNKNOWN_REF, Code.OBJECT_MISSING), "test_against_git.py"),
+    **dict.fromkeys((Code.BASE_NOT_MEASURED, Code.NOTHING_COMPARED), "test_against_gaps.py"),
+    **dict.fromkeys((Code.INSTALL_FAILED, Code.OTHER_CODE), "test_against_code.py"),
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
 }
 
@@ -415,7 +418,7 @@ def test_each_code_is_raised_somewhere_and_explained(code, capsys):
 def test_each_section_of_the_messages_is_a_codes_or_says_what_others_have_in_common():
     common = {
         *("lines-not-known", "nobody-told", "not-judged-without-a-gpu", "ambiguous"),
-        *("usage-errors", "unreadable-recording", "unreadable-baseline"),
+        *("another-commit", "usage-errors", "unreadable-recording", "unreadable-baseline"),
     }
     headings = re.findall(r"^##+ (.*)$", PAGE, re.MULTILINE)
     assert len(set(headings)) == len(headings)

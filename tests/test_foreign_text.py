@@ -135,7 +135,9 @@ KEYS = {
 }
 ALL_LIMITS = (
     "max_kernels=0, kernels='gemm', forbid_kernels='*', only_kernels='a', ops='x', max_syncs=0, max_graph_breaks=0, "
-    "max_recompiles=0, max_fallbacks=0, max_compile_time=0, cuda_graph=True, max_peak_memory=1, max_gpu_time='1ns'"
+    "max_recompiles=0, max_fallbacks=0, max_compile_time=0, cuda_graph=True, max_peak_memory=1, max_gpu_time='1ns', "
+    "allow_syncs=['a.py', 'range:b'], max_memcpys=0, allow_memcpys='c', "
+    f"ranges={{'d': {{'max_kernels': 0}}, {BAD!r}: {{'max_kernels': 0, 'max_syncs': 0}}}}"
 )
 
 

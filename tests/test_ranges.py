@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -392,6 +394,40 @@ def test_around(torchprof):
     result.stdout.fnmatch_lines(
         ['1 limit not measured: max_kernels in "inside"*', "*torch.compile drops ranges inside the code*"]
     )
+
+
+def test_without_a_profiler_a_mark_imports_nothing():
+    source = """
+import sys
+from pytest_torchprof import mark
+with mark("decode"):
+    pass
+assert mark("decode")(max)(1, 2) == 2
+assert not {"torch", "msgspec", "pytest"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", source], check=True)
+
+
+def test_one_mark_may_be_entered_inside_itself(tmp_path):
+    decode, x = mark("decode"), torch.ones(4)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
+        with decode:
+            with decode:
+                torch.sin(x)
+            torch.cos(x)
+        torch.exp(x)
+    prof.export_chrome_trace(str(tmp_path / "t.json"))
+    (one,) = load(tmp_path / "t.json", device="cpu").ranges("decode")
+    assert one.kernels.names == ["aten::sin", "aten::cos"]
+
+
+def test_a_mark_gives_back_what_the_function_returns_and_its_name():
+    @mark("sample")
+    def sample(a, *, b):
+        """Sample."""
+        return a + b
+
+    assert (sample(1, b=2), sample.__name__, sample.__doc__) == (3, "sample", "Sample.")
 
 
 def test_the_command_judges_ranges(tmp_path, capsys):

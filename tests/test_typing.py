@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import typing
 from pathlib import Path
 
-import pytest
 import torch
+from typed import check
 
 from pytest_torchprof import Limits, MarkerKeywords
 from pytest_torchprof.documentation import articles
@@ -62,22 +59,6 @@ pytest_torchprof.measure(max_kernels=None)  # type: ignore[arg-type]
 wrong: Limits = {"max_graph_break": 0}  # type: ignore[typeddict-unknown-key]
 wrong_too: MarkerKeywords = {"names": "all"}  # type: ignore[typeddict-item]
 """
-
-
-def check(folder, *sources):
-    """Return what mypy says of these modules, strictly; torch is left out, which takes minutes to read."""
-    pytest.importorskip("mypy")
-    for number, source in enumerate(sources):
-        (folder / f"checked_{number}.py").write_text(source)
-    settings = (
-        "[mypy]\nstrict = True\n[mypy-torch.*]\nfollow_imports = skip\n[mypy-pynvml]\nignore_missing_imports = True\n"
-    )
-    (folder / "mypy.ini").write_text(settings)
-    command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", *sorted(map(str, folder.glob("*.py")))]
-    ran = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, env=os.environ | {"MYPYPATH": str(ROOT)}
-    )
-    return ran.stdout + ran.stderr
 
 
 def test_every_limit_is_typed_and_nothing_else():

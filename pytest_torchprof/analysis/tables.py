@@ -1,9 +1,10 @@
-"""A recording in rows: by kernel, family, operator, annotation and module."""
+"""A recording in rows: by kernel, family, operator, annotation, module and collective."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_torchprof.analysis.collective_rows import by_collective
 from pytest_torchprof.analysis.kernel_rows import by_family, by_kernel
 from pytest_torchprof.analysis.operator_rows import by_op
 from pytest_torchprof.analysis.range_rows import by_annotation, by_module
@@ -11,19 +12,22 @@ from pytest_torchprof.analysis.range_rows import by_annotation, by_module
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.kernel_rows import KernelRow
-    from pytest_torchprof.analysis.launches import Launching
-    from pytest_torchprof.analysis.parts import Part
-    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.analysis.steps import StepProfile
 
-WAYS: Final = ("kernel", "family", "op", "range", "module")
+WAYS: Final = ("kernel", "family", "op", "range", "module", "collective")
 """What a table may have rows of."""
 
 
 def rows_by(
-    way: str, trace: Trace, launching: Launching, chosen: Sequence[Part], kernels: Sequence[KernelRow] | None = None
+    way: str, analysis: Analysis, steps: Sequence[StepProfile], kernels: Sequence[KernelRow] | None = None
 ) -> Sequence[Any]:
     """Return the rows of one of the `WAYS`; ``kernels`` are those by kernel, where they are known already."""
+    trace, launching, chosen = analysis.trace, analysis.launching, [step.part for step in steps]
+    if way == "collective":
+        place = {id(part): number for number, part in enumerate(launching.parts)}
+        return by_collective(analysis.communication.collectives, [place[id(part)] for part in chosen])
     if way == "op":
         return by_op(trace, launching, chosen)
     if way == "range":

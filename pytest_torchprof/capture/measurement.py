@@ -63,6 +63,8 @@ class Plan:
     """Whether the first warm-up call, of two at least, is made uncompiled and its floating-point operations counted."""
     compiled: CompileLog | None = None
     """What was compiled in the test so far; None: this is a measurement by itself."""
+    repeatable: bool = True
+    """Whether the steps can be called anew where a recording of them cannot be believed."""
     times: Literal["hot", "cold"] | None = None
     """Whether untraced times are sampled after the steps, and with what in the caches."""
 
@@ -127,7 +129,7 @@ def _measure(
             yield from measurement.counted_call()
             with measurement.compile_log() as log, CompileWatch(plan.device, log) as watch:
                 yield from measurement.warm_up(watch)
-                for _ in range(_ATTEMPTS if this_rank().alone else 1):
+                for _ in range(_ATTEMPTS if this_rank().alone and plan.repeatable else 1):
                     yield from measurement.attempt(watch)
                     reason = measurement.problem or check(path)
                     if reason is None or another_profiler_runs():

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 COMMANDS = {
     "analyze": "show where the time of a recording goes",
     "check": "judge a recording by limits",
+    "run": "run a program under the profiler, and judge it",
     "diff": "compare two recordings or baselines",
     "doctor": "say what is wrong with the profiler or the device",
     "explain": "say what a limit, a finding or a message means",
     "baseline": "list, show, compare, prune and merge stored baselines",
 }
+RUNS_PROGRAMS = frozenset({"run"})
+"""Whose process is a program's of the user's: it writes when it wants to, and ends as Python ends."""
 USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"
 DEVICE_OPTION = {"--device": "cpu or cuda"}
 """Of each command that reads recordings."""
@@ -92,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"torchprof: {unknown}\n\n{_usage()}")
         return UNUSABLE
     status = _run(words[0], words[1:])
-    if argv is None:
+    if argv is None and words[0] not in RUNS_PROGRAMS:
         # The process ends here: to free what it read, object by object, would take 2 % of its time.
         sys.stderr.flush()
         os._exit(status)
@@ -106,19 +109,20 @@ def _run(command: str, words: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    # The process is short and makes no cycles worth looking for in its million objects: 6 % of the time.
-    collecting = gc.isenabled()
-    gc.disable()
-    # Written at the end, so that the verdict stands whatever becomes of the text.
-    screen, sys.stdout = sys.stdout, io.StringIO()
+    collecting, screen, text = gc.isenabled(), sys.stdout, io.StringIO()
+    if command not in RUNS_PROGRAMS:
+        # The process is short and makes no cycles worth looking for in its million objects: 6 % of the time.
+        gc.disable()
+        # Written at the end, so that the verdict stands whatever becomes of the text.
+        sys.stdout = text
     try:
         module = import_module(f"{__name__}.{command}")
-        if "-h" in words or "--help" in words:
+        own = module.own_words(words) if command in RUNS_PROGRAMS else words
+        if "-h" in own or "--help" in own:
             sys.stdout.write(module.USAGE)
             status = 0
         else:
             status = module.run(words)
-        text = sys.stdout.getvalue()
     except UsageError as problem:
         return refuse(command, coded(f"{problem.text}; see torchprof {command} --help", Code.BAD_USAGE))
     except TorchprofError as problem:
@@ -129,7 +133,7 @@ def _run(command: str, words: list[str]) -> int:
         sys.stdout = screen
         if collecting:
             gc.enable()
-    return _write(text, command) or status
+    return _write(text.getvalue(), command) or status
 
 
 def refuse(command: str, problem: str) -> int:

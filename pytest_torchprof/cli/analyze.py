@@ -24,7 +24,7 @@ traces is shown one after the other.
   --json          print one JSON object (a list of them for a folder)
   --top N         rows to show (20; with --json all)
   --step N        only the step ProfilerStep#N
-  --by WHAT       kernel (the default), family, op, range (user annotations) or module
+  --by WHAT       kernel (the default), family, op, range (user annotations), module or collective
   --device D      what was measured, where the recording does not say: cuda (the default), or cpu, whose kernels
                   are the operators that compute
   --no-findings   do not look for what stands out

@@ -45,10 +45,11 @@ def run(words: list[str]) -> int:
     arguments = parse(words, options=_OPTIONS)
     if len(arguments.files) != 1 or not arguments.options["--limit"]:
         raise UsageError("expected one TRACE and at least one --limit NAME=VALUE")
-    return _judge(arguments, _read_limits(arguments.options["--limit"]))
+    return _judge(arguments, read_limit_texts(arguments.options["--limit"]))
 
 
-def _read_limits(texts: Iterable[str]) -> dict[str, object]:
+def read_limit_texts(texts: Iterable[str]) -> dict[str, object]:
+    """Return limits by name from texts NAME=VALUE; UnknownLimit for what is none."""
     limits: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")

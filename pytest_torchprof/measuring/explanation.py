@@ -31,6 +31,8 @@ class Explanation:
     """What is known of where one measurement's work comes from, and how to find it out; see ``profiles.Explainer``."""
 
     screen: Screen
+    judges: bool = True
+    """Whether limits are judged; at a commit that is only compared with, none is."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """What changes how limits count, where they are given without."""
     repeat: Repeat | None = None

@@ -119,9 +119,12 @@ def _refuse_ambiguous(function: Callable[..., Any], given: Mapping[str, object])
 class ScriptBlock(MeasuredBlock):
     """A measured block outside of tests: judged at its end."""
 
-    def __init__(self, label: str | None, limits: Mapping[str, object], **options: object) -> None:
+    def __init__(
+        self, label: str | None, limits: Mapping[str, object], *, repeatable: bool = True, **options: object
+    ) -> None:
         super().__init__("measure()" if label is None else repr(label), "pytest_torchprof.measure")
         self._label = label
+        self._repeatable = repeatable
         self._asked = _read_limits(limits)
         self._options: dict[str, Any] = {name: _read_option(name, value) for name, value in options.items()}
         self._device = ""
@@ -149,6 +152,7 @@ class ScriptBlock(MeasuredBlock):
             nodeid=None,
             label=self._label,
             count_flops=needs_flops(self._asked),
+            repeatable=self._repeatable,
         )
         folder = Path(tempfile.mkdtemp(prefix="torchprof-"))
         weakref.finalize(self._own, shutil.rmtree, folder, ignore_errors=True)
@@ -167,9 +171,14 @@ class ScriptBlock(MeasuredBlock):
         if measured is None:
             return
         self._measured, self._own.plan = measured, plan
-        wants_lines = any(verdict.wants_lines for verdict in self._judge(measured))
+        wants_lines = self._repeatable and any(verdict.wants_lines for verdict in self._judge(measured))
         if wants_lines and not measured.launching.origins.recorded:
             yield from self._own.calls(plan, folder / _STACKS)
+
+    @property
+    def measured(self) -> Profile | None:
+        """What was recorded, believed or not; None where nothing was."""
+        return self._measured
 
     def can_call(self, function: Callable[[], object]) -> None:
         """Let limits that are asked for later be explained by one more call of the measured code."""

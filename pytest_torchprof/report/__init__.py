@@ -116,16 +116,47 @@ _DISUSE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The commit that a run compares the working tree with."""
+
+    ref: str
+    """As the user named it."""
+    sha: str
+    dirty: bool
+    """Whether the working tree has changes that are not committed."""
+
+    @property
+    def shown(self) -> str:
+        """The commit as texts name it: "main (abc1234)"."""
+        short = self.sha[:7]
+        return short if self.sha.startswith(self.ref) else f"{self.ref} ({short})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResults:
     """All results of a run, in the order in which the tests ran."""
 
     results: tuple[Result, ...]
     unused: tuple[UnusedEntries, ...] = ()
+    against: Reference | None = None
+    """What the results are compared with, where that is no baseline."""
+    gone: tuple[str, ...] = ()
+    """What was measured there, and not in this run."""
 
     @property
     def environment(self) -> Mapping[str, Any]:
         """Device and versions, from the first measurement that holds them."""
         return next((result.environment for result in self.results if result.environment), {})
+
+    @property
+    def compared_with(self) -> str:
+        """What the results are compared with, in words."""
+        return "the baseline" if self.against is None else self.against.shown
+
+    @property
+    def gone_words(self) -> str | None:
+        """What was measured at the other commit alone, in a line; None where nothing was."""
+        return f"measured only at {self.compared_with}: {', '.join(self.gone)}" if self.gone else None
 
     def to_plain(self) -> list[dict[str, Any]]:
         """Return the results as lists, dicts, strings and numbers."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Rule
 
 SCHEMA = 1
-_MANY_OF = {"family": "families", "op": "ops", "range": "ranges", "module": "modules"}
+_MANY_OF = {"family": "families", "op": "ops", "range": "ranges", "module": "modules", "collective": "collectives"}
 # Of fewer events one process is done before a second has begun.
 _MANY = 50_000
 # What the second process looks for beside the efficiency, so that both take as long.
@@ -104,9 +104,9 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
         "steps": [{"name": one.name, **_values(one.numbers, *numbers.OF_STEP)} for one in steps],
         "kernels": [_row_values(analysis, steps, "kernel", row) for row in rows[:top]],
     }
-    if by != "kernel":
-        more = rows_by(by, trace, analysis.launching, chosen, rows)[:top]
-        found[_MANY_OF[by]] = [_row_values(analysis, steps, by, row) for row in more]
+    for way in dict.fromkeys([*([] if by == "kernel" else [by]), "collective"]):
+        more = rows_by(way, analysis, steps, rows)[:top]
+        found[_MANY_OF[way]] = [_row_values(analysis, steps, way, row) for row in more]
     seen = analysis.compile
     found["compile"] = {
         "regions": seen.regions,
@@ -160,6 +160,9 @@ def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: 
             **_times_values(steps, row.times),
             **_values(row, "tflops", "gb_per_s"),
         }
+    elif by == "collective":
+        told = ("name", "group", "group_size", "dtype", "calls", "bytes", "time_us", "exposed_us", "bus_gb_per_s")
+        values = {**_values(row, *told), **_times_values(steps, row.times)}
     elif by == "family":
         values = {**_values(row, "family", "library", "count", "time_us"), **_times_values(steps, row.times)}
     else:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.call_times import CallTimes
+    from pytest_torchprof.analysis.collective_rows import CollectiveRow
     from pytest_torchprof.analysis.kernel_rows import FamilyRow, KernelRow
     from pytest_torchprof.analysis.operator_rows import OpRow
     from pytest_torchprof.analysis.range_rows import RangeRow
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.text import Cells
 
 Timed = TypeVar("Timed", "RangeRow", "OpRow")
-Kernels = TypeVar("Kernels", "KernelRow", "FamilyRow")
+Kernels = TypeVar("Kernels", "KernelRow", "FamilyRow", "CollectiveRow")
 
 _EVALUATED = "autograd::engine::evaluate_function: "
 
@@ -54,7 +55,7 @@ _SORT_BY: dict[str, str] = {
     **{name: name for name in ("calls", "cpu_us", "self_cpu_us", "gpu_us", "self_gpu_us", "time_us")},
 }
 _PER_CALL = {"cpu_time": "cpu_us", **{f"{device}_time": "gpu_us" for device in _DEVICES}}
-_NOUNS = {"op": "operators", "range": "user annotations", "module": "modules"}
+_NOUNS = {"op": "operators", "range": "user annotations", "module": "modules", "collective": "collectives"}
 
 
 def table(analysis: Analysis, *, by: str = "kernel", sort_by: str | None = None, top: int = 20) -> str:
@@ -71,7 +72,7 @@ def rows_of(  # noqa: PLR0913 - the options of the command
 ) -> str:
     """Return one table over these steps."""
     over = f"over {len(steps)} steps" if len(steps) > 1 else "in the step"
-    rows = tables.rows_by(by, analysis.trace, analysis.launching, [step.part for step in steps])
+    rows = tables.rows_by(by, analysis, steps)
     below: Sequence[str] = ()
     if by in ("kernel", "family"):
         if not rows:
@@ -82,15 +83,21 @@ def rows_of(  # noqa: PLR0913 - the options of the command
             missing = "; they are not recorded: record them with profile(with_stack=True), here with record=['modules']"
             return "\n".join(wrapped(f"no {_NOUNS[by]} {over}{missing if by == 'module' else ''}", "", width=width))
         heading = f"{_NOUNS[by]} {over}"
-        shown = _sort_rows(rows, sort_by)[:top]
-        columns = _operator_columns(analysis, shown, steps, sort_by) if by == "op" else _range_columns(analysis, steps)
+        shown = (_sort_kernels if by == "collective" else _sort_rows)(rows, sort_by)[:top]
+        columns = (
+            _operator_columns(analysis, shown, steps, sort_by)
+            if by == "op"
+            else _collective_columns(shown, steps)
+            if by == "collective"
+            else _range_columns(analysis, steps)
+        )
         below = [printable(_details_below(row)) for row in shown] if by == "op" else ()
     return drawn(shown, columns, heading, more=len(rows) - len(shown), width=width, below=below)
 
 
 def kernel_cells(analysis: Analysis, top: int) -> tuple[str, Cells, int]:
     """Return the table of kernels over all steps: its heading, its cells by title, and how many rows it leaves out."""
-    rows = tables.rows_by("kernel", analysis.trace, analysis.launching, [step.part for step in analysis.steps])
+    rows = tables.rows_by("kernel", analysis, analysis.steps)
     heading, shown, columns = _kernel_table(rows, analysis.steps, by="kernel", sort_by=None, top=top)
     return heading, cells(columns, shown), len(rows) - len(shown)
 
@@ -187,6 +194,33 @@ def _family_columns(_: Sequence[FamilyRow], steps: Sequence[StepProfile], total_
         _share_column(total_us),
         *_times_columns(steps),
     )
+
+
+def _collective_columns(shown: Sequence[CollectiveRow], steps: Sequence[StepProfile]) -> tuple[Column, ...]:
+    return (
+        Column("collective", lambda row: row.name, "left"),
+        *(
+            [Column("group", _group_name, "left", leaves=5)]
+            if any(row.group or row.group_size for row in shown)
+            else []
+        ),
+        Column("dtype", lambda row: row.dtype or "-", "left", leaves=1),
+        _column("calls", "calls"),
+        _column("bytes", "bytes", show_bytes, leaves=10),
+        _column("time", "time_us", show_us),
+        _column("exposed", "exposed_share", _share_or_dash, leaves=12),
+        _column("bus GB/s", "bus_gb_per_s", show_rate, leaves=11),
+        *_times_columns(steps),
+    )
+
+
+def _share_or_dash(share: float | None) -> str:
+    return "-" if share is None else show_share(share)
+
+
+def _group_name(row: CollectiveRow) -> str:
+    size = "" if row.group_size is None else f"{row.group_size} ranks"
+    return printable(": ".join(word for word in (row.group, size) if word) or "-")
 
 
 def _range_columns(analysis: Analysis, steps: Sequence[StepProfile]) -> tuple[Column, ...]:

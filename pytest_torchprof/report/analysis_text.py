@@ -80,6 +80,8 @@ def text(  # noqa: PLR0913 - the options of the command
     parts.append(rows_of(analysis, steps, by=by, sort_by=None, top=top, width=width))
     if by == "kernel":
         parts.append(_by_family_and_operator(analysis, steps, width))
+        if analysis.communication.collectives:
+            parts.append(rows_of(analysis, steps, by="collective", sort_by=None, top=top, width=width))
     if findings:
         looked_at = [_describe_efficiency(analysis, width), _list_findings(analysis, find(analysis, rules), width)]
         if len(steps) < len(analysis.steps):

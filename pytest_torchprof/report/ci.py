@@ -35,18 +35,21 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
         if result.outcome.is_failure:
             yield _result_command("error", result, result.message, rootdir, workspace)
         elif result.baseline_state is BaselineState.AMBIGUOUS:
-            message = "\n".join([f"{result.baseline} against the baseline", *result.changes])
+            message = "\n".join([f"{result.baseline} against {run.compared_with}", *result.changes])
             yield _result_command("warning", result, message, rootdir, workspace)
     for unused in run.unused:
         message = unused.words + (f"; {unused.remedy} removes them" if unused.remedy else "")
         place = {"file": _in_checkout(rootdir / unused.file, workspace, rootdir), "title": f"torchprof: {unused.why}"}
         yield _format_command("warning" if unused.remedy else "notice", place, message)
+    if run.gone_words:
+        yield _format_command("notice", {"title": "torchprof"}, run.gone_words)
 
 
 def step_summary(run: RunResults) -> str:
     """Return Markdown: one line, and below it what failed with the kernels that differ and how to accept them."""
     failed = [result for result in run.results if result.outcome.is_failure]
     place = f" on {escaped(describe_environment(run.environment))}" if run.environment else ""
+    place += f", against {escaped(run.against.shown)}" if run.against is not None else ""
     lines = [f"**torchprof**: {escaped(closing(run))}{place}", ""]
     for result in failed[:_MOST_FAILURES]:
         lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut_lines(result.message)), ""]

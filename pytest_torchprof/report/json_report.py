@@ -6,6 +6,7 @@ A history has only what was measured on the device that was asked for, so that n
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
@@ -35,7 +36,8 @@ def render(run: RunResults) -> str:
     unused: dict[str, dict[str, list[str]]] = {str(why): {} for why in Disuse}
     for entries in run.unused:
         unused[entries.why][entries.file] = list(entries.keys)
-    report = {"schema": SCHEMA, "environment": run.environment, "results": results, **unused}
+    against = {} if run.against is None else {"against": asdict(run.against) | {"gone": list(run.gone)}}
+    report = {"schema": SCHEMA, "environment": run.environment, **against, "results": results, **unused}
     return json_text(report)
 
 

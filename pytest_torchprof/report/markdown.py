@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.terminal import KERNEL_COLUMNS, RESULT_COLUMNS, title
+from pytest_torchprof.report.terminal import KERNEL_COLUMNS, result_columns, title
 from pytest_torchprof.text import cells, printable
 
 if TYPE_CHECKING:
@@ -22,11 +22,13 @@ def render(run: RunResults) -> str:
             lines += [f"### {escaped(result.name)}: {result.outcome}", "", fenced(result.message), ""]
             if result.kernels:
                 lines += [*_table_lines(cells(KERNEL_COLUMNS, result.kernels)), ""]
-    return "\n".join([*lines, *_table_lines(cells(RESULT_COLUMNS, run.results)), "", *unused_entries(run)])
+    return "\n".join([*lines, *_table_lines(cells(result_columns(run), run.results)), "", *unused_entries(run)])
 
 
 def unused_entries(run: RunResults) -> Iterator[str]:
-    """Yield a paragraph for each baseline file with entries that nothing measures any more."""
+    """Yield a paragraph for each baseline file with entries that nothing measures any more, and for what is gone."""
+    if run.gone_words:
+        yield from (escaped(run.gone_words), "")
     for unused in run.unused:
         remedy = f" (`{unused.remedy}`)" if unused.remedy else ""
         yield from (f"{escaped(unused.file)}: {escaped(unused.words)}{remedy}", "")

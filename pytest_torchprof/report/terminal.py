@@ -67,8 +67,18 @@ def describe_environment(environment: Mapping[str, Any]) -> str:
 
 
 def title(run: RunResults) -> str:
-    """Return the section's heading: where it was measured, if anything was."""
-    return f"torchprof: {describe_environment(run.environment)}" if run.environment else "torchprof"
+    """Return the section's heading: where it was measured, if anything was, and what it is compared with."""
+    place = f": {describe_environment(run.environment)}" if run.environment else ""
+    return f"torchprof{place}" + (f", against {printable(run.against.shown)}" if run.against is not None else "")
+
+
+def result_columns(run: RunResults) -> tuple[Column, ...]:
+    """Return the columns of a run's table: what is compared with a commit has no baseline."""
+    if run.against is None:
+        return RESULT_COLUMNS
+    return tuple(
+        column._replace(title="against") if column.title == "baseline" else column for column in RESULT_COLUMNS
+    )
 
 
 def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
@@ -80,12 +90,13 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
     for result in run.results:
         name = printable(result.name)
         if changes := [line for line in result.changes if verbosity > 0 or line not in result.noise]:
-            parts.append("\n".join([f"{name}: against the baseline", *map(printable, changes)]))
+            parts.append("\n".join([f"{name}: against {printable(run.compared_with)}", *map(printable, changes)]))
         if verbosity > 0 and result.outcome is Outcome.PASSED:
             parts += _tell_held(name, result)
         if verbosity > 0 and result.outcome is Outcome.FAILED and result.kernels:
             parts.append(drawn(result.kernels, KERNEL_COLUMNS, f"{name}: kernels of the step with most", width=width))
     parts += map(_tell_unused, run.unused)
+    parts += [printable(run.gone_words)] if run.gone_words else []
     return "\n\n".join([*parts, closing(run)])
 
 
@@ -97,7 +108,9 @@ def render_briefly(run: RunResults) -> list[str]:
     new = [printable(result.name) for result in run.results if result.baseline_state is BaselineState.NEW]
     compared = run.unused or any(result.baseline_state not in (None, BaselineState.NEW) for result in run.results)
     more = f" and {len(new) - MOST_NEW} more" if len(new) > MOST_NEW else ""
-    told = [f"without a baseline: {', '.join(new[:MOST_NEW])}{more}"] if new and compared else []
+    lacking = "without a baseline" if run.against is None else f"not measured at {printable(run.compared_with)}"
+    told = [f"{lacking}: {', '.join(new[:MOST_NEW])}{more}"] if new and compared else []
+    told += [printable(run.gone_words)] if run.gone_words else []
     return [closing(run), *told, *map(_tell_unused, run.unused)]
 
 
@@ -115,7 +128,7 @@ def _tell_unused(unused: UnusedEntries) -> str:
 
 
 def _draw_results(run: RunResults, width: int) -> str:
-    table, room = fitted(cells(RESULT_COLUMNS, run.results), width, MIN_NAME_WIDTH)
+    table, room = fitted(cells(result_columns(run), run.results), width, MIN_NAME_WIDTH)
     test, *names = table[RESULT_COLUMNS[0]]
     table[RESULT_COLUMNS[0]] = [test, *(_shorten_name(name, max(room, MIN_NAME_WIDTH)) for name in names)]
     head, *rows = ruled(table)
@@ -137,4 +150,6 @@ def closing(run: RunResults) -> str:
         if (number := sum(result.outcome is outcome for result in run.results))
     ]
     better = sum(result.baseline_state is BaselineState.BETTER for result in run.results)
+    if better and run.against is not None:
+        return f"{', '.join(counts)}; {better} better than at {printable(run.compared_with)}"
     return ", ".join(counts) + (f"; {better} better, to keep: pytest --torchprof-baseline=update" if better else "")

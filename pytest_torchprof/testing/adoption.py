@@ -20,7 +20,7 @@ from pytest_torchprof.profiles import Profile
 from pytest_torchprof.recording.metadata import Adoption
 from pytest_torchprof.recording.writer import write_adopted
 from pytest_torchprof.testing.left_recordings import left_in, numbers_of, why_mixed, why_stale
-from pytest_torchprof.testing.test_run import gated, guarded, kept_trace
+from pytest_torchprof.testing.test_run import foreign_code, gated, guarded, kept_trace
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _judged(run: TestRun, taken: Mapping[str | None, Trace], *, live: bool) -> l
         measurement = run.change(label, recording=Path(str(trace.path)))
         reason, found = _as_asked(run, trace, live=live)
         profile = Profile.from_trace(found)
-        if reason := reason or profile.why_not:
+        if reason := reason or profile.why_not or foreign_code(run, elsewhere=True):
             problems.append(run.change(label, why_not=reason).error)
             continue
         profile = guarded(run, profile, measurement.explanation, replay=False)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from pytest_torchprof import baseline, compare
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.against.outcomes import base_outcomes
+from pytest_torchprof.codes import Code, code_in, coded
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.testing.options import BaselineMode
 
@@ -79,7 +80,13 @@ class BaselineCheck:
     @property
     def of_times(self) -> bool:
         """Whether times are compared too."""
-        return self.wanted and "time" in self.options.tolerance.allowed
+        # One process on each side says nothing of times.
+        return self.wanted and "time" in self.options.tolerance.allowed and self.run.against is None
+
+    @property
+    def judges_limits(self) -> bool:
+        """Whether limits are judged: they are of the code as it is, and another commit's is only compared with it."""
+        return self.run.against is None or not self.run.against.is_base
 
     @property
     def takes_times(self) -> bool:
@@ -107,12 +114,16 @@ class BaselineCheck:
             return None
         file, key = self.place(label, profile)
         old, new = self.files.entries(file).get(key), cache(partial(self._new_entry, profile))
-        allowed = self.options.tolerance.allowed
+        allowed = {
+            name: share for name, share in self.options.tolerance.allowed.items() if name != "time" or self.of_times
+        }
         comparison = compare.compare(old, new() if old else None, names=self.options.names, tolerance=allowed)
         return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison)
 
     def _new_entry(self, profile: Profile) -> Entry:
-        return baseline.entry_of(profile, source_hash=baseline.source_hash(self.source))
+        # Both sides of a comparison with a commit have the same tests, or are asked for with those that each has.
+        source = self.source if self.run.against is None else ""
+        return baseline.entry_of(profile, source_hash=baseline.source_hash(source))
 
     def needs_more_times(self, label: str | None, profile: Profile) -> bool:
         """Whether times are to be taken once more: they look slower, or what will be compared with them is written."""
@@ -177,7 +188,7 @@ class BaselineCheck:
 
     def of_other_root(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
         """Yield a verdict where there is no baseline, but one that a run with another root directory has kept."""
-        if judgement is None or judgement.old is not None or self.run.baseline.updates:
+        if judgement is None or judgement.old is not None or self.run.baseline.updates or self.run.against:
             return
         for file in baseline.files_of_other_roots(self.path, self.run.rootdir, judgement.file, self.run.baseline_dir):
             if judgement.key in self.files.entries(file):
@@ -188,6 +199,22 @@ class BaselineCheck:
                 )
                 yield self._not_measured(coded(elsewhere, Code.BASELINE_ELSEWHERE))
                 return
+
+    def unmeasured_there(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
+        """Yield a verdict where the other commit has the test, and what was to be compared was not measured there."""
+        side = self.run.against
+        if judgement is None or judgement.old is not None or side is None or side.is_base:
+            return
+        files = baseline.files_of(self.path, self.run.rootdir, self.run.baseline_dir).values()
+        if any(judgement.key in self.files.entries(file) for file in files):
+            reason: str | None = "it was measured on another device: compare with --torchprof-against-fresh"
+        else:
+            reason = base_outcomes(side.results).why_not(self.nodeid)
+        if reason is not None:
+            own = side.own_tests or code_in(reason) is not None
+            hint = "" if own else "; --torchprof-against-tests=own runs at each side the tests that it has"
+            said = coded(f"at {side.reference.shown} {reason}{hint}", Code.BASE_NOT_MEASURED)
+            yield Verdict(limit="against", expected=side.reference.ref, measured=said, status=NOT_MEASURED)
 
     def lost_numbers(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
         """Yield a verdict on numbers to be compared with the baseline that this measurement, or the baseline, lacks."""
@@ -217,20 +244,30 @@ class BaselineCheck:
     def _not_measured(self, reason: str) -> Verdict:
         return Verdict(limit="baseline", expected=str(self.run.baseline), measured=reason, status=NOT_MEASURED)
 
+    def lines(self, comparison: Comparison) -> tuple[str, ...]:
+        """Return what differs, a line each; of two processes, not what differs between any two."""
+        if self.run.against is None:
+            return comparison.lines
+        return tuple(line for line in comparison.lines if line not in comparison.noise)
+
     def failure_lines(self, judgement: BaselineJudgement, profile: Profile) -> Iterator[str]:
         """Yield what fails the test, a line each; nothing where it does not."""
         comparison, mode, file = judgement.comparison, self.run.baseline, self.run.shown(judgement.file)
         accept = f'  do: fix the code, or accept the change: pytest "{self.nodeid}" --torchprof-baseline=update'
+        held = f"the baseline {file}"
+        if (side := self.run.against) is not None:
+            held = f"at {side.reference.shown}"
+            accept = '  do: fix the code, or allow what is meant in the marker, such as tolerance={"kernels": 1}'
         if mode.updates or not comparison.fails(strict=mode is BaselineMode.STRICT):
             return
         if comparison.verdict == "worse":
-            yield f"worse than the baseline {file}:"
-            yield from (f"  {line}" for line in comparison.lines)
+            yield f"worse than {held}:"
+            yield from (f"  {line}" for line in self.lines(comparison))
             yield from compare.origins(profile, judgement.new(), comparison.changes)
             yield accept
         elif comparison.verdict == "ambiguous":
             yield f"ambiguous against the baseline {file} (strict):"
-            yield from (f"  {line}" for line in comparison.lines)
+            yield from (f"  {line}" for line in self.lines(comparison))
             yield accept
         else:
             yield f"no baseline for this test and device in {file} (strict)"

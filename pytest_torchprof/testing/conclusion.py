@@ -202,7 +202,12 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
             state = BaselineState.LEFT_TO_RANK_0
         else:
             state = BaselineState.WRITTEN
-            run.baseline_entries.append((on_baseline.file, on_baseline.key, check.entry_to_write(on_baseline)))
+            entry = check.entry_to_write(on_baseline)
+            if check.judges_limits:
+                run.baseline_entries.append((on_baseline.file, on_baseline.key, entry))
+            else:
+                # What the rest of the test comes to there is no matter of what was measured.
+                run.test.state.baseline_updates.setdefault(on_baseline.file, {})[on_baseline.key] = entry
         is_first = on_baseline.old is None and state is BaselineState.WRITTEN
         return replace(result, baseline=str(state) if is_first else f"{state} ({summary})", baseline_state=state)
     state = BaselineState(on_baseline.comparison.verdict)
@@ -210,7 +215,7 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
         # Where warnings are errors this one is none: only strict fails what the samples do not tell.
         with suppress(TorchprofWarning):
             warnings.warn(f"{result.nodeid}: {summary} against the baseline", TorchprofWarning, stacklevel=2)
-    changes = () if judgement.baseline_failure else on_baseline.comparison.lines
+    changes = () if judgement.baseline_failure else check.lines(on_baseline.comparison)
     return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=on_baseline.comparison.noise)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from pytest_torchprof import capture
@@ -17,8 +19,6 @@ from pytest_torchprof.profiles import Profile
 from pytest_torchprof.testing.test_run import measure_function, measured_calls
 
 if TYPE_CHECKING:
-    from os import PathLike
-    from pathlib import Path
     from types import TracebackType
 
     import torch
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.measurement import Measurement
     from pytest_torchprof.testing.test_run import TestRun
 
-    Producer = Callable[[Path], object] | str | PathLike[str]
+Producer = Callable[[Path], object] | str | PathLike[str]
 
 
 class Torchprof:

@@ -167,12 +167,14 @@ def judge_measurement(
     unknown = nothing_known(profile, asked)
     nothing = tuple(check.not_comparable(label, profile, unknown, stands_in=stands_in)) if unknown else ()
     limits = [one for one in measurement.limits if one.limit.needs == COMPILE or not stands_in]
+    limits = limits if check.judges_limits else []
     verdicts = [*check_limits(profile, limits), *(() if stands_in else check.unmeasured_times(profile)), *nothing]
     baseline = None
     if not nothing:
         baseline = (former.baseline if former is not None else None) or check.compare(label, profile)
         verdicts += [] if stands_in else check.lost_numbers(baseline)
         verdicts += check.of_other_root(baseline)
+        verdicts += check.unmeasured_there(baseline)
     if unknown and not asked and not nothing and not stands_in:
         verdicts.append(something_ran(unknown))
     return Judgement(

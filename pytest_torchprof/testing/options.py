@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
+from pytest_torchprof.against import is_side
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from pytest_torchprof.against.side import Side
     from pytest_torchprof.limits import Asked, Limit
 
 Value = TypeVar("Value")
@@ -115,6 +117,8 @@ class RunOptions:
     """What changes how limits count, where they are given without."""
     workers: int
     """How many processes of pytest-xdist run tests at once; 1 without it."""
+    against: Side | None = None
+    """Which side of a comparison with a commit this is; None where it is none."""
 
     def shown(self, path: Path) -> str:
         """Return a path as messages name it: relative to the root directory where it lies below."""
@@ -140,7 +144,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         raise _bad_option(f"--torchprof-save: {existing} is a file; name a folder for the recordings")
     if replay and not replay.is_dir():
         raise _bad_option(f"--torchprof-replay: {replay} is no folder; name one made by --torchprof-save")
-    return RunOptions(
+    options = RunOptions(
         enabled=source.read("", _one_of(("on", "off"))) != "off",
         baseline=BaselineMode(source.read("baseline", _one_of(BaselineMode)) or "compare"),
         baseline_dir=folder,
@@ -156,6 +160,20 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         tolerance=source.tolerance(),
         settings=source.settings(),
         workers=getattr(config, "workerinput", {}).get("workercount", 1),
+    )
+    return _of_side(options) if is_side(config) else options
+
+
+def _of_side(options: RunOptions) -> RunOptions:
+    """Return the options of one of two sides: the other commit leaves baselines, with which the other is compared."""
+    from pytest_torchprof.against.side import this_side  # noqa: PLC0415  (this module loads in every pytest run)
+
+    side = this_side()
+    if not side.is_base:
+        return replace(options, baseline=BaselineMode.COMPARE, baseline_dir=side.entries, against=side)
+    mode = BaselineMode.UPDATE
+    return replace(
+        options, baseline=mode, baseline_dir=side.entries, against=side, save=None, reports=(), require_gpu=False
     )
 
 

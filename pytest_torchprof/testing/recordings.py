@@ -16,6 +16,7 @@ from pytest_torchprof.capture.processes import Rank, rank_in, this_rank
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.recording.folder import HIDDEN, hide
 from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 SUFFIX = ".json.gz"
 STACKS = ".stacks"
-FAILED_FOLDER = ".torchprof"
 STEM_LENGTH = 80
 """A file name of a test id cut to this and made unique by a hash still fits every file system."""
 
@@ -64,7 +64,7 @@ class Recordings:
 
         ``stacks`` is the repeat's, which goes beside it. TorchprofError where the folder cannot be written.
         """
-        folder = self._options.save or (self._options.rootdir / FAILED_FOLDER if failed else None)
+        folder = self._options.save or (self._options.rootdir / HIDDEN if failed else None)
         if folder is not None and self._options.save is None and folder.is_symlink():
             said = f"the recording of {nodeid} cannot be kept: {folder} is a link, and nothing is written through it"
             raise TorchprofError(f"{said}; remove it", Code.RECORDING_NOT_WRITTEN)
@@ -87,7 +87,7 @@ class Recordings:
 
         Other ranks of this run may have kept some already: each removes its own, and the first one those of no rank.
         """
-        folder, rank = self._options.rootdir / FAILED_FOLDER, this_rank()
+        folder, rank = self._options.rootdir / HIDDEN, this_rank()
         if folder.is_symlink():
             return  # What a checkout links to is not ours to remove.
         for old in folder.glob(f"*{SUFFIX}"):
@@ -188,7 +188,7 @@ def _other_ranks(folder: Path, nodeid: str, label: str | None) -> str:
 def _move(recording: Path, stacks: Path | None, target: Path) -> None:
     folder = target.parent
     folder.mkdir(parents=True, exist_ok=True)
-    if folder.name == FAILED_FOLDER:
+    if folder.name == HIDDEN:
         hide(folder)
     # Two runs may save to one folder at once.
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
@@ -202,14 +202,6 @@ def _move(recording: Path, stacks: Path | None, target: Path) -> None:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
-
-
-def hide(folder: Path) -> None:
-    """Let git overlook a folder; a link that stands there is replaced, not followed."""
-    ignored = folder / ".gitignore"
-    if ignored.is_symlink() or not ignored.exists():
-        ignored.unlink(missing_ok=True)
-        ignored.write_text("*\n", encoding="utf-8")
 
 
 def _pack(recording: Path, target: Path) -> None:

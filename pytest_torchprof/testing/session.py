@@ -20,9 +20,11 @@ from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
+from pytest_torchprof.recording.folder import hide
 from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
+from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.baseline_check import BaselineFiles
-from pytest_torchprof.testing.recordings import SUFFIX, hide, stacks_name
+from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
 from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ class RunState:
     compared_keys: dict[Path, set[str]] = field(default_factory=dict)
     """Baseline file -> the keys of what was measured and compared with it."""
     unused: list[UnusedEntries] = field(default_factory=list)
+    gone: tuple[str, ...] = ()
+    """What was measured at the commit that this run is held against, and not in this run."""
     replayed: set[str] = field(default_factory=set)
     """Names of the recordings that a test judged."""
     problems: list[str] = field(default_factory=list)
@@ -69,7 +73,13 @@ class RunState:
     @property
     def run_results(self) -> RunResults:
         """Return the results so far, in the order in which they came."""
-        return RunResults(results=tuple(self.results.values()), unused=tuple(self.unused))
+        side = self.options.against
+        return RunResults(
+            results=tuple(self.results.values()),
+            unused=tuple(self.unused),
+            against=None if side is None else side.reference,
+            gone=self.gone,
+        )
 
     def add(self, result: Result) -> None:
         """Record a result; a test that is run again replaces its former ones."""
@@ -243,7 +253,13 @@ def finish(state: RunState, session: pytest.Session) -> None:
             session.config.workeroutput[WORKER_KEY] = state.to_plain()  # type: ignore[attr-defined]
             return
         if this_rank().writes:
-            state.unused.extend(_unused_entries(state))
+            side = state.options.against
+            if side is None:
+                state.unused.extend(_unused_entries(state))
+            elif not side.is_base:
+                if not (session.shouldfail or session.shouldstop):  # All tests have run.
+                    state.gone = two_sides.only_at_base(side, state.baselines, state.compared_keys)
+                state.problems += two_sides.nothing_compared(side, state.results.values())
             state.problems += [*state.write_baselines(), *_write_reports(state), *_write_step_summary(state)]
         if state.options.replay is not None and not state.replayed:
             unused = f"--torchprof-replay={state.options.replay}: no test judged a recording"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.against.imports import foreign_import, foreign_origin
 from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.codes import Code, coded
@@ -128,7 +129,11 @@ class TestRun:
         self.measurements[label] = Measurement(
             label=label,
             limits=limits,
-            explanation=Explanation(screen=self.test.screen, settings=self.test.state.options.settings),
+            explanation=Explanation(
+                screen=self.test.screen,
+                judges=self.test.baseline.judges_limits,
+                settings=self.test.state.options.settings,
+            ),
             of_body=self.body_is_step,
             why_not=why_not,
         )
@@ -286,7 +291,8 @@ def _live(run: TestRun, label: str | None) -> Calls:
         return
     explanation = measurement.explanation
     explanation.plan = plan
-    measurement = run.change(label, profile=guarded(run, profile, explanation, replay=False))
+    guarded_profile = guarded(run, profile, explanation, replay=False)
+    measurement = run.change(label, profile=guarded_profile, why_not=foreign_code(run))
     if _lacks_lines(run, measurement):
         yield from explanation.calls(plan, test.state.recordings.new_stacks_file(test.nodeid, label))
 
@@ -348,6 +354,16 @@ def _lacks_lines(run: TestRun, measurement: Measurement) -> bool:
         run.judgements[measurement.label] = judge_measurement(run.test, measurement)
     judgement = run.judgements.get(measurement.label)
     return judgement is not None and judgement.lacks_lines
+
+
+def foreign_code(run: TestRun, *, elsewhere: bool = False) -> str | None:
+    """Return why what was measured is not the code of this side of a comparison with a commit; None where it is.
+
+    ``elsewhere``: in another process, which finds its modules as this one would.
+    """
+    if (side := run.test.state.options.against) is None:
+        return None
+    return (foreign_origin(side) if elsewhere else None) or foreign_import(side)
 
 
 def guarded(run: TestRun, profile: Profile, explanation: Explanation, *, replay: bool) -> Profile:

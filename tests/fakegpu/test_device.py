@@ -196,6 +196,7 @@ def test_the_visible_devices_are_those_that_are_named(process, monkeypatch):
 def test_two_devices_have_streams_memory_and_rows_of_their_own(process):
     said = process(
         """
+        import tempfile
         x, y = torch.ones(1 << 20, device="cuda:0"), torch.ones(1 << 20, device="cuda:1")
         with torch.profiler.profile() as prof:
             for tensor in (x, y):
@@ -203,7 +204,7 @@ def test_two_devices_have_streams_memory_and_rows_of_their_own(process):
             x.copy_(y)
             for index in range(2):
                 torch.cuda.synchronize(index)
-        prof.export_chrome_trace("/dev/null")
+        prof.export_chrome_trace(tempfile.mkdtemp() + "/trace.json")  # moved into place: not to /dev/null
         work = [(e.device_index, e.name) for e in prof.events() if e.device_type.name == "CUDA"]
         print(json.dumps([
             torch.cuda.device_count(),

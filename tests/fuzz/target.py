@@ -33,6 +33,7 @@ ACTED_ON = re.compile(
 LIMITS = (
     *("max_kernels=1", "kernels=gemm", "only_kernels=k*", "ops=mul", "fused=[['add','mul']]"),
     *("max_syncs=0", "max_graph_breaks=0", "max_gpu_time=1ms", "cuda_graph=True", "max_peak_memory=1GB"),
+    *("waits=all", "allow_syncs=['aten::item','range:a','a.py']", "ranges={'a': {'max_kernels': 1, 'max_syncs': 0}}"),
 )
 # These start processes of their own: torch's profiler, and pytest on the files that are found.
 _PROCESSES = frozenset({"doctor", "prune"})

@@ -1,0 +1,52 @@
+"""Two sides of one comparison: the tests run at another commit and in the working tree, each in a process of its own.
+
+Loaded in every pytest run of every user: nothing is imported here that a plain run does not need.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pytest
+
+VARIABLE: Final = "TORCHPROF_AGAINST"
+"""Names the file that tells a process which side it runs."""
+_LOOKS: Final = (
+    *("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow"),
+    *("collectonly", "setuponly", "setupplan"),
+)
+"""Options with which pytest runs no test."""
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the options of the command line; a comparison with a commit is never the default of a project."""
+    group = parser.getgroup("torchprof", "GPU kernels (torchprof)")
+    group.addoption(
+        "--torchprof-against", metavar="REF", default=None,
+        help="run the tests at this commit too, and compare: kernels, launches, copies, syncs, graph breaks",
+    )  # fmt: skip
+    group.addoption(
+        "--torchprof-against-tests", metavar="WHOSE", default="here", choices=("here", "own"),
+        help="here (default): the tests of the working tree run at both; own: each side runs its own",
+    )  # fmt: skip
+    group.addoption(
+        "--torchprof-against-install", metavar="COMMAND", default=None,
+        help='what installs the code of a side, in an environment of its own: "pip install -e ."',
+    )  # fmt: skip
+    group.addoption(
+        "--torchprof-against-fresh", action="store_true", default=False,
+        help="measure the other commit again, whatever an earlier run has kept of it",
+    )  # fmt: skip
+
+
+def is_asked_for(config: pytest.Config) -> bool:
+    """Whether this process is to start both sides: it was told to, and is none of them."""
+    looks_only = any(getattr(config.option, name, None) for name in _LOOKS)
+    return config.option.torchprof_against is not None and not looks_only and not is_side(config)
+
+
+def is_side(config: pytest.Config) -> bool:
+    """Whether this process runs one side; what the tests start themselves was not told the option."""
+    return config.option.torchprof_against is not None and VARIABLE in os.environ

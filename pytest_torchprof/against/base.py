@@ -1,0 +1,257 @@
+"""The other commit's side: its files, its run, and what is kept of it for the next one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import filelock
+
+from pytest_torchprof import baseline
+from pytest_torchprof.against import VARIABLE, environment, overlay
+from pytest_torchprof.against.git import export
+from pytest_torchprof.against.outcomes import BaseOutcomes, read_outcomes, write_outcomes
+from pytest_torchprof.against.request import within
+from pytest_torchprof.against.side import Side
+from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
+from pytest_torchprof.text import counted, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pytest_torchprof.against.request import Request
+
+MOST_KEPT: Final = 10
+"""Of how many commits something is kept."""
+LAST_LINES: Final = 30
+"""How much is shown of what a run said that did not come to its tests."""
+_OWN_SETTINGS: Final = "torchprof-against"
+
+
+def measure_base(request: Request) -> None:
+    """Leave what the tests measure at the other commit in the folder of results: kept, or measured now.
+
+    TorchprofError where the commit's files cannot be had.
+    """
+    with _alone(request):
+        key = _key(request)
+        kept = request.of_commit / key
+        if (kept / "complete").is_file() and not request.is_fresh:
+            shutil.copytree(kept, request.results, dirs_exist_ok=True)
+            os.utime(request.of_commit)
+            _tell(request, "kept from an earlier run")
+            return
+        request.say(f"base {request.reference.shown}: measuring")
+        began = time.monotonic()
+        _clear(request)
+        outcomes = _run(request)
+        write_outcomes(request.results, outcomes)
+        _tell(request, f"in {time.monotonic() - began:.0f} s")
+        if outcomes.status == 0:
+            _keep(request, kept)
+
+
+@contextmanager
+def _alone(request: Request) -> Iterator[None]:
+    """Hold the lock of the folder: two runs in one working tree have one folder of the other commit's files."""
+    lock = filelock.FileLock(request.folder / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        request.say("torchprof: waits for another run of --torchprof-against in this working tree", always=True)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _key(request: Request) -> str:
+    """Return a hash of all that decides what is measured at the commit."""
+    top, settings = request.repository.top, request.config.inipath
+    parts = {
+        "words": [word for word in request.words if word != "--torchprof-against-fresh"],
+        "started in": str(request.started_in),
+        "tests": "own" if request.own_tests else overlay.digest(top, _tests(request)),
+        "settings": "" if settings is None else settings.read_text(encoding="utf-8", errors="surrogateescape"),
+        "roots": [str(root) for root in request.roots],
+        **environment.described(),
+    }
+    text = json.dumps(parts, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _tests(request: Request) -> list[str]:
+    return [] if request.own_tests else request.rule.of(request.repository.files())
+
+
+def _clear(request: Request) -> None:
+    """Remove what earlier runs have left: files of commits after a kill, and the results longest unused."""
+    folders = [place for place in request.folder.iterdir() if place.is_dir() and place.name != "here"]
+    for place in folders:
+        if not (place / "installed").is_file():
+            shutil.rmtree(place / "tree", ignore_errors=True)
+        shutil.rmtree(place / "caches", ignore_errors=True)
+    others = sorted(
+        (place for place in folders if place != request.of_commit), key=lambda place: -place.stat().st_mtime
+    )
+    for place in others[MOST_KEPT - 1 :]:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _run(request: Request) -> BaseOutcomes:
+    """Run the tests at the other commit and return what they came to."""
+    tree = request.tree
+    installed = request.of_commit / "installed"
+    wanted = json.dumps([request.install, *environment.described().values()])
+    if not (installed.is_file() and installed.read_text(encoding="utf-8") == wanted):
+        installed.unlink(missing_ok=True)
+        shutil.rmtree(tree, ignore_errors=True)
+        export(request.repository, request.reference.sha, tree)
+    own = overlay.names_in(tree, request.rule)
+    try:
+        if not request.own_tests:
+            overlay.overlay(request.repository.top, _tests(request), tree, request.rule)
+        python, told = sys.executable, _told(request)
+        if request.install is not None:
+            if installed.is_file():
+                python = environment.python_of(request.of_commit)
+            else:
+                python = environment.install(request.of_commit, request.install, tree / request.rootdir, told)
+                installed.write_text(wanted, encoding="utf-8")
+        status = _start(request, python, told)
+        outcomes = read_outcomes(request.results)
+        broken = outcomes.broken and f"pytest ended there with status {status}"
+        return replace(outcomes, own=own, broken=broken)
+    except TorchprofError as problem:
+        return BaseOutcomes(status=-1, own=own, broken=str(problem))
+    finally:
+        if not installed.is_file():
+            shutil.rmtree(tree, ignore_errors=True)
+        shutil.rmtree(request.of_commit / "caches", ignore_errors=True)
+
+
+def _told(request: Request) -> dict[str, str]:
+    """Return the environment of the run, with what tells it that it is the base."""
+    tree, caches = request.tree, request.of_commit / "caches"
+    side = Side(
+        is_base=True,
+        reference=request.reference,
+        tree=tree,
+        other=request.repository.top,
+        caches=caches,
+        roots=request.roots_in(tree),
+        own_tests=request.own_tests,
+        results=request.results,
+        starter=os.getpid(),
+    )
+    plan = request.results / "base.json"
+    side.write(plan)
+    told = environment.variables(side.roots, request.repository.top, caches, is_base=True)
+    return {**told, VARIABLE: str(plan)}
+
+
+def _start(request: Request, python: str, told: Mapping[str, str]) -> int:
+    """Run pytest in the other commit's files, what it says going to a file, and return its exit status."""
+    top, tree = request.repository.top, request.tree
+    words = [within(tree, word, top) for word in request.words]
+    ours = [f"--rootdir={tree / request.rootdir}", "-c", str(_settings(request))]
+    if request.config.pluginmanager.hasplugin("cacheprovider"):
+        ours += ["-o", f"cache_dir={_copied_cache(request)}"]
+    at = words.index("--") if "--" in words else len(words)
+    folder = tree / request.started_in
+    folder.mkdir(parents=True, exist_ok=True)
+    with (request.results / "log").open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603 - pytest, with the user's own words
+            [python, "-P", "-m", "pytest", *words[:at], *ours, *words[at:]],
+            cwd=folder,
+            env=dict(told),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            return process.wait()
+        except BaseException:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            process.kill()
+            process.wait()
+            raise
+
+
+def _settings(request: Request) -> Path:
+    """Return the file with pytest's settings for the other commit: the working tree's, where its tests run."""
+    given, folder = request.config.inipath, request.tree / request.rootdir
+    if given is None or not given.resolve().is_relative_to(request.repository.top):
+        if given is not None:
+            return given
+        empty = folder / f"{_OWN_SETTINGS}.ini"
+        empty.write_text("[pytest]\n", encoding="utf-8")
+        return empty
+    same = request.tree / given.resolve().relative_to(request.repository.top)
+    if same.is_file() and (request.own_tests or same.name in overlay.SETTINGS):
+        return same
+    # pyproject.toml and its like say more than pytest's settings, of code that is the commit's.
+    beside = same.with_name(f"{_OWN_SETTINGS}{given.suffix}")
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(given, beside)
+    return beside
+
+
+def _copied_cache(request: Request) -> Path:
+    """Return a cache of pytest for this run, which knows of the last runs what the user's does."""
+    cache = request.results / "cache"
+    given = request.config.rootpath / os.path.expandvars(request.config.getini("cache_dir"))
+    with suppress(OSError):
+        shutil.copytree(given / "v", cache / "v")
+    return cache
+
+
+def _keep(request: Request, kept: Path) -> None:
+    """Keep what a run without a failure has measured."""
+    (request.results / "complete").touch()
+    shutil.rmtree(kept, ignore_errors=True)
+    part = kept.with_name(f"{kept.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    with suppress(OSError):
+        shutil.copytree(request.results, part)
+        part.rename(kept)
+
+
+def _tell(request: Request, how: str) -> None:
+    """Say what came of the base, with what it said where its tests did not run."""
+    outcomes = read_outcomes(request.results)
+    if outcomes.broken is None:
+        measured = sum(len(_entries(file)) for file in sorted((request.results / "entries").rglob("*.json")))
+        ran = counted(outcomes.tests, "test")
+        request.say(f"base {request.reference.shown}: {ran}, {counted(measured, 'measurement')}, {how}", always=True)
+        files = {place: why for place, why in outcomes.troubles.items() if "::" not in place}
+        for file, why in files.items():
+            _quote(request, f"base {request.reference.shown}: {file or 'a folder'}:", why.splitlines())
+        return
+    request.say(f"base {request.reference.shown}: not measured: {outcomes.broken}", always=True)
+    with suppress(OSError):
+        said = (request.results / "log").read_text(encoding="utf-8", errors="backslashreplace")
+        _quote(request, "it said:", said.strip().splitlines()[-LAST_LINES:])
+
+
+def _quote(request: Request, first: str, lines: list[str]) -> None:
+    request.say("\n".join([first, *(f"  | {printable(line)}" for line in lines)]), always=True)
+
+
+def _entries(file: Path) -> Mapping[str, object]:
+    try:
+        return baseline.read(file).entries
+    except UnreadableBaseline:
+        return {}

@@ -1,0 +1,145 @@
+"""What a side runs in: its own folders first on the path, caches of its own, an environment it is installed in."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import site
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.against.git import HOOKS_VARIABLES
+from pytest_torchprof.against.imports import environment_folders, lies_in
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import TorchprofError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_CACHES: Final = {
+    # By a name that begins so, torch's own cache is known as generated code, which is no line of the user's.
+    "TORCHINDUCTOR_CACHE_DIR": "torchinductor_code",
+    "TRITON_CACHE_DIR": "triton",
+    "TORCH_EXTENSIONS_DIR": "extensions",
+}
+"""What a compiler keeps of one side must not be found by the other."""
+_OF_CI: Final = ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT", "GITHUB_ENV")
+_SAYS_HOW: Final = (
+    "TORCH",
+    "PYTORCH",
+    "TRITON",
+    "INDUCTOR",
+    "CUDA",
+    "HIP",
+    "ROCR",
+    "NVIDIA",
+    "OMP_",
+    "MKL_",
+    "CUBLAS",
+    "CUDNN",
+)
+
+
+def import_roots(top: Path, rootdir: Path) -> tuple[Path, ...]:
+    """Return the folders of a working tree that this environment imports from, relative to its root.
+
+    First the root directory's ``src`` and itself; then what stands on the path, put there by an editable install too.
+    """
+    real = os.path.realpath(top)
+    inside = [place for place in environment_folders() if lies_in(place, real)]
+    found = [rootdir / "src", rootdir, *map(Path, sys.path), *_mapped()]
+    roots = (os.path.realpath(place) for place in found if place.is_dir())
+    return tuple(
+        dict.fromkeys(
+            Path(os.path.relpath(root, real)) for root in roots if lies_in(root, real) and not lies_in(root, *inside)
+        )
+    )
+
+
+def _mapped() -> Iterator[Path]:
+    """Yield the folders with the packages that import hooks of setuptools' editable installs lead to."""
+    for finder in sys.meta_path:
+        module = sys.modules.get(getattr(finder, "__module__", ""))
+        if module is not None and module.__name__.startswith("__editable__"):
+            mapping = getattr(module, "MAPPING", {})
+            yield from (Path(place).parents[name.count(".")] for name, place in mapping.items())
+
+
+def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_base: bool) -> dict[str, str]:
+    """Return the environment of a side's processes."""
+    # What the user has put on the path stays there, but for the folders of the working tree: those are in the roots.
+    given = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    kept = [place for place in given if not lies_in(os.path.realpath(place), os.path.realpath(top))]
+    told = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([*map(str, roots), *kept]),
+        **{name: str(caches / folder) for name, folder in _CACHES.items()},
+    }
+    if is_base:
+        # What a run tells CI, and coverage, is the working tree's alone.
+        told = {name: value for name, value in told.items() if name not in (*_OF_CI, *HOOKS_VARIABLES)}
+        told["COVERAGE_FILE"] = str(caches / "coverage")
+    return told
+
+
+def described() -> Mapping[str, str]:
+    """Return what else decides what is measured: Python, what is installed, the devices, settings."""
+    places = [place for place in sys.path if Path(place).is_dir()]
+    kinds = (".dist-info", ".egg-info")
+    installed = sorted(
+        {entry.name for place in places for entry in Path(place).iterdir() if entry.name.endswith(kinds)}
+    )
+    settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SAYS_HOW)}
+    return {
+        "python": f"{sys.version} {sys.executable}",
+        "node": os.uname().nodename,
+        "installed": " ".join(installed),
+        **settings,
+    }
+
+
+def install(folder: Path, command: str, tree: Path, told: Mapping[str, str]) -> str:
+    """Make an environment that shares what is installed here, run a command in it, and return its Python.
+
+    TorchprofError with the end of what the command says where it fails.
+    """
+    environment = folder / "environment"
+    _run([sys.executable, "-m", "venv", "--clear", str(environment)], tree, told)
+    library = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
+    # An environment of an environment would share the system's packages only.
+    shared = [place for place in (*site.getsitepackages(), site.getusersitepackages()) if Path(place).is_dir()]
+    lines = "".join(f"import site; site.addsitedir({place!r})\n" for place in shared)
+    (library / "shared.pth").write_text(lines, encoding="utf-8")
+    path = os.pathsep.join([str(environment / "bin"), told.get("PATH", "")])
+    # Without the path of a side: what is installed there must not be taken for done.
+    alone = {name: value for name, value in told.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    _run(shlex.split(command), tree, {**alone, "PATH": path, "VIRTUAL_ENV": str(environment)})
+    return python_of(folder)
+
+
+def python_of(folder: Path) -> str:
+    """Return the Python of the environment that ``install`` has made in a folder."""
+    return str(folder / "environment" / "bin" / "python")
+
+
+def _run(words: list[str], folder: Path, told: Mapping[str, str]) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own command
+            words,
+            cwd=folder,
+            env=told,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    except OSError as problem:
+        said = f"{shlex.join(words)} cannot be run in {folder}: {problem.strerror}"
+        raise TorchprofError(said, Code.INSTALL_FAILED) from None
+    if done.returncode:
+        lines = os.fsdecode(done.stdout).strip().splitlines()[-20:]
+        said = coded(f"{shlex.join(words)} failed in {folder} with status {done.returncode}", Code.INSTALL_FAILED)
+        raise TorchprofError("\n  ".join([said, *lines]))

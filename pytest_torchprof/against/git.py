@@ -1,0 +1,235 @@
+"""What is asked of git, and how a commit's files are put into a folder of ours.
+
+Nothing of the user's repository is written: no reference, no index, no list of worktrees, not even by a run that is
+killed. So this is no ``git worktree``, which registers itself there, but a small repository of its own that borrows
+the other one's objects: tools that read a version from tags, and tests that look for a ``.git``, find theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# Set where git calls a hook that calls pytest: they would lead every call below to the user's index.
+HOOKS_VARIABLES: Final = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+    *("GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"),
+)
+# No hook runs, no daemon starts, no file beside our index is written, and objects of LFS are looked for by ourselves:
+# its filter would ask a server.
+_QUIET: Final = (
+    *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.splitIndex=false"),
+    *(
+        "index.sparse=false",
+        "gc.auto=0",
+        "maintenance.auto=false",
+        "submodule.recurse=false",
+        "advice.detachedHead=false",
+    ),
+    *("filter.lfs.smudge=", "filter.lfs.process=", "filter.lfs.required=false"),
+)
+_LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/v1\n"
+_SUBMODULE: Final = "160000"
+
+
+class _Refused(Exception):
+    """What git says where a command of it fails."""
+
+
+def _git(folder: Path, *words: str, **environment: str) -> str:
+    """Return what a command of git prints; _Refused with what it says where it fails."""
+    settings = [word for setting in _QUIET for word in ("-c", setting)]
+    inherited = {name: value for name, value in os.environ.items() if name not in HOOKS_VARIABLES}
+    told = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **environment}
+    try:
+        done = subprocess.run(  # noqa: S603 - a command of git, its words are no shell's
+            ["git", *settings, "-C", str(folder), *words],  # noqa: S607 - the user's git is the one on the path
+            env={**inherited, **told},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        said = "--torchprof-against compares with a commit, and there is no git on the PATH: install it"
+        raise TorchprofError(said, Code.NO_REPOSITORY) from None
+    if done.returncode:
+        raise _Refused(os.fsdecode(done.stderr).strip() or f"git ended with status {done.returncode}")
+    return os.fsdecode(done.stdout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """The repository that the tests belong to."""
+
+    top: Path
+    """The root of the working tree."""
+
+    @classmethod
+    def around(cls, folder: Path) -> Repository:
+        """Return the repository that a folder lies in; TorchprofError where there is none, or no working tree."""
+        try:
+            top = _git(folder, "rev-parse", "--show-toplevel").removesuffix("\n")
+        except _Refused as refused:
+            said = f"--torchprof-against compares with a commit, and {folder} is in no working tree of git: {refused}"
+            raise TorchprofError(said, Code.NO_REPOSITORY) from None
+        return cls(top=Path(top))
+
+    def commit(self, reference: str) -> str:
+        """Return the commit that is meant, as its full hash; TorchprofError where there is none of that name."""
+        try:
+            # A range such as "main...", as git diff takes it: where the branches parted.
+            if reference.endswith("..."):
+                return _git(self.top, "merge-base", "--", reference.removesuffix("..."), "HEAD").strip()
+            name = f"{reference}^{{commit}}"
+            return _git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", name).strip()
+        except _Refused as refused:
+            raise TorchprofError(
+                f"--torchprof-against={reference}: {self._unknown(reference, refused)}", Code.UNKNOWN_REF
+            ) from None
+
+    def _unknown(self, reference: str, refused: _Refused) -> str:
+        """Return why there is no such commit here, and what brings it."""
+        name = reference.removesuffix("...").partition("~")[0].partition("^")[0]
+        branch = name.removeprefix("origin/")
+        if self._is_shallow:
+            deepen = "--unshallow" if name in ("HEAD", "@") or reference.endswith("...") else "--depth=1"
+            wanted = "" if name in ("HEAD", "@") else f" {branch}:refs/remotes/origin/{branch}"
+            then = "" if name in ("HEAD", "@") else f", then compare with origin/{branch}"
+            return (
+                "there is no such commit in this clone, which is shallow: it holds the last commits only. "
+                f"Fetch it: git fetch {deepen} origin{wanted}{then}"
+            )
+        remote = f"origin/{branch}"
+        if name != remote and self._has(remote):
+            return f"there is no such commit; there is {remote}: --torchprof-against={remote}"
+        return f"there is no such commit in {self.top}. {refused}".rstrip(". ") + "; git log shows those that there are"
+
+    def _has(self, name: str) -> bool:
+        try:
+            _git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        except _Refused:
+            return False
+        return True
+
+    @property
+    def _is_shallow(self) -> bool:
+        return _git(self.top, "rev-parse", "--is-shallow-repository").strip() == "true"
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the working tree differs from its commit: changed, staged or new files that are not ignored."""
+        return bool(_git(self.top, "status", "--porcelain", "--no-renames"))
+
+    @property
+    def head(self) -> str | None:
+        """The commit that is checked out; None before the first."""
+        try:
+            return _git(self.top, "rev-parse", "--verify", "--quiet", "HEAD").strip()
+        except _Refused:
+            return None
+
+    def files(self) -> Iterator[str]:
+        """Yield the files of the working tree, tracked or not, that are not ignored, by their path below its root."""
+        listed = _git(self.top, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        for name in dict.fromkeys(listed.split("\0")):
+            path = self.top / name
+            if name and (path.is_symlink() or path.is_file()):
+                yield name
+
+
+def tracked_files(tree: Path) -> list[str]:
+    """Return the files of a folder that ``export`` has made, by their path below it."""
+    return [name for name in _git(tree, "ls-files", "-z").split("\0") if name]
+
+
+def export(repository: Repository, sha: str, tree: Path) -> None:
+    """Put the files of a commit, with those of its submodules, into an empty folder, as a repository of its own.
+
+    TorchprofError where an object is not there, a submodule's or one of LFS.
+    """
+    try:
+        _check_out(repository.top, sha, tree)
+    except _Refused as refused:
+        said = f"the files of {sha[:7]} cannot be had from {repository.top}: {refused}"
+        raise TorchprofError(said, Code.OBJECT_MISSING) from None
+    _fill_pointers(repository.top, sha, tree)
+    for name, commit in _submodules(tree).items():
+        _export_submodule(repository, name, commit, tree)
+
+
+def _check_out(source: Path, sha: str, tree: Path) -> None:
+    def path_of(name: str) -> Path:
+        return source / _git(source, "rev-parse", "--git-path", name).removesuffix("\n")
+
+    tree.mkdir(parents=True, exist_ok=True)
+    form = _git(source, "rev-parse", "--show-object-format").strip()
+    _git(tree, "init", "--quiet", "--template=", f"--object-format={form}")
+    own = tree / ".git"
+    (own / "objects" / "info").mkdir(exist_ok=True)
+    (own / "objects" / "info" / "alternates").write_bytes(os.fsencode(f"{path_of('objects').resolve()}\n"))
+    if (shallow := path_of("shallow")).is_file():
+        (own / "shallow").write_bytes(shallow.read_bytes())
+    tags = _git(source, "for-each-ref", "--format=%(objectname) %(refname)", "refs/tags")
+    (own / "packed-refs").write_bytes(os.fsencode(tags))
+    (own / "HEAD").write_text(f"{sha}\n", encoding="ascii")
+    # By the settings of the user's repository: sparse checkouts, line ends, filters, promised objects.
+    folder = _git(source, "rev-parse", "--absolute-git-dir").removesuffix("\n")
+    in_tree = {"GIT_DIR": folder, "GIT_WORK_TREE": str(tree), "GIT_INDEX_FILE": str(own / "index")}
+    _git(tree, "read-tree", "-m", "-u", sha, **in_tree)
+
+
+def _submodules(tree: Path) -> Mapping[str, str]:
+    """Return the commits of the submodules of an exported folder, by path."""
+    entries = (entry.partition("\t") for entry in _git(tree, "ls-files", "--stage", "-z").split("\0"))
+    return {path: words.split()[1] for words, _, path in entries if words.startswith(_SUBMODULE)}
+
+
+def _export_submodule(repository: Repository, name: str, commit: str, tree: Path) -> None:
+    source = repository.top / name
+    if not (source / ".git").exists():
+        if source.is_dir() and not any(source.iterdir()):
+            return  # Not checked out here either: both sides do without it.
+        said = f"the commit has a submodule {name}, and its repository is not here: git submodule update --init {name}"
+        raise TorchprofError(said, Code.OBJECT_MISSING)
+    try:
+        _git(source, "cat-file", "-e", f"{commit}^{{commit}}")
+    except _Refused:
+        said = f"the submodule {name} does not have {commit}: git -C {name} fetch origin {commit}"
+        raise TorchprofError(said, Code.OBJECT_MISSING) from None
+    export(Repository(top=source), commit, tree / name)
+
+
+def _fill_pointers(source: Path, sha: str, tree: Path) -> None:
+    """Put objects of LFS in the place of the pointers to them, from the store of the user's repository."""
+    try:
+        names = _git(tree, "ls-files", "-z", "--", ":(attr:filter=lfs)").split("\0")
+    except _Refused:  # Where attributes cannot be asked for, no file has this one.
+        return
+    pointers = [name for name in names if name and _is_pointer(tree / name)]
+    if not pointers:
+        return
+    store = source / _git(source, "rev-parse", "--git-common-dir").removesuffix("\n") / "lfs" / "objects"
+    for name in pointers:
+        digest = (tree / name).read_text(encoding="ascii").partition("sha256:")[2][:64]
+        held = store / digest[:2] / digest[2:4] / digest
+        if held.is_file():
+            (tree / name).write_bytes(held.read_bytes())
+        elif not _is_pointer(source / name):
+            said = f"{name}: what {sha[:7]} has of it is not in the store of git-lfs: git lfs fetch origin {sha}"
+            raise TorchprofError(said, Code.OBJECT_MISSING)
+
+
+def _is_pointer(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_LFS_POINTER)) == _LFS_POINTER

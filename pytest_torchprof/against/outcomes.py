@@ -1,0 +1,113 @@
+"""What became of the tests at the other commit: kept beside what they measured, so that a gap there has its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from msgspec import json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_torchprof.against.side import Side
+
+_FILE: Final = "outcomes.json"
+_LONGEST: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseOutcomes:
+    """What the tests of the base came to."""
+
+    status: int
+    """pytest's exit status there."""
+    passed: tuple[str, ...] = ()
+    """The tests that ran to their end."""
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    """Test id, or file, -> why it failed, was skipped or could not be collected."""
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Test file -> the functions and classes that the commit itself has in it."""
+    broken: str | None = None
+    """Why nothing ran at all."""
+
+    def why_not(self, nodeid: str) -> str | None:
+        """Return why a test was not measured there; None where the commit does not have the test."""
+        if self.broken is not None:
+            return self.broken
+        file, _, rest = nodeid.partition("::")
+        names = {part.partition("[")[0] for part in rest.split("::")}
+        if names.isdisjoint(self.own.get(file, ())):
+            return None
+        # A traceback ends with what was raised.
+        if nodeid not in self.troubles and file in self.troubles:
+            raised = self.troubles[file].rpartition("\n")[2].removeprefix("E ").strip()
+            return f"{file} cannot be collected: {raised}"
+        return self.troubles.get(nodeid)
+
+    @property
+    def tests(self) -> int:
+        """How many tests ran."""
+        return len(self.passed) + sum("::" in place for place in self.troubles)
+
+
+def read_outcomes(folder: Path) -> BaseOutcomes:
+    """Return what a side has left; a side that left nothing was ended before it was done."""
+    path = folder / _FILE
+    if not path.is_file():
+        return BaseOutcomes(status=-1, broken="its run ended before its tests did")
+    return json.decode(path.read_bytes(), type=BaseOutcomes)
+
+
+base_outcomes = cache(read_outcomes)
+"""The same, read once."""
+
+
+def write_outcomes(folder: Path, outcomes: BaseOutcomes) -> None:
+    """Write what ``read_outcomes`` reads."""
+    (folder / _FILE).write_bytes(json.encode(outcomes))
+
+
+class OutcomeKeeper:
+    """A plugin for the processes of the base: it notes how each test ended, in the one that starts the others too."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._passed: dict[str, None] = {}
+        self._troubles: dict[str, str] = {}
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._troubles[report.nodeid] = _told(report)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self._passed[report.nodeid] = None
+        elif not report.passed:
+            self._troubles.setdefault(
+                report.nodeid, f"it {'was skipped' if report.skipped else 'failed'}: {_told(report)}"
+            )
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if not hasattr(session.config, "workerinput"):
+            tests = tuple(nodeid for nodeid in self._passed if nodeid not in self._troubles)
+            write_outcomes(
+                self._side.results, BaseOutcomes(status=int(exitstatus), passed=tests, troubles=self._troubles)
+            )
+
+
+def _told(report: Any) -> str:
+    """Return a line of what a report says of a failure or a skip; of what cannot be collected, the traceback."""
+    told = report.longrepr
+    if isinstance(report, pytest.CollectReport):
+        return str(told).strip()[-_LONGEST:]
+    if isinstance(told, tuple):
+        return str(told[2]).removeprefix("Skipped: ")
+    if hasattr(report, "torchprof_brief"):  # The short form of what fails by a measurement, wrapped for a screen.
+        return " ".join(str(report.torchprof_brief[1]).split())
+    crash = getattr(told, "reprcrash", None)
+    return str(crash.message if crash is not None else told).strip().partition("\n")[0]

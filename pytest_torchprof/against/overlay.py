@@ -1,0 +1,101 @@
+"""Which files of a repository are tests, and how the working tree's come to stand beside another commit's code."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.against.git import tracked_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_torchprof.against.git import Repository
+
+FOLDERS: Final = frozenset({"test", "tests"})
+"""Folders of which everything belongs to the tests: helpers, data, recordings."""
+SETTINGS: Final = frozenset({"pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"})
+"""Files that hold pytest's settings and nothing else. Others are the code's too, and stay the commit's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestFiles:
+    """The rule by which a file is one of the tests, and not of the code under test."""
+
+    __test__ = False
+    patterns: tuple[str, ...]
+    """As ``python_files`` has them."""
+    folders: tuple[PurePosixPath, ...]
+    """Those of ``testpaths`` that hold tests alone, below the root of the repository."""
+
+    def __contains__(self, name: str) -> bool:
+        """Whether it is one, by its path below the root of the repository."""
+        path = PurePosixPath(name)
+        if self.collected(name) or path.name == "conftest.py" or path.name in SETTINGS:
+            return True
+        return not FOLDERS.isdisjoint(path.parts[:-1]) or any(path.is_relative_to(folder) for folder in self.folders)
+
+    def collected(self, name: str) -> bool:
+        """Whether pytest looks for tests in it."""
+        path = PurePosixPath(name)
+        return path.suffix == ".py" and any(
+            fnmatch(str(path) if "/" in pattern else path.name, pattern) for pattern in self.patterns
+        )
+
+    def of(self, names: Iterable[str]) -> list[str]:
+        """Return those of these files that are tests, sorted."""
+        return sorted(name for name in names if name in self)
+
+
+def test_files(patterns: Sequence[str], testpaths: Sequence[str], root: Path, repository: Repository) -> TestFiles:
+    """Return the rule, for a root directory of pytest inside of the repository.
+
+    A folder of ``testpaths`` that is a package is code with tests in it, and one that holds the root of imports too.
+    """
+    below = PurePosixPath(root.relative_to(repository.top))
+    named = (PurePosixPath(os.path.normpath(below / path)) for path in testpaths)
+
+    def holds_tests_alone(folder: PurePosixPath) -> bool:
+        is_package = (repository.top / folder / "__init__.py").exists()
+        return folder not in (below, below / "src") and not is_package
+
+    return TestFiles(patterns=tuple(patterns), folders=tuple(filter(holds_tests_alone, named)))
+
+
+def digest(folder: Path, names: Iterable[str]) -> str:
+    """Return a hash of files' paths and contents."""
+    total = hashlib.sha256()
+    for name in names:
+        path = folder / name
+        content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+        total.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode("utf-8", "surrogateescape"))
+    return total.hexdigest()
+
+
+def names_in(tree: Path, rule: TestFiles) -> Mapping[str, tuple[str, ...]]:
+    """Return the names of functions and classes in each test file of a commit, by its path."""
+    found = {}
+    for name in filter(rule.collected, tracked_files(tree)):
+        # What cannot be read as Python holds no test that could be compared.
+        with suppress(OSError, SyntaxError, ValueError):
+            nodes = ast.walk(ast.parse((tree / name).read_bytes()))
+            kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+            found[name] = tuple(dict.fromkeys(node.name for node in nodes if isinstance(node, kinds)))
+    return found
+
+
+def overlay(source: Path, names: Sequence[str], tree: Path, rule: TestFiles) -> None:
+    """Put the test files of a working tree in the place of those that a commit's folder has."""
+    for name in rule.of(tracked_files(tree)):
+        (tree / name).unlink(missing_ok=True)
+    for name in names:
+        target = tree / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source / name, target, follow_symlinks=False)

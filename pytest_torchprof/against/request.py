@@ -1,0 +1,132 @@
+"""What is to be compared with what: read from pytest's options, and refused where it cannot be."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.against.environment import import_roots
+from pytest_torchprof.against.git import Repository
+from pytest_torchprof.against.overlay import TestFiles, test_files
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.report import Reference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One comparison of two sides."""
+
+    config: pytest.Config
+    repository: Repository
+    reference: Reference
+    rule: TestFiles
+    own_tests: bool
+    """Whether each side runs its own tests."""
+    install: str | None
+    """The command that installs a side's code."""
+    is_fresh: bool
+    """Whether what an earlier run has kept is not asked for."""
+    roots: tuple[Path, ...]
+    """Where modules are imported from, below the root of either side."""
+    folder: Path
+    """What is kept from run to run."""
+    results: Path
+    """What this run has measured at the other commit."""
+
+    @property
+    def words(self) -> list[str]:
+        """The user's words for pytest."""
+        return list(self.config.invocation_params.args)
+
+    @property
+    def rootdir(self) -> Path:
+        """The root directory of pytest, below the repository's."""
+        return self.config.rootpath.resolve().relative_to(self.repository.top)
+
+    @property
+    def started_in(self) -> Path:
+        """The folder in which pytest was started, below the repository's."""
+        return self.config.invocation_params.dir.resolve().relative_to(self.repository.top)
+
+    @property
+    def tree(self) -> Path:
+        """The folder of the other commit's files."""
+        return self.of_commit / "tree"
+
+    @property
+    def of_commit(self) -> Path:
+        """The folder of all that is kept of the other commit."""
+        return self.folder / self.reference.sha
+
+    def roots_in(self, tree: Path) -> tuple[Path, ...]:
+        """Return the folders of a side's files that its modules are imported from."""
+        usual = (self.rootdir / "src", self.rootdir)
+        return tuple(tree / root for root in dict.fromkeys((*usual, *self.roots)) if (tree / root).is_dir())
+
+    def say(self, line: str, *, always: bool = False) -> None:
+        """Write a line to the terminal; with ``-q`` only one that must be seen."""
+        if always or self.config.option.verbose >= 0:
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+
+def read_request(config: pytest.Config, folder: Path, results: Path) -> Request:
+    """Return what is asked for; TorchprofError where it cannot be done."""
+    option = config.option
+    _refuse_clashes(config)
+    started_in, rootdir = config.invocation_params.dir.resolve(), config.rootpath.resolve()
+    repository = Repository.around(started_in)
+    named = [started_in / word.partition("::")[0] for word in config.args]
+    for place in (rootdir, *(place.resolve() for place in named if place.exists())):
+        if not place.is_relative_to(repository.top):
+            said = (
+                f"--torchprof-against compares two states of the repository {repository.top}, and {place} lies outside "
+                "of it: start pytest in the repository that the tests are in"
+            )
+            raise TorchprofError(said, Code.NO_REPOSITORY)
+    sha = repository.commit(option.torchprof_against)
+    looks_back = ("lf", "failedfirst", "newfirst", "stepwise")
+    return Request(
+        config=config,
+        repository=repository,
+        reference=Reference(ref=option.torchprof_against, sha=sha, dirty=repository.is_dirty),
+        rule=test_files(config.getini("python_files"), config.getini("testpaths"), rootdir, repository),
+        own_tests=option.torchprof_against_tests == "own",
+        install=option.torchprof_against_install,
+        is_fresh=option.torchprof_against_fresh or any(getattr(option, name, False) for name in looks_back),
+        roots=import_roots(repository.top, rootdir),
+        folder=folder.resolve(),
+        results=results.resolve(),
+    )
+
+
+def _refuse_clashes(config: pytest.Config) -> None:
+    option = config.option
+    given = {
+        "--torchprof-baseline": option.torchprof_baseline,
+        "--torchprof-baseline-dir": option.torchprof_baseline_dir,
+        "--torchprof-replay": option.torchprof_replay or config.getini("torchprof_replay"),
+        "--torchprof=off": (option.torchprof or config.getini("torchprof")) == "off",
+    }
+    clash = next((name for name, value in given.items() if value), None)
+    if clash is not None:
+        said = (
+            f"--torchprof-against and {clash} exclude each other: both sides are measured, and compared with each other"
+        )
+        raise TorchprofError(said, Code.BAD_OPTION)
+
+
+def within(tree: Path, word: str, top: Path) -> str:
+    """Return a word of the command line with the working tree's folder replaced by a side's, where it begins so."""
+    name, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+    if value == str(top) or value.startswith(f"{top}{os.sep}"):
+        value = f"{tree}{value[len(str(top)) :]}"
+    return f"{name}{equals}{value}"

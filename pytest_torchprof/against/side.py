@@ -1,0 +1,50 @@
+"""One side of a comparison with a commit, as the processes that run it are told of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import json
+
+from pytest_torchprof.against import VARIABLE
+from pytest_torchprof.report import Reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Where the code of one side is, and where what the base measured is kept."""
+
+    is_base: bool
+    """Whether it is the other commit, and not the working tree."""
+    reference: Reference
+    tree: Path
+    """The root of its files."""
+    other: Path
+    """The root of the other side's files."""
+    caches: Path
+    """The folder for what compilers keep."""
+    roots: tuple[Path, ...]
+    """The folders of its tree that modules are imported from, the first one first."""
+    own_tests: bool
+    """Whether each side runs its own tests."""
+    results: Path
+    """The folder with what the base has measured."""
+    starter: int
+    """The process that started both sides."""
+
+    @property
+    def entries(self) -> Path:
+        """The folder with the base's measurements, as baselines."""
+        return self.results / "entries"
+
+    def write(self, path: Path) -> None:
+        """Write what ``this_side`` reads."""
+        path.write_bytes(json.encode(self, enc_hook=os.fspath))
+
+
+def this_side() -> Side:
+    """Return the side that this process runs, where it is one of two."""
+    written = Path(os.environ[VARIABLE]).read_bytes()
+    return json.decode(written, type=Side, dec_hook=lambda _kind, value: Path(value))

@@ -1,0 +1,47 @@
+"""At the end of a run that is compared with another commit: what could not be compared."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pytest_torchprof import baseline
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.report import BaselineState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from pytest_torchprof.against.side import Side
+    from pytest_torchprof.report import Result
+    from pytest_torchprof.testing.baseline_check import BaselineFiles
+
+
+def only_at_base(side: Side, baselines: BaselineFiles, compared: Mapping[Path, set[str]]) -> tuple[str, ...]:
+    """Return what was measured at the other commit and not in this run, by test and label.
+
+    ``compared`` has the keys of what was measured here, by baseline file.
+    """
+    found: list[str] = []
+    for file in sorted(side.entries.rglob("*.json")):
+        module = (baseline.split_name(file) or ("", ""))[0]
+        test_file = (file.parent.relative_to(side.entries) / f"{module}.py").as_posix()
+        with suppress(TorchprofError):  # Its tests have said so.
+            keys = baselines.entries(file).keys() - compared.get(file, set())
+            found += [f"{test_file}::{key}" for key in sorted(keys)]
+    return tuple(found)
+
+
+def nothing_compared(side: Side, results: Collection[Result]) -> list[str]:
+    """Return what is wrong with a run that has compared nothing; nothing where it has."""
+    if any(result.baseline_state not in (None, BaselineState.NEW) for result in results):
+        return []
+    measured = (any(side.entries.rglob("*.json")), results)
+    there, here = ("something" if one else "nothing" for one in measured)
+    said = (
+        f"not measured: no test was measured both at {side.reference.shown} and in the working tree, so nothing was "
+        f"compared; there {there} was measured, and here {here}"
+    )
+    return [coded(said, Code.NOTHING_COMPARED)]

@@ -1,0 +1,121 @@
+"""Repositories of git with a package and tests in them, and runs of pytest that compare two of their states."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+ROOT = Path(__file__).parents[1]
+AUTHOR = {
+    **{f"GIT_{who}_{what}": "someone" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+OURS = ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST")
+
+PACKAGE = """
+import torch
+
+def wave(x):
+    return torch.sin(x)
+"""
+TESTS = """
+import pytest, torch
+import waves
+
+x = torch.ones(8, 8)
+
+@pytest.mark.torchprof(device="cpu")
+def test_wave():
+    waves.wave(x)
+"""
+SLOWER = PACKAGE.replace("torch.sin(x)", "torch.sin(x).cos()")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return what a process of a user has in its environment, with this checkout of the plugin."""
+    kept = {name: value for name, value in os.environ.items() if name not in OURS and not name.startswith("TORCHPROF")}
+    return {**kept, **AUTHOR, "PYTHONPATH": str(ROOT), "COLUMNS": "160", **more}
+
+
+class Repository:
+    """One that a test makes."""
+
+    def __init__(self, path: Path, files: dict[str, str]) -> None:
+        self.path = path
+        path.mkdir(parents=True)
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.write({".gitignore": "__pycache__/\n.pytest_cache/\n*.so\nbuild/\n", **files})
+        self.commit()
+
+    def git(self, *words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(self.path), *words], env=environment(), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def write(self, files: dict[str, str]) -> None:
+        for name, text in files.items():
+            path = self.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(text))
+
+    def commit(self) -> str:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", "a state")
+        return self.git("rev-parse", "HEAD").strip()
+
+    def start(
+        self, *words: str, python: str = sys.executable, cwd: Path | None = None, **more: str
+    ) -> subprocess.Popen:
+        """Start pytest in the repository."""
+        return subprocess.Popen(
+            [python, "-m", "pytest", *words],
+            cwd=cwd or self.path,
+            env=environment(**more),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # A group of processes of its own, as a terminal makes it.
+        )
+
+    def run(self, *words: str, **how: object) -> Run:
+        """Run pytest in the repository to its end."""
+        process = self.start(*words, **how)
+        out, _ = process.communicate(timeout=300)
+        sys.stdout.write(out)
+        return Run(process.returncode, out)
+
+    def against(self, ref: str, *words: str, **how: object) -> Run:
+        return self.run(f"--torchprof-against={ref}", *words, **how)
+
+    def state(self) -> dict[str, object]:
+        """Return all of the repository that a comparison must leave as it is: files, index, references, worktrees."""
+        hidden = (".torchprof", "__pycache__", ".pytest_cache")
+        files = {
+            str(path.relative_to(self.path)): path.read_bytes()
+            for path in sorted(self.path.rglob("*"))
+            if path.is_file() and not path.is_symlink() and not set(hidden) & set(path.parts)
+        }
+        return {"files": files, "worktrees": self.git("worktree", "list", "--porcelain")}
+
+
+class Run:
+    """What a run of pytest came to."""
+
+    def __init__(self, status: int, out: str) -> None:
+        self.status, self.out = status, out
+
+    @property
+    def rows(self) -> dict[str, tuple[str, str]]:
+        """The table of the section at the end: what each test came to against the other commit, and its verdict."""
+        rows = re.findall(
+            r"^\S*?::(\S+(?: \(\w+\))?) .*?  ([a-z]+(?: \(.*?\))?|-) +([a-z]+(?: [a-z]+)*)$", self.out, re.MULTILINE
+        )
+        return {name: (against, verdict) for name, against, verdict in rows}

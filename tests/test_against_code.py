@@ -1,0 +1,162 @@
+"""Each side measures its own code: however the package is installed, and wherever it would be imported from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from repository import PACKAGE, SLOWER, TESTS, Repository
+
+WORSE = {"test_wave": ("worse (+1 kernel)", "failed")}
+HERE = sysconfig.get_path("purelib")
+FINDER = """
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import spec_from_file_location
+
+MAPPING = {MAPPING}
+
+class _EditableFinder:
+    @classmethod
+    def find_spec(cls, fullname, path=None, target=None):
+        if fullname in MAPPING:
+            return spec_from_file_location(fullname, MAPPING[fullname] + "/__init__.py")
+
+def install():
+    sys.meta_path.{PLACE}(_EditableFinder)
+"""
+
+
+def installation(folder: Path, *lines: str) -> str:
+    """Return the Python of an environment that shares this one's packages and has a file of paths of its own."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    library = next((folder / "lib").glob("python*")) / "site-packages"
+    (library / "shared.pth").write_text(f"import site; site.addsitedir({HERE!r})\n")
+    (library / "waves.pth").write_text("\n".join(lines) + "\n")
+    return str(python)
+
+
+def changed(path: Path, folder: str, **more: str) -> Repository:
+    """Return a repository with a package in a folder, to which the working tree adds a kernel."""
+    made = Repository(path, {f"{folder}waves/__init__.py": PACKAGE, "tests/test_waves.py": TESTS, **more})
+    made.write({f"{folder}waves/__init__.py": SLOWER})
+    return made
+
+
+def test_a_package_in_src_that_an_editable_install_has_put_on_the_path(tmp_path):
+    made = changed(tmp_path / "repository", "src/")
+    python = installation(tmp_path / "environment", str(made.path / "src"))
+    run = made.against("main", python=python)
+    assert run.rows == WORSE
+
+
+@pytest.mark.parametrize("place", ["append", "insert"])
+def test_a_package_that_an_import_hook_finds(tmp_path, place):
+    made = changed(tmp_path / "a repository", "lib/python/")
+    where = {"waves": str(made.path / "lib/python/waves")}
+    python = installation(
+        tmp_path / "environment", "import __editable___waves_finder; __editable___waves_finder.install()"
+    )
+    library = next((tmp_path / "environment" / "lib").glob("python*")) / "site-packages"
+    call = "insert(0, _EditableFinder) #" if place == "insert" else "append"
+    hook = FINDER.replace("{MAPPING}", repr(where)).replace("{PLACE}", call)
+    (library / "__editable___waves_finder.py").write_text(hook)
+    run = made.against("main", python=python)
+    if place == "append":  # As that of setuptools: what is on the path comes first.
+        assert run.rows == WORSE
+        return
+    # The hook of another builder, which wins over the path: it would have measured the working tree on both sides.
+    assert run.status == 1
+    assert run.rows == {"test_wave": ("new", "not measured")}
+    said = " ".join(run.out.split())
+    assert (
+        f"the module waves was imported from {made.path}/lib/python/waves/__init__.py, which is the other side's"
+        in said
+    )
+    assert (
+        "--torchprof-against-install=COMMAND installs each side's code in an environment of its own [other-code]"
+        in said
+    )
+
+
+def test_a_copy_that_is_installed_is_not_the_working_tree(tmp_path):
+    made = changed(tmp_path / "repository", "packages/")
+    python = installation(tmp_path / "environment")
+    library = next((tmp_path / "environment" / "lib").glob("python*")) / "site-packages"
+    shutil.copytree(made.path / "packages" / "waves", library / "waves")
+    # Nothing says that modules are imported from this folder: both sides would measure the copy.
+    made.write({"pytest.ini": "[pytest]\npythonpath = packages\n"})
+    made.git("add", "--all")
+    run = made.against("main", python=python)
+    assert run.rows == WORSE
+
+
+EXTENSION = """
+#include <Python.h>
+static PyObject *count(PyObject *self, PyObject *none) { return PyLong_FromLong(COUNT); }
+static PyMethodDef methods[] = {{"count", count, METH_NOARGS, ""}, {NULL, NULL, 0, NULL}};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_count", "", -1, methods};
+PyMODINIT_FUNC PyInit__count(void) { return PyModule_Create(&module); }
+"""
+COMPILED = """
+import torch
+from waves._count import count
+
+def wave(x):
+    for _ in range(count()):
+        x = torch.sin(x)
+    return x
+"""
+BUILD = """
+import shlex, subprocess, sys, sysconfig
+include, suffix = sysconfig.get_path("include"), sysconfig.get_config_var("EXT_SUFFIX")
+command = f"{sys.argv[1]} -shared -fPIC -I{shlex.quote(include)} waves/_count.c -o waves/_count{suffix}"
+sys.exit(subprocess.call(shlex.split(command)))
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    found = shutil.which(os.environ.get("CC", "gcc"))
+    if found is None or not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        pytest.skip("needs a C compiler and Python's headers")
+    return found
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory, compiler):
+    files = {"waves/__init__.py": COMPILED, "waves/_count.c": EXTENSION.replace("COUNT", "1"), "build.py": BUILD}
+    made = Repository(tmp_path_factory.mktemp("compiled") / "repository", {**files, "tests/test_waves.py": TESTS})
+    made.write({"waves/_count.c": EXTENSION.replace("COUNT", "2")})
+    subprocess.run([sys.executable, "build.py", compiler], cwd=made.path, check=True)
+    return made
+
+
+def test_compiled_parts_that_the_commit_lacks_are_not_taken_from_the_working_tree(compiled):
+    run = compiled.against("main")
+    assert run.rows == {"test_wave": ("new", "not measured")}
+    assert "No module named 'waves._count'" in run.out
+
+
+def test_a_command_builds_each_side_in_an_environment_of_its_own(compiled, compiler):
+    install = f"--torchprof-against-install=python build.py {compiler}"
+    run = compiled.against("main", install)
+    assert run.rows == WORSE
+    again = compiled.against("main", install, "-v")
+    assert again.rows == WORSE
+    assert "measuring" in again.out  # Other words: measured again, and not built again.
+    assert [str(path.relative_to(compiled.path)) for path in compiled.path.glob("waves/*.so")]
+
+
+def test_a_command_that_fails_is_told_with_what_it_said(compiled):
+    run = compiled.against("main", "--torchprof-against-install=python -c 'raise SystemExit(\"no compiler\")'")
+    assert run.status == pytest.ExitCode.USAGE_ERROR
+    assert "base main (" in run.out
+    assert "no compiler" in run.out
+    assert "[install-failed]" in run.out

@@ -1,0 +1,156 @@
+"""What one side cannot measure is told, and is no pass where the other commit has the test."""
+
+from __future__ import annotations
+
+import pytest
+from repository import PACKAGE, TESTS, Repository
+
+CASES = """
+import os
+import pytest, torch
+import waves
+
+x = torch.ones(8, 8)
+cpu = pytest.mark.torchprof(device="cpu")
+there = not hasattr(waves, "added")
+
+@cpu
+def test_measured():
+    waves.wave(x)
+
+@cpu
+def test_fails_there():
+    waves.wave(x)
+    assert not there
+
+@cpu
+def test_skips_there():
+    if there:
+        pytest.skip("not before the change")
+    waves.wave(x)
+
+@cpu
+def test_runs_nothing_there():
+    if not there:
+        waves.wave(x)
+
+@cpu
+def test_fails_here(torchprof):
+    torchprof(waves.wave, x)
+    assert there
+
+@pytest.mark.xfail
+@cpu
+def test_expected_to_fail_and_not_there():
+    waves.wave(x)
+    assert not there
+"""
+NEW_HERE = """
+@cpu
+def test_new():
+    waves.added(x)
+"""
+IMPORTS = """
+import pytest, torch
+from waves import added
+
+@pytest.mark.torchprof(device="cpu")
+def test_imported():
+    added(torch.ones(8))
+"""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    made = Repository(
+        tmp_path_factory.mktemp("gaps") / "repository",
+        {
+            "waves.py": PACKAGE,
+            "tests/test_waves.py": CASES,
+            "tests/test_imports.py": TESTS.replace("wave()", "imported()"),
+        },
+    )
+    made.write(
+        {
+            "waves.py": PACKAGE + "\nadded = wave\n",
+            "tests/test_waves.py": CASES + NEW_HERE,
+            "tests/test_imports.py": IMPORTS,
+            "tests/test_new_file.py": IMPORTS.replace("test_imported", "test_of_new_file"),
+        }
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+def gaps(repository):
+    return repository.against("main", "-rA", "-x", "--maxfail=99", "-n0")
+
+
+def test_what_the_other_commit_has_and_cannot_measure_fails(gaps):
+    assert gaps.status == 1
+    assert gaps.rows == {
+        "test_measured": ("same", "passed"),
+        "test_fails_there": ("new", "not measured"),
+        "test_skips_there": ("new", "not measured"),
+        "test_runs_nothing_there": ("new", "not measured"),
+        "test_fails_here": ("same", "failed"),
+        "test_expected_to_fail_and_not_there": ("new", "not measured"),
+        "test_new": ("new", "passed"),
+        "test_imported": ("new", "not measured"),
+        "test_of_new_file": ("new", "passed"),
+    }
+
+
+def test_it_says_why(repository, gaps):
+    for said in (
+        "at main (SHA) it failed: assert not True; --torchprof-against-tests=own runs at each side the tests that it has",
+        "it was skipped: not before the change",
+        "it failed: baseline=update: not measured: nothing ran on the device in step 1 of 5",
+        "tests/test_imports.py cannot be collected: ImportError: cannot import name 'added' from 'waves'",
+        "[base-not-measured]",
+    ):
+        assert said.replace("SHA", repository.git("rev-parse", "main")[:7]) in " ".join(gaps.out.split())
+
+
+def test_the_traceback_of_what_cannot_be_collected_there_is_shown(gaps):
+    assert "tests/test_imports.py:\n" in gaps.out
+    assert "  | tests/test_imports.py:3: in <module>" in gaps.out
+
+
+def test_with_its_own_tests_each_side_runs_what_it_has(tmp_path):
+    own = Repository(
+        tmp_path / "own", {"waves.py": PACKAGE, "test_waves.py": TESTS + TESTS.replace("test_wave", "test_former")}
+    )
+    own.write({"test_waves.py": TESTS + TESTS.replace("test_wave", "test_latter")})
+    run = own.against("main", "--torchprof-against-tests=own")
+    assert run.rows == {"test_wave": ("same", "passed"), "test_latter": ("new", "passed")}
+    assert run.status == 0
+    assert f"measured only at main ({own.git('rev-parse', 'main')[:7]}): test_waves.py::test_former\n" in run.out
+
+
+def test_a_commit_that_pytest_cannot_start_at_is_not_measured(repository, tmp_path):
+    other = Repository(
+        tmp_path / "other",
+        {"waves.py": "raise ValueError('no such wave')", "test_waves.py": TESTS, "conftest.py": "import waves"},
+    )
+    other.write({"waves.py": PACKAGE})
+    run = other.against("main")
+    assert run.status == 1
+    assert "base main (" in run.out
+    assert "not measured: pytest ended there with status 4" in run.out
+    assert "  | E   ValueError: no such wave" in run.out
+    assert run.rows == {"test_wave": ("new", "not measured")}
+    assert "nothing was compared; there nothing was measured, and here something [nothing-compared]" in run.out
+    assert other.git("status", "--porcelain").split() == ["M", "waves.py"]
+
+
+def test_a_run_without_any_test_to_measure_is_no_pass(repository):
+    run = repository.against("main", "-k", "nothing_of_this_name")
+    assert run.status == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "nothing was compared; there nothing was measured, and here nothing" in run.out
+
+
+def test_looking_at_the_tests_measures_nothing(repository):
+    run = repository.against("main", "--collect-only", "-q")
+    assert run.status == 0
+    assert "base main" not in run.out

@@ -1,0 +1,78 @@
+"""A comparison may end at any moment, and two may run at once: the repository stays as it was, and the next run works."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import pytest
+from repository import PACKAGE, SLOWER, TESTS, Repository
+
+TWO = TESTS + TESTS.replace("test_wave", "test_again").replace("waves.wave(x)", "torch.cos(x)")
+WORSE = {"test_wave": ("worse (+1 kernel)", "failed"), "test_again": ("same", "passed")}
+CONFTEST = """
+import os, signal
+
+def pytest_runtest_call(item):
+    if "SENT" in os.environ and ".torchprof" in item.path.parts:
+        os.kill(os.getppid(), int(os.environ["SENT"]))
+"""
+FRESH = "--torchprof-against-fresh"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    files = {"waves.py": PACKAGE, "tests/test_waves.py": TWO, "conftest.py": CONFTEST}
+    made = Repository(tmp_path_factory.mktemp("kills") / "repository", files)
+    made.write({"waves.py": SLOWER, "notes.txt": "not added"})
+    return made
+
+
+@pytest.fixture(scope="module")
+def before(repository):
+    return repository.state()
+
+
+def test_a_kill_at_any_moment_leaves_nothing_that_lasts(repository, before):
+    moments = random.Random(7)
+    for kill in (os.killpg, os.kill):
+        with repository.start("--torchprof-against=main", FRESH) as process:
+            time.sleep(moments.uniform(0.5, 6))
+            kill(process.pid, signal.SIGKILL)
+        assert repository.state() == before
+    run = repository.against("main")
+    assert run.rows == WORSE
+    assert repository.state() == before
+    assert not list((repository.path / ".torchprof/against").glob("*/tree"))
+
+
+def test_a_side_ends_soon_after_who_started_it(repository, before, tmp_path):
+    killed = str(int(signal.SIGKILL))
+    with repository.start("--torchprof-against=main", FRESH, SENT=killed, TMPDIR=str(tmp_path)) as process:
+        assert process.wait() == -signal.SIGKILL
+    (log,) = tmp_path.glob("*/log")
+    while "has ended, and this was a part of it" not in (said := log.read_text()):
+        assert "2 passed" not in said
+        time.sleep(0.1)
+    assert repository.state() == before
+
+
+def test_an_interrupt_ends_the_run(repository, before):
+    run = repository.against("main", FRESH, SENT=str(int(signal.SIGINT)))
+    assert run.status == pytest.ExitCode.INTERRUPTED
+    assert "torchprof: interrupted while main (" in run.out
+    assert "Traceback" not in run.out
+    assert repository.state() == before
+    assert not list((repository.path / ".torchprof/against").glob("*/tree"))
+
+
+def test_two_runs_at_once_wait_for_each_other(repository, before):
+    processes = [repository.start("--torchprof-against=main", FRESH) for _ in range(2)]
+    outs = [process.communicate(timeout=300)[0] for process in processes]
+    assert [process.returncode for process in processes] == [1, 1]
+    assert all("worse (+1 kernel)  failed" in out for out in outs)
+    assert sum("waits for another run" in out for out in outs) == 1
+    assert not any("kept from an earlier run" in out for out in outs)
+    assert repository.state() == before

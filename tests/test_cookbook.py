@@ -1,0 +1,77 @@
+"""The cookbook: its twins pass, each regression fails with the text that the page shows, and its code is typed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+
+import cookbook_samples
+import pytest
+from cookbook_samples import EXAMPLES, MUTANTS, PAGE, ROOT
+from typed import check
+
+import pytest_torchprof
+from pytest_torchprof import MarkerKeywords
+from pytest_torchprof.limits import LIMITS, read_limits, settings_of
+from pytest_torchprof.testing.options import MARKER_OPTIONS
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="compiled code on the CPU needs a C++ compiler")
+WORDS = {limit.name for limit in LIMITS} | settings_of(LIMITS).keys()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+# Times, the names of graphs and places, and the layout with them: what differs from run to run.
+_VARIES = re.compile(r"[\d.,]+ (?:us|ms|s)\b|graph_\d+|[- ]{2,}")
+
+
+def steady(text):
+    """Return the lines of a text without what differs from run to run, in order where times decide which comes first."""
+    return sorted(_VARIES.sub(" ", line).strip() for line in text.splitlines())
+
+
+@needs_compiler
+def test_every_twin_passes(tmp_path):
+    cookbook_samples.copy(tmp_path)
+    ran = cookbook_samples.run(tmp_path, "examples/cookbook", "--torchprof-report=report.json")
+    assert ran.returncode == 0, ran.stdout
+    results = json.loads((tmp_path / "report.json").read_text())["results"]
+    assert {result["outcome"] for result in results} == {"passed"}
+    assert {result["nodeid"].partition("::")[0] for result in results} == {
+        f"examples/cookbook/{path.name}" for path in EXAMPLES.glob("test_*.py")
+    }
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_regression_fails_with_the_text_that_the_page_shows(name, tmp_path):
+    made = cookbook_samples.make(name, tmp_path)
+    assert steady(made) == steady(cookbook_samples.section(name)), "python tests/cookbook_samples.py writes it anew"
+
+
+def test_every_twin_has_its_regression_and_its_place_on_the_page():
+    assert {mutant.tested_by for mutant in MUTANTS.values()} == {path.name for path in EXAMPLES.glob("test_*.py")}
+    listed = (ROOT / "examples" / "README.md").read_text()
+    for path in EXAMPLES.glob("test_*.py"):
+        assert f"](../examples/cookbook/{path.name})" in PAGE.read_text()
+        assert f"`cookbook/{path.name}`" in listed
+
+
+def test_the_tests_for_a_gpu_are_typed(tmp_path):
+    assert len(BLOCKS) == len(MUTANTS)
+    said = check(tmp_path, *BLOCKS)
+    assert "Success: no issues found" in said, said
+
+
+def markers():
+    """Yield the keywords of each marker of the page with their values, which are read as pytest would."""
+    for node in ast.walk(ast.parse("\n".join(BLOCKS))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.torchprof":
+            yield {one.arg: eval(ast.unparse(one.value), vars(pytest_torchprof)) for one in node.keywords}
+
+
+def test_the_markers_for_a_gpu_are_what_pytest_takes():
+    found = list(markers())
+    assert len(found) > 3
+    for marker in found:
+        assert marker.keys() <= MarkerKeywords.__annotations__.keys() | WORDS
+        read_limits({word: value for word, value in marker.items() if word not in MARKER_OPTIONS})
