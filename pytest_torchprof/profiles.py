@@ -168,11 +168,15 @@ class Profile(Analysis):
     def ranges(self, name: str) -> tuple[OccurrenceProfile, ...]:
         """Return the outermost occurrences of a user annotation in the steps, each with numbers and kernels as a step.
 
-        In the order in which they begin, and empty where there is none. What counts is as for ``range``.
+        In the order in which they begin. What counts is as for ``range``. NotMeasured if none begins in the steps.
         """
         self._look("ranges")
+        self._refuse_unknown_range(name)
         self.launching.refuse_hidden()
-        return RangeView(self._open(), name).occurrences
+        found = RangeView(self._open(), name).occurrences
+        if not found:
+            raise NotMeasured(coded(f"no range {name!r} begins in a step of the recording", Code.NOT_IN_RECORDING))
+        return found
 
     def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:
         """Return the kernels, families, operators, ranges or modules as text, like ``key_averages().table``.

@@ -107,7 +107,7 @@ _SIZE = re.compile(_NUMBER + r"([kmgt]?i?b)\s*", re.IGNORECASE)
 
 def duration_us(value: object) -> float:
     """Return a duration in microseconds from ``"1.5ms"``, ``"800us"`` or seconds as a number; else UnknownLimit."""
-    if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value)) and math.isfinite(float(match[1])):
         return float(match[1]) * _US_PER[match[2]]
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
         return value * 1e6
@@ -116,7 +116,7 @@ def duration_us(value: object) -> float:
 
 def size_bytes(value: object) -> int:
     """Return a size in bytes from ``"1.5GiB"``, ``"300MB"`` or a number of bytes; else UnknownLimit."""
-    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value)) and math.isfinite(float(match[1])):
         return round(float(match[1]) * _BYTES_PER[match[2].lower()])
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
@@ -175,6 +175,7 @@ def _three_digits(number: float) -> str:
 WIDTH = 100
 """The most columns that prose takes."""
 _WIDEST, _NARROWEST = 132, 40
+_MOST_NAMES = 5
 _FIRST, _NARROW = 24, 12
 """What a table's first column has before others leave, and what it has where they cannot."""
 
@@ -280,6 +281,12 @@ def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> 
     lines = textwrap.wrap(words, min(width, WIDTH), initial_indent=first, subsequent_indent=indent)
     # A blank stays at the end of a line where the word behind it has to be broken.
     return [without_commands(line.rstrip()) for line in lines]
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Return the names in a line, of many the first five and how many there are beside them."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def number_alike(labels: Sequence[str]) -> list[str]:

@@ -277,6 +277,14 @@ def test_an_entry_whose_test_is_gone_is_shown_and_kept(run_tests, pytester):
         assert list(json.loads((pytester.path / "report.json").read_text())["gone"].values()) == [["test_gone"]]
 
 
+def test_of_many_entries_whose_tests_are_gone_the_first_are_named(run_tests):
+    """A test file that was renamed leaves all of its entries."""
+    many = KEPT + "".join(KEPT.replace("test_kept", f"test_gone{number}") for number in range(9))
+    run_tests(many, "--torchprof-baseline=update")
+    names = ", ".join(f"test_gone{number}" for number in range(5))
+    run_tests(KEPT).stdout.fnmatch_lines([f"*: entries of tests that are gone: {names} and 4 more"])
+
+
 def test_in_ci_an_entry_whose_test_is_gone_is_announced(on_github, run_tests, pytester):
     run_tests(BOTH, "--torchprof-baseline=update")
     ((kind, place, message),) = commands(on_github(KEPT))

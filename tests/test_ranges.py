@@ -10,7 +10,7 @@ import pytest
 import torch
 from builder import AUTOGRAD, MAIN, TraceBuilder
 
-from pytest_torchprof import LimitsMissed, NotMeasured, load, mark
+from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, load, mark
 from pytest_torchprof.cli import main
 
 STEP_US = 10_000
@@ -258,7 +258,10 @@ def test_occurrences_are_like_steps_to_look_at(profile):
     )  # fmt: skip
     assert (last.syncs, len(last.kernels), last.launches, dict(last.ops)) == (1, 2, 2, {"aten::mul": 2})
     assert repr(last) == "<decode, occurrence 2 of 2 in step 2 of 2, model.py:212: 2 kernels>"
-    assert profile(builder).ranges("nothing") == ()
+    with pytest.raises(NotMeasured, match="there is no range 'nothing' in the recording"):
+        profile(builder).ranges("nothing")
+    with pytest.raises(TorchprofError, match="expected the name of a range, got None"):
+        profile(builder).ranges(None)
 
 
 def test_the_numbers_of_all_occurrences_are_those_of_the_range(profile):
@@ -357,6 +360,26 @@ def test_a_replay_judges_the_ranges_that_were_recorded(run_tests):
     test = "@pytest.mark.torchprof(device='cpu', ranges={'decode': {'max_kernels': %d}})\ndef test_it(): generate()"
     run_tests(LIVE + test % 2, "--torchprof-save=kept").assert_outcomes(passed=1)
     run_tests(LIVE + test % 1, "--torchprof-replay=kept").assert_outcomes(failed=1)
+
+
+def test_with_v_a_range_that_holds_tells_what_was_allowed_in_it(run_tests, pytester):
+    builder = recording(occurrences=1, steps=1)
+    item(builder, begin_of(0, 0) + 200)
+    builder.write(pytester.path / "t.json")
+    source = """
+def test_it(torchprof):
+    torchprof.adopt("t.json", ranges={"decode": {"max_syncs": 0, "allow_syncs": ["model.py", "range:nothing"]}})
+"""
+    result = run_tests(source, "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            'test_it.py::test_it: max_syncs=0 in "decode": 1 blocking call, 1 allowed',
+            "*cudaStreamSynchronize*allowed: model.py*model.py:241 in pick",
+            "*allowed nothing: 'range:nothing'",
+        ]
+    )
+    run_tests(source).stdout.no_fnmatch_line("*1 allowed*")
 
 
 def test_the_fixture_has_the_mark_too(run_tests):

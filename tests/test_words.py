@@ -74,6 +74,7 @@ SEVERAL = {
     "step range": "step ranges",
     "sync": "syncs",
     "time": "times",
+    "wait": "waits",
 }
 """Every noun that the package counts, and what several of them are called."""
 

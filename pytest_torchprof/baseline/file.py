@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
+from errno import ENOSPC
 from typing import TYPE_CHECKING, Final
 
 import filelock
@@ -31,6 +32,7 @@ TEMPORARY: Final = ".torchprof."
 TEMPORARY_END: Final = ".tmp"
 IGNORED: Final = f".gitignore\n{LOCK}\n{TEMPORARY}*{TEMPORARY_END}\n"
 LOCK_SECONDS: Final = 120
+_ROOM: Final = "make room on the disk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,8 @@ def _writing(path: Path) -> Iterator[None]:
     except OSError as error:
         raise TorchprofError(
             f"{path}: the baseline was not written ({error.strerror or error}); what was there is unchanged: "
-            "make the folder writable, or choose another with --torchprof-baseline-dir",
+            f"{_ROOM if error.errno == ENOSPC else 'make the folder writable'}, or choose another with "
+            "--torchprof-baseline-dir",
             Code.BASELINE_NOT_WRITTEN,
         ) from None
 

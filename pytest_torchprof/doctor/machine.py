@@ -309,7 +309,9 @@ def _read_processes(others: int) -> tuple[Any, str, str]:
 
 
 def _read_compute_mode(mode: int) -> tuple[Any, str, str]:
-    text = _COMPUTE_MODES.get(mode, str(mode))
+    text = _COMPUTE_MODES.get(mode)
+    if text is None:
+        return UNKNOWN, f"the driver says {mode}, which is none of the modes that NVML is known to have", ""
     if mode == 0:
         return OK, text, ""
     if mode == 2:

@@ -25,6 +25,7 @@ from pytest_torchprof.limits.limit import (
     NOT_MEASURED,
     Limit,
     as_counts,
+    as_groups,
     as_list,
     group_kernels,
     group_others,
@@ -151,7 +152,7 @@ def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator])
 
 
 def _read_fused(value: object) -> list[tuple[str, ...]]:
-    entries = as_list(value)
+    entries = as_groups(value)
     groups = [entries] if all(isinstance(entry, str) for entry in entries) else [as_list(entry) for entry in entries]
     for group in groups:
         if not all(isinstance(token, str) and token for token in group):

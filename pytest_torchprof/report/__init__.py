@@ -8,6 +8,8 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.text import first_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -99,8 +101,8 @@ class UnusedEntries:
 
     @property
     def words(self) -> str:
-        """Why they are unused, with their keys."""
-        return f"{_DISUSE[self.why][0]}: {', '.join(self.keys)}"
+        """Why they are unused, with the first of their keys: a file that was renamed leaves all."""
+        return f"{_DISUSE[self.why][0]}: {first_of(self.keys)}"
 
     @property
     def remedy(self) -> str | None:
@@ -156,7 +158,7 @@ class RunResults:
     @property
     def gone_words(self) -> str | None:
         """What was measured at the other commit alone, in a line; None where nothing was."""
-        return f"measured only at {self.compared_with}: {', '.join(self.gone)}" if self.gone else None
+        return f"measured only at {self.compared_with}: {first_of(self.gone)}" if self.gone else None
 
     def to_plain(self) -> list[dict[str, Any]]:
         """Return the results as lists, dicts, strings and numbers."""

@@ -9,7 +9,7 @@ from msgspec import convert
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import BaselineState, Outcome
-from pytest_torchprof.text import Column, cells, cut, drawn, fitted, printable, ruled, show_us
+from pytest_torchprof.text import Column, cells, cut, drawn, first_of, fitted, printable, ruled, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,8 +45,6 @@ KERNEL_COLUMNS: Final = (
 """One row per kernel of a failed measurement, most time first."""
 
 MIN_NAME_WIDTH: Final = 30
-MOST_NEW: Final = 5
-"""Tests without a baseline that ``-q`` names."""
 _OUTCOMES: Final = {
     Outcome.PASSED: "passed",
     Outcome.FAILED: "failed",
@@ -107,9 +105,8 @@ def render_briefly(run: RunResults) -> list[str]:
     """
     new = [printable(result.name) for result in run.results if result.baseline_state is BaselineState.NEW]
     compared = run.unused or any(result.baseline_state not in (None, BaselineState.NEW) for result in run.results)
-    more = f" and {len(new) - MOST_NEW} more" if len(new) > MOST_NEW else ""
     lacking = "without a baseline" if run.against is None else f"not measured at {printable(run.compared_with)}"
-    told = [f"{lacking}: {', '.join(new[:MOST_NEW])}{more}"] if new and compared else []
+    told = [f"{lacking}: {first_of(new)}"] if new and compared else []
     told += [printable(run.gone_words)] if run.gone_words else []
     return [closing(run), *told, *map(_tell_unused, run.unused)]
 

@@ -209,7 +209,7 @@ class BaselineCheck:
         if any(judgement.key in self.files.entries(file) for file in files):
             reason: str | None = "it was measured on another device: compare with --torchprof-against-fresh"
         else:
-            reason = base_outcomes(side.results).why_not(self.nodeid)
+            reason = base_outcomes(side.results).why_not(self.nodeid, own_tests=side.own_tests)
         if reason is not None:
             own = side.own_tests or code_in(reason) is not None
             hint = "" if own else "; --torchprof-against-tests=own runs at each side the tests that it has"

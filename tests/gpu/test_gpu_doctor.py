@@ -128,8 +128,12 @@ def test_a_gpu_that_cannot_be_used_is_named_and_nothing_is_asked_of_it(ask, faul
             ],
         ),
         (
-            {"FAKEGPU_NVML": "new", "FAKEGPU_NVML_PROCESSES": "none"},
-            [("slow-downs", "ok", "none"), ("processes", "not known", "does not list this process itself")],
+            {"FAKEGPU_NVML": "new", "FAKEGPU_NVML_PROCESSES": "none", "FAKEGPU_NVML_COMPUTE_MODE": "7"},
+            [
+                ("slow-downs", "ok", "none"),
+                ("processes", "not known", "does not list this process itself"),
+                ("compute mode", "not known", "the driver says 7, which is none of the modes"),
+            ],
         ),
         ({"FAKEGPU_NVML": "absent"}, [("library", "not known", "NVML Shared Library Not Found")]),
         ({"FAKEGPU_NVML_ERROR": "3"}, [("library", "not known", "nvmlInit: Not Supported")]),
