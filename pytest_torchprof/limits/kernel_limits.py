@@ -197,12 +197,11 @@ def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ..
         elif any(map(hides_operators, step.kernels)):
             yield _hidden_operators(step)
         elif absent := _carried_by_none(step, group, [op for _, ops in carried for op in ops]):
-            eager = lines_on_nothing(analysis.compile)
-            said = f"{'nothing was compiled, and ' if eager else ''}no kernel carries {' or '.join(absent)}"
-            why = "what does not run is fused with nothing"
-            yield StepAnswer(
-                NOT_MEASURED, f"{said}: {why}", (*eager, *unfused_lines(step.kernels)), Code.NOTHING_TO_FUSE
-            )
+            if eager := lines_on_nothing(analysis.compile):
+                said = "nothing was compiled, so that nothing could be fused"
+            else:
+                said = f"no kernel carries {' or '.join(absent)}: what does not run is fused with nothing"
+            yield StepAnswer(NOT_MEASURED, said, (*eager, *unfused_lines(step.kernels)), Code.NOTHING_TO_FUSE)
 
 
 def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[str]) -> list[str]:

@@ -168,6 +168,8 @@ class BaselineCheck:
                 "tests mean nothing: run the tests with a time tolerance by themselves, with -n 0",
                 Code.NO_TIMES,
             )
+        if profile.trace.adoption is not None:
+            return coded("the recording of another process has no samples of times: measure them here", Code.NO_TIMES)
         return coded("the recording has no samples of times: record it again with this tolerance", Code.NO_TIMES)
 
     def not_comparable(self, label: str | None, profile: Profile, reason: str, *, stands_in: bool) -> Iterator[Verdict]:
