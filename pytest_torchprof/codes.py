@@ -99,6 +99,8 @@ class Code(StrEnum):
     OWN_UNKNOWN = "own-unknown"
     NOTHING_TO_FUSE = "nothing-to-fuse"
     NO_COMMUNICATION = "no-communication"
+    ONE_RANK = "one-rank"
+    NO_RANK = "no-rank"
     BASELINE_ELSEWHERE = "baseline-elsewhere"
     BASELINE_INCOMPLETE = "baseline-incomplete"
     # What is compared with another commit.

@@ -58,6 +58,8 @@ class Limits(TypedDict, total=False):
     max_comm_bytes: str | int
     max_exposed_communication: str | float
     min_overlap: float
+    max_rank_skew: str | float
+    same_kernels: Literal[True]
     max_graph_breaks: int
     max_recompiles: int
     own: Words

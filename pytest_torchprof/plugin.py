@@ -106,7 +106,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.fixture
 def torchprof(request: pytest.FixtureRequest) -> Torchprof:
-    """Measure calls on the device: a function with its arguments, or a block under a label.
+    """Measure calls on the device: a function, a block under a label, or what another process recorded.
 
     ::
 
@@ -117,6 +117,9 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
             for _ in m.steps():
                 step()
         print(m.profile.table())
+
+        torchprof.limits(max_kernels=n)  # for all that is measured from here on
+        torchprof.adopt(start_engine, "serve", step="forward", max_syncs=0)
     """
     from pytest_torchprof.testing.fixture import Torchprof
     from pytest_torchprof.testing.testcases import hand_over

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
@@ -168,11 +168,15 @@ class Profile(Analysis):
     def ranges(self, name: str) -> tuple[OccurrenceProfile, ...]:
         """Return the outermost occurrences of a user annotation in the steps, each with numbers and kernels as a step.
 
-        In the order in which they begin, and empty where there is none. What counts is as for ``range``.
+        In the order in which they begin. What counts is as for ``range``. NotMeasured if none begins in the steps.
         """
         self._look("ranges")
+        self._refuse_unknown_range(name)
         self.launching.refuse_hidden()
-        return RangeView(self._open(), name).occurrences
+        found = RangeView(self._open(), name).occurrences
+        if not found:
+            raise NotMeasured(coded(f"no range {name!r} begins in a step of the recording", Code.NOT_IN_RECORDING))
+        return found
 
     def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:
         """Return the kernels, families, operators, ranges or modules as text, like ``key_averages().table``.
@@ -262,13 +266,24 @@ def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile 
     """
     if not os.path.isdir(path):  # noqa: PTH112 - see recording
         return load_file(path, device=device)
-    files = sorted(_traces_in(os.fspath(path)))
-    found = [profile for file in files if (profile := _unless_other_json(file, device)) is not None]
-    if not found:
+    return list(load_each(path, device=device))
+
+
+def load_each(folder: str | os.PathLike[str], *, device: str | None = None) -> Iterator[Profile]:
+    """Yield the profiles of a folder's traces, one read after the other; errors are as in ``load``."""
+    files = sorted(_traces_in(os.fspath(folder)))
+    count = 0
+    for file in files:
+        profile = _unless_other_json(file, device)
+        if profile is not None:
+            count += 1
+            yield profile
+            # The next one takes as much memory again.
+            profile = None
+    if not count:
         beside = f"none of its {len(files)} JSON files is one" if files else "no file in it ends in .json or .json.gz"
-        said = f"There are no traces in the folder {os.fspath(path)}: {beside}. Check the path."
+        said = f"There are no traces in the folder {os.fspath(folder)}: {beside}. Check the path."
         raise UnreadableRecording(said, Code.RECORDING_MISSING)
-    return found
 
 
 def _unless_other_json(file: str, device: str | None) -> Profile | None:

@@ -107,7 +107,7 @@ _SIZE = re.compile(_NUMBER + r"([kmgt]?i?b)\s*", re.IGNORECASE)
 
 def duration_us(value: object) -> float:
     """Return a duration in microseconds from ``"1.5ms"``, ``"800us"`` or seconds as a number; else UnknownLimit."""
-    if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value)) and math.isfinite(float(match[1])):
         return float(match[1]) * _US_PER[match[2]]
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
         return value * 1e6
@@ -116,7 +116,7 @@ def duration_us(value: object) -> float:
 
 def size_bytes(value: object) -> int:
     """Return a size in bytes from ``"1.5GiB"``, ``"300MB"`` or a number of bytes; else UnknownLimit."""
-    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value)) and math.isfinite(float(match[1])):
         return round(float(match[1]) * _BYTES_PER[match[2].lower()])
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value

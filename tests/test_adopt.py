@@ -558,6 +558,7 @@ def test_a_recording_that_was_kept_of_the_cpu_is_judged_so_under_any_marker(adop
     ("arguments", "words"),
     [
         ("3", "takes a function that is given a folder, or a path; got 3"),
+        ("written_later", "only makes an object and runs none of its code"),
         ("child, ''", "label: expected a text that is not empty, got ''"),
         ("child, step=3", "step: expected a text that is not empty, got 3"),
         ("child, files=0", 'files: expected a whole number from 1 or "any", got 0'),
@@ -568,9 +569,17 @@ def test_a_recording_that_was_kept_of_the_cpu_is_judged_so_under_any_marker(adop
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_called(adopt, arguments, words):
-    result = adopt("def child(folder): pytest.exit('called')\n" + one_test(f"torchprof.adopt({arguments})"))
+    producers = "def child(folder): pytest.exit('called')\nasync def written_later(folder): pytest.exit('called')\n"
+    result = adopt(producers + one_test(f"torchprof.adopt({arguments})"))
     result.assert_outcomes(failed=1)
     assert words in result.stdout.str()
+
+
+def test_another_process_has_no_samples_of_times(adopt):
+    source = one_test("torchprof.adopt(child)").replace("@cpu", f"@{GPU}(device='cpu', tolerance={{'time': 0.1}})")
+    result = adopt(source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the recording of another process has no samples of times: measure them here*"])
 
 
 def test_an_error_of_what_produces_it_is_the_tests_own(adopt):

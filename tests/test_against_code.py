@@ -97,6 +97,30 @@ def test_a_copy_that_is_installed_is_not_the_working_tree(tmp_path):
     assert run.rows == WORSE
 
 
+def test_two_installations_of_what_the_code_uses(tmp_path):
+    """The question before an upgrade: the same code, with an older library under it."""
+    made = Repository(tmp_path / "repository", {"waves.py": "from tones import tone as wave\n", "test_waves.py": TESTS})
+    pythons = []
+    for name, code in (("older", PACKAGE), ("newer", SLOWER)):
+        python = installation(tmp_path / name)
+        library = next((tmp_path / name / "lib").glob("python*")) / "site-packages"
+        (library / "tones.py").write_text(code.replace("def wave", "def tone"))
+        pythons.append(python)
+    older, newer = pythons
+    run = made.against("HEAD", f"--torchprof-against-python={older}", python=newer)
+    assert run.rows == WORSE
+    same = made.against("HEAD", f"--torchprof-against-python={newer}", python=newer)
+    assert same.rows == {"test_wave": ("same", "passed")}
+
+
+def test_a_python_that_cannot_measure_is_told(tmp_path):
+    made = Repository(tmp_path / "repository", {"waves.py": PACKAGE, "test_waves.py": TESTS})
+    run = made.against("HEAD", "--torchprof-against-python=no/such/python")
+    assert run.status == pytest.ExitCode.USAGE_ERROR
+    assert "no/such/python" in run.out
+    assert "Traceback" not in run.out
+
+
 EXTENSION = """
 #include <Python.h>
 static PyObject *count(PyObject *self, PyObject *none) { return PyLong_FromLong(COUNT); }

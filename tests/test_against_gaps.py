@@ -128,6 +128,16 @@ def test_with_its_own_tests_each_side_runs_what_it_has(tmp_path):
     assert f"measured only at main ({own.git('rev-parse', 'main')[:7]}): test_waves.py::test_former\n" in run.out
 
 
+def test_what_did_not_run_there_before_it_ended_is_not_measured(tmp_path):
+    ends = "\n\ndef test_ends():\n    if not hasattr(waves, 'added'): pytest.exit('enough')\n"
+    cases = TESTS + ends + TESTS.replace("test_wave", "test_after")
+    made = Repository(tmp_path / "made", {"waves.py": PACKAGE, "test_waves.py": cases})
+    made.write({"waves.py": PACKAGE + "\nadded = wave\n"})
+    run = made.against("main")
+    assert run.rows == {"test_wave": ("same", "passed"), "test_after": ("new", "not measured")}
+    assert "pytest ended with status 2, and nothing was measured of it before" in " ".join(run.out.split())
+
+
 def test_a_commit_that_pytest_cannot_start_at_is_not_measured(repository, tmp_path):
     other = Repository(
         tmp_path / "other",

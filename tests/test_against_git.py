@@ -261,6 +261,10 @@ def test_options_that_exclude_it(plain, option):
     assert "--torchprof-against and --torchprof" in refusal(plain.against("main", option))
 
 
+def test_one_of_several_ranks_is_refused(plain):
+    assert "this is one of several: rank 1" in refusal(plain.against("main", RANK="1", WORLD_SIZE="2"))
+
+
 def test_what_stands_in_the_way_of_the_kept_folder_is_not_written_through(plain, tmp_path):
     """As in a working tree that cannot be written: all is done in a folder that goes with the run."""
     made = Repository(tmp_path / "made", FILES)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
+
+from pytest_torchprof import UnknownLimit
+from pytest_torchprof.limits import LIMITS, read_limits
 
 BODY = "\ndef test_it():\n    raise AssertionError('not refused')\n"
 
@@ -29,6 +34,29 @@ def test_what_cannot_be_meant_is_refused_at_collection(run_tests, limits, text):
     result = run_tests(f"from pytest_torchprof import *\n@pytest.mark.torchprof(device='cpu', {limits}){BODY}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*torchprof marker: *{text}*"])
+
+
+ODD = (
+    None, True, -1, 1.5, 2**70, math.inf, math.nan, "", " ", "[", "re:(", "range:", "9" * 400, "9" * 400 + "ms", "9" * 400 + "MB",
+    b"x", 1j, len, object, [], {}, set(), [[]], [["a"]], [{"a": 1}], ["a", ["b"]], ["a", None], {"a": {}}, {"a": [1]}, {"a": -1},
+    {1: 1}, {(1,): 1}, {"a": {"kernels": [[1]]}}, {"a": {"max_syncs": 0, "allow_syncs": {}}},
+)  # fmt: skip
+WORDS = sorted({name for limit in LIMITS for name in (limit.name, *(one.name for one in limit.settings))})
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_value_of_any_kind_is_read_or_refused_with_the_word(word):
+    said = [text for value in ODD if (text := refusal(word, value)) is not None]
+    assert said
+    assert all(text.startswith(f"{word}=") for text in said)
+
+
+def refusal(word, value):
+    try:
+        read_limits({"max_syncs": 0, "max_memcpys": 0, "max_graph_breaks": 0, word: value})
+    except UnknownLimit as problem:
+        return str(problem)
+    return None
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,18 @@ def test_bandwidth_is_size_by_time_and_the_bus_carries_its_share(each_once):
     assert (barrier.algorithm_gb_per_s, barrier.why_no_bandwidth) == (None, "a barrier sends no message")
 
 
+def test_ranges_that_begin_in_another_order_are_told_apart_by_their_sizes(tmp_path):
+    builder = TraceBuilder()
+    for start, elements in ((0, 100), (10, 200)):
+        dims, types = [[[elements]], []], ["TensorList", ""]
+        builder.event("cpu_op", "c10d::allreduce_", start, 5, **{"Input Dims": dims, "Input type": types})
+    for start, dur, elements in ((20, 7, 200), (21, 9, 100)):
+        told = {"Input Dims": [[elements]], "Input type": ["float"]}
+        builder.event("user_annotation", "gloo:all_reduce", start, dur, tid=start, **told)
+    found = load(builder.write(tmp_path / "trace.json"), device="cpu").collectives
+    assert [(one.bytes_in, one.duration_us) for one in found] == [(400, 9), (800, 7)]
+
+
 BUCKETS = """
 model = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False), torch.nn.Linear(64, 64, bias=False))
 model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=CAP, broadcast_buffers=False)

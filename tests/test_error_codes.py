@@ -293,6 +293,7 @@ RECORDINGS = {
     Code.MATCH_UNKNOWN: (lambda: own_recording({"": 1}), "forbid_kernels=gemm"),
     Code.OPERATOR_UNKNOWN: (in_a_graph, "ops=mul"),
     Code.NOTHING_TO_FUSE: (in_a_graph, "not_fused=['sum', 'amax']"),
+    Code.ONE_RANK: (lambda: own_recording({"k": 1}), "same_kernels=True"),
     Code.NO_COMMUNICATION: (lambda: own_recording({"k": 1}), "min_overlap=0.5"),
 }
 
@@ -311,6 +312,7 @@ ELSEWHERE = {
     Code.STALE_RECORDING: "test_adopt.py",
     Code.UNFINISHED_RECORDING: "test_adopt.py",
     Code.MIXED_JOBS: "test_adopt.py",
+    Code.NO_RANK: "test_jobs.py",
     Code.COMPILED_BEFORE: "test_compile_watch.py",
     Code.RAN_UNCOMPILED: "test_compile_watch.py",
     Code.BASELINE_ELSEWHERE: "test_silent_passes.py",

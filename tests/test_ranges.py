@@ -10,7 +10,7 @@ import pytest
 import torch
 from builder import AUTOGRAD, MAIN, TraceBuilder
 
-from pytest_torchprof import LimitsMissed, NotMeasured, load, mark
+from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, load, mark
 from pytest_torchprof.cli import main
 
 STEP_US = 10_000
@@ -258,7 +258,10 @@ def test_occurrences_are_like_steps_to_look_at(profile):
     )  # fmt: skip
     assert (last.syncs, len(last.kernels), last.launches, dict(last.ops)) == (1, 2, 2, {"aten::mul": 2})
     assert repr(last) == "<decode, occurrence 2 of 2 in step 2 of 2, model.py:212: 2 kernels>"
-    assert profile(builder).ranges("nothing") == ()
+    with pytest.raises(NotMeasured, match="there is no range 'nothing' in the recording"):
+        profile(builder).ranges("nothing")
+    with pytest.raises(TorchprofError, match="expected the name of a range, got None"):
+        profile(builder).ranges(None)
 
 
 def test_the_numbers_of_all_occurrences_are_those_of_the_range(profile):

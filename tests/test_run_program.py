@@ -50,7 +50,9 @@ def program(tmp_path, monkeypatch):
 )
 def test_limits_on_all_that_a_program_runs_are_its_exit_status(program, capsys, limit, status, words):
     assert main(["run", "--device", "cpu", "--limit", limit, program()]) == status
-    assert words in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert words in out
+    assert out.count("arguments") == 1
 
 
 def test_a_program_finds_its_arguments_and_modules_and_runs_once(program, capsys):

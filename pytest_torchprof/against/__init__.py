@@ -36,6 +36,10 @@ def add_options(parser: pytest.Parser) -> None:
         help='what installs the code of a side, in an environment of its own: "pip install -e ."',
     )  # fmt: skip
     group.addoption(
+        "--torchprof-against-python", metavar="PATH", default=None,
+        help="the Python that measures the other commit: of an environment with another torch, for one",
+    )  # fmt: skip
+    group.addoption(
         "--torchprof-against-fresh", action="store_true", default=False,
         help="measure the other commit again, whatever an earlier run has kept of it",
     )  # fmt: skip

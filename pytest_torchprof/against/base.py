@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -84,7 +83,7 @@ def _key(request: Request) -> str:
         "tests": "own" if request.own_tests else overlay.digest(top, _tests(request)),
         "settings": "" if settings is None else settings.read_text(encoding="utf-8", errors="surrogateescape"),
         "roots": [str(root) for root in request.roots],
-        **environment.described(),
+        **environment.described(request.python),
     }
     text = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -112,7 +111,7 @@ def _run(request: Request) -> BaseOutcomes:
     """Run the tests at the other commit and return what they came to."""
     tree = request.tree
     installed = request.of_commit / "installed"
-    wanted = json.dumps([request.install, *environment.described().values()])
+    wanted = json.dumps([request.install, *environment.described(request.python).values()])
     if not (installed.is_file() and installed.read_text(encoding="utf-8") == wanted):
         installed.unlink(missing_ok=True)
         shutil.rmtree(tree, ignore_errors=True)
@@ -121,7 +120,7 @@ def _run(request: Request) -> BaseOutcomes:
     try:
         if not request.own_tests:
             overlay.overlay(request.repository.top, _tests(request), tree, request.rule)
-        python, told = sys.executable, _told(request)
+        python, told = request.python, _told(request)
         if request.install is not None:
             if installed.is_file():
                 python = environment.python_of(request.of_commit)
@@ -131,7 +130,7 @@ def _run(request: Request) -> BaseOutcomes:
         status = _start(request, python, told)
         outcomes = read_outcomes(request.results)
         broken = outcomes.broken and f"pytest ended there with status {status}"
-        return replace(outcomes, own=own, broken=broken)
+        return replace(outcomes, status=status, own=own, broken=broken)
     except TorchprofError as problem:
         return BaseOutcomes(status=-1, own=own, broken=str(problem))
     finally:

@@ -11,6 +11,7 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.against import VARIABLE
 from pytest_torchprof.against.git import HOOKS_VARIABLES
 from pytest_torchprof.against.imports import environment_folders, lies_in
 from pytest_torchprof.codes import Code, coded
@@ -85,20 +86,23 @@ def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_base: bool
     return told
 
 
-def described() -> Mapping[str, str]:
-    """Return what else decides what is measured: Python, what is installed, the devices, settings."""
-    places = [place for place in sys.path if Path(place).is_dir()]
-    kinds = (".dist-info", ".egg-info")
-    installed = sorted(
-        {entry.name for place in places for entry in Path(place).iterdir() if entry.name.endswith(kinds)}
-    )
+_DESCRIBE: Final = """
+import os, pathlib, platform, sys
+places = [place for place in map(pathlib.Path, sys.path) if place.is_dir()]
+names = {entry.name for place in places for entry in place.iterdir()}
+installed = sorted(name for name in names if name.endswith((".dist-info", ".egg-info")))
+print(sys.version, sys.executable, platform.node(), *installed, sep="\\n")
+"""
+
+
+def described(python: str) -> Mapping[str, str]:
+    """Return what else decides what is measured: Python, what is installed beside it, the machine, settings.
+
+    TorchprofError where the Python cannot be run.
+    """
+    told = {name: value for name, value in os.environ.items() if name != VARIABLE}
     settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SAYS_HOW)}
-    return {
-        "python": f"{sys.version} {sys.executable}",
-        "node": os.uname().nodename,
-        "installed": " ".join(installed),
-        **settings,
-    }
+    return {"python": _run([python, "-P", "-c", _DESCRIBE], Path.cwd(), told, Code.BAD_OPTION), **settings}
 
 
 def install(folder: Path, command: str, tree: Path, told: Mapping[str, str]) -> str:
@@ -125,7 +129,8 @@ def python_of(folder: Path) -> str:
     return str(folder / "environment" / "bin" / "python")
 
 
-def _run(words: list[str], folder: Path, told: Mapping[str, str]) -> None:
+def _run(words: list[str], folder: Path, told: Mapping[str, str], code: Code = Code.INSTALL_FAILED) -> str:
+    """Run a command and return what it says; TorchprofError with its end where it fails."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's own command
             words,
@@ -138,8 +143,9 @@ def _run(words: list[str], folder: Path, told: Mapping[str, str]) -> None:
         )
     except OSError as problem:
         said = f"{shlex.join(words)} cannot be run in {folder}: {problem.strerror}"
-        raise TorchprofError(said, Code.INSTALL_FAILED) from None
+        raise TorchprofError(said, code) from None
     if done.returncode:
         lines = os.fsdecode(done.stdout).strip().splitlines()[-20:]
-        said = coded(f"{shlex.join(words)} failed in {folder} with status {done.returncode}", Code.INSTALL_FAILED)
+        said = coded(f"{shlex.join(words)} failed in {folder} with status {done.returncode}", code)
         raise TorchprofError("\n  ".join([said, *lines]))
+    return os.fsdecode(done.stdout)

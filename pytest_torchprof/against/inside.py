@@ -24,6 +24,7 @@ _NOT_AT_BASE: Final = {
     "trace": False,
     "log_file": None,
     "pastebin": None,
+    "stepwise": False,
     "verbose": -1,
     "continue_on_collection_errors": True,
 }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = "outcomes.json"
 _LONGEST: Final = 2000
+_TO_THE_END: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,11 @@ class BaseOutcomes:
     broken: str | None = None
     """Why nothing ran at all."""
 
-    def why_not(self, nodeid: str) -> str | None:
-        """Return why a test was not measured there; None where the commit does not have the test."""
+    def why_not(self, nodeid: str, *, own_tests: bool) -> str | None:
+        """Return why a test was not measured there; None where the commit does not have the test.
+
+        ``own_tests``: it ran its own tests, which may measure less than the working tree's.
+        """
         if self.broken is not None:
             return self.broken
         file, _, rest = nodeid.partition("::")
@@ -46,7 +50,12 @@ class BaseOutcomes:
         if nodeid not in self.troubles and file in self.troubles:
             raised = self.troubles[file].rpartition("\n")[2].removeprefix("E ").strip()
             return f"{file} cannot be collected: {raised}"
-        return self.troubles.get(nodeid)
+        if nodeid in self.troubles:
+            return self.troubles[nodeid]
+        if self.status not in _TO_THE_END:
+            return f"pytest ended with status {self.status}, and nothing was measured of it before"
+        # A test that is not there although its function is has parameters that only this side has.
+        return "it passed, and measured nothing of this name" if nodeid in self.passed and not own_tests else None
 
     @property
     def tests(self) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.against.environment import import_roots
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.against.overlay import TestFiles, test_files
+from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.report import Reference
@@ -30,6 +31,8 @@ class Request:
     rule: TestFiles
     own_tests: bool
     """Whether each side runs its own tests."""
+    python: str
+    """That of the environment in which the other commit is measured."""
     install: str | None
     """The command that installs a side's code."""
     is_fresh: bool
@@ -100,6 +103,7 @@ def read_request(config: pytest.Config, folder: Path, results: Path) -> Request:
         reference=Reference(ref=option.torchprof_against, sha=sha, dirty=repository.is_dirty),
         rule=test_files(config.getini("python_files"), config.getini("testpaths"), rootdir, repository),
         own_tests=option.torchprof_against_tests == "own",
+        python=option.torchprof_against_python or sys.executable,
         install=option.torchprof_against_install,
         is_fresh=option.torchprof_against_fresh or any(getattr(option, name, False) for name in looks_back),
         roots=import_roots(repository.top, rootdir),
@@ -116,6 +120,12 @@ def _refuse_clashes(config: pytest.Config) -> None:
         "--torchprof-replay": option.torchprof_replay or config.getini("torchprof_replay"),
         "--torchprof=off": (option.torchprof or config.getini("torchprof")) == "off",
     }
+    if option.torchprof_against_python and option.torchprof_against_install:
+        said = "--torchprof-against-python and --torchprof-against-install exclude each other: install what that Python"
+        raise TorchprofError(f"{said} is to import in its own environment", Code.BAD_OPTION)
+    if not (rank := this_rank()).alone:
+        said = f"--torchprof-against starts processes of its own, and this is one of several: {rank}; run one alone"
+        raise TorchprofError(said, Code.BAD_OPTION)
     clash = next((name for name, value in given.items() if value), None)
     if clash is not None:
         said = (

@@ -20,7 +20,7 @@ from pytest_torchprof.analysis.ranges import parts_within
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.analysis.steps import HasViews, StepProfile, shared
 from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.text import printable_line
@@ -193,14 +193,20 @@ class Analysis(HasViews, AllAttributes):
         recording has no annotation of this name.
         """
         self._look("range")
+        self._refuse_unknown_range(name)
+        self.launching.refuse_hidden()
+        return numbers_within(self.trace, [step.part for step in self._steps], name)
+
+    def _refuse_unknown_range(self, name: str) -> None:
+        """Raise NotMeasured if the recording has no user annotation of this name."""
+        if not isinstance(name, str):
+            raise TorchprofError(f"expected the name of a range, got {name!r}", Code.BAD_VALUE)
         trace = self.trace
         annotations = {trace.names[one] for one in set(trace.annotations.name)}
         if name not in annotations:
-            known = ", ".join(sorted(annotations)[:10]) or "none at all"
+            known = ", ".join(sorted(map(printable_line, annotations))[:10]) or "none at all"
             said = f"there is no range {name!r} in the recording; user annotations in it: {known}"
             raise NotMeasured(coded(said, Code.NOT_IN_RECORDING))
-        self.launching.refuse_hidden()
-        return numbers_within(trace, [step.part for step in self._steps], name)
 
     def _number(self, name: str) -> Any:
         self._look(name)

@@ -209,7 +209,7 @@ def groups_of(trace: Trace, backend: str) -> list[ProcessGroup]:
             size=size if isinstance(size := one.get("pg_size"), int) else None,
         )
         for one in map(_object, listed if isinstance(listed, list) else [])
-        if re.search(rf"\b{backend}\b", str(one.get("backend_config", backend)))
+        if not backend or re.search(rf"\b{backend}\b", str(one.get("backend_config", backend)))
     ]
     return found or ([ProcessGroup(size=1)] if header.get("world_size") == 1 else [])
 

@@ -28,6 +28,8 @@ COMMANDS = {
 RUNS_PROGRAMS = frozenset({"run"})
 """Whose process is a program's of the user's: it writes when it wants to, and ends as Python ends."""
 USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"
+RANKS = "--ranks"
+"""The recordings in a folder are those of one job's ranks."""
 DEVICE_OPTION = {"--device": "cpu or cuda"}
 """Of each command that reads recordings."""
 UNUSABLE = 2

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.tables import WAYS
-from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse
+from pytest_torchprof.cli import DEVICE_OPTION, RANKS, UsageError, parse
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profiles import load, load_file
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 USAGE = """usage: torchprof analyze TRACE|DIR [--json] [--top N] [--step N] [--by WHAT] [--no-findings]
                          [--device cpu|cuda] [--threshold NAME=VALUE ...]
+       torchprof analyze DIR --ranks [--json] [--top N] [--device cpu|cuda]
 
 Shows the numbers of a torch.profiler trace (.json or .json.gz), its kernels and what stands out. A folder of
 traces is shown one after the other.
@@ -27,6 +28,7 @@ traces is shown one after the other.
   --by WHAT       kernel (the default), family, op, range (user annotations), module or collective
   --device D      what was measured, where the recording does not say: cuda (the default), or cpu, whose kernels
                   are the operators that compute
+  --ranks         the folder holds the recordings of one job's ranks: show them together, who waits for whom
   --no-findings   do not look for what stands out
   --threshold NAME=VALUE
                   when a finding is told, e.g. hotspot.share=0.6; as in the ini file's torchprof_thresholds
@@ -44,9 +46,11 @@ _OPTIONS = {
 
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, flags=("--json", "--no-findings"), options=_OPTIONS)
+    arguments = parse(words, flags=("--json", "--no-findings", RANKS), options=_OPTIONS)
     if len(arguments.files) != 1:
         raise UsageError(f"expected one trace file or folder, got {len(arguments.files)}")
+    if RANKS in arguments.flags:
+        return _analyze_ranks(arguments)
     by = arguments.last("--by") or "kernel"
     if by not in WAYS:
         raise UsageError(f"--by takes {_OPTIONS['--by']}; got {by!r}")
@@ -70,6 +74,25 @@ def run(words: list[str]) -> int:
 
         shown |= {"top": top or 20, "width": terminal_width()}
         sys.stdout.write("\n\n".join(text(profile, rules, **shown) for profile in profiles))
+    return 0
+
+
+def _analyze_ranks(arguments: Arguments) -> int:
+    """Show the recordings of a job's ranks together."""
+    from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415 - who looks at one rank needs none of it
+    from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - likewise
+    from pytest_torchprof.report.analysis_json import encoded  # noqa: PLC0415 - likewise
+    from pytest_torchprof.text import terminal_width  # noqa: PLC0415 - likewise
+
+    others = [name for name in ("--by", "--step", "--threshold") if arguments.options[name]]
+    if others or "--no-findings" in arguments.flags:
+        raise UsageError(f"{RANKS} goes with --json, --top and --device, not with {(*others, '--no-findings')[0]}")
+    top = _whole(arguments, "--top", least=1)
+    job = job_in(arguments.files[0], arguments.last("--device"))
+    if "--json" in arguments.flags:
+        sys.stdout.write(encoded(ranks_report.as_dict(job)))
+    else:
+        sys.stdout.write(ranks_report.text(job, width=terminal_width(), top=top or 20))
     return 0
 
 

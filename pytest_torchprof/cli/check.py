@@ -6,22 +6,29 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse
+from pytest_torchprof.cli import DEVICE_OPTION, RANKS, UsageError, parse
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pytest_torchprof.analysis.ranks import RankPart
     from pytest_torchprof.cli import Arguments
+    from pytest_torchprof.limits import Asked, Verdict
+    from pytest_torchprof.profiles import Profile
 
 USAGE = """usage: torchprof check TRACE --limit NAME=VALUE [--limit NAME=VALUE ...] [--device cpu|cuda]
                        [--threshold NAME=VALUE ...]
+       torchprof check DIR --ranks --limit NAME=VALUE ...
 
 Judges a recording by the limits of the torchprof marker. VALUE is a Python or JSON literal, a selector
 such as gemm(layout="tn"), a list or dict of them, else a text; a list keyword given several times adds up.
 --threshold hotspot.share=0.6 changes when a finding that is forbidden is found, as torchprof_thresholds does.
 --device cpu: the CPU was measured, in a recording that does not say so; its kernels are the operators that compute.
+
+--ranks: the folder holds the recordings of one job's ranks. Each limit is to hold on every rank, and the worst one is
+told; max_rank_skew and same_kernels are of all of them together.
 
   torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_ --limit 'max_gpu_time="1.5ms"'
 
@@ -42,10 +49,11 @@ _WRITTEN = re.compile(r"""\s*(?:[\[{("']|[A-Za-z_]\w*\s*\()""")
 
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, options=_OPTIONS)
+    arguments = parse(words, flags=(RANKS,), options=_OPTIONS)
     if len(arguments.files) != 1 or not arguments.options["--limit"]:
         raise UsageError("expected one TRACE and at least one --limit NAME=VALUE")
-    return _judge(arguments, read_limit_texts(arguments.options["--limit"]))
+    judge = _judge_ranks if RANKS in arguments.flags else _judge
+    return judge(arguments, read_limit_texts(arguments.options["--limit"]))
 
 
 def read_limit_texts(texts: Iterable[str]) -> dict[str, object]:
@@ -104,14 +112,12 @@ def _read_value(name: str, text: str) -> object:
 
 
 def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
-    from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
-    from pytest_torchprof.limits import catalogue, check_limits, read_limits  # noqa: PLC0415
-    from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
+    from pytest_torchprof.limits import check_limits  # noqa: PLC0415
     from pytest_torchprof.profiles import load  # noqa: PLC0415
     from pytest_torchprof.recording.digest import is_changed  # noqa: PLC0415
     from pytest_torchprof.text import counted, printable_line  # noqa: PLC0415
 
-    asked = read_limits(limits, known=catalogue(with_thresholds(RULES, arguments.options["--threshold"])))
+    asked = _asked(arguments, limits)
     (trace,) = arguments.files
     profile = load(trace, device=arguments.last("--device"))
     if isinstance(profile, list):
@@ -121,9 +127,7 @@ def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
     if is_changed(profile.trace):
         sys.stderr.write(f"torchprof check: warning: {printable_line(trace)} was changed since it was recorded\n")
     verdicts = check_limits(profile, asked)
-    for verdict in verdicts:
-        sys.stdout.write(f"{verdict.status:<14}{limit_line(verdict).lstrip()}\n")
-        sys.stdout.writelines(f"{'':14}    {printable_line(str(line))}\n" for line in verdict.details)
+    _write_verdicts(verdicts)
     if orphans := profile.trace.orphans:
         sys.stdout.write(
             f"{counted(orphans, 'GPU operation')} without a launch in the recording, in no step: queued before it, "
@@ -131,5 +135,45 @@ def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
         )
     if profile.trace.metadata is None and not profile.trace.device_kind.has_launches:
         sys.stdout.write("work on threads that torch.profiler does not see is not in this recording, and not told of\n")
-    statuses = {verdict.status for verdict in verdicts}
-    return MISSED if "missed" in statuses else UNKNOWN if "not measured" in statuses else HOLDS
+    return _status(verdict.status for verdict in verdicts)
+
+
+def _judge_ranks(arguments: Arguments, limits: dict[str, object]) -> int:
+    """Judge each rank of a job, and the limits on ranks together; of each limit the worst rank is told."""
+    from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415
+    from pytest_torchprof.limits import check_limits  # noqa: PLC0415
+    from pytest_torchprof.limits.rank_limits import check_job, missing_ranks, of_jobs, worst_of  # noqa: PLC0415
+
+    asked = _asked(arguments, limits)
+    together = of_jobs(asked)
+    each = [one for one in asked if one not in together]
+    found: dict[int, tuple[Verdict, ...]] = {}
+
+    def look(profile: Profile, part: RankPart) -> None:
+        found[part.rank] = check_limits(profile, each)
+
+    job = job_in(arguments.files[0], arguments.last("--device"), look)
+    verdicts = [*worst_of(found), *check_job(job, together), *missing_ranks(job)]
+    _write_verdicts(verdicts)
+    return _status(verdict.status for verdict in verdicts)
+
+
+def _asked(arguments: Arguments, limits: dict[str, object]) -> tuple[Asked, ...]:
+    from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
+    from pytest_torchprof.limits import catalogue, read_limits  # noqa: PLC0415
+
+    return read_limits(limits, known=catalogue(with_thresholds(RULES, arguments.options["--threshold"])))
+
+
+def _write_verdicts(verdicts: Iterable[Verdict]) -> None:
+    from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
+    from pytest_torchprof.text import printable_line  # noqa: PLC0415
+
+    for verdict in verdicts:
+        sys.stdout.write(f"{verdict.status:<14}{limit_line(verdict).lstrip()}\n")
+        sys.stdout.writelines(f"{'':14}    {printable_line(str(line))}\n" for line in verdict.details)
+
+
+def _status(statuses: Iterable[str]) -> int:
+    found = set(statuses)
+    return MISSED if "missed" in found else UNKNOWN if "not measured" in found else HOLDS

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse, refuse
+from pytest_torchprof.cli import DEVICE_OPTION, RANKS, UsageError, parse, refuse
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.recording.text import SPECIAL, is_special
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.cli import Arguments
     from pytest_torchprof.compare import Comparison, ProfileDiff
 
 USAGE: Final = """usage: torchprof diff A B [--json] [--device cpu|cuda]
+       torchprof diff DIR DIR --ranks [--json] [--device cpu|cuda]
 
 Compares two measurements of the same code: what stayed, what was renamed and how, what took whose place. A and B are
 recordings (trace files), or baseline files, whose entries of the same test are compared as a run compares with them.
 --device cpu: the CPU was measured, in recordings that do not say so; its kernels are the operators that compute.
+--ranks: each folder holds the recordings of one job's ranks; each rank is compared with the same one of the other job.
 
 exit status: 0 the kernels per step are the same (names without Triton's trailing index, and counts), 1 they differ,
 2 cannot read, or bad usage, 3 one of them is not measured; times alone never make a difference
@@ -38,9 +41,11 @@ _Key = TypeVar("_Key", str, tuple[str, str])
 
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, flags=("--json",), options=DEVICE_OPTION)
+    arguments = parse(words, flags=("--json", RANKS), options=DEVICE_OPTION)
     if len(arguments.files) != 2:
         raise UsageError(f"expected two files to compare, got {len(arguments.files)}")
+    if RANKS in arguments.flags:
+        return _diff_ranks(arguments)
     first, second = (Path(file) for file in arguments.files)
     kinds = [_is_baseline(path) for path in (first, second)]
     if kinds[0] != kinds[1]:
@@ -53,8 +58,36 @@ def run(words: list[str]) -> int:
     except NotMeasured as problem:
         refuse("diff", str(problem))
         return UNKNOWN
-    if arguments.flags:
+    if "--json" in arguments.flags:
         sys.stdout.write(json_text({"schema": 1, "files": arguments.files, "kernels_differ": differ, **data}))
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return DIFFER if differ else SAME
+
+
+def _diff_ranks(arguments: Arguments) -> int:
+    """Compare two jobs rank by rank; two recordings are there at a time."""
+    from pytest_torchprof.cli.ranks import files_of_ranks  # noqa: PLC0415 - likewise
+
+    device = arguments.last("--device")
+    first, second = (files_of_ranks(folder, device) for folder in arguments.files)
+    if first.keys() != second.keys():
+        only = ", ".join(map(str, sorted(first.keys() ^ second.keys())))
+        raise UsageError(f"rank {only} is in one of the folders only; compare jobs of the same ranks")
+    data: dict[str, Any] = {}
+    lines: list[str] = []
+    differ = False
+    for rank, before in sorted(first.items()):
+        try:
+            changed, found, told = _of_recordings(Path(before), Path(second[rank]), device)
+        except NotMeasured as problem:
+            refuse("diff", f"rank {rank}: {problem}")
+            return UNKNOWN
+        differ |= changed
+        data[str(rank)] = {"kernels_differ": changed, **found}
+        lines += [f"rank {rank}:", *(f"  {line}" for line in told)]
+    if "--json" in arguments.flags:
+        sys.stdout.write(json_text({"schema": 1, "files": arguments.files, "kernels_differ": differ, "ranks": data}))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return DIFFER if differ else SAME

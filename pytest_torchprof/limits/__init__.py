@@ -28,6 +28,7 @@ from pytest_torchprof.limits.limit import (
 )
 from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
 from pytest_torchprof.limits.range_limit import range_limit
+from pytest_torchprof.limits.rank_limits import RANK_LIMITS
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdi
 def catalogue(rules: Iterable[Rule] = RULES, others: Iterable[Limit] = ()) -> tuple[Limit, ...]:
     """Return every limit: our own, ``forbid`` over the codes of ``rules``, those of other plugins, and ``ranges``."""
     forbid = forbid_limit({rule.code: rule for rule in rules})
-    limits = (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMMUNICATION_LIMITS, *COMPILE_LIMITS, forbid, *others)
+    limits = (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMMUNICATION_LIMITS, *RANK_LIMITS, *COMPILE_LIMITS, forbid, *others)
     return (*limits, range_limit(limits))
 
 

@@ -25,6 +25,7 @@ from pytest_torchprof.limits.limit import (
     NOT_MEASURED,
     Limit,
     as_counts,
+    as_groups,
     as_list,
     group_kernels,
     group_others,
@@ -151,7 +152,7 @@ def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator])
 
 
 def _read_fused(value: object) -> list[tuple[str, ...]]:
-    entries = as_list(value)
+    entries = as_groups(value)
     groups = [entries] if all(isinstance(entry, str) for entry in entries) else [as_list(entry) for entry in entries]
     for group in groups:
         if not all(isinstance(token, str) and token for token in group):
@@ -196,12 +197,11 @@ def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ..
         elif any(map(hides_operators, step.kernels)):
             yield _hidden_operators(step)
         elif absent := _carried_by_none(step, group, [op for _, ops in carried for op in ops]):
-            eager = lines_on_nothing(analysis.compile)
-            said = f"{'nothing was compiled, and ' if eager else ''}no kernel carries {' or '.join(absent)}"
-            why = "what does not run is fused with nothing"
-            yield StepAnswer(
-                NOT_MEASURED, f"{said}: {why}", (*eager, *unfused_lines(step.kernels)), Code.NOTHING_TO_FUSE
-            )
+            if eager := lines_on_nothing(analysis.compile):
+                said = "nothing was compiled, so that nothing could be fused"
+            else:
+                said = f"no kernel carries {' or '.join(absent)}: what does not run is fused with nothing"
+            yield StepAnswer(NOT_MEASURED, said, (*eager, *unfused_lines(step.kernels)), Code.NOTHING_TO_FUSE)
 
 
 def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[str]) -> list[str]:

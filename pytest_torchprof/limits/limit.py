@@ -172,6 +172,15 @@ def fraction(value: object) -> float:
 
 def as_list(value: object) -> list[object]:
     """Return a single value as a list of it; a tuple, set or list as a list; refuse an empty one."""
+    items = as_groups(value)
+    for item in items:
+        if isinstance(item, list | dict | set | tuple):
+            raise UnknownLimit(f"expected single entries, got {item!r} among them")
+    return items
+
+
+def as_groups(value: object) -> list[object]:
+    """Return the same where an entry may be a list itself."""
     items = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
     if not items:
         raise UnknownLimit("expected at least one entry, got an empty list")

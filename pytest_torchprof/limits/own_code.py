@@ -60,8 +60,12 @@ def unknown_names(own: Iterable[str], files: Iterable[str]) -> str | None:
         if places or any(_is_in(path, name, places) for path in paths):
             continue
         known = {path_name for path in paths if not (path_name := _home(path)).endswith(".py")}
-        close = get_close_matches(name, known | {top for top in sys.modules if "." not in top}, n=1, cutoff=0.7)
-        said = f"own={name!r}: no package or module of that name is here, and no file of the recording lies in one"
+        close = get_close_matches(
+            name, (known | {top for top in sys.modules if "." not in top}) - {name}, n=1, cutoff=0.7
+        )
+        said = (
+            f"own={name!r}: no package or module of that name has files here, and no file of the recording lies in one"
+        )
         return coded(f"{said}{f'; did you mean {close[0]!r}?' if close else ''}", Code.OWN_UNKNOWN)
     return None
 

@@ -246,7 +246,7 @@ _ONLY_IF_KNOWN = ("peak_memory_why_not", "graph_replays", "triton_kernels", "lin
 _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Timing}
 _LISTS = {
     **dict.fromkeys(("threads", "problems", "triton_kernels"), "texts"),
-    **dict.fromkeys(("devices_used", "graph_replays", "digest"), "whole numbers"),
+    **dict.fromkeys(("devices_used", "graph_replays", "digest", "numbers"), "whole numbers"),
     "untraced_step_times_us": "numbers",
 }
 _NOUNS = {"int": "a whole number", "str": "a text", "bool": "true or false", "object": "an object"}

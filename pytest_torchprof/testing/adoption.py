@@ -16,6 +16,7 @@ from pytest_torchprof import capture
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.measuring.block import why_nothing_runs
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.recording.metadata import Adoption
 from pytest_torchprof.recording.writer import write_adopted
@@ -50,6 +51,8 @@ class AdoptionRequest:
         source = Path(produce) if isinstance(produce, str | os.PathLike) else produce
         if not callable(source) and not isinstance(source, Path):
             raise _misuse(f"takes a function that is given a folder, or a path; got {produce!r}")
+        if not isinstance(source, Path) and (reason := why_nothing_runs(source)) is not None:
+            raise _misuse(f"calls a function that records: {reason}")
         for name, value in (("label", label), ("step", step)):
             if value is not None and (not isinstance(value, str) or not value):
                 raise _misuse(f"{name}: expected a text that is not empty, got {value!r}")

@@ -168,6 +168,8 @@ class BaselineCheck:
                 "tests mean nothing: run the tests with a time tolerance by themselves, with -n 0",
                 Code.NO_TIMES,
             )
+        if profile.trace.adoption is not None:
+            return coded("the recording of another process has no samples of times: measure them here", Code.NO_TIMES)
         return coded("the recording has no samples of times: record it again with this tolerance", Code.NO_TIMES)
 
     def not_comparable(self, label: str | None, profile: Profile, reason: str, *, stands_in: bool) -> Iterator[Verdict]:
@@ -209,7 +211,7 @@ class BaselineCheck:
         if any(judgement.key in self.files.entries(file) for file in files):
             reason: str | None = "it was measured on another device: compare with --torchprof-against-fresh"
         else:
-            reason = base_outcomes(side.results).why_not(self.nodeid)
+            reason = base_outcomes(side.results).why_not(self.nodeid, own_tests=side.own_tests)
         if reason is not None:
             own = side.own_tests or code_in(reason) is not None
             hint = "" if own else "; --torchprof-against-tests=own runs at each side the tests that it has"

@@ -266,6 +266,8 @@ def finish(state: RunState, session: pytest.Session) -> None:
             state.problems.append(coded(unused, Code.REPLAY_UNUSED))
         if state.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if state.problems and state.options.against is not None and state.options.against.is_base:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR  # What was measured may be missing.
         if state.lacks_gpu:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
     finally:

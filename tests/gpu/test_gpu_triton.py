@@ -1,4 +1,4 @@
-"""Hand-written Triton kernels, launched in every way: the recording tells that they are Triton's."""
+"""Triton kernels: hand-written ones, however they are launched, and what those of Inductor carry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 import torch
 
-from pytest_torchprof import NotMeasured, capture, load, triton
+from pytest_torchprof import LimitsMissed, NotMeasured, capture, load, triton
 
 pytestmark = [
     pytest.mark.gpu,
@@ -107,3 +107,15 @@ def test_a_kernel_of_the_driver_that_triton_has_not_made(record):
     assert profile.trace.metadata.triton_kernels == ()
     with pytest.raises(NotMeasured):
         profile.expect(kernels=triton())
+
+
+def test_what_inductor_fuses_and_what_it_does_not(record):
+    x = torch.zeros(1024, device="cuda")
+    torch._dynamo.reset()
+    together = torch.compile(lambda y: y.exp() + 1)
+    first, second = torch.compile(lambda y: y.exp()), torch.compile(lambda y: y + 1)
+    with pytest.raises(LimitsMissed, match="carries exp and add together"):
+        record(lambda: together(x)).expect(not_fused=["exp", "add"])
+    record(lambda: second(first(x))).expect(not_fused=["exp", "add"])
+    with pytest.raises(NotMeasured, match="no kernel carries exp or add"):
+        record(lambda: x.exp() + 1).expect(not_fused=["exp", "add"])

@@ -1,0 +1,38 @@
+"""What the commands do with the recordings of a job's ranks, which are read one after the other."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.analysis.ranks import joined, part_of
+from pytest_torchprof.cli import RANKS, UsageError
+from pytest_torchprof.profiles import load_each
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_torchprof.analysis.ranks import Job, RankPart
+    from pytest_torchprof.profiles import Profile
+
+
+def job_in(folder: str, device: str | None, look: Callable[[Profile, RankPart], None] | None = None) -> Job:
+    """Return the job whose recordings are in the folder; ``look`` sees each of them while it is there."""
+    return joined(_parts(folder, device, look))
+
+
+def _parts(folder: str, device: str | None, look: Callable[[Profile, RankPart], None] | None) -> Iterator[RankPart]:
+    if not os.path.isdir(folder):  # noqa: PTH112 - see recording
+        raise UsageError(f"{RANKS} takes a folder with the recordings of a job's ranks, not {folder}")
+    for profile in load_each(folder, device=device):
+        part = part_of(profile)
+        if look is not None:
+            look(profile, part)
+        # The next one takes as much memory again.
+        del profile
+        yield part
+
+
+def files_of_ranks(folder: str, device: str | None) -> dict[int, str]:
+    """Return the file of each rank of the job whose recordings are in the folder."""
+    return {part.rank: part.path for part in job_in(folder, device).ranks}

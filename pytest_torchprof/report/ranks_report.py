@@ -1,0 +1,201 @@
+"""The ranks of a job together, as text and as plain data: what ``torchprof analyze DIR --ranks`` shows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_torchprof.analysis.ranks import wait_share
+from pytest_torchprof.findings.ranks import find_in_job
+from pytest_torchprof.text import Column, counted, drawn, printable, show_bytes, show_rate, show_share, show_us, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_torchprof.analysis.ranks import Job, Meeting, RankPart
+
+SCHEMA = 1
+_MOST_MISSING = 8
+
+
+class MeetingRow(NamedTuple):
+    """The collectives of one kind and size of message."""
+
+    name: str
+    message_bytes: int | None
+    calls: int
+    transfer_us: float
+    wait_share: float | None
+    skew_us: float
+    """The median."""
+    last: str
+    """The rank that came last most often, and how often."""
+    kind: str
+    bus_gb_per_s: float | None
+    """The median."""
+
+
+def rows_of(job: Job) -> list[MeetingRow]:
+    """Return the collectives that ranks had together in rows, the longest time first."""
+    found: dict[tuple[str, int | None], list[Meeting]] = defaultdict(list)
+    for one in job.meetings:
+        found[one.name, one.message_bytes].append(one)
+    rows = [_row(job, name, size, members) for (name, size), members in found.items()]
+    spent = {row: sum(sum(one.durations_ns.values()) for one in found[row.name, row.message_bytes]) for row in rows}
+    return sorted(rows, key=lambda row: -spent[row])
+
+
+def _row(job: Job, name: str, size: int | None, members: Sequence[Meeting]) -> MeetingRow:
+    (last, times), *_ = Counter(one.latest for one in members).most_common(1)
+    speeds = [one.bus_gb_per_s for one in members if one.bus_gb_per_s is not None]
+    return MeetingRow(
+        name=name,
+        message_bytes=size,
+        calls=len(members),
+        transfer_us=sum(one.transfer_us for one in members),
+        wait_share=wait_share(members),
+        skew_us=median([one.skew_us for one in members]),
+        last=f"{last} ({times} of {len(members)})" if any(one.skew_us for one in members) else "-",
+        kind=job.kind_of(members),
+        bus_gb_per_s=median(speeds) if speeds else None,
+    )
+
+
+def text(job: Job, *, width: int, top: int = 20) -> str:
+    """Return what is told of the job, ending in a line break."""
+    rows = rows_of(job)
+    parts = [
+        "\n".join(line for one in _heading(job) for line in wrapped(one, "  ", width=width)),
+        drawn(job.ranks, _rank_columns(job), "ranks", width=width),
+    ]
+    if rows:
+        shown = rows[:top]
+        parts.append(
+            drawn(shown, _COLUMNS, "collectives of all ranks together", more=len(rows) - len(shown), width=width)
+        )
+    lines = []
+    for finding in find_in_job(job):
+        lines += wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ", width=width)
+        lines += wrapped(printable(finding.remedy), "    ", first="  -> ", width=width)
+    parts.append("\n".join(["what stands out", *lines]) if lines else "nothing stands out")
+    return "\n\n".join(parts) + "\n"
+
+
+def _heading(job: Job) -> Iterator[str]:
+    there = len(job.ranks)
+    yield f"a job of {counted(job.world_size, 'rank')}, {counted(there, 'recording')}"
+    if job.missing:
+        shown = ", ".join(map(str, job.missing[:_MOST_MISSING])) + (", .." if len(job.missing) > _MOST_MISSING else "")
+        yield f"no recording of {'rank' if len(job.missing) == 1 else 'ranks'} {shown}: what they did is not told"
+    for one in job.ranks:
+        if one.why_not is not None:
+            yield f"rank {one.rank} is NOT MEASURED: {printable(one.why_not)}"
+    if job.one_clock:
+        yield f"all on {printable(job.ranks[0].host or '')}: starts are held against each other by its clock"
+    elif job.meetings:
+        aligned = f"clocks are aligned by the ends of collectives, to {show_us(job.residue_us)}"
+        yield f"hosts differ, or are not recorded: {aligned}"
+    share = job.wait_share
+    if share is not None:
+        yield f"{job.kind}: {show_share(share)} of the time in {counted(len(job.meetings), 'collective')} is waiting"
+    if job.unpaired:
+        yield f"{counted(job.unpaired, 'collective')} (sends, receives, or without a time) not held against each other"
+
+
+def _rank_columns(job: Job) -> tuple[Column, ...]:
+    def overlap(one: RankPart) -> str:
+        spent, exposed = (sum(getattr(step, name) for step in one.steps) for name in ("time_us", "exposed_us"))
+        return show_share(1 - exposed / spent) if spent else "-"
+
+    return (
+        Column("rank", lambda one: str(one.rank)),
+        Column("host", lambda one: printable(one.host or "-"), "left", leaves=1),
+        Column("device", lambda one: printable(one.device), "left", leaves=2),
+        Column("steps", lambda one: str(len(one.steps)), leaves=3),
+        Column("collectives", lambda one: str(len(one.collectives)), leaves=4),
+        Column("communication", lambda one: show_us(sum(step.time_us for step in one.steps)), leaves=6),
+        Column("overlap", overlap, leaves=7),
+        Column("waits", lambda one: show_us(job.wait_us(one.rank))),
+        Column("keeps waiting", lambda one: show_us(job.caused_us[one.rank])),
+    )
+
+
+_COLUMNS = (
+    Column("collective", lambda row: row.name, "left"),
+    Column("message", lambda row: show_bytes(row.message_bytes), leaves=4),
+    Column("calls", lambda row: str(row.calls)),
+    Column("transfer", lambda row: show_us(row.transfer_us), leaves=6),
+    Column("waiting", lambda row: "-" if row.wait_share is None else show_share(row.wait_share)),
+    Column("skew", lambda row: show_us(row.skew_us), leaves=5),
+    Column("bus GB/s", lambda row: show_rate(row.bus_gb_per_s), leaves=3),
+    Column("last", lambda row: row.last, leaves=2),
+    Column("kind", lambda row: row.kind, "left", leaves=1),
+)
+
+
+def as_dict(job: Job) -> dict[str, Any]:
+    """Return the same, each collective for itself, as plain data."""
+    return {
+        "schema": SCHEMA,
+        "world_size": job.world_size,
+        "missing": list(job.missing),
+        "one_clock": job.one_clock,
+        "residue_us": job.residue_us,
+        "kind": job.kind,
+        "wait_share": job.wait_share,
+        "skew_us": job.skew_us,
+        "straggler": job.straggler,
+        "unpaired": job.unpaired,
+        "ranks": [_rank_values(job, one) for one in job.ranks],
+        "collectives": [_meeting_values(one) for one in job.meetings],
+        "findings": [
+            {
+                "code": one.code,
+                "title": one.title,
+                "message": one.message,
+                "evidence": one.evidence,
+                "remedy": one.remedy,
+            }
+            for one in find_in_job(job)
+        ],
+    }
+
+
+def _rank_values(job: Job, one: RankPart) -> dict[str, Any]:
+    return {
+        "rank": one.rank,
+        "path": one.path,
+        "host": one.host,
+        "device": one.device,
+        "why_not": one.why_not,
+        "steps": len(one.steps),
+        "collectives": len(one.collectives),
+        "communication_us": sum(step.time_us for step in one.steps),
+        "exposed_us": sum(step.exposed_us for step in one.steps),
+        "wait_us": job.wait_us(one.rank),
+        "caused_us": job.caused_us[one.rank],
+    }
+
+
+def _meeting_values(one: Meeting) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "group": one.group.name,
+        "group_size": one.group.size,
+        "step": one.step,
+        "message_bytes": one.message_bytes,
+        "transfer_us": one.transfer_us,
+        "skew_us": one.skew_us,
+        "latest": one.latest,
+        "bus_gb_per_s": one.bus_gb_per_s,
+        "ranks": [
+            {
+                "rank": rank,
+                "start_ns": start,
+                "duration_us": one.durations_ns[rank] / 1000,
+                "wait_us": one.wait_us(rank),
+            }
+            for rank, start in one.starts_ns.items()
+        ],
+    }

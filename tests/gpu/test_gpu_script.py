@@ -1,0 +1,50 @@
+"""Measurements of scripts and notebooks on a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_torchprof import LimitsMissed, measure, profile
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device; torch sees none"),
+]
+
+
+@pytest.fixture
+def x():
+    return torch.ones(64, 64, device="cuda")
+
+
+def two(x):
+    y = x + 1
+    return y * 2
+
+
+def test_a_function_is_measured_on_the_gpu_that_there_is(x):
+    found = profile(two, x, max_kernels=2, max_launches=2, max_memcpys=0, max_syncs=0)
+    assert found.kernels.count == 2
+    assert found.trace.device_kind.has_launches
+    assert found.result.shape == x.shape
+    assert found._repr_html_().count("<tr>") == 1 + len(set(found.kernels.names))
+
+
+def test_a_missed_limit_tells_its_lines(x):
+    with pytest.raises(LimitsMissed, match=r"max_syncs=0 .*1 blocking call(.|\n)*test_gpu_script\.py:\d+ in waits"):
+        profile(waits, x, max_syncs=0)
+    with pytest.raises(LimitsMissed, match=r"test_gpu_script\.py:\d+ in two"):
+        profile(two, x).expect(max_kernels=1)
+
+
+def waits(x):
+    torch.cuda.synchronize()
+    return x + 1
+
+
+def test_a_block_is_measured_on_the_gpu(x):
+    with measure("scaled", max_kernels=2) as m:
+        for _ in m.steps():
+            two(x)
+    assert m.profile.launches == 2

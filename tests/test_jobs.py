@@ -1,0 +1,345 @@
+"""The recordings of a job's ranks together: who waits for whom, what differs, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import weakref
+from statistics import median
+
+import jobs
+import pytest
+from builder import TraceBuilder
+
+from pytest_torchprof import load
+from pytest_torchprof.analysis.ranks import joined, part_of
+from pytest_torchprof.cli import main
+from pytest_torchprof.cli.ranks import job_in
+
+torch = pytest.importorskip("torch")
+needs_gloo = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
+
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+ELEMENTS = 1_000_000
+
+
+def recording(rank, starts, *, size=2, end=None, host="one", more=(), base=0, **header):
+    """Build a rank's recording: all_reduces that start at these times and end together 100 us after the last rank's."""
+    builder = TraceBuilder()
+    builder.metadata["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": size, **header}
+    builder.metadata["baseTimeNanoseconds"] = base
+    if host is not None:
+        builder.metadata["host_name"] = host
+    told = {"Collective name": "allreduce", "dtype": "Float", "Group size": size, "Process Group Name": "0"}
+    told |= {"In msg nelems": ELEMENTS, "Out msg nelems": ELEMENTS, "Process Group Ranks": str(list(range(size)))}
+    builder.annotation("ProfilerStep#0", 0, 100_000)
+    for number, (start, until) in enumerate(zip(starts, end or [one + 100 for one in starts], strict=True)):
+        builder.event("cpu_op", "c10d::allreduce_", start - 60, 20, **{"Ev Idx": number})
+        builder.event("cpu_op", "record_param_comms", start - 59, 18, **told, Seq=number)
+        builder.kernel(REDUCE, start, until - start, builder.launch(start - 50), stream=20, **told)
+    for name in more:
+        builder.kernel(name, 50_000, 10, builder.launch(49_000))
+    return builder
+
+
+TIMES = [(1000, 1300), (3000, 3200), (5000, 5400), (7000, 7250)]
+"""When each of four collectives starts on rank 0 and on rank 1, which is always late."""
+ENDS = [late + 100 for _, late in TIMES]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a function that writes recordings into a folder."""
+
+    def write(*builders, name="job"):
+        place = tmp_path / name
+        place.mkdir(exist_ok=True)
+        for number, builder in enumerate(builders):
+            builder.write(place / f"{number}.json")
+        return place
+
+    return write
+
+
+@pytest.fixture
+def late(folder):
+    """Return the folder of a job in which rank 1 is late."""
+    return folder(*(recording(rank, [pair[rank] for pair in TIMES], end=ENDS) for rank in (0, 1)))
+
+
+@pytest.fixture
+def run(capsys):
+    """Return a function that runs a command and gives its status and what it said."""
+
+    def command(*words):
+        status = main([str(word) for word in words])
+        said = capsys.readouterr()
+        return status, " ".join((said.out + said.err).split())
+
+    return command
+
+
+def job_of(place, device=None):
+    return job_in(str(place), device)
+
+
+# Who waits for whom
+
+
+def test_a_collective_is_waiting_for_the_last_rank_and_then_transfer(late):
+    job = job_of(late)
+    assert [one.wait_us(0) for one in job.meetings] == [300, 200, 400, 250]
+    assert {one.wait_us(1) for one in job.meetings} == {0}
+    assert {one.transfer_us for one in job.meetings} == {100}
+    assert [one.bus_gb_per_s for one in job.meetings] == [pytest.approx(4 * ELEMENTS / 100e3)] * 4
+    assert (job.skew_us, job.straggler, job.kind, job.one_clock) == (275, 1, "mixed", True)
+    assert job.wait_share == pytest.approx(1150 / (1150 + 8 * 100))
+
+
+@pytest.mark.parametrize(
+    ("late_us", "dur", "kind", "straggler"),
+    [(1, 100, "transfer-bound", None), (300, 100, "mixed", 1), (3000, 100, "skew-bound", 1)],
+)
+def test_the_kind_goes_by_the_share_of_waiting(folder, late_us, dur, kind, straggler):
+    starts = [10_000 * number + 1000 for number in range(4)]
+    ends = [one + late_us + dur for one in starts]
+    place = folder(recording(0, starts, end=ends), recording(1, [one + late_us for one in starts], end=ends))
+    job = job_of(place)
+    assert (job.kind, job.straggler) == (kind, straggler)
+
+
+def test_of_four_ranks_three_wait(folder):
+    starts = [10_000 * number + 1000 for number in range(4)]
+    ends = [one + 3100 for one in starts]
+    ranks = [recording(rank, starts, size=4, end=ends) for rank in range(3)]
+    job = job_of(folder(*ranks, recording(3, [one + 3000 for one in starts], size=4, end=ends)))
+    assert (job.kind, job.straggler) == ("skew-bound", 3)
+    assert job.wait_share == pytest.approx(3 * 3000 / (3 * 3100 + 100))
+
+
+def test_a_few_collectives_conclude_nothing(folder):
+    place = folder(recording(0, [1000], end=[5000]), recording(1, [4000], end=[5000]))
+    assert (job_of(place).kind, job_of(place).straggler) == ("inconclusive", None)
+
+
+@pytest.mark.parametrize("hosts", [("one", "two"), (None, None)])
+def test_clocks_of_two_hosts_are_aligned_by_the_ends_of_collectives(folder, hosts, run):
+    ahead = 5_000_000
+    ranks = [recording(rank, [pair[rank] for pair in TIMES], end=ENDS, host=hosts[rank]) for rank in (0, 1)]
+    ranks[1].metadata["baseTimeNanoseconds"] = ahead
+    place = folder(*ranks)
+    job = job_of(place)
+    assert not job.one_clock
+    assert [one.wait_us(0) for one in job.meetings] == [300, 200, 400, 250]
+    assert job.residue_us == 0
+    assert "clocks are aligned by the ends of collectives, to 0" in run("analyze", place, "--ranks")[1]
+
+
+def test_clocks_that_do_not_fit_conclude_nothing(folder, run):
+    ends = [[one + shift for one, shift in zip(ENDS, (0, 90, 0, 90), strict=True)], ENDS]
+    ranks = [recording(rank, [pair[rank] for pair in TIMES], end=ends[rank], host=None) for rank in (0, 1)]
+    place = folder(*ranks)
+    assert job_of(place).residue_us > 40
+    assert job_of(place).kind == "inconclusive"
+    status, said = run("check", place, "--ranks", "--limit", "max_rank_skew=290us")
+    assert (status, "too rough to tell" in said) == (3, True)
+
+
+@needs_gloo
+def test_a_rank_that_sleeps_before_a_collective_keeps_the_other_waiting(tmp_path, run):
+    step = """
+    x = torch.ones(100)
+    def step():
+        distributed.barrier()
+        if rank == 1:
+            time.sleep(0.05)
+        distributed.all_reduce(x)
+    """
+    jobs.record(tmp_path, step, steps=3)
+    job = job_of(tmp_path, "cpu")
+    reduces = [one for one in job.meetings if one.name == "all_reduce"]
+    assert (len(reduces), len(job.meetings), job.straggler) == (3, 6, 1)
+    assert median(one.wait_us(0) for one in reduces) == pytest.approx(50_000, rel=0.2)
+    assert "rank 1 comes last" in run("analyze", tmp_path, "--ranks", "--device", "cpu")[1]
+
+
+# The recorded pair
+
+
+def durations(path):
+    """Return start, duration and size of each NCCL kernel by its number: by External id and correlation, from the raw file."""
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    launches = sorted(
+        (event["ts"], event["args"]["correlation"])
+        for event in events
+        if event.get("cat") == "cuda_runtime" and "correlation" in event.get("args", {})
+    )
+    kernels = {event["args"]["correlation"]: event for event in events if event["name"].startswith("ncclDevKernel")}
+    asked = sorted(
+        (event["ts"], event["ts"] + event["dur"], event["args"])
+        for event in events
+        if event["name"] == "record_param_comms" and "TensorList" in event["args"]["Input type"]
+    )
+    found = {}
+    for begin, end, args in asked:
+        numbers = [one for ts, one in launches if begin <= ts <= end and one in kernels]
+        for one in numbers:
+            (dims,) = args["Input Dims"][0]
+            size = dims[0] if len(dims) == 1 else dims[0] * dims[1] * (dims[2] if len(dims) > 2 else 1)
+            width = 2 if "f16" in kernels[one]["name"] else 4
+            found[int(args["Concrete Inputs"][1])] = (kernels[one]["ts"], kernels[one]["dur"], size * width)
+    return found
+
+
+def test_waits_transfers_and_bandwidths_of_a_recorded_pair_are_those_of_another_computation(shared_trace):
+    paths = [shared_trace(f"a100_megatron_tp8_rank{rank}") for rank in (0, 1)]
+    first, second = map(durations, paths)
+    job = joined(part_of(load(path)) for path in paths)
+    assert first.keys() == second.keys()
+    assert len(job.meetings) == len(first) == 84
+    ahead = median(second[one][0] + second[one][1] - first[one][0] - first[one][1] for one in first)
+    for number, one in zip(sorted(first), job.meetings, strict=True):
+        (start, dur, size), (other, took, _) = first[number], second[number]
+        other -= ahead
+        assert [us / 1000 for us in one.durations_ns.values()] == [dur, took]
+        assert [one.wait_us(rank) for rank in (0, 1)] == [
+            pytest.approx(max(start, other) - mine, abs=0.01) for mine in (start, other)
+        ]
+        assert one.transfer_us == min(dur, took)
+        assert one.message_bytes == size
+        assert one.bus_gb_per_s == pytest.approx(2 * 7 / 8 * size / min(dur, took) / 1000)
+    assert job.missing == (2, 3, 4, 5, 6, 7)
+    assert job.straggler == 0
+
+
+def test_one_recording_is_in_memory_at_a_time(late):
+    seen = []
+
+    def look(profile, _):
+        assert [one() for one in seen] == [None] * len(seen)
+        seen.append(weakref.ref(profile.launching))
+
+    job_in(str(late), None, look)
+    assert len(seen) == 2
+
+
+# What is refused, and what differs
+
+
+def changed(builder, **header):
+    builder.metadata["distributedInfo"].update(header)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (lambda: recording(0, [1000]), "is of rank 0, as"),
+        (lambda: recording(1, [1000], size=4), "is of a job of 4 ranks"),
+        (lambda: recording(1, [1000], base=10**15), "was recorded at another time"),
+        (
+            lambda: recording(1, [1000], pg_config=[{"pg_name": "0", "ranks": [0, 1, 2]}]),
+            "has other process groups",
+        ),
+    ],
+)
+def test_recordings_of_several_jobs_are_refused(folder, run, second, said):
+    first = recording(0, [1000], pg_config=[{"pg_name": "0", "ranks": [0, 1]}])
+    for command in (["analyze"], ["check", "--limit", "max_kernels=9"]):
+        status, text = run(command[0], folder(first, second()), "--ranks", *command[1:])
+        assert (status, said in text, "[mixed-jobs]" in text) == (2, True, True)
+
+
+def test_a_recording_that_does_not_say_its_rank_and_one_alone_are_refused(folder, run):
+    nameless = recording(0, [1000])
+    del nameless.metadata["distributedInfo"]
+    status, text = run("analyze", folder(nameless), "--ranks")
+    assert (status, "does not say which rank it is of" in text, "[no-rank]" in text) == (2, True, True)
+    status, text = run("analyze", folder(recording(0, [1000]), name="alone"), "--ranks")
+    assert (status, "there is one rank's recording" in text) == (2, True)
+    status, text = run("analyze", folder(recording(0, [1000]), name="alone") / "0.json", "--ranks")
+    assert (status, "takes a folder" in text) == (2, True)
+
+
+def test_a_rank_without_a_recording_leaves_a_check_not_measured(folder, run):
+    place = folder(*(recording(rank, [1000, 2000, 3000], size=3) for rank in (0, 1)))
+    assert "no recording of rank 2" in run("analyze", place, "--ranks")[1]
+    status, said = run("check", place, "--ranks", "--limit", "max_kernels=9")
+    assert (status, "no recording of rank 2" in said) == (3, True)
+    assert run("check", place, "--ranks", "--limit", "max_kernels=2")[0] == 1
+
+
+def test_a_kernel_more_on_one_rank_is_told_and_missed(folder, run):
+    place = folder(recording(0, [1000, 2000]), recording(1, [1000, 2000], more=["squared", "squared"]))
+    assert "rank 1 against rank 0: 2 more x squared in step 1" in run("analyze", place, "--ranks")[1]
+    status, said = run("check", place, "--ranks", "--limit", "same_kernels=True")
+    assert (status, "rank 1: 2 more x squared in step 1" in said) == (1, True)
+
+
+def test_a_collective_more_on_one_rank_is_told(folder, run):
+    place = folder(recording(0, [1000, 2000]), recording(1, [1000, 2000, 3000]))
+    said = run("analyze", place, "--ranks")[1]
+    assert "rank 1 has collectives that the other recordings of its group have not: 1 x all_reduce" in said
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("limits", "status", "said"),
+    [
+        (["max_rank_skew=1ms", "same_kernels=True", "max_kernels=4"], 0, "275 us, the median over 4 collectives"),
+        (["max_rank_skew=274us"], 1, "all_reduce in step 1: rank 1 400 us late"),
+        (["max_exposed_communication=1ms"], 1, "1.55 ms exposed"),
+        (["max_exposed_communication=1ms", "max_rank_skew=1ms"], 1, "(rank 0 of 2)"),
+        (["max_kernels=3"], 1, "(rank 0 of 2, and 1 other rank alike)"),
+        (["max_peak_memory=1GB"], 3, "[not-recorded] (rank 0 of 2"),
+        (["max_rank_skew=soon"], 2, "expected a duration"),
+        (["same_kernels=False"], 2, "expected True"),
+    ],
+)
+def test_limits_hold_on_every_rank_and_on_all_together(late, run, limits, status, said):
+    found = run("check", late, "--ranks", *(word for one in limits for word in ("--limit", one)))
+    assert (found[0], said in found[1]) == (status, True), found
+
+
+def test_one_recording_alone_tells_nothing_of_the_others(late, run):
+    status, said = run("check", late / "0.json", "--limit", "max_rank_skew=1s", "--limit", "same_kernels=True")
+    assert (status, said.count("[one-rank]")) == (3, 2)
+
+
+def test_jobs_are_compared_rank_by_rank(folder, late, run):
+    again = folder(*late_ranks(more=["gemm"]), name="again")
+    assert run("diff", late, late, "--ranks")[0] == 0
+    status, said = run("diff", late, again, "--ranks")
+    assert (status, "rank 1:" in said) == (1, True)
+    assert json.loads(run("diff", late, again, "--ranks", "--json")[1])["ranks"].keys() == {"0", "1"}
+    shutil.rmtree(again)
+    assert run("diff", late, folder(*late_ranks(size=3), recording(2, [1000], size=3), name="again"), "--ranks")[0] == 2
+
+
+def late_ranks(*, size=2, more=()):
+    return [
+        recording(0, [pair[0] for pair in TIMES], end=ENDS, size=size),
+        recording(1, [pair[1] for pair in TIMES], end=ENDS, size=size, more=more),
+    ]
+
+
+# As data, and on narrow terminals
+
+
+def test_all_of_it_is_there_as_data(late, run):
+    found = json.loads(run("analyze", late, "--ranks", "--json")[1])
+    assert (found["schema"], found["world_size"], found["missing"], found["straggler"]) == (1, 2, [], 1)
+    assert [one["wait_us"] for one in found["collectives"][0]["ranks"]] == [300, 0]
+    assert [one["code"] for one in found["findings"]] == ["straggler", "exposed-communication"]
+
+
+@pytest.mark.parametrize("width", [40, 80, 132])
+def test_the_tables_fit_the_terminal(late, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["analyze", str(late), "--ranks"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    assert "keeps waiting" in text
