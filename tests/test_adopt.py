@@ -13,7 +13,7 @@ from pytest_torchprof import load
 from pytest_torchprof.cli import main
 
 ADOPTING = """
-import gzip, json, os, shutil, threading, time
+import contextlib, gzip, json, os, shutil, threading, time
 from pathlib import Path
 import fresh
 from pytest_torchprof import NotMeasured
@@ -610,6 +610,40 @@ def test_nothing_else_is_measured_meanwhile(adopt):
     result = adopt(one_test("torchprof.adopt(lambda folder: torchprof(torch.sin, x), 'outer')"))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*asks for a measurement inside another one of its own*fixture-misuse*"])
+
+
+SWALLOWED = """
+def both(folder):
+    child(folder)
+    try:
+        torchprof.adopt(child, "inner", step="decode", max_kernels=0)
+    except Exception:
+        pass
+"""
+
+
+def test_what_was_refused_is_not_measured_although_nobody_heard_of_it(adopt):
+    body = SWALLOWED.replace("\n", "\n    ") + "\n    torchprof.adopt(both, 'outer', step='decode', max_kernels=2)"
+    result = adopt(one_test(body))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*inner: not measured: *asks for a measurement inside another*fixture-misuse*"])
+
+
+def test_of_two_that_are_adopted_on_threads_at_once_the_one_that_was_refused_is_not_measured(adopt):
+    body = """def adopt(produce, label):
+        with contextlib.suppress(Exception):
+            torchprof.adopt(produce, label, step="decode", max_kernels=2)
+    def meanwhile(folder):
+        second.start()
+        second.join()
+        child(folder)
+    second = threading.Thread(target=adopt, args=(child, "second"))
+    first = threading.Thread(target=adopt, args=(meanwhile, "first"))
+    first.start()
+    first.join()"""
+    result = adopt(one_test(body))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*second: not measured: *asks for a measurement inside another*"])
 
 
 def test_labels_are_used_once(adopt):

@@ -12,6 +12,7 @@ from functools import partial
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from pytest_torchprof import NotMeasured, capture, load
 
@@ -80,6 +81,20 @@ def test_kernels_of_torchs_own_on_a_thread_are_not_measured(record, pool, make):
     profile = record(lambda: pool.submit(make()).result())
     with pytest.raises(NotMeasured, match=r"ran torch\..* on another thread"):
         profile.expect(max_kernels=100)
+
+
+@pytest.fixture
+def alone_in_a_group():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_a_collective_on_a_thread_is_not_measured(record, pool, alone_in_a_group):
+    profile = record(lambda: pool.submit(dist.all_reduce, torch.ones(4)).result())
+    for limits in ({"collectives": {"all_reduce": 0}}, {"max_comm_bytes": 0}, {"max_kernels": 100}):
+        with pytest.raises(NotMeasured, match=r"ran torch\.distributed\..*all_reduce on another thread"):
+            profile.expect(**limits)
 
 
 def test_kernels_of_an_asynchronous_thread_are_not_measured(record):

@@ -346,6 +346,22 @@ def test_a_measurement_inside_another_is_refused_by_name(run_tests, inner):
     result.stdout.fnmatch_lines(["*test_nested asks for a measurement inside another one of its own*"])
 
 
+def test_one_that_was_refused_is_not_measured_although_nobody_heard_of_it(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_nested(torchprof):
+    def both():
+        with pytest.raises(pytest_torchprof.TorchprofError):
+            torchprof(torch.sin, x)
+        return torch.cos(x)
+    torchprof(both)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*torchprof(), refused: not measured: *asks for a measurement inside another*"])
+
+
 def test_options_of_the_marker_are_no_limits_of_a_block(run_tests):
     result = run_tests("@cpu\ndef test_a(torchprof):\n    with torchprof.measure('a', steps=4): pass\n")
     result.stdout.fnmatch_lines(["*'steps' is no limit of one measurement; put it in the marker*"])
@@ -451,7 +467,7 @@ def test_it(torchprof):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["a: not measured: torchprof.measure('a') was never entered*"])
+    result.stdout.fnmatch_lines(["a: not measured: 'maxkernels' is no limit; did you mean 'max_kernels'?*"])
 
 
 def test_a_test_that_catches_the_skip_of_a_look_is_skipped_all_the_same(run_tests):

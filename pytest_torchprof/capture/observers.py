@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 
 # Threads that run no operators of a model: those of progress bars, of queues and process pools, and torch's own for
-# compilation, loading of data and the like. What a thread pool runs is seen when it is handed to the pool.
+# compilation, loading of data and the like. What a thread pool runs is seen when it is handed to the pool. Of
+# torch.distributed only what supervises processes: whatever else runs there may compute or communicate.
 _SERVICES = (
     *("tqdm.", "asyncio.base_events.BaseEventLoop._do_shutdown", "concurrent.futures.", "pytest_torchprof."),
     *("multiprocessing.queues.", "multiprocessing.pool.Pool.", "logging."),
     *("torch._inductor.", "torch._vendor.", "torch._lazy.", "torch.utils.data.", "torch.profiler."),
-    *("torch.distributed.", "torch.multiprocessing."),
+    *("torch.distributed.elastic.", "torch.distributed.debug.", "torch.multiprocessing."),
 )
 
 

@@ -158,9 +158,10 @@ class TestBlock(MeasuredBlock):
         self._last: Measurement | None = None
 
     def _begin(self) -> None:
+        if self._label in self._run.announced:
+            self._run.announced.remove(self._label)
         self._run.start(self._label, self._limits)
         self._last = self._run.measurements[self._label]
-        self._run.announced.remove(self._label)
 
     def _calls(self) -> Generator[None, None, None]:
         return measured_calls(self._run, self._label)

@@ -82,6 +82,15 @@ class TestRun:
 
     def start(self, label: str | None, limits: Mapping[str, object]) -> str | None:
         """Begin a measurement under a label that no other one of this test has, and return the label."""
+        try:
+            return self._started(label, limits)
+        except TorchprofError as problem:
+            # Whoever asked may keep the error to itself, as a thread does: what was asked for is not measured.
+            own = label if label is not None and label not in self.labels else f"{label or 'torchprof()'}, refused"
+            self.add(own, why_not=str(problem))
+            raise
+
+    def _started(self, label: str | None, limits: Mapping[str, object]) -> str | None:
         nodeid = self.test.nodeid
         if self.measuring:
             hint = " (the marker measures the whole body: request the fixture in the test's signature)"
