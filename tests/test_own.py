@@ -154,6 +154,8 @@ def test_a_name_that_is_nowhere_is_not_measured(recorded, package):
             profile.expect(max_graph_breaks=0, own=["ours", "ourz"])
     with pytest.raises(NotMeasured, match="did you mean 'transformers'"):
         recorded(THEIRS).expect(max_graph_breaks=0, own="transformer")
+    with pytest.raises(NotMeasured, match=r"has files here.* lies in one \["):
+        recorded(THEIRS).expect(max_graph_breaks=0, own="sys")
     # What counts anyhow is missed all the same.
     with pytest.raises(LimitsMissed):
         recorded(None).expect(max_graph_breaks=0, own="ourz")
