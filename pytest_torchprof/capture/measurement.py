@@ -153,7 +153,7 @@ def _why_unbelievable(path: Path, check: Callable[[Path], str | None]) -> str | 
     except UnreadableRecording as problem:
         said = f"the recording cannot be read back: {problem.text.partition('can be read: ')[2] or problem.text}"
         if problem.code == Code.RECORDING_DAMAGED:
-            said += " Some versions of torch leave quotation marks in the names of ranges as they are: give ranges plain names"
+            said += " Some versions of torch leave quotation marks in names of ranges: give ranges plain names"
         raise NotMeasured(coded(said, problem.code)) from None
 
 
