@@ -612,6 +612,22 @@ def test_nothing_else_is_measured_meanwhile(adopt):
     result.stdout.fnmatch_lines(["*asks for a measurement inside another one of its own*fixture-misuse*"])
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        ("os.mkfifo(folder / 'x.json')", "it is no file, but a pipe, a socket or a device"),
+        ("os.symlink('x.json', folder / 'x.json')", "it is a link that leads back to itself"),
+    ],
+)
+def test_what_never_becomes_a_file_is_refused_at_once(adopt, tmp_path, make, said):
+    produced = one_test(f"torchprof.adopt(lambda folder: {make}, timeout=30)")
+    not_measured(adopt(produced), f"x.json is not a recording: {said}*no-recording?")
+    found = one_test(f"folder = Path({str(tmp_path)!r})\n    {make}\n    torchprof.adopt(folder, timeout=30)")
+    not_measured(adopt(found), f"x.json is not a recording: {said}*")
+    named = one_test(f"torchprof.adopt({str(tmp_path / 'x.json')!r}, timeout=30)")
+    not_measured(adopt(named), f"x.json is not a recording: {said}*" if "pipe" in said else "no recording*")
+
+
 SWALLOWED = """
 def both(folder):
     child(folder)

@@ -182,6 +182,47 @@ def test_where_frames_name_functions_a_file_is_known_and_a_line_is_not(profile):
     assert "allows 1 blocking call cannot be told: the recording names the functions and not their lines" in text
 
 
+@pytest.mark.parametrize("written", ["work/src/pkg/sampler.py", "src/pkg/sampler.py:12", "{here}/pkg/sampler.py:12"])
+@pytest.mark.parametrize("imported", [False, True], ids=["from the working directory", "from where it is imported"])
+def test_the_whole_path_counts_wherever_pytest_was_started(profile, tmp_path, monkeypatch, written, imported):
+    measured, here = profile(recording(lines=True)), tmp_path / "work" / "src"
+    (here / "pkg").mkdir(parents=True)
+    (here / "pkg" / "sampler.py").touch()
+    allowed = written.format(here=here)
+    assert "whether" in not_measured(measured, max_syncs=2, allow_syncs=allowed)
+    if imported:
+        monkeypatch.syspath_prepend(here)
+    else:
+        monkeypatch.chdir(here)
+    measured.expect(max_syncs=2, allow_syncs=allowed)
+    other = allowed.replace("src/", "lib/")
+    assert "allowed nothing" in missed(measured, max_syncs=2, allow_syncs=other)
+
+
+def test_a_file_that_is_not_here_may_be_the_one_that_is_meant(profile):
+    text = not_measured(profile(recording(lines=True)), max_syncs=2, allow_syncs="/work/pkg/sampler.py")
+    assert "tells no more of the file's path than pkg/sampler.py, and it is not found here" in text
+
+
+def test_of_two_files_of_one_name_it_cannot_be_told_which_is_meant(profile, tmp_path, monkeypatch):
+    for folder in ("one", "two"):
+        (tmp_path / folder / "pkg").mkdir(parents=True)
+        (tmp_path / folder / "pkg" / "sampler.py").touch()
+        monkeypatch.syspath_prepend(tmp_path / folder)
+    not_measured(profile(recording(lines=True)), max_syncs=2, allow_syncs="one/pkg/sampler.py")
+
+
+def test_a_whole_path_that_is_recorded_is_held_against_all_of_it(profile):
+    builder = recording()
+    builder.event("python_function", "/work/pkg/sampler.py(10): pick", ITEM - 5, 50)
+    builder.event("python_function", "loop.py(1): decode", NONZERO - 5, 150)
+    measured = profile(builder)
+    for allowed in ("sampler.py", "pkg/sampler.py", "/work/pkg/sampler.py"):
+        measured.expect(max_syncs=2, allow_syncs=allowed)
+    for allowed in ("/pkg/sampler.py", "/home/work/pkg/sampler.py", "home/work/pkg/sampler.py"):
+        missed(measured, max_syncs=2, allow_syncs=allowed)
+
+
 def test_a_repeat_that_waited_more_often_or_less_does_not_tell_which_are_allowed(tmp_path):
     first, again = recording(), recording(lines=True)
     wait(first, 500)

@@ -12,7 +12,7 @@ from builder import TraceBuilder, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_torchprof import load
+from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.recording.reader import read
 
 
@@ -195,6 +195,25 @@ def test_numbers_that_are_no_json_are_read_as_absent(tmp_path, plain, odd):
     profile = load(write(tmp_path / "t.json", text))
     assert numbers(profile) == numbers(plain)
     assert profile.sm_efficiency is None
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("name", ['load "m", x', '"', 'a", b, "c', "x\\\\"])
+def test_quotation_marks_that_torch_left_in_names_are_part_of_them(tmp_path, name, indent):
+    builder = two_steps()
+    builder.annotation("QUOTED", 12, 5)
+    text = builder.text(indent=indent).replace("QUOTED", name)
+    profile = load(write(tmp_path / "t.json", text))
+    assert len(profile.ranges(name.replace("\\\\", "\\"))) == 1
+    assert profile.trace.events == load(builder.write(tmp_path / "plain.json")).trace.events
+
+
+def test_what_looks_like_a_key_is_not_made_part_of_a_name(tmp_path):
+    builder = two_steps()
+    builder.annotation("QUOTED", 12, 5)
+    text = builder.text().replace('"QUOTED"', '"a" "b": "c"')
+    with pytest.raises(UnreadableRecording, match=r"not valid JSON"):
+        load(write(tmp_path / "t.json", text))
 
 
 def test_odd_numbers_in_lists_of_unknown_keys_do_not_kill_reading(tmp_path, plain):

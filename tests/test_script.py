@@ -34,6 +34,30 @@ def test_a_function_is_called_and_what_ran_is_told():
     assert found.trace.metadata.nodeid is None
 
 
+LEAVES_QUOTES = torch.__version__ < "2.14"
+
+
+def in_a_range(name):
+    def run():
+        with torch.profiler.record_function(name):
+            two(x)
+
+    return run
+
+
+@pytest.mark.parametrize("name", ['load "m"', 'say "a", "b"'])
+def test_a_range_may_have_quotation_marks_in_its_name(name):
+    recorded = name if LEAVES_QUOTES else name.replace('"', "'")
+    found = profile(in_a_range(name), device="cpu", ranges={recorded: {"max_kernels": 2}})
+    assert len(found.ranges(recorded)) == 5
+
+
+@pytest.mark.skipif(not LEAVES_QUOTES, reason="this torch writes apostrophes in their place")
+def test_a_recording_that_cannot_be_read_back_is_not_measured():
+    with pytest.raises(NotMeasured, match=r"not measured: .*cannot be read back: .*give ranges plain names"):
+        profile(in_a_range('"a": 1'), device="cpu", max_kernels=2)
+
+
 def test_steps_and_warmup_are_how_often_it_is_called():
     calls = []
     found = profile(lambda: calls.append(1) or two(x), device="cpu", steps=2, warmup=1)

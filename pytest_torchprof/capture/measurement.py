@@ -25,8 +25,9 @@ from pytest_torchprof.capture.session import (
     look_for_losses,
     refuse_second_profiler,
 )
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, TorchprofError
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Metadata
 from pytest_torchprof.recording.reader import read
@@ -131,7 +132,7 @@ def _measure(
                 yield from measurement.warm_up(watch)
                 for _ in range(_ATTEMPTS if this_rank().alone and plan.repeatable else 1):
                     yield from measurement.attempt(watch)
-                    reason = measurement.problem or check(path)
+                    reason = measurement.problem or _why_unbelievable(path, check)
                     if reason is None or another_profiler_runs():
                         break
                     measurement.prepare_another()
@@ -143,6 +144,17 @@ def _measure(
         measurement.over = True
         if reason:
             raise NotMeasured(reason)
+
+
+def _why_unbelievable(path: Path, check: Callable[[Path], str | None]) -> str | None:
+    """Return what the check says; NotMeasured where it cannot read the file, as it could not after another try."""
+    try:
+        return check(path)
+    except UnreadableRecording as problem:
+        said = f"the recording cannot be read back: {problem.text.partition('can be read: ')[2] or problem.text}"
+        if problem.code == Code.RECORDING_DAMAGED:
+            said += " Some versions of torch leave quotation marks in names of ranges: give ranges plain names"
+        raise NotMeasured(coded(said, problem.code)) from None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.ranges import Inside, stretches_of, waiting_threads
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern
 from pytest_torchprof.limits.limit import as_list
+from pytest_torchprof.limits.source_path import is_file
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
@@ -95,15 +96,16 @@ def _by_range(name: str, analysis: Analysis, items: Sequence[Item]) -> Answers:
 
 def _by_place(file: str, line: int | None, _analysis: Analysis, items: Sequence[Item]) -> Answers:
     """Allow what comes from this file of the user's, or from this line of it."""
-    return [_is_there(item, file, line) for item in items]
+    in_file = cache(partial(is_file, file))
+    return [_is_there(item, in_file, line) for item in items]
 
 
-def _is_there(item: Item, file: str, line: int | None) -> bool | None:
+def _is_there(item: Item, in_file: Callable[[str], bool | None], line: int | None) -> bool | None:
     origin = item.origin
     if origin is None or not item.is_placed or origin.file is None:
         return None
-    if not f"/{origin.file}".replace("\\", "/").endswith(f"/{file.removeprefix('./').lstrip('/')}"):
-        return False
+    if not (found := in_file(origin.file)):
+        return found
     if line is None or (origin.exact and origin.line == line):
         return True
     # torch names a frame after the line at which its function begins.

@@ -21,7 +21,7 @@ from pytest_torchprof.limits.limit import (
     WorkRow,
     in_step,
 )
-from pytest_torchprof.text import counted, enumerated
+from pytest_torchprof.text import counted, enumerated, printable
 from pytest_torchprof.trace.columns import MEMCPY
 
 if TYPE_CHECKING:
@@ -135,6 +135,8 @@ class _Count:
             reason = "the recording holds no lines of the user's code"
         elif any(item.origin is not None and not item.origin.exact for item in tally.perhaps):
             reason = "the recording names the functions and not their lines"
+        elif file := next((item.origin.file for item in tally.perhaps if item.is_placed and item.origin), None):
+            reason = f"the recording tells no more of the file's path than {printable(file)}, and it is not found here"
         else:
             reason = tally.step.places.why_not or "the repeat with stacks had more or fewer of them"
         names = enumerated(list(map(str, asked)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -14,6 +15,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -98,7 +100,7 @@ def left_in(place: Path, wanted: int | Literal["any"], *, timeout_s: float, pati
 
 
 def _recordings_in(place: Path) -> Iterator[Path]:
-    return iter([place]) if place.is_file() else _named(place, _WHOLE)
+    return iter([place]) if place.is_file() or is_special(place) else _named(place, _WHOLE)
 
 
 def _named(place: Path, pattern: re.Pattern[str]) -> Iterator[Path]:
@@ -133,6 +135,8 @@ def _stamp(path: Path) -> Stamp:
 def _refuse_at_once(files: Sequence[_Candidate]) -> None:
     """Raise NotMeasured for a file that no waiting makes readable."""
     for file in files:
+        if (said := _why_no_file(file.path)) is not None:
+            raise NotMeasured(coded(f"{file.name} is not a recording: {said}", Code.NO_RECORDING))
         if file.path.name.endswith((".pftrace", ".pftrace.gz")):
             said = (
                 f"{file.name} is in Perfetto's own format (.pftrace), not JSON: let the recording be written under a "
@@ -141,6 +145,18 @@ def _refuse_at_once(files: Sequence[_Candidate]) -> None:
             raise NotMeasured(coded(said, Code.NO_RECORDING))
         if file.problem is not None and (file.problem.code in _FINAL or "Perfetto" in file.problem.text):
             raise NotMeasured(str(file.problem))
+
+
+def _why_no_file(path: Path) -> str | None:
+    """Return what stands in the place of a file, and will not become one; None for a file, and where nothing is."""
+    if is_special(path):
+        return SPECIAL
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "it is a link that leads back to itself; let the recording be written to a file"
+    return None
 
 
 def _too_many(found: Sequence[LeftRecording], wanted: int) -> NotMeasured:

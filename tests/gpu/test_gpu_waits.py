@@ -88,3 +88,27 @@ def test_it(torchprof):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*not measured: whether sampler.py allows * cannot be told*"])
+
+
+ALTERNATING = """
+calls = []
+
+@pytest.mark.torchprof(record="stacks")
+def test_it(torchprof):
+    def decode():
+        calls.append(1)
+        if len(calls) % 9:
+            x.sum().item()
+        else:
+            x.sum().item()
+    torchprof(decode).expect(max_syncs=0, allow_syncs="test_it.py:LINE")
+"""
+
+
+def test_with_stacks_the_lines_are_those_of_the_steps_themselves(run, pytester):
+    """The ninth call would be the repeat, whose line is the other one."""
+    run(ALTERNATING)
+    lines = (pytester.path / "test_it.py").read_text().splitlines()
+    steps, repeat = (number for number, line in enumerate(lines, 1) if line.strip() == "x.sum().item()")
+    run(ALTERNATING.replace("LINE", str(steps))).assert_outcomes(passed=1)
+    run(ALTERNATING.replace("LINE", str(repeat))).assert_outcomes(failed=1)
