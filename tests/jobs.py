@@ -1,4 +1,4 @@
-"""Jobs of several ranks on this machine: gloo on the CPU, over loopback, recorded by torch.profiler."""
+"""Jobs of several ranks: gloo on this machine's CPU, over loopback, recorded by torch.profiler; and NCCL, built."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import fresh
+from builder import TraceBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 LONGEST_S = 60
 """A rank that waits for another gives up after 20 s; to start takes the rest."""
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+ELEMENTS = 1_000_000
 
 _PROGRAM = """
 import os, time, torch
@@ -53,3 +56,22 @@ def record(folder: Path, code: str, *, ranks: int = 2, steps: int = 1) -> list[P
         done = [rank.done(LONGEST_S) for rank in started]
     assert [one.returncode for one in done] == [0] * ranks, "\n".join(one.stderr for one in done)
     return [folder / f"rank{rank}.json" for rank in range(ranks)]
+
+
+def recording(rank, starts, *, size=2, end=None, host="one", more=(), base=0, **header):
+    """Build a rank's recording: all_reduces that start at these times and end together 100 us after the last rank's."""
+    builder = TraceBuilder()
+    builder.metadata["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": size, **header}
+    builder.metadata["baseTimeNanoseconds"] = base
+    if host is not None:
+        builder.metadata["host_name"] = host
+    told = {"Collective name": "allreduce", "dtype": "Float", "Group size": size, "Process Group Name": "0"}
+    told |= {"In msg nelems": ELEMENTS, "Out msg nelems": ELEMENTS, "Process Group Ranks": str(list(range(size)))}
+    builder.annotation("ProfilerStep#0", 0, 100_000)
+    for number, (start, until) in enumerate(zip(starts, end or [one + 100 for one in starts], strict=True)):
+        builder.event("cpu_op", "c10d::allreduce_", start - 60, 20, **{"Ev Idx": number})
+        builder.event("cpu_op", "record_param_comms", start - 59, 18, **told, Seq=number)
+        builder.kernel(REDUCE, start, until - start, builder.launch(start - 50), stream=20, **told)
+    for name in more:
+        builder.kernel(name, 50_000, 10, builder.launch(49_000))
+    return builder

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from pytest_torchprof.analysis.efficiency import Efficiency
 from pytest_torchprof.analysis.numbers import OF_STEP, TABLE
+from pytest_torchprof.analysis.ranks import Kind
 from pytest_torchprof.baseline import form
 from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.cli import doctor
 from pytest_torchprof.compare.changes import Change
 from pytest_torchprof.recording.metadata import Environment
-from pytest_torchprof.report import Disuse, Outcome, analysis_json, json_report
+from pytest_torchprof.report import Disuse, Outcome, analysis_json, json_report, ranks_report
 
 FOLDER = Path(form.__file__).parents[1] / "schemas"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -159,27 +160,65 @@ def analysis() -> Schema:
     )
 
 
+def ranks() -> Schema:
+    """Return that of ``torchprof analyze DIR --ranks --json``."""
+    version = ranks_report.SCHEMA
+    rank = fields(
+        {
+            **every("rank steps collectives", WHOLE),
+            **every("path device", TEXT),
+            **every("host why_not", perhaps(TEXT)),
+            **every("communication_us exposed_us wait_us caused_us", NUMBER),
+        }
+    )
+    of_rank = {**every("rank start_ns", WHOLE), **every("duration_us wait_us", NUMBER)}
+    collective = fields(
+        {
+            "name": TEXT,
+            "group": perhaps(TEXT),
+            **every("group_size message_bytes", perhaps(WHOLE)),
+            **every("step latest", WHOLE),
+            **every("transfer_us skew_us", NUMBER),
+            "bus_gb_per_s": perhaps(NUMBER),
+            "ranks": listed(fields(of_rank)),
+        }
+    )
+    known = {
+        "schema": {"const": version},
+        **every("world_size unpaired", WHOLE),
+        "missing": listed(WHOLE),
+        "one_clock": BOOL,
+        "residue_us": NUMBER,
+        "kind": {"enum": list(get_args(Kind))},
+        **every("wait_share skew_us", perhaps(NUMBER)),
+        "straggler": perhaps(WHOLE),
+        "ranks": listed(rank),
+        "collectives": listed(collective),
+        "findings": listed(fields(FINDING)),
+    }
+    return root("torchprof analyze DIR --ranks --json", version, fields(known))
+
+
 def diff() -> Schema:
-    """Return that of ``torchprof diff --json``: of two recordings, or of two baseline files."""
-    both = {"schema": {"const": 1}, "files": listed(TEXT), "kernels_differ": BOOL}
+    """Return that of ``torchprof diff --json``: of two recordings, of two jobs' ranks, or of two baseline files."""
+    differ = {"kernels_differ": BOOL}
+    both = {"schema": {"const": 1}, "files": listed(TEXT), **differ}
     renamed = fields({**every("old new explanation", TEXT), "count": WHOLE})
     replaced = fields({"old": listed(TEXT), "new": listed(TEXT), "count": WHOLE, "words": TEXT})
     pair = {"type": "array", "minItems": 2, "maxItems": 2}
-    recordings = fields(
-        {
-            **both,
-            "same": mapped(WHOLE),
-            "renamed": listed(renamed),
-            "replaced": listed(replaced),
-            "numbers": mapped({**pair, "items": perhaps(NUMBER)}),
-            "moved": WHOLE,
-            "steps": perhaps({**pair, "items": perhaps(TEXT)}),
-            "devices": perhaps({**pair, "items": TEXT}),
-            "words": TEXT,
-        }
-    )
-    test = fields({"kernels_differ": BOOL, "summary": TEXT, "changes": listed(of_type(Change))})
-    return root("torchprof diff --json", 1, {"anyOf": [recordings, fields({**both, "tests": mapped(test)})]})
+    recordings = {
+        "same": mapped(WHOLE),
+        "renamed": listed(renamed),
+        "replaced": listed(replaced),
+        "numbers": mapped({**pair, "items": perhaps(NUMBER)}),
+        "moved": WHOLE,
+        "steps": perhaps({**pair, "items": perhaps(TEXT)}),
+        "devices": perhaps({**pair, "items": TEXT}),
+        "words": TEXT,
+    }
+    test = {**differ, "summary": TEXT, "changes": listed(of_type(Change))}
+    of_each = {"ranks": mapped(fields({**differ, **recordings}))}, {"tests": mapped(fields(test))}
+    return root("torchprof diff --json", 1, {"anyOf": [fields({**both, **more}) for more in (recordings, *of_each)]})
 
 
 def report() -> Schema:
@@ -235,7 +274,14 @@ def doctors() -> Schema:
     return root("torchprof doctor --json", doctor.SCHEMA, fields(known))
 
 
-SCHEMAS = {"analysis": analysis, "diff": diff, "report": report, "baseline": baseline, "doctor": doctors}
+SCHEMAS = {
+    "analysis": analysis,
+    "ranks": ranks,
+    "diff": diff,
+    "report": report,
+    "baseline": baseline,
+    "doctor": doctors,
+}
 
 
 def text(name: str) -> str:

@@ -10,7 +10,7 @@ from statistics import median
 
 import jobs
 import pytest
-from builder import TraceBuilder
+from jobs import ELEMENTS, recording
 
 from pytest_torchprof import load
 from pytest_torchprof.analysis.ranks import joined, part_of
@@ -19,29 +19,6 @@ from pytest_torchprof.cli.ranks import job_in
 
 torch = pytest.importorskip("torch")
 needs_gloo = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
-
-REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-ELEMENTS = 1_000_000
-
-
-def recording(rank, starts, *, size=2, end=None, host="one", more=(), base=0, **header):
-    """Build a rank's recording: all_reduces that start at these times and end together 100 us after the last rank's."""
-    builder = TraceBuilder()
-    builder.metadata["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": size, **header}
-    builder.metadata["baseTimeNanoseconds"] = base
-    if host is not None:
-        builder.metadata["host_name"] = host
-    told = {"Collective name": "allreduce", "dtype": "Float", "Group size": size, "Process Group Name": "0"}
-    told |= {"In msg nelems": ELEMENTS, "Out msg nelems": ELEMENTS, "Process Group Ranks": str(list(range(size)))}
-    builder.annotation("ProfilerStep#0", 0, 100_000)
-    for number, (start, until) in enumerate(zip(starts, end or [one + 100 for one in starts], strict=True)):
-        builder.event("cpu_op", "c10d::allreduce_", start - 60, 20, **{"Ev Idx": number})
-        builder.event("cpu_op", "record_param_comms", start - 59, 18, **told, Seq=number)
-        builder.kernel(REDUCE, start, until - start, builder.launch(start - 50), stream=20, **told)
-    for name in more:
-        builder.kernel(name, 50_000, 10, builder.launch(49_000))
-    return builder
-
 
 TIMES = [(1000, 1300), (3000, 3200), (5000, 5400), (7000, 7250)]
 """When each of four collectives starts on rank 0 and on rank 1, which is always late."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
 import json_schemas
 import pytest
 from conftest import SHARED_TRACES
+from jobs import recording
 from jsonschema import Draft202012Validator
 
 from pytest_torchprof.analysis.tables import WAYS
@@ -61,6 +63,46 @@ def test_the_analysis_of_a_folder_is_of_the_schema(capsys):
     found = printed(capsys, "analyze", RECORDINGS[0].parent, "--json", "--no-findings")
     assert isinstance(found, list)
     assert errors("analysis", found) == []
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Return a function that writes the recordings of a job's ranks into a folder; rank 1 is late, and does ``more``."""
+
+    def write(name, *, starts=((1000, 2000, 3000), (1050, 2050, 3050, 4050)), more=(), **told):
+        (tmp_path / name).mkdir()
+        for rank, (times, other) in enumerate(zip(starts, ((), more), strict=True)):
+            recording(rank, times, more=other, **told).write(tmp_path / name / f"{rank}.json")
+        return tmp_path / name
+
+    return write
+
+
+@pytest.fixture
+def recorded_job(tmp_path, shared_trace):
+    """Return the folder of two ranks of a recorded job of eight."""
+    for rank in (0, 1):
+        shutil.copy(shared_trace(f"a100_megatron_tp8_rank{rank}"), tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("told", [{"more": ["gemm"]}, {"size": 3, "host": None}, {"starts": [(), ()]}], ids=str)
+def test_the_ranks_of_a_job_are_of_the_schema(job, told, capsys):
+    assert errors("ranks", printed(capsys, "analyze", job("job", **told), "--ranks", "--json")) == []
+
+
+def test_the_ranks_of_a_recorded_job_are_of_the_schema(recorded_job, capsys):
+    assert errors("ranks", printed(capsys, "analyze", recorded_job, "--ranks", "--json")) == []
+
+
+def test_differences_of_jobs_are_of_the_schema(job, capsys):
+    found = printed(capsys, "diff", job("before"), job("after", more=["gemm"]), "--ranks", "--json")
+    assert found["kernels_differ"]
+    assert errors("diff", found) == []
+
+
+def test_differences_of_recorded_jobs_are_of_the_schema(recorded_job, capsys):
+    assert errors("diff", printed(capsys, "diff", recorded_job, recorded_job, "--ranks", "--json")) == []
 
 
 def test_differences_of_recordings_are_of_the_schema(capsys):
@@ -132,15 +174,27 @@ def renamed(value, path):
     holder = copy
     for name in path[:-1]:
         holder = holder[name]
-    holder["renamed"] = holder.pop(path[-1])
+    holder["another name"] = holder.pop(path[-1])
     return copy
+
+
+def free(name, value, least):
+    """Return the paths to fields that may have another name; ``least``: how many fields must be there."""
+    fixed = [path for path in keys(value) if not {"evidence", "same", "numbers"}.intersection(path[:-1])]
+    assert len(fixed) >= least
+    schema = Draft202012Validator(of_package(name))
+    return [path for path in fixed if schema.is_valid(renamed(value, path))]
 
 
 def test_a_field_by_another_name_is_refused(capsys):
     found = printed(capsys, "analyze", RECORDINGS[0], "--json", "--by", "op")
-    fixed = [path for path in keys(found) if "evidence" not in path[:-1]]
-    assert len(fixed) > 100
-    schema = Draft202012Validator(of_package("analysis"))
     optional = [("ops",), ("efficiency",)]
-    assert [path for path in fixed if schema.is_valid(renamed(found, path))] == optional
+    assert free("analysis", found, least=100) == optional
     assert [path for path in optional if not errors("analysis", renamed(found, path))] == []
+
+
+def test_a_field_of_ranks_by_another_name_is_refused(job, capsys):
+    before, after = job("before"), job("after", more=["gemm"])
+    assert free("ranks", printed(capsys, "analyze", after, "--ranks", "--json"), least=40) == []
+    differences = printed(capsys, "diff", before, after, "--ranks", "--json")
+    assert free("diff", differences, least=20) == [("ranks", "0"), ("ranks", "1")]

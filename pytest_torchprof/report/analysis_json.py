@@ -60,7 +60,7 @@ def as_dict(  # noqa: PLR0913 - the options of the command
         msgspec.to_builtins(analysis.efficiency),
         find(analysis, tuple(rules)),
     )
-    return {**tables, "efficiency": efficiency, "findings": _finding_values(found)}
+    return {**tables, "efficiency": efficiency, "findings": finding_values(found)}
 
 
 def _ask_two_processes(
@@ -118,7 +118,8 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
     return found
 
 
-def _finding_values(found: Sequence[Finding]) -> list[dict[str, Any]]:
+def finding_values(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return findings as plain data."""
     names = ("code", "title", "message", "evidence", "remedy", "severity")
     return [{name: getattr(one, name) for name in names} for one in found]
 

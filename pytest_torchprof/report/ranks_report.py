@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.analysis.ranks import wait_share
 from pytest_torchprof.findings.ranks import find_in_job
+from pytest_torchprof.report.analysis_json import finding_values
 from pytest_torchprof.text import Column, counted, drawn, printable, show_bytes, show_rate, show_share, show_us, wrapped
 
 if TYPE_CHECKING:
@@ -149,16 +150,7 @@ def as_dict(job: Job) -> dict[str, Any]:
         "unpaired": job.unpaired,
         "ranks": [_rank_values(job, one) for one in job.ranks],
         "collectives": [_meeting_values(one) for one in job.meetings],
-        "findings": [
-            {
-                "code": one.code,
-                "title": one.title,
-                "message": one.message,
-                "evidence": one.evidence,
-                "remedy": one.remedy,
-            }
-            for one in find_in_job(job)
-        ],
+        "findings": finding_values(find_in_job(job)),
     }
 
 
