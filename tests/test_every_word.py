@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import pytest
 from builder import TraceBuilder
+from every_word_live import OF_ANY_DEVICE, OF_COMPILING, answers, compiled, named, worked
 
-from pytest_torchprof import LimitsMissed, gemm, load
+from pytest_torchprof import gemm, load
 from pytest_torchprof.limits import LIMITS, settings_of
 from pytest_torchprof.limits.rank_limits import RANK_LIMITS
 
@@ -106,6 +110,19 @@ def test_every_word_is_in_the_table():
 def test_it_holds_and_is_missed(tmp_path, holds, missed):
     # Of a graph's kernels nobody knows the operators.
     profile = recorded(tmp_path, graph="cuda_graph" in holds)
-    profile.expect(**holds)
-    with pytest.raises(LimitsMissed, match='in "block"' if "ranges" in missed else next(iter(missed))):
-        profile.expect(**missed)
+    answers(profile, holds, missed)
+
+
+needs_compiler = pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler")
+
+
+@needs_compiler
+@pytest.mark.parametrize(("holds", "missed"), **named(OF_ANY_DEVICE))
+def test_it_does_so_live_where_the_cpu_is_the_device(holds, missed):
+    answers(worked("cpu"), holds, missed)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("holds", "missed"), **named(OF_COMPILING))
+def test_it_does_so_live_of_what_is_compiled(holds, missed):
+    answers(compiled("cpu"), holds, missed)
