@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from msgspec.structs import replace
+
 from pytest_torchprof.analysis import numbers, validity
 from pytest_torchprof.analysis.collective_calls import Communication
 from pytest_torchprof.analysis.collectives import Collective
@@ -233,11 +235,12 @@ class Repeat:
         """Return where the step's work comes from, if the repeat did the same; ``again`` where it is not its step."""
         if self.analysis is None:
             return Places(why_not=self._why_not)
-        places = (again or self.analysis.steps[0]).places
+        repeated = again or self.analysis.steps[0]
+        places = repeated.places
         was, is_now = Counter(kernel.name for kernel in step.kernels), Counter(name for name, _ in places.kernels)
         if was != is_now:
             return Places(why_not=f"the repeat with stacks ran other kernels ({_contrast(was, is_now)})")
-        return places
+        return replace(places, order=lambda: repeated.order)
 
 
 def _contrast(was: Counter[str], is_now: Counter[str]) -> str:

@@ -251,6 +251,26 @@ class Launching:
                 operators[self._trace.names[self._trace.ops.name[op]]][origin] += 1
         return Places(work=work, kernels=self._work(part), operators=operators)
 
+    def order(self, part: Part) -> Counter[tuple[tuple[str, ...], ...]]:
+        """Return what each thread launched and waited for, in order, with the operators around it, and its ranges."""
+        trace, names, calls, annotations = self._trace, self._trace.names, self._trace.calls, self._trace.annotations
+        named, chain = trace.ops.name, trace.nesting.chain
+        done = [(call, names[trace.gpu.name[i]]) for i in part.gpu_ops if (call := trace.links.call_of[i]) >= 0]
+        done += [(call, names[calls.name[call]]) for call in blocking_calls(trace, part.calls)]
+        around = trace.nesting.around_each(trace.calls, {call for call, _ in done})
+        found = [
+            (calls.thread[call], calls.start[call], (name, *(names[named[op]] for op in chain(around[call]))))
+            for call, name in done
+        ]
+        for i, start in enumerate(annotations.start):
+            name = names[annotations.name[i]]
+            if any(step.start_ns <= start < step.end_ns and name != step.name for step in part.ranges):
+                found.append((annotations.thread[i], start, (name,)))
+        threads: dict[int, list[tuple[str, ...]]] = defaultdict(list)
+        for thread, _, one in sorted(found):
+            threads[thread].append(one)
+        return Counter(map(tuple, threads.values()))
+
     def _work(self, part: Part) -> list[Work]:
         """Return the name and the operator of each of the part's kernels, in launch order."""
         names, gpu = self._trace.names, self._trace.gpu

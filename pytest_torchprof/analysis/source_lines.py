@@ -21,7 +21,7 @@ from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.links import Nesting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_torchprof.trace import Trace
 
@@ -86,6 +86,8 @@ class Places(Struct, frozen=True, kw_only=True):
     """The kernels in the order in which they were launched, where ``work`` was seen."""
     operators: Mapping[str, Counter[Origin]] = field(default_factory=dict)
     """Those of the operators that launched it or enclose one that did."""
+    order: Callable[[], object] | None = None
+    """In which order a repeat did the work; None where these are the step's own."""
     why_not: str | None = None
 
     def of(self, work: Iterable[Work]) -> list[tuple[int, Origin]]:

@@ -103,6 +103,16 @@ class StepProfile(HasViews, StepAttributes):
             return self._launching.places(self.part)
         return self._places(self)
 
+    @shared
+    def order(self) -> object:
+        """What the step's threads did, each in its order; the same where code went the same way, as far as recorded."""
+        return self._launching.order(self.part)
+
+    @cached_property
+    def places_in_order(self) -> bool:
+        """Whether the places are the step's own, or those of a repeat that did all in the same order."""
+        return self.places.order is None or self.places.order() == self.order
+
     def with_places(self, places: Callable[[StepProfile], Places]) -> StepProfile:
         """Return the same step with what finds its lines where its own recording has none."""
         return StepProfile(self._trace, self._launching, self.part, places=places, answers=self._answers)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
     Rows = Callable[..., tuple[WorkRow, ...]]
 
 
+_OTHER_WAY = (
+    "the repeat with stacks went another way: it had more or fewer of them, or worked in another order, or in other "
+    "ranges or operators"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tally:
     """The items of one step, each with what allows it, and with what may and cannot be told."""
@@ -46,6 +54,8 @@ class Tally:
     @classmethod
     def of(cls, analysis: Analysis, step: StepProfile, items: Sequence[Item], allow: Sequence[Allowance]) -> Tally:
         """Return the tally of a step."""
+        if any(one.needs_lines for one in allow) and not step.places_in_order:
+            items = [structs.replace(item, is_placed=False) for item in items]
         answers = [(one, one.answers(analysis, items)) for one in allow]
         return cls(
             step=step,
@@ -138,7 +148,7 @@ class _Count:
         elif file := next((item.origin.file for item in tally.perhaps if item.is_placed and item.origin), None):
             reason = f"the recording tells no more of the file's path than {printable(file)}, and it is not found here"
         else:
-            reason = tally.step.places.why_not or "the repeat with stacks had more or fewer of them"
+            reason = tally.step.places.why_not or _OTHER_WAY
         names = enumerated(list(map(str, asked)))
         told = f"whether {names} allows {counted(len(tally.perhaps), self.noun)} cannot be told: {reason}"
         return Verdict(
