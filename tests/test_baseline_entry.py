@@ -92,9 +92,9 @@ def test_on_the_cpu_the_gpu_s_software_is_not_kept(tmp_path):
     assert entry.environment == {"torch": "2.13.0", "matmul_precision": "highest"}
 
 
-def test_a_foreign_recording_has_no_environment(tmp_path):
+def test_a_foreign_recording_has_no_environment_but_its_gpu(tmp_path):
     entry = entry_of(recording(tmp_path, (GEMM,), environment=None), source_hash="s")
-    assert entry.environment == {}
+    assert entry.environment == {"gpu": "unnamed GPU"}
     assert "peak_memory_bytes" not in entry.varying
 
 

@@ -115,6 +115,17 @@ def test_the_order_of_events_does_not_matter(builder, shuffler: random.Random):
     assert after == before
 
 
+def test_of_threads_that_begin_together_it_is_one_whatever_the_order():
+    def cpu_time_us(*threads: int) -> float:
+        builder = TraceBuilder()
+        for thread in threads:
+            builder.kernel("k", 7, 1, builder.launch(1, 3, tid=thread))
+        builder.sync(1, 1, what="stream sync")
+        return analysis(builder.text().encode())["summary"]["cpu_time_us"]
+
+    assert cpu_time_us(MAIN, AUTOGRAD) == cpu_time_us(AUTOGRAD, MAIN)
+
+
 @settings(max_examples=30, deadline=None)
 @given(traces())
 def test_packing_indenting_and_sorting_keys_do_not_matter(builder):

@@ -263,7 +263,12 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         starts = [min(part.start) for part in parts]
         start, flush = min(starts), self.flush
         first = parts[starts.index(start)]
-        thread = first.thread[first.start.index(start)] if flush is None else self.calls.thread[flush]
+        if flush is None:
+            # Of threads that begin together it is one whatever the order of the file.
+            begun = {first.thread[i] for i, began in enumerate(first.start) if began == start}
+            thread = min(begun, key=lambda one: str(self.threads[one]))
+        else:
+            thread = self.calls.thread[flush]
         ends = [max(part.end) for part in (self.ops, self.annotations) if len(part)]
         called = self.calls.end if flush is None else [*self.calls.end[:flush], *self.calls.end[flush + 1 :]]
         ends.append(max(called, default=start))
