@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ET
 import pytest
 from repository import Repository
 
+pytestmark = pytest.mark.any_torch
+
 BEFORE = """
 import torch
 

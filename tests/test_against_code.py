@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from repository import PACKAGE, SLOWER, TESTS, Repository
 
+pytestmark = pytest.mark.any_torch
+
 WORSE = {"test_wave": ("worse (+1 kernel)", "failed")}
 HERE = sysconfig.get_path("purelib")
 FINDER = """

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from repository import PACKAGE, TESTS, Repository
 
+pytestmark = pytest.mark.any_torch
+
 CASES = """
 import os
 import pytest, torch

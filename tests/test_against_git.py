@@ -16,6 +16,8 @@ from pytest_torchprof.errors import TorchprofError
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.any_torch
+
 FILES = {"waves.py": PACKAGE, "tests/test_waves.py": TESTS}
 
 

@@ -10,6 +10,8 @@ import time
 import pytest
 from repository import PACKAGE, SLOWER, TESTS, Repository
 
+pytestmark = pytest.mark.any_torch
+
 TWO = TESTS + TESTS.replace("test_wave", "test_again").replace("waves.wave(x)", "torch.cos(x)")
 WORSE = {"test_wave": ("worse (+1 kernel)", "failed"), "test_again": ("same", "passed")}
 CONFTEST = """

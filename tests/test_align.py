@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from pytest_torchprof.baseline import alignment
 from pytest_torchprof.baseline.alignment import stretches
 
+pytestmark = pytest.mark.any_torch
+
 SEQUENCES = st.lists(st.integers(0, 4), max_size=30)
 
 

@@ -14,6 +14,8 @@ from pytest_torchprof.cli import COMMANDS, main
 from pytest_torchprof.cli.analyze import WAYS
 from pytest_torchprof.report.analysis_text import text
 
+pytestmark = pytest.mark.any_torch
+
 DOCUMENTED = ["schema", "trace", "summary", "steps", "kernels", "compile", "findings"]
 OPTIONS = [
     *([], ["--by", "family"], ["--by=op"], ["--by", "range"], ["--by", "module"]),

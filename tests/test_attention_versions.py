@@ -11,6 +11,8 @@ from builder import TraceBuilder
 from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, attention, load
 from pytest_torchprof.kernels.names import decode
 
+pytestmark = pytest.mark.any_torch
+
 FA2 = (
     "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, "
     "cutlass::bfloat16_t>, false, true>(pytorch_flash::Flash_fwd_params)"

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from pytest_torchprof.baseline import Entry, KernelRecord, place, read, update
 from pytest_torchprof.cli import main
 
+pytestmark = pytest.mark.any_torch
+
 REPOSITORY = Path(__file__).parents[1]
 ADD = KernelRecord(name="triton_poi_fused_add_0", family="pointwise", op="aten::add")
 MUL = replace(ADD, name="triton_poi_fused_mul_0", op="aten::mul")

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from pytest_torchprof.baseline import Entry, KernelRecord, source_hash
 from pytest_torchprof.compare import compare, lacking
 
+pytestmark = pytest.mark.any_torch
+
 GEMM = KernelRecord(
     name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm"
 )

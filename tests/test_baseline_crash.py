@@ -12,6 +12,8 @@ import pytest
 
 from pytest_torchprof.baseline import Entry, KernelRecord, read, update
 
+pytestmark = pytest.mark.any_torch
+
 REPOSITORY = Path(__file__).parents[1]
 KILLS_AT_A_STAGE = 12
 KILLS_AT_ANY_TIME = 8

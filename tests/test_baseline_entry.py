@@ -10,6 +10,8 @@ from pytest_torchprof import load
 from pytest_torchprof.baseline import device_slug, entry_of, read, update
 from pytest_torchprof.compare import compare
 
+pytestmark = pytest.mark.any_torch
+
 GEMM = "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT"
 ADD = "triton_poi_fused_add_0"
 ENVIRONMENT = {

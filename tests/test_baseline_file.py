@@ -30,6 +30,8 @@ from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.any_torch
+
 GEMM = KernelRecord(
     name="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::addmm"
 )

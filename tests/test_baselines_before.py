@@ -12,6 +12,8 @@ import pytest
 from pytest_torchprof.baseline import read, update
 from pytest_torchprof.compare import compare
 
+pytestmark = pytest.mark.any_torch
+
 BEFORE = Path(__file__).with_name("baselines_before")
 FILES = sorted(BEFORE.glob("schema_*/*.json"))
 VERDICTS = [json.loads(line) for line in (BEFORE / "verdicts.jsonl").read_text().splitlines()]

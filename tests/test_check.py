@@ -12,6 +12,8 @@ from builder import own_recording
 
 from pytest_torchprof.cli import main
 
+pytestmark = pytest.mark.any_torch
+
 GEMM = "nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT"
 
 

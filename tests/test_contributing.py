@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from builder import TraceBuilder
 
+pytestmark = pytest.mark.any_torch
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/contributing.md").read_text()
 EXAMPLES = {

@@ -11,12 +11,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from builder import own_recording
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_torchprof import TorchprofError, load
 from pytest_torchprof.cli import main
+
+pytestmark = pytest.mark.any_torch
 
 HOLDS, MISSED, UNKNOWN, UNREADABLE = 0, 1, 3, 2
 

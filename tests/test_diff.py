@@ -11,6 +11,8 @@ from builder import TraceBuilder
 from pytest_torchprof import NotMeasured, load
 from pytest_torchprof.cli import main
 
+pytestmark = pytest.mark.any_torch
+
 SHARED = Path(__file__).parents[2] / "shared" / "traces"
 needs_recordings = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not here")
 

@@ -16,6 +16,8 @@ from pytest_torchprof.kernels.patterns import parse_value
 from pytest_torchprof.limits import COMPILE, LIMITS, NOT_MEASURED, check_limits, read_limits, settings_of
 from pytest_torchprof.testing.options import _READERS, MARKER_OPTIONS
 
+pytestmark = pytest.mark.any_torch
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "limits.md").read_text()
 CODE = re.compile(r"`([^`]+)`")

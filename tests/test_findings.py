@@ -9,6 +9,8 @@ from pytest_torchprof import NotMeasured, load
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.findings.finding import Finding, ranked
 
+pytestmark = pytest.mark.any_torch
+
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 SGEMM = "ampere_sgemm_128x64_tn"
 MUL = (

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_torchprof.findings import RULES, explaining
 from pytest_torchprof.findings.finding import Finding
 from pytest_torchprof.limits import LIMITS
+
+pytestmark = pytest.mark.any_torch
 
 
 def finding(code, **evidence):

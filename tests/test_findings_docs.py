@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from findings_on_recordings import FINDINGS
 
 from pytest_torchprof.findings import RULES
+
+pytestmark = pytest.mark.any_torch
 
 PAGE = (Path(__file__).parents[1] / "docs" / "findings.md").read_text()
 CODES = {rule.code for rule in RULES}

@@ -11,6 +11,8 @@ from findings_on_recordings import FINDINGS, HEALTHY
 from pytest_torchprof import load
 from pytest_torchprof.kernels.names import decode
 
+pytestmark = pytest.mark.any_torch
+
 NAMED = ("time_us", "lost_kernels", "steps")
 
 

@@ -24,6 +24,8 @@ from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
+pytestmark = pytest.mark.any_torch
+
 FIGURES = json.loads((Path(__file__).parent / "hta_figures.json").read_text())
 LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync")
 # The GPU's own ProfilerStep annotations, which it takes for steps too, begin after all launches: nothing is left out.

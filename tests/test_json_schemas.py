@@ -16,6 +16,8 @@ from jsonschema import Draft202012Validator
 from pytest_torchprof.analysis.tables import WAYS
 from pytest_torchprof.cli import main
 
+pytestmark = pytest.mark.any_torch
+
 RECORDINGS = sorted([*(Path(__file__).parent / "recordings").glob("*.json.gz"), *SHARED_TRACES.glob("*.json.gz")])
 BASELINES = sorted((Path(__file__).parent / "baselines_before" / "schema_2").glob("*.json"))
 

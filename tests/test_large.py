@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+pytestmark = pytest.mark.any_torch
+
 _PACKAGE = str(Path(pytest_torchprof.__file__).parent)
 
 

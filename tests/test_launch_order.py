@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+pytestmark = pytest.mark.any_torch
+
 # A training step of 20 layers, 35 kernels each; within a layer several kernels come more than once.
 LAYER = [f"kernel_{number % 18}" for number in range(0, 35 * 7, 7)]
 HEAD, TAIL = ["embedding", "copy", "add"], ["norm", "gemm", "loss"]

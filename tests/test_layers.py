@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.any_torch
+
 PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 NAME = "pytest_torchprof"
 

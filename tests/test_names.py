@@ -13,6 +13,8 @@ import pytest
 
 from pytest_torchprof.kernels.names import decode, normal_name, without_index
 
+pytestmark = pytest.mark.any_torch
+
 SHARED = Path(__file__).parents[2] / "shared" / "traces"
 needs_recordings = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not here")
 

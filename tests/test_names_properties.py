@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from pytest_torchprof.kernels.names.kernelname import (
     LIBRARIES,
     TRITON_CATEGORIES,
 )
+
+pytestmark = pytest.mark.any_torch
 
 sizes = st.sampled_from([8, 16, 32, 64, 96, 128, 192, 256])
 layouts = st.sampled_from(LAYOUTS)

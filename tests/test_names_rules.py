@@ -10,6 +10,8 @@ import pytest
 from pytest_torchprof import conv
 from pytest_torchprof.kernels.names import decode
 
+pytestmark = pytest.mark.any_torch
+
 TENSORS = "cublasGemvTensorStridedBatched<{} const>, cublasGemvTensorStridedBatched<{} const>"
 IMPLICIT = (
     "_ZN13cutlass_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS1_11threadblock22ImplicitGemmMultistageINS_"

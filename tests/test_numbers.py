@@ -16,6 +16,8 @@ from pytest_torchprof.analysis.numbers import (
     StepAttributes,
 )
 
+pytestmark = pytest.mark.any_torch
+
 
 def test_each_number_of_the_table_is_a_field_and_an_attribute_of_what_has_it():
     assert Numbers.__struct_fields__ == tuple(BY_NAME)

@@ -10,6 +10,8 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from pytest_torchprof import load
 from pytest_torchprof.analysis.operator_rows import by_op
 
+pytestmark = pytest.mark.any_torch
+
 COLUMNS = ("calls", "cpu_us", "self_cpu_us", "cpu_memory_bytes", "self_cpu_memory_bytes")
 
 

@@ -7,6 +7,8 @@ from builder import AUTOGRAD, TraceBuilder
 
 from pytest_torchprof import LimitsMissed, load
 
+pytestmark = pytest.mark.any_torch
+
 MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, float, MulFunctor> >"
 GEMM = "ampere_sgemm_128x64_tn"
 

@@ -21,6 +21,8 @@ from pytest_torchprof.kernels.operands import Launch, complete
 from pytest_torchprof.kernels.patterns import compile_pattern, fused_match, hint, parse_value, unfused_lines
 from pytest_torchprof.kernels.selectors import compile_op_pattern
 
+pytestmark = pytest.mark.any_torch
+
 NVJET = "nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT"
 AMPERE = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
 TENSILE = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT128x64x32_MI16x16x1_SN"

@@ -13,6 +13,8 @@ from builder import write
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.cli import main
 
+pytestmark = pytest.mark.any_torch
+
 COMMAND = "import sys; from pytest_torchprof.cli import main; sys.exit(main())"
 EVENT = '{"ph":"X","cat":"%s","name":"%s","pid":0,"tid":7,"ts":%s,"dur":%s}'
 MIB = 1024**2

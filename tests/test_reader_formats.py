@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.recording.reader import read
 
+pytestmark = pytest.mark.any_torch
+
 
 def two_steps(**kwargs):
     """Return two steps: one kernel each, a copy in the second, the profiler's flush."""

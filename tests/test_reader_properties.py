@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import pytest
 from builder import AUTOGRAD, MAIN, TraceBuilder
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from pytest_torchprof.report.analysis_json import as_dict
 
 if TYPE_CHECKING:
     import random
+
+pytestmark = pytest.mark.any_torch
 
 NAMES = ["k", "void gemm<float>(int, }, {)", 'name "quoted"', "ünïcode \U0001f600", "triton_poi_fused_add_0", "Memcpy"]
 moments = st.integers(0, 3000)

@@ -6,6 +6,8 @@ import pytest
 
 from pytest_torchprof.compare.changes import explain_rename
 
+pytestmark = pytest.mark.any_torch
+
 AMPERE_TN = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
 CUTLASS_TN = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x256_64x3_tn_align8>(P)"
 CUTLASS_TF32_NN = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4>(P)"

@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from pytest_torchprof import load
 from pytest_torchprof.findings import RULES, find
 
+pytestmark = pytest.mark.any_torch
+
 RECORDED_HERE = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))
 # At what is zero or nearly so a rule tells all that it can see; others ask for at most so much.
 LOUD = tuple(replace(rule, changed={one: 0 if one.value >= 1 else 0.001 for one in rule.thresholds}) for rule in RULES)

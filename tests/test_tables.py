@@ -12,6 +12,8 @@ from pytest_torchprof import load
 from pytest_torchprof.cli import main
 from pytest_torchprof.report.analysis_json import as_dict
 
+pytestmark = pytest.mark.any_torch
+
 WAYS = {"kernel": "kernels", "family": "families", "op": "ops", "range": "ranges"}
 TOLD = ("mean_us", "min_us", "max_us", "worst_step", "worst_step_us")
 

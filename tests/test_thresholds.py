@@ -16,6 +16,8 @@ from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES, find, with_thresholds
 from pytest_torchprof.testing import hookspecs
 
+pytestmark = pytest.mark.any_torch
+
 PAGE = (Path(__file__).parents[1] / "docs" / "findings.md").read_text()
 NAMED = {f"{rule.code}.{one.name}": one for rule in RULES for one in rule.thresholds}
 MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >(int)"

@@ -7,6 +7,8 @@ from builder import TraceBuilder
 
 from pytest_torchprof import LimitsMissed, NotMeasured, library, load, triton
 
+pytestmark = pytest.mark.any_torch
+
 DRIVER, RUNTIME, GRAPH = "cuLaunchKernelEx", "cudaLaunchKernel", "cudaGraphLaunch"
 
 

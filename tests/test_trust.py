@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.any_torch
+
 TESTS = Path(__file__).parent
 PAGE = (TESTS.parent / "docs" / "trust.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "what goes wrong" not in line]

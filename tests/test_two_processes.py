@@ -18,6 +18,8 @@ from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.recording import reader, text, two_processes
 from pytest_torchprof.report import analysis_json
 
+pytestmark = pytest.mark.any_torch
+
 TRACES = Path(__file__).parents[1] / "../shared/traces"
 
 

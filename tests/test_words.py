@@ -14,6 +14,8 @@ from pytest_torchprof.compare.comparison import _NOUNS as OF_BASELINES
 from pytest_torchprof.kernels.patterns import _NOUNS as OF_HINTS
 from pytest_torchprof.text import counted, numbered, plural
 
+pytestmark = pytest.mark.any_torch
+
 PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 
 SEVERAL = {
