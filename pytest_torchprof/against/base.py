@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Final
 import filelock
 
 from pytest_torchprof import baseline
-from pytest_torchprof.against import VARIABLE, environment, overlay
+from pytest_torchprof.against import environment, overlay
 from pytest_torchprof.against.git import export
 from pytest_torchprof.against.outcomes import BaseOutcomes, read_outcomes, write_outcomes
 from pytest_torchprof.against.request import within
-from pytest_torchprof.against.side import Side
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 from pytest_torchprof.text import counted, printable
 
@@ -120,7 +119,7 @@ def _run(request: Request) -> BaseOutcomes:
     try:
         if not request.own_tests:
             overlay.overlay(request.repository.top, _tests(request), tree, request.rule)
-        python, told = request.python, _told(request)
+        python, told = request.python, request.variables_of(is_base=True, caches=request.of_commit / "caches")
         if request.install is not None:
             if installed.is_file():
                 python = environment.python_of(request.of_commit)
@@ -137,26 +136,6 @@ def _run(request: Request) -> BaseOutcomes:
         if not installed.is_file():
             shutil.rmtree(tree, ignore_errors=True)
         shutil.rmtree(request.of_commit / "caches", ignore_errors=True)
-
-
-def _told(request: Request) -> dict[str, str]:
-    """Return the environment of the run, with what tells it that it is the base."""
-    tree, caches = request.tree, request.of_commit / "caches"
-    side = Side(
-        is_base=True,
-        reference=request.reference,
-        tree=tree,
-        other=request.repository.top,
-        caches=caches,
-        roots=request.roots_in(tree),
-        own_tests=request.own_tests,
-        results=request.results,
-        starter=os.getpid(),
-    )
-    plan = request.results / "base.json"
-    side.write(plan)
-    told = environment.variables(side.roots, request.repository.top, caches, is_base=True)
-    return {**told, VARIABLE: str(plan)}
 
 
 def _start(request: Request, python: str, told: Mapping[str, str]) -> int:

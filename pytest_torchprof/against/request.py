@@ -7,9 +7,10 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.against.environment import import_roots
+from pytest_torchprof.against.environment import import_roots, variables
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.against.overlay import TestFiles, test_files
+from pytest_torchprof.against.side import Side
 from pytest_torchprof.capture.processes import this_rank
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
@@ -68,6 +69,24 @@ class Request:
     def of_commit(self) -> Path:
         """The folder of all that is kept of the other commit."""
         return self.folder / self.reference.sha
+
+    def variables_of(self, *, is_base: bool, caches: Path) -> dict[str, str]:
+        """Return the environment in which a side's processes find its code, its caches and what they are."""
+        here, there = self.repository.top, self.tree
+        tree, other = (there, here) if is_base else (here, there)
+        side = Side(
+            is_base=is_base,
+            reference=self.reference,
+            tree=tree,
+            other=other,
+            caches=caches,
+            roots=self.roots_in(tree),
+            own_tests=self.own_tests,
+            results=self.results,
+            starter=os.getpid(),
+        )
+        told = side.announce(self.results / ("base.json" if is_base else "here.json"))
+        return {**variables(side.roots, here, caches, is_base=is_base), **told}
 
     def roots_in(self, tree: Path) -> tuple[Path, ...]:
         """Return the folders of a side's files that its modules are imported from."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -10,10 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.against import VARIABLE, environment
+from pytest_torchprof.against import environment
 from pytest_torchprof.against.base import measure_base
 from pytest_torchprof.against.request import read_request
-from pytest_torchprof.against.side import Side
 from pytest_torchprof.recording.folder import HIDDEN, hide
 
 if TYPE_CHECKING:
@@ -70,20 +68,7 @@ def _is_writable(folder: Path) -> bool:
 def _run_here(request: Request) -> int:
     """Run the tests in the working tree, as the user has called pytest, and return its exit status."""
     top, caches = request.repository.top, request.folder / "here"
-    side = Side(
-        is_base=False,
-        reference=request.reference,
-        tree=top,
-        other=request.tree,
-        caches=caches,
-        roots=request.roots_in(top),
-        own_tests=request.own_tests,
-        results=request.results,
-        starter=os.getpid(),
-    )
-    plan = request.results / "here.json"
-    side.write(plan)
-    told = {**environment.variables(side.roots, top, caches, is_base=False), VARIABLE: str(plan)}
+    told = request.variables_of(is_base=False, caches=caches)
     python = sys.executable
     if request.install is not None:
         python = environment.install(caches, request.install, top / request.rootdir, told)

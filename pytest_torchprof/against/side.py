@@ -39,9 +39,10 @@ class Side:
         """The folder with the base's measurements, as baselines."""
         return self.results / "entries"
 
-    def write(self, path: Path) -> None:
-        """Write what ``this_side`` reads."""
+    def announce(self, path: Path) -> dict[str, str]:
+        """Write what ``this_side`` reads, and return the variable by which a process finds it."""
         path.write_bytes(json.encode(self, enc_hook=os.fspath))
+        return {VARIABLE: str(path)}
 
 
 def this_side() -> Side:
