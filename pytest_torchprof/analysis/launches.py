@@ -295,6 +295,6 @@ def _decode_operands(text: bytes) -> tuple[Any, ...] | None:
         return None
     try:
         value: Sequence[Any] = msgspec.json.decode(text, type=list)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return tuple(value)
