@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from pytest_torchprof import baseline
-from pytest_torchprof.capture.processes import this_rank
+from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.limits import MISSED, NOT_MEASURED
 from pytest_torchprof.report import BaselineState, Outcome, Result

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import baseline
-from pytest_torchprof.capture.processes import this_rank
+from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
