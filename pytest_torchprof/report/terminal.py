@@ -33,6 +33,7 @@ RESULT_COLUMNS: Final = (
     Column("verdict", lambda result: result.outcome, "left"),
 )
 """One row per measurement; columns with nothing to show leave a narrow terminal first."""
+_TIME_COLUMN: Final = Column("time", lambda result: _show_time(result.against_time), "left", leaves=6)
 KERNEL_COLUMNS: Final = (
     Column("kernel", lambda kernel: printable(kernel["name"]), "left"),
     Column("calls", lambda kernel: str(kernel["count"])),
@@ -74,9 +75,20 @@ def result_columns(run: RunResults) -> tuple[Column, ...]:
     """Return the columns of a run's table: what is compared with a commit has no baseline."""
     if run.against is None:
         return RESULT_COLUMNS
-    return tuple(
-        column._replace(title="against") if column.title == "baseline" else column for column in RESULT_COLUMNS
-    )
+    columns = []
+    for column in RESULT_COLUMNS:
+        if column.title == "baseline":
+            columns += [_TIME_COLUMN] if any(result.against_time for result in run.results) else []
+            column = column._replace(title="against")  # noqa: PLW2901
+        columns.append(column)
+    return tuple(columns)
+
+
+def _show_time(compared: Mapping[str, Any]) -> str:
+    """Return how the time of a measurement compares, in a cell: "worse +21%"."""
+    if not compared:
+        return "-"
+    return f"{compared['verdict']} {compared['step']['share']:+.0%}" if compared["step"] else str(compared["verdict"])
 
 
 def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:

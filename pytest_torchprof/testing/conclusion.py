@@ -106,6 +106,7 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         environment=dict(environment_of(seen)) if seen is not None else {},
         recording=test.state.options.shown(kept) if kept else None,
         location=test.location,
+        time_share=test.baseline.time_share if test.state.options.against is not None else None,
         culprit=_culprit(run, judgement) if outcome.is_failure else None,
     )
     if profile is not None:

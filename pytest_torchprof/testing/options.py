@@ -170,9 +170,9 @@ def _of_side(options: RunOptions) -> RunOptions:
     from pytest_torchprof.against.side import this_side  # noqa: PLC0415  (this module loads in every pytest run)
 
     side = this_side()
-    if not side.is_base:
+    if side.is_judged:
         return replace(options, baseline=BaselineMode.COMPARE, baseline_dir=side.entries, against=side)
-    mode = BaselineMode.UPDATE
+    mode = BaselineMode.UPDATE if side.timed is None else BaselineMode.OFF
     return replace(
         options, baseline=mode, baseline_dir=side.entries, against=side, save=None, reports=(), require_gpu=False
     )
@@ -290,9 +290,16 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         ),
         names=options.get("names", "normal"),
         uses_baseline=options.get("baseline", True),
-        tolerance=options.get("tolerance") or run.tolerance or Tolerance(),
+        tolerance=_timed(options.get("tolerance") or run.tolerance or Tolerance(), run.against),
         marker=marker,
     )
+
+
+def _timed(tolerance: Tolerance, against: Side | None) -> Tolerance:
+    """Return the tolerance with the one of times that a comparison with a commit gives all tests without."""
+    if against is None or against.time_share is None:
+        return tolerance
+    return replace(tolerance, allowed={"time": against.time_share, **tolerance.allowed})
 
 
 def _read_option(keyword: str, value: object) -> Any:
