@@ -168,10 +168,10 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
     try:
         result = yield
-    except (session.Failed, session.Interrupted):
+        compare_times(state, session.config)
+    except BaseException:
         miss_times(state)
         raise
-    compare_times(state, session.config)
     return result
 
 

@@ -236,7 +236,7 @@ def report() -> Schema:
     figures = fields(every("base_us here_us share low high floor chance", NUMBER))
     against_time = fields(
         {
-            "verdict": {"enum": [*get_args(PaceVerdict), "new", "not measured"]},
+            "verdict": {"enum": [*get_args(PaceVerdict), "new", "not judged", "not measured"]},
             **every("tolerance seed", perhaps(NUMBER)),
             "words": TEXT,
             **every("pairs confirming_pairs", WHOLE),

@@ -16,7 +16,7 @@ import filelock
 from pytest_torchprof import baseline
 from pytest_torchprof.against import environment, overlay
 from pytest_torchprof.against.git import export
-from pytest_torchprof.against.launch import Launch
+from pytest_torchprof.against.launch import SideLaunch
 from pytest_torchprof.against.outcomes import BaseOutcomes, read_outcomes, write_outcomes
 from pytest_torchprof.against.pairs import TIMED
 from pytest_torchprof.against.request import within
@@ -37,7 +37,7 @@ _OWN_SETTINGS: Final = "torchprof-against"
 
 
 @contextmanager
-def measured_base(request: Request) -> Iterator[Launch | None]:
+def measured_base(request: Request) -> Iterator[SideLaunch | None]:
     """Leave what the tests measure at the other commit in the folder of results: kept, or measured now.
 
     Yield how to start them there again, as long as the block lasts, where times are to be compared; else None.
@@ -153,7 +153,7 @@ def _environment(request: Request) -> str:
     return json.dumps([request.install, *environment.described(request.python).values()])
 
 
-def _launch(request: Request) -> Launch:
+def _launch(request: Request) -> SideLaunch:
     """Return how to start pytest in the other commit's files, with the tests that are to run in them.
 
     TorchprofError where the commit cannot be installed.
@@ -172,7 +172,7 @@ def _launch(request: Request) -> Launch:
     folder = tree / request.started_in
     folder.mkdir(parents=True, exist_ok=True)
     words = tuple(within(tree, word, top) for word in request.words)
-    launch = Launch(python=python, words=words, folder=str(folder), environment=told)
+    launch = SideLaunch(python=python, words=words, folder=str(folder), environment=told)
     return launch.with_words([*ours, *cache_words(request)])
 
 

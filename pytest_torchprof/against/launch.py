@@ -19,7 +19,7 @@ _PATIENCE_S: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class SideLaunch:
     """One side's pytest."""
 
     words: tuple[str, ...]
@@ -29,12 +29,12 @@ class Launch:
     environment: Mapping[str, str]
     python: str = sys.executable
 
-    def with_words(self, words: Sequence[str]) -> Launch:
+    def with_words(self, words: Sequence[str]) -> SideLaunch:
         """Return the same with further words, which win over the user's."""
         at = self.words.index("--") if "--" in self.words else len(self.words)
         return replace(self, words=(*self.words[:at], *words, *self.words[at:]))
 
-    def with_variables(self, variables: Mapping[str, str]) -> Launch:
+    def with_variables(self, variables: Mapping[str, str]) -> SideLaunch:
         """Return the same with some variables of the environment set."""
         return replace(self, environment={**self.environment, **variables})
 
@@ -60,13 +60,13 @@ class Launch:
                 raise
 
 
-def write_launches(folder: Path, base: Launch, here: Launch) -> None:
+def write_launches(folder: Path, base: SideLaunch, here: SideLaunch) -> None:
     """Write what ``read_launches`` reads: a file that no other user may read, since an environment has secrets."""
     with os.fdopen(os.open(folder / _FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump([asdict(base), asdict(here)], file)
 
 
-def read_launches(folder: Path) -> tuple[Launch, Launch]:
+def read_launches(folder: Path) -> tuple[SideLaunch, SideLaunch]:
     """Return how the other commit's and the working tree's tests are started."""
     base, here = ({**plain, "words": tuple(plain["words"])} for plain in json.loads((folder / _FILE).read_text()))
-    return Launch(**base), Launch(**here)
+    return SideLaunch(**base), SideLaunch(**here)

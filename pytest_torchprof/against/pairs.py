@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from pytest_torchprof.against.launch import Launch
+    from pytest_torchprof.against.launch import SideLaunch
     from pytest_torchprof.against.side import Side
     from pytest_torchprof.report import Result
 
@@ -52,7 +52,7 @@ class TimedSide:
     """One side, as often as it is started."""
 
     side: Side
-    launch: Launch
+    launch: SideLaunch
 
     def read(self, folder: Path, keys: Collection[Key]) -> Readings:
         """Start a process that takes the times of these measurements, and return what it says; the folder is new."""
@@ -194,7 +194,7 @@ class Costs:
 
 
 @dataclass(slots=True, kw_only=True)
-class Timing:
+class PairedTiming:
     """Times being taken, until all is decided or no time is left."""
 
     measurements: dict[Key, TimedMeasurement]

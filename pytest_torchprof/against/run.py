@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.against import environment
 from pytest_torchprof.against.base import cache_words, measured_base
-from pytest_torchprof.against.launch import Launch, write_launches
+from pytest_torchprof.against.launch import SideLaunch, write_launches
 from pytest_torchprof.against.request import read_request
 from pytest_torchprof.recording.folder import HIDDEN, hide
 
@@ -68,7 +68,7 @@ def _is_writable(folder: Path) -> bool:
         return False
 
 
-def _run_here(request: Request, base: Launch | None) -> int:
+def _run_here(request: Request, base: SideLaunch | None) -> int:
     """Run the tests in the working tree, as the user has called pytest, and return its exit status.
 
     ``base``: how they are started at the other commit, where times are compared.
@@ -79,7 +79,7 @@ def _run_here(request: Request, base: Launch | None) -> int:
     if request.install is not None:
         python = environment.install(caches, request.install, top / request.rootdir, told)
     if base is not None:
-        here = Launch(
+        here = SideLaunch(
             python=python,
             words=tuple(request.words),
             folder=os.fspath(request.config.invocation_params.dir),

@@ -45,7 +45,7 @@ def _walsh_averages(values: Sequence[float]) -> list[float]:
 
 
 def _signed_rank_quantile(count: int, tail: float) -> int:
-    """Return the largest rank sum below which less than this share of all 2**count throws of signs lies; at least 0."""
+    """Return the largest rank sum that at most this share of all 2**count throws of signs stays within; at least 0."""
     ways = [1]
     for rank in range(1, count + 1):
         longer = [*ways, *[0] * rank]
@@ -57,5 +57,5 @@ def _signed_rank_quantile(count: int, tail: float) -> int:
         below += number
         if below > tail * 2**count:
             break
-        quantile = rank_sum + 1
+        quantile = rank_sum
     return quantile

@@ -80,7 +80,10 @@ class BaselineCheck:
     @property
     def time_share(self) -> float | None:
         """By how much it may become slower; None where times are not compared."""
-        return self.options.tolerance.allowed.get("time") if self.wanted else None
+        if not self.wanted:
+            return None
+        of_all = None if self.run.against is None else self.run.against.time_share
+        return self.options.tolerance.allowed.get("time", of_all)
 
     @property
     def of_times(self) -> bool:

@@ -67,7 +67,7 @@ class MeasuredTest:
     def unanswerable(self, measurements: Iterable[Measurement]) -> list[str]:
         """Return the limits on these measurements that the CPU cannot answer for a GPU."""
         names = (one.limit.name for measurement in measurements for one in measurement.limits if one.limit.needs == GPU)
-        return [*dict.fromkeys(names), *(["tolerance of time"] if self.baseline.time_share is not None else [])]
+        return [*dict.fromkeys(names), *(["tolerance of time"] if self.baseline.of_times else [])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -290,16 +290,9 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         ),
         names=options.get("names", "normal"),
         uses_baseline=options.get("baseline", True),
-        tolerance=_timed(options.get("tolerance") or run.tolerance or Tolerance(), run.against),
+        tolerance=options.get("tolerance") or run.tolerance or Tolerance(),
         marker=marker,
     )
-
-
-def _timed(tolerance: Tolerance, against: Side | None) -> Tolerance:
-    """Return the tolerance with the one of times that a comparison with a commit gives all tests without."""
-    if against is None or against.time_share is None:
-        return tolerance
-    return replace(tolerance, allowed={"time": against.time_share, **tolerance.allowed})
 
 
 def _read_option(keyword: str, value: object) -> Any:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.report import Result
 
 
-def told_new(result: Result) -> Result:
-    """Return the result of a measurement that the other commit does not have."""
-    return replace(result, against_time=_plain("new", result.time_share, "new"))
+def told_aside(result: Result, verdict: str, words: str) -> Result:
+    """Return the result of a measurement whose times nobody takes, which says why."""
+    return replace(result, against_time=_plain(verdict, result.time_share, words))
 
 
 def concluded(result: Result, measured: TimedMeasurement, side: Side, *, seed: int, budget_s: float) -> Result:

@@ -14,13 +14,13 @@ from _pytest.junitxml import xml_key
 
 from pytest_torchprof.against.inside import KEEPER
 from pytest_torchprof.against.launch import read_launches
-from pytest_torchprof.against.pairs import TIMED, Costs, TimedMeasurement, TimedSide, Timing, taker
+from pytest_torchprof.against.pairs import TIMED, Costs, PairedTiming, TimedMeasurement, TimedSide, taker
 from pytest_torchprof.against.side import base_side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, Pace
 from pytest_torchprof.errors import TorchprofWarning
 from pytest_torchprof.report import BaselineState, Outcome
 from pytest_torchprof.report.ci import PREFIX, properties
-from pytest_torchprof.testing.pace_words import concluded, told_new
+from pytest_torchprof.testing.pace_words import concluded, told_aside
 from pytest_torchprof.testing.phases import BriefFailure
 from pytest_torchprof.text import counted, first_of, printable_line
 
@@ -44,7 +44,7 @@ def compare_times(state: RunState, config: pytest.Config) -> None:
     """Take the times of what was measured on both sides, where they are asked for, and judge them."""
     for key, result in state.results.items():
         if result.time_share is not None and result.baseline_state is BaselineState.NEW:
-            state.results[key] = told_new(result)
+            state.results[key] = told_aside(result, "new", "new")
     side, results = state.options.against, _on_both_sides(state)
     if side is not None and side.is_judged and results:
         _compare(state, config, side, results)
@@ -63,6 +63,7 @@ def _on_both_sides(state: RunState) -> dict[Key, Result]:
         key: result
         for key, result in state.results.items()
         if result.time_share is not None
+        and not result.against_time
         and result.baseline_state in _COMPARED
         and result.outcome in (Outcome.PASSED, Outcome.FAILED)
     }
@@ -88,13 +89,13 @@ def _compare(state: RunState, config: pytest.Config, side: Side, results: Mappin
         _report(config, result, told)
 
 
-def _new_timing(config: pytest.Config, side: Side, results: Mapping[Key, Result]) -> Timing:
+def _new_timing(config: pytest.Config, side: Side, results: Mapping[Key, Result]) -> PairedTiming:
     keeper: Any = config.pluginmanager.getplugin(KEEPER)
     tests_s = {nodeid: keeper.durations_s[nodeid] for nodeid, _ in results}
     for nodeid, _ in results:
         tests_s[nodeid] += _SAMPLES_S
     shares = {key: result.time_share for key, result in results.items()}
-    return Timing(
+    return PairedTiming(
         measurements={
             key: TimedMeasurement(pace=Pace(allowed=share)) for key, share in shares.items() if share is not None
         },
@@ -104,16 +105,16 @@ def _new_timing(config: pytest.Config, side: Side, results: Mapping[Key, Result]
     )
 
 
-def _plan(timing: Timing, side: Side, seed: int) -> str:
+def _plan(timing: PairedTiming, side: Side, seed: int) -> str:
     """Return what will be done, and how long that may take."""
     fitting, everything = timing.next_keys(), timing.measurements
-    least_s = timing.costs.total_s(fitting)
+    least_s = timing.costs.total_s(dict.fromkeys(everything, LEAST_PAIRS))
     most_s = min(timing.budget_s, timing.costs.total_s(dict.fromkeys(everything, 2 * MOST_PAIRS)))
     what = counted(len(everything), "measurement")
     said = (
         f"torchprof: times of {what} against {side.reference.shown}: {LEAST_PAIRS} to {MOST_PAIRS} pairs of processes "
-        f"in random order (seed {seed}), as many again to confirm what is slower; about {least_s:.0f} s, at most "
-        f"{most_s:.0f} s"
+        f"in random order (seed {seed}), as many again to confirm what is slower; about {least_s:.0f} s, or up "
+        f"to {most_s:.0f} s"
     )
     if len(fitting) < len(everything):
         said += f"; the budget of {timing.budget_s:.0f} s is enough for {len(fitting)} of them"
@@ -158,6 +159,7 @@ def _report(config: pytest.Config, before: Result, told: Result) -> None:
             when="call",
             user_properties=properties(told),
         )
+        _forget_pass(config, told.nodeid)
         config.hook.pytest_runtest_logreport(report=report)
     elif told.against_time["verdict"] == "ambiguous":
         text = f"{told.name}: time ambiguous: {told.against_time['words']}"
@@ -165,6 +167,13 @@ def _report(config: pytest.Config, before: Result, told: Result) -> None:
         config.hook.pytest_warning_recorded.call_historic(
             kwargs={"warning_message": warning, "nodeid": told.nodeid, "when": "runtest", "location": None}
         )
+
+
+def _forget_pass(config: pytest.Config, nodeid: str) -> None:
+    """Take a test out of those that the terminal counts as passed."""
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    passed = [] if reporter is None else reporter.stats.get("passed", [])
+    passed[:] = [report for report in passed if report.nodeid != nodeid]
 
 
 @dataclass(frozen=True, slots=True)
