@@ -292,6 +292,7 @@ def compared(repository, before, tmp_path_factory):
         GITHUB_STEP_SUMMARY=str(told / "summary.md"),
         RUNS=str(told / "runs"),
         CUDA_VISIBLE_DEVICES="",
+        patience_s=1500,  # It starts 28 processes, one after the other.
     )
     run.folder = told
     return run

@@ -214,6 +214,10 @@ class PairedTiming:
         """How long it has taken so far."""
         return self.clock() - self.began_s
 
+    def give_up(self, reason: str) -> None:
+        """Take no more pairs, for a reason that holds for all."""
+        self.measurements = {key: replace(one, lost=(reason,) * MOST_LOST) for key, one in self.measurements.items()}
+
     def next_keys(self) -> dict[Key, int]:
         """Return what the next pair is to time, with how many pairs that wants still; empty where it is at its end."""
         wanting = {key: one.wanting for key, one in self.measurements.items()}

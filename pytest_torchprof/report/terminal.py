@@ -29,11 +29,11 @@ RESULT_COLUMNS: Final = (
     _number_column("busy", "gpu_busy_us", leaves=4),
     _number_column("CPU/GPU", "cpu_gpu_ratio", leaves=1),
     _number_column("breaks", "graph_breaks", leaves=3),
-    Column("baseline", lambda result: result.baseline or "-", "left", leaves=5),
+    Column("baseline", lambda result: result.baseline or "-", "left", leaves=6),
     Column("verdict", lambda result: result.outcome, "left"),
 )
 """One row per measurement; columns with nothing to show leave a narrow terminal first."""
-_TIME_COLUMN: Final = Column("time", lambda result: _show_time(result.against_time), "left", leaves=6)
+_TIME_COLUMN: Final = Column("time", lambda result: _show_time(result.against_time), "left", leaves=5)
 KERNEL_COLUMNS: Final = (
     Column("kernel", lambda kernel: printable(kernel["name"]), "left"),
     Column("calls", lambda kernel: str(kernel["count"])),
@@ -85,10 +85,11 @@ def result_columns(run: RunResults) -> tuple[Column, ...]:
 
 
 def _show_time(compared: Mapping[str, Any]) -> str:
-    """Return how the time of a measurement compares, in a cell: "worse +21%"."""
-    if not compared:
-        return "-"
-    return f"{compared['verdict']} {compared['step']['share']:+.0%}" if compared["step"] else str(compared["verdict"])
+    """Return how the time of a measurement compares, in a cell: "worse +21% (+18% to +23%)"."""
+    if not compared or not compared["step"]:
+        return str(compared.get("verdict", "-"))
+    share, low, high = (f"{compared['step'][name]:+.0%}" for name in ("share", "low", "high"))
+    return f"{compared['verdict']} {share} ({low} to {high})"
 
 
 def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:

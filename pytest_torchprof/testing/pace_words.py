@@ -116,7 +116,7 @@ def _why_too_few(measured: TimedMeasurement, budget_s: float) -> str:
     if len(measured.lost) >= MOST_LOST:
         return f"{number} of processes, {LEAST_PAIRS} are needed: {measured.lost[-1]}"
     more = "give it more with --torchprof-against-budget, or fewer tests"
-    return f"{number} of processes fit into the budget of {budget_s:.0f} s, {LEAST_PAIRS} are needed: {more}"
+    return f"{number} of processes fit into the budget of {budget_s:g} s, {LEAST_PAIRS} are needed: {more}"
 
 
 def _why_open(measured: TimedMeasurement, budget_s: float) -> str:
@@ -124,7 +124,7 @@ def _why_open(measured: TimedMeasurement, budget_s: float) -> str:
     if len(measured.lost) >= MOST_LOST:
         return f"further processes measured nothing: {measured.lost[-1]}"
     if pace.wanting:
-        return f"the budget of {budget_s:.0f} s is spent"
+        return f"the budget of {budget_s:g} s is spent"
     if pace.doubted:
         return f"it looked slower in {counted(len(pace.pairs), 'pair')}, and as many fresh ones did not confirm it"
     return f"so many pairs do not tell whether it is more than the {show_share(pace.allowed)} allowed"

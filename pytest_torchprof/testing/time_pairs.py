@@ -83,6 +83,8 @@ def _compare(state: RunState, config: pytest.Config, side: Side, results: Mappin
             timing.take(take, keys)
         terminal.show("")
         terminal.say(f"torchprof: {counted(timing.taken, 'pair')} of processes in {timing.spent_s:.0f} s")
+    else:
+        timing.give_up("no test there asks for it: --torchprof-against-time=10% asks for that of all")
     for key, result in results.items():
         told = concluded(result, timing.measurements[key], side, seed=seed, budget_s=timing.budget_s)
         state.results[key] = told
@@ -113,11 +115,11 @@ def _plan(timing: PairedTiming, side: Side, seed: int) -> str:
     what = counted(len(everything), "measurement")
     said = (
         f"torchprof: times of {what} against {side.reference.shown}: {LEAST_PAIRS} to {MOST_PAIRS} pairs of processes "
-        f"in random order (seed {seed}), as many again to confirm what is slower; about {least_s:.0f} s, or up "
-        f"to {most_s:.0f} s"
+        f"in random order (seed {seed}), as many again to confirm what is slower; about {least_s:.0f} s"
+        + (f" to {most_s:.0f} s" if most_s > least_s else "")
     )
     if len(fitting) < len(everything):
-        said += f"; the budget of {timing.budget_s:.0f} s is enough for {len(fitting)} of them"
+        said += f"; the budget of {timing.budget_s:g} s is enough for {len(fitting)} of them"
     return said
 
 
