@@ -21,6 +21,7 @@ COMMANDS = {
     "check": "judge a recording by limits",
     "run": "run a program under the profiler, and judge it",
     "diff": "compare two recordings or baselines",
+    "report": "write recordings or a run's results as one HTML file",
     "doctor": "say what is wrong with the profiler or the device",
     "explain": "say what a limit, a finding or a message means",
     "baseline": "list, show, compare, prune and merge stored baselines",
