@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
 
-    Calls = Mapping[KernelRecord, "_Calls"]
+    Calls = Mapping[KernelRecord, "_Spent"]
 
 MEMORY: Final = {True: "memcpy", False: "memset"}
 """What stands for a family where the GPU ran no kernel: copies and fills."""
@@ -65,11 +65,11 @@ class Cost:
 
 
 @dataclass(slots=True)
-class _Calls:
+class _Spent:
     count: float = 0
     time_us: float = 0
 
-    def add(self, other: _Calls) -> None:
+    def add(self, other: _Spent) -> None:
         self.count += other.count
         self.time_us += other.time_us
 
@@ -97,12 +97,12 @@ def _middle(steps: Sequence[StepProfile]) -> Sequence[StepProfile]:
     return ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
 
 
-def _calls_of(analysis: Analysis, steps: Sequence[StepProfile]) -> dict[KernelRecord, _Calls]:
-    found: defaultdict[KernelRecord, _Calls] = defaultdict(_Calls)
+def _calls_of(analysis: Analysis, steps: Sequence[StepProfile]) -> dict[KernelRecord, _Spent]:
+    found: defaultdict[KernelRecord, _Spent] = defaultdict(_Spent)
     share = 1 / len(steps)
     for step in steps:
         for kernel, time_us in _work(analysis, step):
-            found[kernel].add(_Calls(share, time_us * share))
+            found[kernel].add(_Spent(share, time_us * share))
     return dict(found)
 
 
@@ -152,7 +152,7 @@ def _replaced(
 
 
 def _grouped(side: Calls) -> dict[Hashable, Calls]:
-    found: defaultdict[Hashable, dict[KernelRecord, _Calls]] = defaultdict(dict)
+    found: defaultdict[Hashable, dict[KernelRecord, _Spent]] = defaultdict(dict)
     for kernel, calls in side.items():
         found[kernel.family, _row_of(kernel)][kernel] = calls
     return dict(found)
@@ -166,7 +166,7 @@ def _row_of(kernel: KernelRecord) -> Hashable:
 
 
 def _by_operator(side: Calls) -> dict[str | None, Calls]:
-    found: defaultdict[str | None, dict[KernelRecord, _Calls]] = defaultdict(dict)
+    found: defaultdict[str | None, dict[KernelRecord, _Spent]] = defaultdict(dict)
     for kernel, calls in side.items():
         found[kernel.op][kernel] = calls
     return dict(found)
