@@ -8,11 +8,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-_PATIENCE = 60.0
+# Of a page, counted from its start.
+_PATIENCE_MS = 60_000
 
 
 class Browser:
@@ -34,7 +37,12 @@ class Browser:
         command = [
             *(str(CHROMIUM), "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"),
             *("--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--disable-background-networking"),
-            *(f"--user-data-dir={self._profile.name}", "--hide-scrollbars", "--force-device-scale-factor=1", "about:blank"),
+            *(
+                f"--user-data-dir={self._profile.name}",
+                "--hide-scrollbars",
+                "--force-device-scale-factor=1",
+                "about:blank",
+            ),
         ]
 
         # The pipe is what the browser finds at 3 and 4.
@@ -118,12 +126,16 @@ class Browser:
 
     def wait(self, condition: str) -> None:
         """Wait until an expression holds."""
-        wanted = (
-            "new Promise((done, fail) => { const end = performance.now() + %d; const look = () => "
-            "{ let holds = false; try { holds = %s; } catch {} "
-            "if (holds) done(true); else if (performance.now() > end) fail(new Error('never came')); else setTimeout(look, 20); };"
-            " look(); })"
-        ) % (_PATIENCE * 1000, condition)
+        wanted = """new Promise((done, fail) => {
+            const look = () => {
+                let holds = false;
+                try { holds = CONDITION; } catch {}
+                if (holds) done(true);
+                else if (performance.now() > PATIENCE) fail(new Error("it never came"));
+                else setTimeout(look, 20);
+            };
+            look();
+        })""".replace("CONDITION", condition).replace("PATIENCE", str(_PATIENCE_MS))
         try:
             self.run(wanted)
         except RuntimeError as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.codes import Code
@@ -16,6 +16,9 @@ from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.report.page.build import Heading
 from pytest_torchprof.report.page.measured import Measured, in_page, of_recording
 from pytest_torchprof.report.terminal import describe_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
 
 Key = tuple[str, str | None]
 SCHEMA: Final = 1
@@ -60,7 +63,9 @@ class Source:
             if result.get("recording") is None:
                 yield Measured(told=told, missing="no timeline: the run did not keep the recording")
             elif id(result) not in drawn:
-                yield Measured(told=told, missing="no timeline: failures have room first; torchprof report RECORDING shows it")
+                yield Measured(
+                    told=told, missing="no timeline: failures have room first; torchprof report RECORDING shows it"
+                )
             else:
                 yield self._with_recording(told)
 
@@ -76,16 +81,16 @@ class Source:
             return Measured(told=told, missing=f"no timeline: {problem}")
 
     def by_key(self) -> dict[Key, Callable[[], Measured]]:
-        """Return what reads each measurement again: of a folder only one recording is in memory at a time."""
-        if self.results is not None or self.is_one:
-            known = list(self.measurements())
-            return {_key(one): (lambda one=one: one) for one in known}  # type: ignore[misc]
-        found = {}
-        for measured in self.measurements():
-            path = str(measured.analysis.trace.path) if measured.analysis is not None else ""
-            name = str(measured.told["recording"])
-            found[_key(measured)] = lambda path=path, name=name: of_recording(load_file(path, device=self.device), name)
-        return found
+        """Return what gives each measurement; of several recordings each is read once more, one at a time."""
+        return {_key(measured): self._again(measured) for measured in self.measurements()}
+
+    def _again(self, measured: Measured) -> Callable[[], Measured]:
+        if self.is_one or measured.analysis is None:
+            return lambda: measured
+        if self.results is not None:
+            return partial(self._with_recording, measured.told)
+        path, name = str(measured.analysis.trace.path), str(measured.told["recording"])
+        return lambda: of_recording(load_file(path, device=self.device), name)
 
 
 def opened(path: Path, device: str | None) -> Source:
@@ -105,7 +110,9 @@ def opened(path: Path, device: str | None) -> Source:
         said = f"{path}: was written by a newer pytest-torchprof (schema {schema}, this version reads {SCHEMA})"
         raise TorchprofError(f"{said}; upgrade it", Code.RECORDING_NEWER)
     if not isinstance(results, list) or not all(isinstance(one, dict) and "nodeid" in one for one in results):
-        raise TorchprofError(f"{path}: its results are not those of a JSON report; write it again", Code.RECORDING_DAMAGED)
+        raise TorchprofError(
+            f"{path}: its results are not those of a JSON report; write it again", Code.RECORDING_DAMAGED
+        )
     environment = report.get("environment")
     return Source(
         path=path,

@@ -10,7 +10,7 @@ from pytest_torchprof.recording import two_processes
 from pytest_torchprof.report.page.columns import pack
 from pytest_torchprof.report.page.details import as_json, details_of
 from pytest_torchprof.report.page.document import compressed, document, text
-from pytest_torchprof.report.page.verdicts import columns_of, row, table
+from pytest_torchprof.report.page.verdicts import columns_of, row, table, worst_first
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def page(several: Iterable[Measured], heading: Heading, *, by_two: bool = False)
         details.append({**found, **({"drawn": names} if names else {})})
         shown.append(_without_recording(measured))
     columns = columns_of(shown)
-    rows = [row(number, measured, columns) for number, measured in enumerate(shown)]
+    rows = [row(number, measured, columns) for number, measured in worst_first(enumerate(shown))]
     outcomes = Counter(measured.outcome for measured in shown)
     lines = "".join(f"<p>{text(line)}</p>" for line in heading.lines)
     body = (
@@ -76,8 +76,8 @@ def _told(measured: Measured, *, by_two: bool, room: int) -> tuple[dict[str, Any
         return {**details_of(measured), "missing": measured.missing}, []
     details, drawn = _both(lambda: details_of(measured), sides, by_two=by_two)
     if sum(map(len, drawn)) > room:
-        left = f"the timeline is left out, so that the page stays small: {counted(measured.analysis.trace.events, 'event')}"
-        return {**details, "missing": left}, []
+        events = counted(measured.analysis.trace.events, "event")
+        return {**details, "missing": f"no timeline: {events} would make the page too large"}, []
     return details, drawn
 
 

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.report.page.changes import changes_of
 from pytest_torchprof.report.page.tables import kernel_names, tables_of, time_breakdown
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def details_of(measured: Measured) -> dict[str, Any]:
         found["before"] = {name: before.told.get(name) for name in ("environment", "recording")}
     if analysis is not None:
         found |= _of_analysis(analysis, earlier)
+        if earlier is not None:
+            found["compared"] = changes_of(analysis, earlier)
     elif told.get("kernels"):
         found["tables"] = {"kernel": _kernels_told(told["kernels"])}
     return {**found, "findings": _findings(told, found.get("tables", {}).get("kernel"), linked=analysis is not None)}
@@ -73,7 +76,6 @@ def _numbers(measured: Measured) -> list[list[Any]]:
 def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
     step = worst_step(analysis)
     trace = analysis.trace
-    origin = min([one.start_ns for one in trace.steps])
     return {
         "doubt": analysis.kernels_unknown,
         "tables": tables_of(analysis, before),
@@ -82,7 +84,6 @@ def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
         "steps": len(analysis.steps),
         "worst_step": step.name,
         "worst_place": analysis.title_of(step),
-        "window_us": [(place.start_ns - origin) / 1000 for place in step.part.ranges[:1]],
         "events": trace.events,
         "devices": [device.name or "GPU without a name" for device in trace.devices],
         "orphans": trace.orphans,

@@ -21,10 +21,62 @@ const Sections = (() => {
     return h("div", {class: `message m-${test.outcome.replace(" ", "-")}`}, copy, h("pre", {tabindex: "0", role: "region", "aria-label": "What does not hold"}, lines(test.message)));
   };
 
+  // The name on either side; where it is another one, both.
+  const shiftName = (row) => {
+    const names = [row.was, row.now].filter(Boolean);
+    const text = row.now === undefined || !names.length ? row.family : names[0] === names[1] || names.length === 1 ? names[0] : `${names[0]} → ${names[1]}`;
+    const kinds = row.kinds.filter(Boolean);
+    const kind = kinds.length === 2 && kinds[0] !== kinds[1] ? `${kinds[0]} → ${kinds[1]}` : kinds[0];
+    const mark = !row.calls ? " gone" : !row.before_calls ? " new" : "";
+    return h("th", {scope: "row", class: "left"}, h("span", {class: "label"}, h("span", {class: `swatch f-${row.family}`, title: row.family}),
+      h("span", {}, h("bdi", {}, shown(text, 140)), (kind || mark) && h("span", {class: "file"}, ` ${shown(kind ?? "", 80)}${mark}`))));
+  };
+  const signed = (us) => `${us > 0 ? "+" : us < 0 ? "−" : ""}${told("us", Math.abs(us))}`;
+  const shiftTable = (rows, whole, title, more) => {
+    for (const row of rows) {
+      row.difference = row.time_us - row.before_us;
+      row.share = whole ? row.difference / whole : 0;
+      row.name = [row.family, row.was, row.now].join(" ");
+    }
+    const largest = Math.max(...rows.map((row) => Math.abs(row.difference)), 1e-9);
+    const diverging = (row) => {
+      const bar = DataTable.bar(Math.abs(row.difference) / largest, row.difference > 0 ? "longer" : "shorter");
+      return h("td", {class: "diverging"}, h("span", {class: "half"}, row.difference < 0 && bar), h("span", {class: "half"}, row.difference > 0 && bar));
+    };
+    const columns = [
+      {key: "name", title: title === "families" ? "family" : "kernel", left: true, draw: shiftName},
+      {key: "difference", title: "difference", kind: "us", draw: (row) => h("td", {class: row.difference > 0 ? "bad" : row.difference < 0 ? "good" : ""}, signed(row.difference))},
+      {key: "share", title: "of the difference", kind: "share", draw: diverging},
+      {key: "before_us", title: "before", kind: "us"},
+      {key: "time_us", title: "now", kind: "us"},
+      {key: "before_calls", title: "calls before", kind: "count"},
+      {key: "calls", title: "now", kind: "count"},
+      ...(rows.some((row) => row.op) ? [{key: "op", title: "launched by", kind: "text", most: 44}] : []),
+    ];
+    const caption = title === "families" ? "GPU time of a step, by family" : "by kernel and operator";
+    return DataTable.make({caption: more ? `${caption}; ${show.count(more)} more are left out` : caption, columns, rows, by: "difference"});
+  };
+
   const changes = (test) => {
-    if (!test.changes?.length && !test.baseline) return null;
+    const found = test.compared;
+    if (found?.why_not) return h("p", {}, shown(found.why_not, 1000));
+    if (found) {
+      const [before, now] = found.time_us;
+      const single = found.single.length
+        ? h("details", {}, h("summary", {}, `single kernels: ${shown(found.words, 400)}`),
+          h("pre", {class: "changes"}, found.single.map((line) => visible(line)).join("\n")), found.more_single ? h("p", {class: "hint"}, `and ${show.count(found.more_single)} more`) : null)
+        : h("p", {}, shown(found.words, 400));
+      return [
+        h("p", {class: "headline"}, `GPU time of a step ${told("us", before)} → ${told("us", now)}`, changed(before, now) && h("b", {class: `ratio ${direction("lower", before, now)}`}, ` ${changed(before, now)}`)),
+        found.devices && h("p", {class: "hint"}, shown(found.devices.join(" → "))),
+        shiftTable(found.families, now - before, "families", 0),
+        shiftTable(found.kernels, now - before, "kernels", found.more),
+        single,
+      ];
+    }
+    if (!test.changes?.length && (!test.baseline || test.baseline === "same")) return null;
     return [
-      test.baseline && h("p", {}, shown(test.baseline)),
+      h("p", {}, shown(test.baseline ?? "")),
       test.changes?.length && h("pre", {class: "changes"}, test.changes.map((line) => visible(line)).join("\n")),
     ];
   };
@@ -56,7 +108,7 @@ const Sections = (() => {
     const item = ([title, unit, better, median, worst, before]) => {
       const kind = unit === "share" ? "share" : unit;
       const ratio = changed(before, median);
-      return h("div", {class: "number"},
+      return h("div", {class: "fact"},
         h("dt", {}, title),
         h("dd", {},
           isNumber(before) && before !== median && h("span", {class: "was"}, `${told(kind, before)} → `),
@@ -98,8 +150,7 @@ const Sections = (() => {
         rest.length ? h("p", {class: "hint"}, rest.map((fact) => shown(fact, 400)).join(" · ")) : null,
         find && row.calls ? h("button", {type: "button", class: "quiet", on: {click: () => find(row)}}, "show in the timeline") : null));
   };
-  const difference = (row) => h("td", {class: row.difference > 0 ? "bad" : row.difference < 0 ? "good" : ""},
-    `${row.difference > 0 ? "+" : row.difference < 0 ? "−" : ""}${told("us", Math.abs(row.difference))}`);
+  const difference = (row) => h("td", {class: row.difference > 0 ? "bad" : row.difference < 0 ? "good" : ""}, signed(row.difference));
   const present = (table, columns) => columns.filter((column) => column.always || table.columns.includes(column.key));
 
   const kernelTable = (table, way, find) => {

@@ -3,8 +3,8 @@ const DataTable = (() => {
   const FIRST_ROWS = 20;
 
   const compare = (key, falling) => (a, b) => {
-    const [x, y] = [a[key], b[key]];
-    // What is not known comes last, whichever way.
+    const [x, y] = key === "difference" ? [Math.abs(a[key]), Math.abs(b[key])] : [a[key], b[key]];
+    // Of differences the size counts. What is not known comes last, whichever way it is sorted.
     if (x === null || x === undefined) return y === null || y === undefined ? 0 : 1;
     if (y === null || y === undefined) return -1;
     const order = isNumber(x) && isNumber(y) ? x - y : String(x).localeCompare(String(y), "en", {numeric: true});

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.report.page.document import text
 from pytest_torchprof.report.page.measured import RECORDED, SHOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections import Counter
+    from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.report.page.measured import Measured
 
 OUTCOMES: Final = ("failed", "not measured", "xfailed", "skipped", "passed", RECORDED, "gone")
 """In the order in which a reader wants them."""
 _WORDS: Final = {"skipped": "not judged", "xfailed": "failed as expected", "gone": "only before"}
-_TITLES: Final = {"gpu_busy_us": "GPU busy", "cpu_gpu_ratio": "CPU/GPU", "graph_breaks": "graph breaks"}
+_TITLES: Final = {"gpu_busy_us": "busy", "cpu_gpu_ratio": "CPU/GPU", "graph_breaks": "graph breaks"}
+
+
+def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Measured]]:
+    """Return the measurements, which have their numbers, with the failures in front."""
+    return sorted(
+        several, key=lambda one: OUTCOMES.index(one[1].outcome) if one[1].outcome in OUTCOMES else len(OUTCOMES)
+    )
 
 
 def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
@@ -38,13 +45,15 @@ def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[str], c
         return ""
     titles = {"verdict": "verdict", "name": "test", **{number.name: number.title for number in SHOWN}, **_TITLES}
     heads = "".join(
-        f'<th scope="col" class="{"left" if name in ("verdict", "name", "baseline") else "number"}">'
+        f'<th scope="col" class="{"left" if name in ("verdict", "name", "baseline") else "number"}"'
+        f"{' aria-sort=ascending' if name == 'verdict' else ''}>"
         f'<button type="button" data-sort="{name}">{text(titles.get(name, compared))}</button></th>'
         for name in ("verdict", "name", *columns)
     )
     chips = "".join(
         f'<button type="button" class="chip" aria-pressed="false" data-outcome="{outcome}">'
-        f'<span class="dot v-{outcome.replace(" ", "-")}"></span>{_WORDS.get(outcome, outcome)} <b>{count:,}</b></button>'
+        f'<span class="dot v-{outcome.replace(" ", "-")}"></span>'
+        f"{_WORDS.get(outcome, outcome)} <b>{count:,}</b></button>"
         for outcome in OUTCOMES
         if (count := outcomes[outcome])
     )
@@ -55,7 +64,7 @@ def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[str], c
         'autocomplete="off" spellcheck="false"></div>'
         '<p class="hint" id="count" role="status"></p>'
         '<div class="scroll" tabindex="0" role="region" aria-label="All tests"><table id="tests">'
-        f'<thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div></section>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
     )
 
 
