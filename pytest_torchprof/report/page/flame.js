@@ -1,0 +1,4 @@
+const Flame = (() => {
+  const draw = () => ({destroy() {}});
+  return {draw};
+})();
