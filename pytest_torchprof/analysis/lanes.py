@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.trace import Trace
@@ -73,11 +73,18 @@ def rows_of(starts: Iterable[int], ends: Iterable[int]) -> list[int]:
 
 
 def lanes_of(analysis: Analysis) -> list[Lane]:
-    """Return all of a recording's events as lanes: the thread of the steps, other threads, GPUs and their streams."""
-    return [*_of_threads(analysis.trace), *_of_streams(analysis)]
+    """Return all events as lanes: the thread of the steps, those that launch, the GPUs, other threads."""
+    trace = analysis.trace
+    launching = {trace.calls.thread[call] for call in set(trace.links.call_of) if call >= 0}
+    lanes = _of_threads(trace)
+    leads = [thread for thread in lanes if thread in launching or trace.threads[thread] == trace.steps[0].tid]
+    beside = [thread for thread in lanes if thread not in leads]
+    first, last = ([lane for thread in some for lane in lanes[thread]] for some in (leads, beside))
+    return [*first, *_of_streams(analysis), *last]
 
 
-def _of_threads(trace: Trace) -> Iterator[Lane]:
+def _of_threads(trace: Trace) -> dict[int, list[Lane]]:
+    """Return the lanes of each thread, that of the steps first, then as they begin."""
     parts: list[tuple[LaneKind, Ranges | Calls]] = [
         (LaneKind.RANGES, trace.annotations),
         (LaneKind.PYTHON, trace.frames),
@@ -85,17 +92,18 @@ def _of_threads(trace: Trace) -> Iterator[Lane]:
         (LaneKind.CALLS, trace.calls),
         (LaneKind.PROFILER, trace.overheads),
     ]
-    found: dict[int, list[tuple[LaneKind, Ranges | Calls, list[int]]]] = defaultdict(list)
+    found: dict[int, list[tuple[LaneKind, Ranges | Calls, Sequence[int]]]] = defaultdict(list)
     for kind, part in parts:
         for thread, members in _grouped(part.thread).items():
             found[thread].append((kind, part, members))
     main = trace.steps[0].tid
     first = {thread: min(part.start[members[0]] for _, part, members in found[thread]) for thread in found}
+    lanes = {}
     for thread in sorted(found, key=lambda thread: (trace.threads[thread] != main, first[thread])):
         label = trace.threads[thread]
         title = f"CPU thread {label}" + (" (steps)" if label == main and trace.has_step_ranges else "")
-        for kind, part, members in found[thread]:
-            yield _lane(kind, title, kind.value, part, members)
+        lanes[thread] = [_lane(kind, title, kind.value, part, members) for kind, part, members in found[thread]]
+    return lanes
 
 
 def _of_streams(analysis: Analysis) -> Iterator[Lane]:
@@ -119,14 +127,16 @@ def _of_streams(analysis: Analysis) -> Iterator[Lane]:
         yield _lane(kind, title, subtitle, gpu, found[device, stream, carries])
 
 
-def _grouped(keys: Sequence[_Key]) -> dict[_Key, list[int]]:
+def _grouped(keys: Sequence[_Key]) -> Mapping[_Key, Sequence[int]]:
+    if len(set(keys)) == 1:
+        return {keys[0]: range(len(keys))}
     found: dict[_Key, list[int]] = defaultdict(list)
     for i, key in enumerate(keys):
         found[key].append(i)
     return found
 
 
-def _lane(kind: LaneKind, title: str, subtitle: str, part: Ranges | Calls | GpuOps, members: list[int]) -> Lane:
+def _lane(kind: LaneKind, title: str, subtitle: str, part: Ranges | Calls | GpuOps, members: Sequence[int]) -> Lane:
     start, end = part.start, part.end
     timed = sorted([(start[i], -end[i], i) for i in members])
     order = list(map(itemgetter(2), timed))
