@@ -15,7 +15,7 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SCRIPTS: Final = ("timeline.js", "flame.js", "page.js")
+SCRIPTS: Final = ("recording.js", "painting.js", "details.js", "timeline.js", "flame.js", "page.js")
 STYLES: Final = ("style.css", "drawing.css")
 _FOLDER: Final = Path(__file__).parent
 _PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
