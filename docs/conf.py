@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 project = "pytest-torchprof"
 extensions = ["myst_parser", "sphinx_copybutton"]
-exclude_patterns = ["conf.py"]
 html_theme = "furo"
 html_title = project
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+highlight_language = "none"
 html_show_sphinx = False
 html_show_copyright = False
 # Headings are linked to as on GitHub.
