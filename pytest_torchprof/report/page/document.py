@@ -15,7 +15,11 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SCRIPTS: Final = ("words.js", "table.js", "timeline.js", "flame.js", "tests.js", "sections.js", "page.js")
+SCRIPTS: Final = (
+    *("words.js", "table.js"),
+    *("recording.js", "painting.js", "details.js", "timeline.js", "flame.js"),
+    *("tests.js", "sections.js", "page.js"),
+)
 STYLES: Final = ("style.css", "drawing.css")
 _FOLDER: Final = Path(__file__).parent
 _PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
