@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.report.page.measured import Measured
     from pytest_torchprof.report.page.tables import Table
 
@@ -74,7 +73,6 @@ def _numbers(measured: Measured) -> list[list[Any]]:
 
 
 def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
-    step = worst_step(analysis)
     trace = analysis.trace
     return {
         "doubt": analysis.kernels_unknown,
@@ -82,18 +80,11 @@ def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
         "time": time_breakdown(analysis),
         "time_before": time_breakdown(before) if before is not None else None,
         "steps": len(analysis.steps),
-        "worst_step": step.name,
-        "worst_place": analysis.title_of(step),
         "events": trace.events,
         "devices": [device.name or "GPU without a name" for device in trace.devices],
         "orphans": trace.orphans,
         "attribution": trace.attribution,
     }
-
-
-def worst_step(analysis: Analysis) -> StepProfile:
-    """Return the step in which the GPU, or the CPU that stands for it, was busy longest; of equals the first."""
-    return max(analysis.steps, key=lambda step: step.numbers.gpu_busy_us or 0.0)
 
 
 def _findings(told: Mapping[str, Any], kernels: Table | None, *, linked: bool) -> list[dict[str, Any]]:

@@ -21,9 +21,7 @@
       views ??= (async () => {
         const columns = await Promise.all(test.drawn.map(async (id) => Timeline.read(await unpack(id))));
         const inTurn = columns.length > 1 ? [columns[1], columns[0]] : columns;
-        const step = columns[0].steps?.find((one) => one.name === test.worst_step) ?? columns[0].steps?.[0];
-        const options = {view: step ? [step.start_us, step.end_us] : null, labels: columns.length > 1 ? sides : [], step: test.worst_step};
-        return [Timeline.draw(timeline, inTurn, options), Flame.draw(flame, columns[0], {})];
+        return [Timeline.draw(timeline, inTurn, {labels: columns.length > 1 ? sides : []}), Flame.draw(flame, columns[0], {})];
       })();
       return views;
     };
@@ -47,12 +45,11 @@
     const tables = test.tables ?? {};
     const kernels = [tables.kernel && Sections.kernelTable(tables.kernel, "kernel", find), tables.family && Sections.kernelTable(tables.family, "family", null)];
     const operators = [tables.op && Sections.operatorTable(tables.op, "op", find), tables.module && Sections.operatorTable(tables.module, "module", find)];
-    const where = test.worst_place ? `shown first: ${test.worst_place}, the longest on the GPU` : "";
     const found = [
       ["changes", "Changes", Sections.changes(test)],
       ["limits", "Limits", Sections.limits(test)],
       ["numbers", "Numbers", Sections.numbers(test)],
-      ["timeline", "Timeline", drawn ? [h("p", {class: "hint"}, shown(where)), drawn.timeline] : test.missing && h("p", {class: "hint"}, shown(test.missing, 500))],
+      ["timeline", "Timeline", drawn ? drawn.timeline : test.missing && h("p", {class: "hint"}, shown(test.missing, 500))],
       ["flame", "Flame view", drawn?.flame],
       ["kernels", "Kernels", kernels.some(Boolean) ? kernels : test.doubt && h("p", {class: "hint"}, shown(test.doubt, 500))],
       ["operators", "Operators", operators.some(Boolean) ? operators : null],
