@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,7 +81,9 @@ def in_page(results: Sequence[Mapping[str, Any]]) -> set[int]:
 
 def _known(value: object) -> float | None:
     """Return a number of a report as it is; a file may hold anything in its place."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None  # noqa: PLR0124
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return value
 
 
 _FAILURES: Final = ("failed", "not measured")
