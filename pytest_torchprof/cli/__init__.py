@@ -21,6 +21,8 @@ COMMANDS = {
     "check": "judge a recording by limits",
     "run": "run a program under the profiler, and judge it",
     "diff": "compare two recordings or baselines",
+    "export": "write a recording for Perfetto, speedscope or flame graphs",
+    "open": "show a recording in Perfetto",
     "doctor": "say what is wrong with the profiler or the device",
     "explain": "say what a limit, a finding or a message means",
     "baseline": "list, show, compare, prune and merge stored baselines",
