@@ -52,7 +52,7 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("torchprof_require_gpu", "as --torchprof-require-gpu", default="")
     group.addoption(
         "--torchprof-report", dest="torchprof_report", action="append", metavar="FILE", default=None,
-        help="write the results to FILE, by its suffix: .json, .md, .jsonl, .csv, .benchmark.json, .bmf.json or "
+        help="write the results to FILE, by its suffix: .html, .json, .md, .jsonl, .csv, .benchmark.json, .bmf.json or "
         ".pytorch.json (repeatable)",
     )  # fmt: skip
     parser.addini("torchprof_tolerance", "of tests that have none of their own, e.g. time=0.10 memory=0.05", default="")

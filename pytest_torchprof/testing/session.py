@@ -80,6 +80,7 @@ class RunState:
             unused=tuple(self.unused),
             against=None if side is None else side.reference,
             gone=self.gone,
+            rootdir=self.options.rootdir,
         )
 
     def add(self, result: Result) -> None:
