@@ -126,14 +126,29 @@ class Repository:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the working tree differs from its commit: changed, staged or new files that are not ignored."""
-        return bool(_git(self.top, "status", "--porcelain", "--no-renames"))
+        """Whether the working tree differs from its commit: changed, staged or new files that are not ignored.
+
+        TorchprofError where git cannot say, as of a submodule that is broken.
+        """
+        try:
+            return bool(_git(self.top, "status", "--porcelain", "--no-renames"))
+        except _Refused as refused:
+            said = f"git cannot say what has changed in {self.top}: {refused}"
+            raise TorchprofError(said, Code.NO_REPOSITORY) from None
 
     @property
     def head(self) -> str | None:
         """The commit that is checked out; None before the first."""
         try:
             return _git(self.top, "rev-parse", "--verify", "--quiet", "HEAD").strip()
+        except _Refused:
+            return None
+
+    @property
+    def branch(self) -> str | None:
+        """The branch that is checked out; None where a commit is."""
+        try:
+            return _git(self.top, "symbolic-ref", "--quiet", "--short", "HEAD").strip()
         except _Refused:
             return None
 
