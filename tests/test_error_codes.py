@@ -320,6 +320,7 @@ ELSEWHERE = {
     **dict.fromkeys((Code.BASE_NOT_MEASURED, Code.NOTHING_COMPARED), "test_against_gaps.py"),
     **dict.fromkeys((Code.INSTALL_FAILED, Code.OTHER_CODE), "test_against_code.py"),
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
+    **dict.fromkeys((Code.RECORDING_NOT_FETCHED, Code.PORT_IN_USE), "test_export.py"),
 }
 
 
