@@ -22,6 +22,8 @@ COMMANDS = {
     "run": "run a program under the profiler, and judge it",
     "report": "write recordings or a run's results as one HTML file",
     "diff": "compare two recordings or baselines",
+    "export": "write a recording for Perfetto, speedscope or flame graphs",
+    "open": "show a recording in Perfetto",
     "doctor": "say what is wrong with the profiler or the device",
     "explain": "say what a limit, a finding or a message means",
     "baseline": "list, show, compare, prune and merge stored baselines",
