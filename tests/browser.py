@@ -46,7 +46,6 @@ class Browser:
             ),
         ]
 
-
         def place_pipes() -> None:
             # Where the browser looks for them; moved up first, since one of them may stand there already.
             high = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (theirs_in, theirs_out)]
@@ -115,6 +114,8 @@ class Browser:
     def open(self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False, fragment: str = "") -> None:
         """Show a page and wait until its script is done with it."""
         self.look(width, height, dark=dark)
+        # Another fragment of the same page would not load it again.
+        self._call("Page.navigate", url="about:blank")
         self._call("Page.navigate", url=page.resolve().as_uri() + fragment)
         self.wait("document.documentElement.dataset.ready === 'true'")
 

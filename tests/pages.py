@@ -34,16 +34,33 @@ def result(number: int = 0, *, name: str = "", **more: Any) -> Result:
     nodeid = f"tests/test_model.py::{name or f'test_{number}'}"
     summary = {**SUMMARY, "kernels": number % 7, "worst": SUMMARY}
     limit = {
-        **{"name": "max_kernels", "range": None, "expected": "4", "measured": 5, "status": "missed"},
-        **{"message": f"5 kernels in step 1 of {number}", "details": ["2 x gemm fp32 tn addmm   46.1 ms  aten::addmm"]},
+        "name": "max_kernels",
+        "range": None,
+        "expected": "4",
+        "measured": 5,
+        "status": "missed",
+        "message": f"5 kernels in step 1 of {number}",
+        "details": ["2 x gemm fp32 tn addmm   46.1 ms  aten::addmm"],
     }
     kernels = [
-        {"name": f"kernel_{i}", "count": 3, "time_us": 10.0 * i + number, "min_us": 1.0, "max_us": 9.0, "ops": ["aten::mm"]}
+        {
+            "name": f"kernel_{i}",
+            "count": 3,
+            "time_us": 10.0 * i + number,
+            "min_us": 1.0,
+            "max_us": 9.0,
+            "ops": ["aten::mm"],
+        }
         for i in range(8)
     ]
     found = {
-        **{"nodeid": nodeid, "label": None, "outcome": Outcome.PASSED, "summary": summary, "limits": (limit,)},
-        **{"kernels": tuple(kernels), "environment": {"torch": "2.14", "gpu": "NVIDIA H200"}},
+        "nodeid": nodeid,
+        "label": None,
+        "outcome": Outcome.PASSED,
+        "summary": summary,
+        "limits": (limit,),
+        "kernels": tuple(kernels),
+        "environment": {"torch": "2.14", "gpu": "NVIDIA H200"},
     }
     return Result(**{**found, **more})
 
@@ -75,7 +92,7 @@ class Page(HTMLParser):
         if tag in ("script", "style"):
             self._inside = (tag, dict(attrs).get("id"))
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 - the name is the base class's
         self._inside = None
 
     def handle_data(self, data: str) -> None:

@@ -118,7 +118,9 @@ def test_what_is_no_number_is_unknown(tmp_path):
 @pytest.mark.any_torch
 def test_two_thousand_tests_fit_into_ten_megabytes(tmp_path):
     recording = small(tmp_path / "a.json.gz")
-    results = [result(i, recording=recording.name, outcome=Outcome.FAILED if i > 1900 else Outcome.PASSED) for i in range(2000)]
+    results = [
+        result(i, recording=recording.name, outcome=Outcome.FAILED if i > 1900 else Outcome.PASSED) for i in range(2000)
+    ]
     path = write(tmp_path / "run.html", *results, rootdir=tmp_path)
     assert path.stat().st_size < 10_000_000
     details = Page(path.read_text()).details

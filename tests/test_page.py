@@ -19,7 +19,11 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
 ]
 AXE = next(
-    (path for path in (Path(os.environ.get("AXE_CORE", "axe.min.js")), Path("/usr/share/javascript/axe.min.js")) if path.is_file()),
+    (
+        path
+        for path in (Path(os.environ.get("AXE_CORE", "axe.min.js")), Path("/usr/share/javascript/axe.min.js"))
+        if path.is_file()
+    ),
     None,
 )
 OUTCOMES = [Outcome.PASSED] * 30 + [Outcome.FAILED] * 3 + [Outcome.NOT_MEASURED, Outcome.SKIPPED, Outcome.XFAILED]
@@ -46,10 +50,16 @@ def run_page(tmp_path_factory):
     """A run's report: 36 tests, the failures with a recording."""
     folder = tmp_path_factory.mktemp("run")
     recording(folder / "a.json")
-    results = [
-        result(i, outcome=outcome, message="does not hold" * outcome.is_failure, recording="a.json" if outcome.is_failure else None)
-        for i, outcome in enumerate(OUTCOMES)
-    ]
+    found = {
+        "code": "fp32-gemm",
+        "title": "Products in fp32",
+        "message": "slow",
+        "remedy": "bf16",
+        "severity": "warning",
+        "evidence": {"kernels": ["gemm fp32 tn ampere_sgemm_128x64"]},
+    }
+    failed = {"message": "does not hold", "recording": "a.json", "findings": (found,)}
+    results = [result(i, outcome=one, **(failed if one.is_failure else {})) for i, one in enumerate(OUTCOMES)]
     return write(folder / "run.html", *results, rootdir=folder)
 
 
@@ -130,19 +140,22 @@ def test_kernels_are_sorted_and_found_and_a_section_has_an_address(browser, run_
 
 def test_a_finding_shows_its_events_in_the_timeline(browser, run_page):
     browser.open(run_page, fragment="#30/findings")
-    browser.run("window.marked = []; 0")
     browser.click("[id='30/findings'] li button")
     browser.wait("document.querySelector('.timeline').dataset.slices > 0")
     browser.wait("document.querySelector('.timeline').getBoundingClientRect().top < innerHeight")
+    # Twelve of them in each step.
+    browser.wait("document.querySelector('.tl-found').textContent.includes('24')")
 
 
 def test_two_recordings_are_drawn_on_one_scale(browser, pair_page):
     browser.open(pair_page, fragment="#0/timeline")
     browser.wait("document.querySelector('.timeline').dataset.gpuTimeNs > 0")
-    assert texts(browser, ".headline")[0].startswith("GPU time of a step 360 µs → 1.44 ms")
-    assert "4.00×" in texts(browser, ".headline")[0]
-    widths = browser.run("[...document.querySelectorAll('.strip')].map((e) => [...e.children].reduce((w, c) => w + c.getBoundingClientRect().width, 0))")
-    assert widths[0] < widths[1]
+    assert texts(browser, ".headline")[0].startswith("GPU time of a step 372 µs → 1.49 ms")
+    assert "4.0x" in texts(browser, ".headline")[0]
+    widths = browser.run(
+        "[...document.querySelectorAll('.r-kernel:not(.swatch)')].map((e) => e.getBoundingClientRect().width)"
+    )
+    assert widths[1] > 2 * widths[0]
 
 
 def test_hostile_names_stay_text(browser, tmp_path):

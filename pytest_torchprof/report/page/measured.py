@@ -23,6 +23,9 @@ MOST_DRAWN: Final = 40
 RECORDED: Final = "recorded"
 """The verdict on a recording that nothing was asked of."""
 
+OUTCOMES: Final = ("failed", "not measured", "xfailed", "skipped", "passed", RECORDED, "gone")
+"""In the order in which a reader wants them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
@@ -45,7 +48,8 @@ class Measured:
     @property
     def outcome(self) -> str:
         """The verdict in words."""
-        return str(self.told.get("outcome") or RECORDED)
+        outcome = self.told.get("outcome")
+        return str(outcome) if outcome in OUTCOMES else RECORDED
 
     def number(self, name: str) -> float | None:
         """Return the median over the steps of one of the numbers; None where it is not known."""
