@@ -20,6 +20,7 @@ from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
 from pytest_torchprof.compare.changes import Change
+from pytest_torchprof.compare.cost import Cost
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import Disuse, Outcome, analysis_json, json_report, ranks_report
 
@@ -216,6 +217,7 @@ def diff() -> Schema:
         "moved": WHOLE,
         "steps": perhaps({**pair, "items": perhaps(TEXT)}),
         "devices": perhaps({**pair, "items": TEXT}),
+        "cost": of_type(Cost),
         "words": TEXT,
     }
     test = {**differ, "summary": TEXT, "changes": listed(of_type(Change))}

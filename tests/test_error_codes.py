@@ -363,7 +363,7 @@ def test_the_recording_of_another_test_is_not_judged(run_tests, pytester):
 
 
 def rank():
-    from pytest_torchprof.capture.processes import Rank
+    from pytest_torchprof.capture.rank import Rank
 
     return Rank()
 

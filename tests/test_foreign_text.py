@@ -10,7 +10,7 @@ from builder import TraceBuilder, own_recording
 
 from pytest_torchprof import NotMeasured, conv, load
 from pytest_torchprof.baseline import device_slug
-from pytest_torchprof.capture.processes import Rank
+from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.cli import main
 from pytest_torchprof.report.markdown import escaped, fenced
 from pytest_torchprof.testing.recordings import recording_name

@@ -12,7 +12,7 @@ from pathlib import Path
 import fresh
 import pytest
 
-from pytest_torchprof.capture.processes import Rank, rank_in, this_rank
+from pytest_torchprof.capture.rank import Rank, rank_in, this_rank
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -114,6 +114,35 @@ def test_a_launcher_tells_the_rank(monkeypatch, told, rank):
     for name, value in told.items():
         monkeypatch.setenv(name, value)
     assert this_rank() == rank
+
+
+@pytest.mark.parametrize(
+    ("told", "local", "run_id"),
+    [
+        ({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "a1"}, 1, "a1"),
+        ({"RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "none", "MASTER_PORT": "29500"}, None, "29500"),
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "j7"}, None, "j7"),
+        (
+            {
+                "SLURM_PROCID": "3",
+                "SLURM_STEP_NUM_TASKS": "4",
+                "SLURM_LOCALID": "0",
+                "SLURM_JOB_ID": "42",
+                "SLURM_STEP_ID": "1",
+            },
+            0,
+            "42:1",
+        ),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, None, None),
+    ],
+)
+def test_a_launcher_tells_the_place_on_the_host_and_the_run(monkeypatch, told, local, run_id):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    rank = this_rank()
+    assert (rank.local, rank.run_id, rank.host) == (local, run_id, socket.gethostname())
 
 
 @pytest.mark.parametrize(
@@ -333,7 +362,7 @@ def test_a_rank_in_the_recording_that_is_no_number_is_refused(as_rank, pytester)
 
 
 def test_the_module_is_imported_where_torch_is_not():
-    code = "import sys; from pytest_torchprof.capture.processes import this_rank; this_rank(); print('torch' in sys.modules)"
+    code = "import sys; from pytest_torchprof.capture.rank import this_rank; this_rank(); print('torch' in sys.modules)"
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
     )

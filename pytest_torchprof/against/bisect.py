@@ -24,8 +24,8 @@ from pytest_torchprof.text import counted, printable_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_torchprof.against.git import Commit, Repository
-    from pytest_torchprof.against.measured import Measured
+    from pytest_torchprof.against.git import NamedCommit, Repository
+    from pytest_torchprof.against.measured import CommitMeasurements
     from pytest_torchprof.against.request import Request
     from pytest_torchprof.compare import Comparison
     from pytest_torchprof.limits import Asked
@@ -83,7 +83,7 @@ class Found:
     bad: Reference
     commits: tuple[Judged, ...]
     """Those that were measured, in that order."""
-    candidates: tuple[Commit, ...] = ()
+    candidates: tuple[NamedCommit, ...] = ()
     """The first bad commit; several where only skipped ones are between the last good and the first bad."""
     parent: str | None = None
     """The parent of the first bad commit."""
@@ -153,7 +153,7 @@ class _Search:
     ) -> None:
         self._limits, self._request, self._tell = limits, request, tell
         self._good, self._bad = good, bad
-        self._measured: dict[str, Measured] = {}
+        self._measured: dict[str, CommitMeasurements] = {}
         self._judged: dict[str, Judged] = {}
 
     def run(self) -> Found:
@@ -182,7 +182,7 @@ class _Search:
             return self._found(SearchOutcome.NOT_MEASURED, why, candidates)
         return self._found(SearchOutcome.FOUND, self._judge(*shas).why, candidates)
 
-    def _found(self, outcome: SearchOutcome, why: str, candidates: tuple[Commit, ...] = ()) -> Found:
+    def _found(self, outcome: SearchOutcome, why: str, candidates: tuple[NamedCommit, ...] = ()) -> Found:
         parent, differences = None, {}
         if outcome is SearchOutcome.FOUND:
             (first,) = candidates
@@ -226,7 +226,7 @@ class _Search:
             raise TorchprofError(f"pytest finds no test {named} at {self._bad.shown}, and says:\n{said}", Code.NO_TEST)
         return f"{outcomes.broken}, and it said:\n{said}"
 
-    def _measure(self, sha: str) -> Measured:
+    def _measure(self, sha: str) -> CommitMeasurements:
         if sha not in self._measured:
             results = self._request.results / sha
             results.mkdir()
@@ -246,7 +246,7 @@ class _Search:
             self._tell(f"{sha[:7]}  {answer:<9}{printable_line(why)}")
         return self._judged[sha]
 
-    def _by_limits(self, measured: Measured) -> tuple[CommitAnswer, str]:
+    def _by_limits(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
         profiles = dict(measured.profiles())
         said = {
             verdict.status: self._said(name, f"{verdict.written}: {verdict.measured}")
@@ -262,7 +262,7 @@ class _Search:
             return CommitAnswer.SKIPPED, said.get(NOT_MEASURED, "its recording is not there")
         return CommitAnswer.GOOD, next(iter(said.values()))
 
-    def _by_kernels(self, measured: Measured) -> tuple[CommitAnswer, str]:
+    def _by_kernels(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
         if (gap := self._gap(measured)) is not None:
             return CommitAnswer.SKIPPED, gap
         good = self._measure(self._good.sha)
@@ -272,7 +272,7 @@ class _Search:
                 return CommitAnswer.BAD, self._said(name, found.summary)
         return CommitAnswer.GOOD, "the kernels are the same"
 
-    def _gap(self, measured: Measured) -> str | None:
+    def _gap(self, measured: CommitMeasurements) -> str | None:
         """Return why something that is asked for was not measured; None where all of it was."""
         lacking = next((name for name in self._names if name not in measured.entries), None)
         if lacking is None:

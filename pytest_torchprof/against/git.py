@@ -76,7 +76,7 @@ def ask_git(folder: Path, *words: str, **environment: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class NamedCommit:
     """One commit, as a person knows it again."""
 
     sha: str
@@ -150,14 +150,29 @@ class Repository:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the working tree differs from its commit: changed, staged or new files that are not ignored."""
-        return bool(ask_git(self.top, "status", "--porcelain", "--no-renames"))
+        """Whether the working tree differs from its commit: changed, staged or new files that are not ignored.
+
+        TorchprofError where git cannot say, as of a submodule that is broken.
+        """
+        try:
+            return bool(ask_git(self.top, "status", "--porcelain", "--no-renames"))
+        except GitRefused as refused:
+            said = f"git cannot say what has changed in {self.top}: {refused}"
+            raise TorchprofError(said, Code.NO_REPOSITORY) from None
 
     @property
     def head(self) -> str | None:
         """The commit that is checked out; None before the first."""
         try:
             return ask_git(self.top, "rev-parse", "--verify", "--quiet", "HEAD").strip()
+        except GitRefused:
+            return None
+
+    @property
+    def branch(self) -> str | None:
+        """The branch that is checked out; None where a commit is."""
+        try:
+            return ask_git(self.top, "symbolic-ref", "--quiet", "--short", "HEAD").strip()
         except GitRefused:
             return None
 
@@ -185,13 +200,13 @@ class Repository:
         found = ask_git(self.top, "rev-list", "--parents", "--max-count=1", commit).split()[1:2]
         return found[0] if found else None
 
-    def told(self, commit: str) -> Commit:
+    def told(self, commit: str) -> NamedCommit:
         """Return who made a commit, when, and what it is called."""
         shown = ask_git(
             self.top, "log", "--max-count=1", "--no-show-signature", "--format=%H%n%an <%ae>%n%aI%n%s", commit
         )
         sha, author, date, subject = shown.rstrip("\n").split("\n")
-        return Commit(sha=sha, author=author, date=date, subject=subject)
+        return NamedCommit(sha=sha, author=author, date=date, subject=subject)
 
     def files(self) -> Iterator[str]:
         """Yield the files of the working tree, tracked or not, that are not ignored, by their path below its root."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class CommitMeasurements:
     """The measurements of one commit."""
 
     entries: Mapping[str, Entry]
@@ -45,9 +45,9 @@ class Measured:
         return self.outcomes.broken or self.outcomes.trouble(nodeid) or "it has no test that measures this"
 
 
-def read_measured(results: Path) -> Measured:
+def read_measured(results: Path) -> CommitMeasurements:
     """Return what a commit's side has left in its folder of results; TorchprofError where it cannot be read."""
-    return Measured(
+    return CommitMeasurements(
         entries={
             f"{test_file}::{key}": entry
             for file, test_file in entry_files(results / "entries")

@@ -11,7 +11,7 @@ from pytest_torchprof.against.environment import import_roots, variables
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.against.overlay import TestFiles, test_files
 from pytest_torchprof.against.side import Side
-from pytest_torchprof.capture.processes import this_rank
+from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.report import Reference

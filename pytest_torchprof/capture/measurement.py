@@ -14,7 +14,8 @@ from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
-from pytest_torchprof.capture.processes import only_measurement, this_rank
+from pytest_torchprof.capture.processes import only_measurement
+from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
 from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
 from pytest_torchprof.capture.session import (
@@ -281,6 +282,8 @@ def _metadata(plan: Plan, session: Session, **more: Any) -> Metadata:
         label=plan.label,
         rank=rank.number,
         world_size=rank.world,
+        local_rank=rank.local,
+        run_id=rank.run_id,
         device=plan.device,
         device_asked=plan.asked,
         devices_used=session.devices,

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.capture.devices import after_measured_code, live_device, synchronize
-from pytest_torchprof.capture.processes import this_rank
+from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.recording.metadata import Batch, Timing

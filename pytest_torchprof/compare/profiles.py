@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.baseline.entry import STRUCTURAL, records
 from pytest_torchprof.compare.changes import amount, explain_rename, kind_of, noun, number_of, number_words
+from pytest_torchprof.compare.cost import cost_of
 from pytest_torchprof.compare.difference import RULES, difference
+from pytest_torchprof.compare.ratios import GPU_TIME, largest_first
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.names import decode, without_index
 from pytest_torchprof.text import counted, printable_line
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.baseline import KernelRecord
+    from pytest_torchprof.compare.cost import Cost
 
 # What one line, and what a page, has room for; the data has all of it.
 _SHOWN: Final = 4
@@ -79,7 +82,7 @@ class ProfileDiff:
     renamed: tuple[Renamed, ...]
     replaced: tuple[Replaced, ...]
     numbers: Mapping[str, tuple[float | None, float | None]]
-    """What else differs: number -> (before, after), times in microseconds."""
+    """What else differs: number -> (before, after), times in microseconds; times first, the largest ratio first."""
     kernels_differ: bool
     """Whether names without Triton's trailing index, or their counts, differ in any step."""
     moved: int = 0
@@ -88,6 +91,8 @@ class ProfileDiff:
     """Names of the compared steps where they are not those with most kernels."""
     devices: tuple[str, str] | None = None
     """The GPUs, where they are not the same."""
+    cost: Cost
+    """Where the GPU time of the compared steps is."""
 
     def __bool__(self) -> bool:
         return self.kernels_differ
@@ -141,7 +146,7 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
     for profile in (before, after):
         if reason := profile.why_not or profile.kernels_unknown:
             raise NotMeasured(f"{profile.trace.path or 'a recording'} is not measured: {reason}")
-    names = [number.name for number in TABLE if not number.detail]
+    names = [number.name for number in TABLE if not number.detail or number.name == GPU_TIME]
     numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in names}
     first, second = _compared_steps(before.steps, after.steps)
     delta = difference(records(first.kernels), records(second.kernels), RULES["normal"])
@@ -156,11 +161,12 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
         replaced=tuple(
             Replaced(old=went, new=came, count=count) for (went, came), count in Counter(delta.places).items()
         ),
-        numbers={name: values for name, values in numbers.items() if values[0] != values[1]},
+        numbers=largest_first({name: values for name, values in numbers.items() if values[0] != values[1]}),
         kernels_differ=differ,
         moved=len(delta.moved),
         steps=(first.name, second.name) if differ and {first, second} != most else None,
         devices=_different_devices(before, after),
+        cost=cost_of(before, after, (_like(first, before.steps), _like(second, after.steps))),
     )
 
 
@@ -183,6 +189,12 @@ def _compared_steps(before: Sequence[StepProfile], after: Sequence[StepProfile])
         next((step for step in before if kinds[step] in alone), first),
         next((step for step in after if kinds[step] in new), second),
     )
+
+
+def _like(step: StepProfile, others: Sequence[StepProfile]) -> Sequence[StepProfile]:
+    """Return the steps that run the same kernels as this one."""
+    kernels = _count_names(step)
+    return [other for other in others if other is step or _count_names(other) == kernels]
 
 
 def _count_kernels(step: StepProfile) -> int:

@@ -184,7 +184,11 @@ class Metadata(Struct, frozen=True, kw_only=True):
     label: str | None = None
     rank: Count | None = None
     world_size: Count | None = None
-    """Of how many processes that measured together."""
+    """Of how many processes that measured together. Their groups stand in the trace itself (``distributedInfo``)."""
+    local_rank: Count | None = None
+    """The rank's number among those on its host."""
+    run_id: str | None = None
+    """What the launcher called the run, the same for all ranks of a job."""
     device: str | None = None
     """"cpu" or "cuda:0"; ROCm's devices are "cuda:N" too, as in torch."""
     device_asked: str | None = None
@@ -242,7 +246,16 @@ class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 # Written where they are known; where they are not there, they were not recorded.
-_ONLY_IF_KNOWN = ("peak_memory_why_not", "graph_replays", "triton_kernels", "lines", "timing", "digest")
+_ONLY_IF_KNOWN = (
+    "local_rank",
+    "run_id",
+    "peak_memory_why_not",
+    "graph_replays",
+    "triton_kernels",
+    "lines",
+    "timing",
+    "digest",
+)
 _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Timing}
 _LISTS = {
     **dict.fromkeys(("threads", "problems", "triton_kernels"), "texts"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import baseline
-from pytest_torchprof.capture.processes import this_rank
+from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
@@ -24,6 +24,7 @@ from pytest_torchprof.recording.folder import hide
 from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.baseline_check import BaselineFiles
+from pytest_torchprof.testing.commit import commit_of
 from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
 from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
 
@@ -79,6 +80,7 @@ class RunState:
             unused=tuple(self.unused),
             against=None if side is None else side.reference,
             gone=self.gone,
+            rootdir=self.options.rootdir,
         )
 
     def add(self, result: Result) -> None:
@@ -275,8 +277,10 @@ def finish(state: RunState, session: pytest.Session) -> None:
 
 
 def _write_reports(state: RunState) -> list[str]:
-    problems = []
-    run = state.run_results
+    problems: list[str] = []
+    if not state.options.reports:
+        return problems
+    run = replace(state.run_results, commit=commit_of(state.options.rootdir))
     for path in state.options.reports:
         reporter = state.reporter_of(path)
         part = path.with_name(f".{path.name}.part")

@@ -1,0 +1,98 @@
+"""Which rank of which job this process is, as torch.distributed or the launcher tells it."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One of ``world`` processes, counted from 0; what is known besides tells no two apart."""
+
+    number: int = 0
+    world: int = 1
+    local: int | None = field(default=None, compare=False)
+    """Its number among those on this host; None where nobody tells."""
+    run_id: str | None = field(default=None, compare=False)
+    """What the launcher calls this run of the job, the same for all ranks; None where it has no name for it."""
+    host: str = field(default_factory=socket.gethostname, compare=False)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there are no others."""
+        return self.world == 1
+
+    @property
+    def writes(self) -> bool:
+        """Whether this is the one that writes what a run has one of, such as baselines and reports."""
+        return self.number == 0
+
+    @property
+    def suffix(self) -> str:
+        """What the names of its files end with, before ``.json``."""
+        return "" if self.alone else f".rank{self.number}of{self.world}"
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"rank {self.number} of {self.world}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Launcher:
+    """The variables in which a launcher tells each process what it is."""
+
+    rank: str
+    world: str
+    local: str
+    run_id: tuple[str, ...] = ()
+    """Those that name the run together."""
+
+
+# Slurm's own SLURM_NTASKS is that of the allocation, in which a script may well start pytest once; the number of the
+# step's tasks is known in the step only.
+_LAUNCHERS = (
+    _Launcher("RANK", "WORLD_SIZE", "LOCAL_RANK", ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")),
+    _Launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", ("PMIX_NAMESPACE",)),
+    _Launcher("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    _Launcher("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
+    _Launcher("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
+)
+# The steps that Slurm makes by itself, for a batch script or an interactive shell, have one task and such a number.
+_SLURMS_OWN_STEPS = 0xFFFFFFF0
+
+_IN_NAME = re.compile(r"\.rank(\d+)of(\d+)(?:\.stacks)?\.json(?:\.gz)?$")
+
+
+def this_rank() -> Rank:
+    """Return which rank this process is: as torch.distributed has it where that is in use, else as it was launched."""
+    launched = next((rank for rank in map(_launched, _LAUNCHERS) if rank is not None), Rank())
+    # Where nobody has imported torch, nobody has initialized it.
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return launched
+    initialized = Rank(distributed.get_rank(), distributed.get_world_size())
+    return launched if launched == initialized else initialized
+
+
+def rank_in(name: str) -> Rank:
+    """Return whose recording a file of this name is; of a process alone where it does not tell."""
+    found = _IN_NAME.search(name)
+    return Rank(int(found[1]), int(found[2])) if found else Rank()
+
+
+def _launched(by: _Launcher) -> Rank | None:
+    number, world = (_whole_number(os.environ.get(name)) for name in (by.rank, by.world))
+    if number is None or world is None or number >= world:
+        return None
+    if by.rank.startswith("SLURM") and (_whole_number(os.environ.get("SLURM_STEP_ID")) or 0) >= _SLURMS_OWN_STEPS:
+        return None
+    named = [value for name in by.run_id if (value := os.environ.get(name)) not in (None, "", "none")]
+    return Rank(number, world, _whole_number(os.environ.get(by.local)), ":".join(named) or None)
+
+
+def _whole_number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdecimal() else None

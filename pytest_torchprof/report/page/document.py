@@ -1,0 +1,67 @@
+"""One HTML file that needs nothing beside it: the shell, its security policy, and what it carries."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import zlib
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.text import printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SCRIPTS: Final = (
+    *("words.js", "table.js"),
+    *("recording.js", "painting.js", "details.js", "timeline.js", "flame.js"),
+    *("tests.js", "sections.js", "page.js"),
+)
+STYLES: Final = ("style.css", "drawing.css")
+_FOLDER: Final = Path(__file__).parent
+_PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
+
+
+def document(*, title: str, body: str, payloads: Mapping[str, bytes]) -> str:
+    """Return the file; ``body`` is HTML, each payload compressed bytes that the script asks for by their id."""
+    script, style = f'"use strict";{_joined(SCRIPTS)}', _joined(STYLES)
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    parts = {
+        "policy": policy,
+        "title": text(title),
+        "style": style,
+        "body": body,
+        "payloads": "\n".join(_embedded(name, payload) for name, payload in payloads.items()),
+        "script": script,
+    }
+    # In one pass: what is put in is not looked at again.
+    return _PLACE.sub(lambda place: parts[place[1]], (_FOLDER / "page.html").read_text(encoding="utf-8"))
+
+
+def text(value: str, longest: int = 300) -> str:
+    """Return a text as HTML that shows it and does nothing else: names out of traces and test ids are data."""
+    return escape(printable_line(value, longest))
+
+
+def compressed(content: bytes) -> bytes:
+    """Return a payload as the page unpacks it."""
+    return zlib.compress(content, 6)
+
+
+def _embedded(name: str, payload: bytes) -> str:
+    # Browsers run no script of this type: the content is text to them.
+    return f'<script type="application/octet-stream" id="{name}">{base64.b64encode(payload).decode()}</script>'
+
+
+def _joined(files: Iterable[str]) -> str:
+    return "\n" + "\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in files)
+
+
+def _hash(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
