@@ -36,6 +36,8 @@ class Code(StrEnum):
     RECORDING_NEWER = "recording-newer"
     NO_RECORDING = "no-recording"
     RECORDING_NOT_WRITTEN = "recording-not-written"
+    RECORDING_NOT_FETCHED = "recording-not-fetched"
+    PORT_IN_USE = "port-in-use"
     REPLAY_MISSING = "replay-missing"
     REPLAY_MISMATCH = "replay-mismatch"
     REPLAY_UNUSED = "replay-unused"

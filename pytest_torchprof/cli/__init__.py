@@ -23,6 +23,8 @@ COMMANDS = {
     "report": "write recordings or a run's results as one HTML file",
     "diff": "compare two recordings or baselines",
     "bisect": "find the commit that missed a limit first, or changed a test's kernels",
+    "export": "write a recording for Perfetto, speedscope or flame graphs",
+    "open": "show a recording in Perfetto",
     "doctor": "say what is wrong with the profiler or the device",
     "explain": "say what a limit, a finding or a message means",
     "baseline": "list, show, compare, prune and merge stored baselines",

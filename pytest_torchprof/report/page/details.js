@@ -28,9 +28,9 @@ const Details = (() => {
   // Facts as [what, text, slice that it leads to or null].
   const factsOf = (recording, {lane, at}) => {
     const name = (one) => recording.names[one.lane.name[one.at]];
-    const begun = stepAt(recording, lane.start[at]);
+    const begun = lane.step && lane.step[at] ? recording.steps[lane.step[at] - 1] : stepAt(recording, lane.start[at]);
     const facts = [["took", Recording.timeText(lane.duration[at]), null]];
-    facts.push(["starts", begun ? `${Recording.timeText(lane.start[at] - begun.start_ns)} into ${shown(begun.name || "the recording")}` : `${Recording.timeText(lane.start[at])} into the recording`, null]);
+    facts.push(["starts", begun ? `${Recording.timeText(lane.start[at] - begun.start_ns)} after ${shown(begun.name || "the recording")} began` : `${Recording.timeText(lane.start[at])} into the recording`, null]);
     if (lane.step) facts.push(["step", lane.step[at] ? shown(recording.steps[lane.step[at] - 1].name || "the whole recording") : "none: queued outside of the steps", null]);
     const variant = lane.variant && lane.variant[at] ? recording.variants[lane.variant[at] - 1] : null;
     if (variant) facts.push(["family", variant[0], null], ["library", variant[1], null], ["dtype", variant[2], null], ["layout", variant[3], null]);

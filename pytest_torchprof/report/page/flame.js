@@ -53,7 +53,7 @@ const Flame = (() => {
 
   const treeOf = (recording, {kind, weight}) => {
     const flame = recording.flames.find((one) => one.kind === kind), steps = recording.steps.length;
-    const root = {name: -1, text: "a step", own: 0, all: 0, calls: 0, children: [], holder: null, depth: 0};
+    const root = {name: -1, text: recording.steps[0].name === null ? "the whole recording" : "a step, the mean of all", own: 0, all: 0, calls: 0, children: [], holder: null, depth: 0};
     const nodes = Array.from(flame.name, (name, i) => {
       const own = flame[weight][i] / steps;
       return {name, text: recording.names[name], own, all: own, calls: flame.calls[i] / steps, children: []};

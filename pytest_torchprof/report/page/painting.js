@@ -163,17 +163,31 @@ const Painting = (() => {
   };
 
   const paintTogether = (frame, side, lane, places, at, next, x, y, tall) => {
-    let longest = places[at], found = !frame.marks.names;
-    // A few tell the colour; marks are looked for in all.
-    const stride = found ? Math.max(1, (next - at) >> 4) : 1;
+    let longest = places[at], found = FAINT;
+    // A few tell colour and strength; marks are looked for in all.
+    const stride = frame.marks.names ? 1 : Math.max(1, (next - at) >> 4);
     for (let one = at; one < next; one += stride) {
       if (lane.duration[places[one]] > lane.duration[longest]) longest = places[one];
-      found = found || isMarked(frame, side, lane, places[one]);
+      found = Math.max(found, strength(frame, side, lane, places[one]));
     }
-    frame.context.globalAlpha = found ? 0.85 : 0.18;
+    frame.context.globalAlpha = found * 0.9;
     frame.context.fillStyle = inkOf(frame.theme, side.recording, lane, longest).fill;
     frame.context.fillRect(x, y + 1, 1, tall - 2);
     frame.context.globalAlpha = 1;
+  };
+
+  const FAINT = 0.18, BESIDE = 0.4;
+
+  // Others than those looked for are faint, and what is not of the step paler than what is.
+  const strength = (frame, side, lane, i) => {
+    if (frame.marks.names) return isMarked(frame, side, lane, i) ? 1 : FAINT;
+    return isOfStep(side, lane, i) ? 1 : BESIDE;
+  };
+
+  const isOfStep = ({recording, step}, lane, i) => {
+    const {start_ns: begin, end_ns: end} = recording.steps[step];
+    if (recording.steps.length === 1) return true;
+    return lane.step ? lane.step[i] === step + 1 : lane.end[i] > begin && lane.start[i] < end;
   };
 
   const isMarked = ({marks}, side, lane, i) => {
@@ -185,7 +199,7 @@ const Painting = (() => {
   const paintSlice = (frame, side, lane, i, x, end, y, tall) => {
     const {context, theme, marks} = frame, wide = end - x;
     const ink = inkOf(theme, side.recording, lane, i);
-    context.globalAlpha = !marks.names || isMarked(frame, side, lane, i) ? 1 : 0.18;
+    context.globalAlpha = strength(frame, side, lane, i);
     context.fillStyle = ink.fill;
     context.fillRect(x, y + 1, Math.max(wide - (wide > 3 ? 1 : 0), 1), tall - 2);
     if (wide > 26) write(frame, shown(labelOf(side.recording, lane, i), 120), Math.max(x, 0) + 4, y + tall / 2 + 0.5, end - Math.max(x, 0) - 8, ink.text);
@@ -275,7 +289,7 @@ const Painting = (() => {
       const x = (moment - from) * scale;
       context.fillStyle = theme.line;
       context.fillRect(Math.round(x), AXIS - 8, 1, 8);
-      write(frame, Recording.timeText(Math.round(moment)), x + 4, AXIS / 2, 100, theme.muted);
+      write(frame, Math.abs(moment) < tick / 2 ? "0" : Recording.timeText(Math.round(moment)), x + 4, AXIS / 2, 100, theme.muted);
     }
   };
 
@@ -307,5 +321,5 @@ const Painting = (() => {
     return {side, lane, at: found, together};
   };
 
-  return {themeOf, layOut, paint, hit, pairsOf, familyOf, inkOfName, labelOf, isMarked, HEADER, AXIS, FAMILIES};
+  return {themeOf, layOut, paint, hit, pairsOf, familyOf, inkOfName, labelOf, isMarked, isOfStep, HEADER, AXIS, FAMILIES};
 })();

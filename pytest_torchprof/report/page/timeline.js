@@ -7,7 +7,7 @@ const Timeline = (() => {
     + "G: to its launch or kernel. Escape: let go. Drag: pan. Ctrl+wheel: zoom. Double click: zoom to a slice. Click a heading: fold its lane.";
 
   const draw = (element, recordings, {view = null, labels = [], step = null} = {}) => {
-    const sides = recordings.map((recording, i) => sideOf(recording, labels[i] || ""));
+    const sides = recordings.map((recording, i) => sideOf(recording, labels[i] || "", recordings.length > 1));
     const state = {element, sides, from: 0, to: 1, marks: {}, hits: [], hit: -1, frame: null, theme: null, due: false, gone: []};
     build(state);
     const wanted = step === null ? -1 : recordings[0].steps.findIndex(({name}) => name === step);
@@ -23,11 +23,11 @@ const Timeline = (() => {
     };
   };
 
-  const sideOf = (recording, label) => {
-    const lanes = recording.lanes.map((lane) => ({
-      lane, title: shown(`${lane.title} · ${lane.subtitle}`, 90), closed: lane.kind === "Python" && lane.rows > DEEP,
-    }));
-    const memory = recording.memory.map((one) => ({memory: one, title: shown(`${one.title} · in use since the recording began`, 90), closed: false}));
+  // Of two recordings the GPUs are to be in view together: the other lanes are folded at first.
+  const sideOf = (recording, label, paired) => {
+    const fold = (lane) => (paired && recording.gpuTimeNs ? !lane.onGpu && lane.kind !== "ranges" : lane.kind === "Python" && lane.rows > DEEP);
+    const lanes = recording.lanes.map((lane) => ({lane, title: shown(`${lane.title} · ${lane.subtitle}`, 90), closed: fold(lane)}));
+    const memory = recording.memory.map((one) => ({memory: one, title: shown(`${one.title} · in use since the recording began`, 90), closed: paired}));
     return {recording, label, step: recording.worst, zero: 0, parts: [...lanes, ...memory]};
   };
 
@@ -241,8 +241,9 @@ const Timeline = (() => {
       for (const {lane} of side.parts.filter((part) => part.lane && !part.closed)) {
         for (let at = 0; at < lane.slices; at += 1) {
           if (lane.end[at] - side.zero < state.from || lane.start[at] - side.zero > state.to) continue;
-          const better = !best || (lane.onGpu && !best.lane.onGpu) || (lane.onGpu === best.lane.onGpu && lane.duration[at] > best.lane.duration[best.at]);
-          if (better) best = {side, lane, at};
+          const rank = 2 * Painting.isOfStep(side, lane, at) + lane.onGpu;
+          const better = !best || rank > best.rank || (rank === best.rank && lane.duration[at] > best.lane.duration[best.at]);
+          if (better) best = {side, lane, at, rank};
         }
       }
     }
