@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.text import first_of
@@ -157,6 +158,8 @@ class RunResults:
     """What the results are compared with, where that is no baseline."""
     gone: tuple[str, ...] = ()
     """What was measured there, and not in this run."""
+    rootdir: Path = field(default_factory=Path)
+    """Below which the paths of recordings are."""
     commit: Commit | None = None
     """Whose code was measured; None outside a working tree of git."""
 
@@ -199,6 +202,7 @@ Reporter = Callable[[RunResults], str]
 
 _FILES = (
     "history",
+    "html_report",
     "json_report",
     "markdown",
 )
