@@ -170,23 +170,30 @@ def ranks() -> Schema:
             **every("path device", TEXT),
             **every("host why_not", perhaps(TEXT)),
             **every("communication_us exposed_us wait_us caused_us", NUMBER),
+            "overlap": perhaps(NUMBER),
         }
     )
-    of_rank = {**every("rank start_ns", WHOLE), **every("duration_us wait_us", NUMBER)}
+    of_rank = {
+        **every("rank start_ns", WHOLE),
+        **every("duration_us wait_us", NUMBER),
+        **every("bytes_in bytes_out", perhaps(WHOLE)),
+        "overlap": perhaps(NUMBER),
+    }
     collective = fields(
         {
             "name": TEXT,
-            "group": perhaps(TEXT),
+            **every("group dtype", perhaps(TEXT)),
             **every("group_size message_bytes", perhaps(WHOLE)),
             **every("step latest", WHOLE),
             **every("transfer_us skew_us", NUMBER),
-            "bus_gb_per_s": perhaps(NUMBER),
+            **every("algorithm_gb_per_s bus_gb_per_s", perhaps(NUMBER)),
             "ranks": listed(fields(of_rank)),
         }
     )
     known = {
         "schema": {"const": version},
         **every("world_size unpaired", WHOLE),
+        "not_joined": mapped(WHOLE),
         "missing": listed(WHOLE),
         "one_clock": BOOL,
         "residue_us": NUMBER,
@@ -219,7 +226,13 @@ def diff() -> Schema:
         "words": TEXT,
     }
     test = {**differ, "summary": TEXT, "changes": listed(of_type(Change))}
-    of_each = {"ranks": mapped(fields({**differ, **recordings}))}, {"tests": mapped(fields(test))}
+    together = {
+        **every("skew_us wait_share", {**pair, "items": perhaps(NUMBER)}),
+        "kind": {**pair, "items": {"enum": list(get_args(Kind))}},
+        "straggler": {**pair, "items": perhaps(WHOLE)},
+    }
+    of_ranks = {"ranks": mapped(fields({**differ, **recordings})), "all_ranks": fields(together)}
+    of_each = of_ranks, {"tests": mapped(fields(test))}
     return root("torchprof diff --json", 1, {"anyOf": [fields({**both, **more}) for more in (recordings, *of_each)]})
 
 

@@ -67,10 +67,12 @@ def run(words: list[str]) -> int:
 
 def _diff_ranks(arguments: Arguments) -> int:
     """Compare two jobs rank by rank; two recordings are there at a time."""
-    from pytest_torchprof.cli.ranks import files_of_ranks  # noqa: PLC0415 - likewise
+    from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415 - likewise
+    from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - likewise
 
     device = arguments.last("--device")
-    first, second = (files_of_ranks(folder, device) for folder in arguments.files)
+    jobs = [job_in(folder, device) for folder in arguments.files]
+    first, second = ({one.rank: one.path for one in job} for job in jobs)
     if first.keys() != second.keys():
         only = ", ".join(map(str, sorted(first.keys() ^ second.keys())))
         raise UsageError(f"rank {only} is in one of the folders only; compare jobs of the same ranks")
@@ -86,8 +88,11 @@ def _diff_ranks(arguments: Arguments) -> int:
         differ |= changed
         data[str(rank)] = {"kernels_differ": changed, **found}
         lines += [f"rank {rank}:", *(f"  {line}" for line in told)]
+    together, told = ranks_report.differences(*jobs)
+    lines += ["all ranks:", *(f"  {line}" for line in told)]
     if "--json" in arguments.flags:
-        sys.stdout.write(json_text({"schema": 1, "files": arguments.files, "kernels_differ": differ, "ranks": data}))
+        found = {"schema": 1, "files": arguments.files, "kernels_differ": differ, "ranks": data, "all_ranks": together}
+        sys.stdout.write(json_text(found))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return DIFFER if differ else SAME
