@@ -64,7 +64,7 @@ const Timeline = (() => {
     state.search = h("input", {type: "search", placeholder: "Search names ( / )", "aria-label": "Search the names of slices", on: {input: () => search(state), keydown: (event) => inSearch(state, event)}});
     state.found = h("span", {class: "tl-found", role: "status"});
     return h("div", {class: "tl-bar"}, ...steps,
-      h("span", {class: "tl-group"}, button("zoom in (+)", "+", () => zoom(state, 0.5)), button("zoom out (-)", "−", () => zoom(state, 2)), button("the whole step (0)", "fit", () => fit(state))),
+      h("span", {class: "tl-group"}, button("zoom in (+)", "+", () => zoom(state, 0.5)), button("zoom out (-)", "−", () => zoom(state, 2)), button("fit the whole step (0)", "fit", () => fit(state))),
       h("span", {class: "tl-group"}, state.search, button("hit before (Shift+N)", "◂", () => nextHit(state, -1)), button("next hit (N)", "▸", () => nextHit(state, 1))), state.found,
       h("details", {class: "tl-help"}, h("summary", {}, "Keys"), h("p", {}, HELP)));
   };
