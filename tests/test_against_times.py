@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from repository import Repository
 
-from pytest_torchprof.against.pairs import Costs, PairedTiming, Reading, TimedMeasurement
+from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, TimedMeasurement
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, Pace, TimePair, slowdown
 from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, interval
 
@@ -137,7 +137,7 @@ class Machine:
     def timing(self, budget_s: float = math.inf) -> PairedTiming:
         taken = PairedTiming(
             measurements={(name, None): TimedMeasurement(pace=Pace(allowed=0.10)) for name in self.said},
-            costs=Costs(start_s=1.0, test_s=dict.fromkeys(self.said, 1.0)),
+            costs=PairCosts(start_s=1.0, test_s=dict.fromkeys(self.said, 1.0)),
             budget_s=budget_s,
             clock=self.clock,
         )

@@ -15,6 +15,7 @@ import filelock
 
 from pytest_torchprof import baseline
 from pytest_torchprof.against import environment, overlay
+from pytest_torchprof.against.folders import HERE, RUNS
 from pytest_torchprof.against.git import export
 from pytest_torchprof.against.launch import SideLaunch
 from pytest_torchprof.against.outcomes import BaseOutcomes, read_outcomes, write_outcomes
@@ -34,38 +35,52 @@ MOST_KEPT: Final = 10
 LAST_LINES: Final = 30
 """How much is shown of what a run said that did not come to its tests."""
 _OWN_SETTINGS: Final = "torchprof-against"
+_KEPT: Final = "kept from an earlier run"
 
 
 @contextmanager
 def measured_base(request: Request) -> Iterator[SideLaunch | None]:
-    """Leave what the tests measure at the other commit in the folder of results: kept, or measured now.
+    """Leave what the tests measure at the other commit in the folder of results, and tell of it.
 
     Yield how to start them there again, as long as the block lasts, where times are to be compared; else None.
     TorchprofError where the commit's files cannot be had.
     """
     with ExitStack() as held:
-        held.enter_context(_alone(request))
-        kept = request.of_commit / _key(request)
-        is_kept = (kept / "complete").is_file() and not request.is_fresh
-        if is_kept:
-            shutil.copytree(kept, request.results, dirs_exist_ok=True)
-            os.utime(request.of_commit)
-            _tell(request, "kept from an earlier run")
-        else:
-            request.say(f"base {request.reference.shown}: measuring")
-            began = time.monotonic()
-            outcomes = _measure(request, held.enter_context(_files(request)))
-            write_outcomes(request.results, outcomes)
-            _tell(request, f"in {time.monotonic() - began:.0f} s")
-            if outcomes.status == 0:
-                _keep(request, kept)
+        how = _obtain(request, held)
+        _tell(request, how)
         if not (request.results / TIMED).is_file():
             held.close()
             yield None
             return
-        if is_kept:
+        if how == _KEPT:
             held.enter_context(_files(request))
         yield _launch(request)
+
+
+def obtain_results(request: Request) -> str:
+    """Leave what the tests measure at a commit in the folder of results: kept, or measured now; return which.
+
+    TorchprofError where the commit's files cannot be had.
+    """
+    with ExitStack() as held:
+        return _obtain(request, held)
+
+
+def _obtain(request: Request, held: ExitStack) -> str:
+    """Do the same, with the lock of the folder, and the files of what is measured now, held on to."""
+    held.enter_context(_alone(request))
+    kept = request.of_commit / _key(request)
+    if (kept / "complete").is_file() and not request.is_fresh:
+        shutil.copytree(kept, request.results, dirs_exist_ok=True)
+        os.utime(request.of_commit)
+        return _KEPT
+    request.say(f"base {request.reference.shown}: measuring")
+    began = time.monotonic()
+    outcomes = _measure(request, held.enter_context(_files(request)))
+    write_outcomes(request.results, outcomes)
+    if outcomes.status == 0:
+        _keep(request, kept)
+    return f"in {time.monotonic() - began:.0f} s"
 
 
 @contextmanager
@@ -91,6 +106,7 @@ def _key(request: Request) -> str:
         "started in": str(request.started_in),
         "tests": "own" if request.own_tests else overlay.digest(top, _tests(request)),
         "settings": "" if settings is None else settings.read_text(encoding="utf-8", errors="surrogateescape"),
+        "recordings": str(request.keeps_recordings),
         "roots": [str(root) for root in request.roots],
         **environment.described(request.python),
     }
@@ -104,7 +120,7 @@ def _tests(request: Request) -> list[str]:
 
 def _clear(request: Request) -> None:
     """Remove what earlier runs have left: files of commits after a kill, and the results longest unused."""
-    folders = [place for place in request.folder.iterdir() if place.is_dir() and place.name != "here"]
+    folders = [place for place in request.folder.iterdir() if place.is_dir() and place.name not in (HERE, RUNS)]
     for place in folders:
         if not (place / "installed").is_file():
             shutil.rmtree(place / "tree", ignore_errors=True)
@@ -229,9 +245,17 @@ def _tell(request: Request, how: str) -> None:
             _quote(request, f"base {request.reference.shown}: {file or 'a folder'}:", why.splitlines())
         return
     request.say(f"base {request.reference.shown}: not measured: {outcomes.broken}", always=True)
-    with suppress(OSError):
-        said = (request.results / "log").read_text(encoding="utf-8", errors="backslashreplace")
-        _quote(request, "it said:", said.strip().splitlines()[-LAST_LINES:])
+    if said := log_end(request.results):
+        _quote(request, "it said:", said)
+
+
+def log_end(results: Path) -> list[str]:
+    """Return the last lines of what a side's run has said; none where it said nothing."""
+    try:
+        said = (results / "log").read_text(encoding="utf-8", errors="backslashreplace")
+    except OSError:
+        return []
+    return said.strip().splitlines()[-LAST_LINES:]
 
 
 def _quote(request: Request, first: str, lines: list[str]) -> None:

@@ -160,7 +160,7 @@ def _listed(conditions: Mapping[str, object]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
+class PairCosts:
     """What processes are expected to take, in seconds."""
 
     start_s: float
@@ -175,7 +175,7 @@ class Costs:
         tests = sum(self.test_s[nodeid] for nodeid in {nodeid for nodeid, _ in keys})
         return 2 * self.factor * (self.start_s + tests)
 
-    def corrected(self, keys: Collection[Key], seconds: float) -> Costs:
+    def corrected(self, keys: Collection[Key], seconds: float) -> PairCosts:
         """Return the costs by which a pair takes what it took."""
         return replace(self, factor=self.factor * seconds / self.pair_s(keys))
 
@@ -198,7 +198,7 @@ class PairedTiming:
     """Times being taken, until all is decided or no time is left."""
 
     measurements: dict[Key, TimedMeasurement]
-    costs: Costs
+    costs: PairCosts
     budget_s: float
     clock: Callable[[], float]
     taken: int = 0

@@ -14,6 +14,8 @@ from pytest_torchprof.report import Reference
 
 BASE: Final = "base.json"
 """The name of the file that tells the other commit's processes what they are."""
+RECORDINGS: Final = "recordings"
+"""The folder in that of the results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class Side:
     """The folders of its tree that modules are imported from, the first one first."""
     own_tests: bool
     """Whether each side runs its own tests."""
+    keeps_recordings: bool
+    """Whether what the base measures is kept as recordings too."""
     results: Path
     """The folder with what the base has measured."""
     starter: int
@@ -53,6 +57,11 @@ class Side:
     def entries(self) -> Path:
         """The folder with the base's measurements, as baselines."""
         return self.results / "entries"
+
+    @property
+    def recordings(self) -> Path | None:
+        """The folder with the base's recordings; None where they are not kept."""
+        return self.results / RECORDINGS if self.keeps_recordings else None
 
     def announce(self, path: Path) -> dict[str, str]:
         """Write what ``this_side`` reads, and return the variable by which a process finds it."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.text import first_of
@@ -76,7 +77,7 @@ class Result:
     environment: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[dict[str, Any], ...] = ()
     kernels: tuple[dict[str, Any], ...] = ()
-    """The kernels of the step shown: short name, calls, time, operators; for a failed measurement only."""
+    """The kernels of the step shown: short name, calls, time, operators; where it failed, or reports are written."""
     recording: str | None = None
     structure: str | None = None
     """A hash of the kernels in launch order: while it stays, a baseline sees the same. Only for reports."""
@@ -161,6 +162,8 @@ class RunResults:
     """What the results are compared with, where that is no baseline."""
     gone: tuple[str, ...] = ()
     """What was measured there, and not in this run."""
+    rootdir: Path = field(default_factory=Path)
+    """Below which the paths of recordings are."""
     commit: Commit | None = None
     """Whose code was measured; None outside a working tree of git."""
 
@@ -203,6 +206,7 @@ Reporter = Callable[[RunResults], str]
 
 _FILES = (
     "history",
+    "html_report",
     "json_report",
     "markdown",
 )

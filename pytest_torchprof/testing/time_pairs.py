@@ -14,7 +14,7 @@ from _pytest.junitxml import xml_key
 
 from pytest_torchprof.against.inside import KEEPER
 from pytest_torchprof.against.launch import read_launches
-from pytest_torchprof.against.pairs import TIMED, Costs, PairedTiming, TimedMeasurement, TimedSide, taker
+from pytest_torchprof.against.pairs import TIMED, PairCosts, PairedTiming, TimedMeasurement, TimedSide, taker
 from pytest_torchprof.against.side import base_side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, Pace
 from pytest_torchprof.errors import TorchprofWarning
@@ -101,7 +101,7 @@ def _new_timing(config: pytest.Config, side: Side, results: Mapping[Key, Result]
         measurements={
             key: TimedMeasurement(pace=Pace(allowed=share)) for key, share in shares.items() if share is not None
         },
-        costs=Costs(start_s=max(keeper.start_s, _LEAST_START_S), test_s=tests_s),
+        costs=PairCosts(start_s=max(keeper.start_s, _LEAST_START_S), test_s=tests_s),
         budget_s=math.inf if side.budget_s is None else side.budget_s,
         clock=time.monotonic,
     )
