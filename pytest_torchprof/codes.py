@@ -101,6 +101,8 @@ class Code(StrEnum):
     NO_COMMUNICATION = "no-communication"
     ONE_RANK = "one-rank"
     NO_RANK = "no-rank"
+    SILENT_RANK = "silent-rank"
+    OTHER_RANK = "other-rank"
     BASELINE_ELSEWHERE = "baseline-elsewhere"
     BASELINE_INCOMPLETE = "baseline-incomplete"
     # What is compared with another commit.

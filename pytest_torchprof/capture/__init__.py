@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from pytest_torchprof.capture.devices import pick_device
 from pytest_torchprof.capture.measurement import Plan, calls_beside_others, iterations, once_more
+from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.reasons import no_gpu
 from pytest_torchprof.capture.recording_file import environment
 from pytest_torchprof.capture.session import arm
 
-__all__ = ["Plan", "arm", "calls_beside_others", "environment", "iterations", "no_gpu", "once_more", "pick_device"]
+__all__ = [
+    "Pace",
+    "Plan",
+    "arm",
+    "calls_beside_others",
+    "environment",
+    "iterations",
+    "no_gpu",
+    "once_more",
+    "pick_device",
+]
