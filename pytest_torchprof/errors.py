@@ -73,7 +73,8 @@ def is_for_the_doctor(reason: str) -> bool:
     Where another profiler is in the way, it is the user's code that starts it: the reason says what to do. What another
     rank says is for its own doctor.
     """
-    return not reason.startswith(("another profiler", "rank "))
+    others = reason.startswith("rank ") or code_in(reason) in (Code.SILENT_RANK, Code.OTHER_RANK)
+    return not (others or reason.startswith("another profiler"))
 
 
 def describe(problem: BaseException) -> str:

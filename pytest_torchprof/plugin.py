@@ -233,7 +233,7 @@ def pytest_runtest_makereport(
 
         mend_report(report, call, run, item)
     state = item.config.stash.get(STATE, None)
-    if run is not None and state is not None and state.job is not None:
+    if state is not None and state.job is not None:
         from pytest_torchprof.testing.phases import tell_other_ranks
 
         tell_other_ranks(state.job, report)
@@ -271,6 +271,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if state is not None:
         from pytest_torchprof.testing.session import finish
 
+        if state.job is not None:
+            state.job.leave()
         finish(state, session)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
     from pytest_torchprof.capture.rank import Rank
+    from pytest_torchprof.capture.rank_store import MeetingPoint
 
 _NAPS_S = (0.0005, 0.001, 0.002, 0.005, 0.01)
 _LONGEST_NAP_S = 0.02
@@ -56,6 +57,8 @@ class Job:
         self._runs: dict[str, int] = {}
         self._signs_given = 0
         self._session: int | None = None
+        self._point: MeetingPoint | None = None
+        """The last that was there: a rank whose process group is gone may still tell the others so."""
 
     def begin_test(self, nodeid: str) -> None:
         """Note that a test begins; one may run several times."""
@@ -64,13 +67,19 @@ class Job:
     def end_phase(self, nodeid: str, outcome: str, *, after_test: bool) -> None:
         """Tell ranks that may wait for a measurement that none is to come in a test, or after it in its teardown."""
         with suppress(RuntimeError):  # Who cannot be told finds out by the timeout.
-            if (store := self._store()) is not None:
+            if (store := self._store(also_former=True)) is not None:
                 store.set(f"{self._phase_key(nodeid, after_test=after_test)}/ended/{this_rank().number}", outcome)
+
+    def leave(self) -> None:
+        """Tell the others that no test of this rank is to come."""
+        with suppress(RuntimeError):
+            if (store := self._store(also_former=True)) is not None:
+                store.set(f"left/{this_rank().number}", "1")
 
     def end_run(self) -> None:
         """Wait until each rank has written what it writes: a launcher ends all of them once one has failed."""
         with suppress(RuntimeError):  # The run is over, whatever is wrong with the store.
-            if self._runs and (store := self._store()) is not None:
+            if (store := self._store()) is not None:
                 Lockstep(self, store, "", this_rank()).wait_for_the_end()
 
     def pace(self, nodeid: str, label: str | None, *, after_test: bool) -> Pace:
@@ -81,14 +90,19 @@ class Job:
                 return Pace()
             return Lockstep(self, store, self._phase_key(nodeid, after_test=after_test), this_rank(), label)
 
-    def _store(self) -> Store | None:
-        """Return a connection to the store of the job, for our keys alone; None without other ranks or a store."""
-        rank = this_rank()
-        if rank.alone or (point := meeting_point()) is None:
+    def _store(self, *, also_former: bool = False) -> Store | None:
+        """Return a connection to the store of the job, for our keys alone; None without other ranks or a store.
+
+        ``also_former``: where there is none any more, that of the process group which this rank has left.
+        """
+        point = meeting_point()
+        self._point, rank = point or self._point, this_rank()
+        point = self._point if also_former else point
+        if point is None or rank.alone:
             return None
         from torch.distributed.distributed_c10d import PrefixStore
 
-        store = connect(point, self.timeout_s)
+        store = connect(point)
         if self._session is None:
             # One process may run pytest several times.
             self._session = store.add(f"torchprof/sessions/{rank.number}", 1)
@@ -159,11 +173,11 @@ class Lockstep(Pace):
 
     def wait_for_the_end(self) -> None:
         """Return once all ranks have come to the end of their run, or are not heard of."""
-        self._store.set(f"left/{self._rank.number}", "1")
+        self._store.set(f"over/{self._rank.number}", "1")
         self.head_for("the end of the run")
         naps, began = _naps(), time.monotonic()
         for number in range(self._rank.world):
-            while not self._store.check([f"left/{number}"]) and self._may_come(number, began):
+            while not self._store.check([f"over/{number}"]) and self._may_come(number, began):
                 time.sleep(next(naps))
         self.close()
 

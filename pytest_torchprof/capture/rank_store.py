@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore
+
+
+_PATIENCE = timedelta(seconds=10)
+"""A store that is there answers at once."""
 
 
 class MeetingPoint(NamedTuple):
@@ -34,10 +39,13 @@ def meeting_point() -> MeetingPoint | None:
     return MeetingPoint(store.host, store.port, of_a_rank=True) if isinstance(store, distributed.TCPStore) else None
 
 
-def connect(point: MeetingPoint, timeout_s: float) -> TCPStore:
+def connect(point: MeetingPoint) -> TCPStore:
     """Return a connection of our own: to wait at it keeps nobody else waiting; RuntimeError where nobody listens."""
     from torch._C._distributed_c10d import TCPStore
 
-    return TCPStore(
-        point.host, point.port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=timeout_s)
-    )
+    try:
+        # torch would go on trying to reach a store that is gone.
+        socket.create_connection((point.host, point.port), _PATIENCE.seconds).close()
+    except OSError as error:
+        raise RuntimeError(f"the store at {point.host}:{point.port} is gone ({error.strerror or error})") from None
+    return TCPStore(point.host, point.port, is_master=False, wait_for_workers=False, timeout=_PATIENCE)
