@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.keywords import Limits, MarkerKeywords
     from pytest_torchprof.measuring.block import MeasuredBlock
     from pytest_torchprof.measuring.script import measure, profile
-    from pytest_torchprof.profiles import Profile, StepProfile, load
+    from pytest_torchprof.profiles import Profile, StepProfile, load, load_ranks
     from pytest_torchprof.testing.fixture import Torchprof
     from pytest_torchprof.trace import Trace
 
@@ -52,6 +52,7 @@ __all__ = [
     "gemm",
     "library",
     "load",
+    "load_ranks",
     "mark",
     "measure",
     "profile",
@@ -72,7 +73,7 @@ _HOMES = {
         "errors",
     ),
     **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.selectors"),
-    **dict.fromkeys(["Profile", "StepProfile", "load"], "profiles"),
+    **dict.fromkeys(["Profile", "StepProfile", "load", "load_ranks"], "profiles"),
     **dict.fromkeys(["Limits", "MarkerKeywords"], "keywords"),
     **dict.fromkeys(["measure", "profile"], "measuring.script"),
     "Kernel": "kernels.kernel",

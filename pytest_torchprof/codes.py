@@ -36,6 +36,8 @@ class Code(StrEnum):
     RECORDING_NEWER = "recording-newer"
     NO_RECORDING = "no-recording"
     RECORDING_NOT_WRITTEN = "recording-not-written"
+    RECORDING_NOT_FETCHED = "recording-not-fetched"
+    PORT_IN_USE = "port-in-use"
     REPLAY_MISSING = "replay-missing"
     REPLAY_MISMATCH = "replay-mismatch"
     REPLAY_UNUSED = "replay-unused"
@@ -103,6 +105,8 @@ class Code(StrEnum):
     NO_RANK = "no-rank"
     SILENT_RANK = "silent-rank"
     OTHER_RANK = "other-rank"
+    RANK_LOST = "rank-lost"
+    NO_JOB = "no-job"
     BASELINE_ELSEWHERE = "baseline-elsewhere"
     BASELINE_INCOMPLETE = "baseline-incomplete"
     # What is compared with another commit.
@@ -113,6 +117,8 @@ class Code(StrEnum):
     OTHER_CODE = "other-code"
     BASE_NOT_MEASURED = "base-not-measured"
     NOTHING_COMPARED = "nothing-compared"
+    NO_ANCESTOR = "no-ancestor"
+    NO_TEST = "no-test"
 
 
 _CODES: Final = frozenset(Code)

@@ -59,7 +59,7 @@ class Limits(TypedDict, total=False):
     max_exposed_communication: str | float
     min_overlap: float
     max_rank_skew: str | float
-    same_kernels: Literal[True]
+    same_kernels: Literal[True] | str
     max_graph_breaks: int
     max_recompiles: int
     own: Words
@@ -80,6 +80,7 @@ class MarkerKeywords(Limits, total=False):
     device: str | torch.device
     warmup: int
     steps: int
+    ranks: int
     record: Recordable | Sequence[Recordable] | AbstractSet[Recordable]
     baseline: bool
     tolerance: Mapping[str, float | str]

@@ -15,9 +15,9 @@ import pytest
 from pytest_torchprof import against
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices import launches_wait
-from pytest_torchprof.testing import PASSED, RUN, STATE, is_ours
+from pytest_torchprof.testing import JOB, PASSED, RUN, STATE, is_ours, ranks
 from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
-from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
+from pytest_torchprof.testing.workers import WORDS_KEY, WORKER_KEY, is_worker, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -32,6 +32,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if ranks.VARIABLE in os.environ:
+        from pytest_torchprof.testing.ranks.inside import settle as settle_rank
+
+        settle_rank(config)
     if against.is_side(config):
         from pytest_torchprof.against.inside import settle
 
@@ -224,6 +228,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     run = item.stash.get(RUN, None)
+    if (job := item.stash.get(JOB, None)) is not None:
+        job.tell(report)
     if report.failed and call.excinfo is not None and isinstance(call.excinfo.value, AttributeError):
         from pytest_torchprof.testing.testcases import advise
 
@@ -233,10 +239,10 @@ def pytest_runtest_makereport(
 
         mend_report(report, call, run, item)
     state = item.config.stash.get(STATE, None)
-    if state is not None and state.job is not None:
+    if state is not None and state.other_ranks is not None:
         from pytest_torchprof.testing.phases import tell_other_ranks
 
-        tell_other_ranks(state.job, report)
+        tell_other_ranks(state.other_ranks, report)
     passed = report.passed and not hasattr(report, "wasxfail")
     item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
     if report.when == "teardown" and item.stash[PASSED] and state is not None:
@@ -271,8 +277,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if state is not None:
         from pytest_torchprof.testing.session import finish
 
-        if state.job is not None:
-            state.job.leave()
+        if state.other_ranks is not None:
+            state.other_ranks.leave()
         finish(state, session)
 
 
@@ -280,9 +286,23 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Let no launcher end the other ranks before they have told their results."""
     state = config.stash.get(STATE, None)
-    if state is not None and state.job is not None:
+    if state is not None and state.other_ranks is not None:
         sys.stdout.flush()
-        state.job.end_run()
+        state.other_ranks.end_run()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    if run_options(config).gpus == "each":
+        from pytest_torchprof.testing.gpus import give_each_its_own
+
+        give_each_its_own(specs)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """xdist: a worker is to start, which may have to call pytest as this process was called."""
+    node.workerinput[WORDS_KEY] = words_of(node.config)
 
 
 @pytest.hookimpl(optionalhook=True)

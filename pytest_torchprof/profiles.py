@@ -11,7 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.analysis import Analysis, Repeat
+from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.range_view import OccurrenceProfile, RangeView
+from pytest_torchprof.analysis.rank_parts import part_of
+from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import device_kinds
@@ -26,7 +29,7 @@ from pytest_torchprof.trace import Trace
 if TYPE_CHECKING:
     from pytest_torchprof.limits import Asked, Screen
 
-__all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file"]
+__all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file", "load_ranks"]
 
 READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
 """What a CPU that stands in for a GPU can tell."""
@@ -39,6 +42,7 @@ _BUILDING = (
     "gpu_work",
     "communication",
     "beside",
+    "in_job",
     "repeat",
     "worst_of",
     "median_of",
@@ -67,6 +71,7 @@ class _View(Struct, frozen=True, kw_only=True, eq=False):
 
     beside: tuple[Analysis, ...] = ()
     repeat: Repeat | None = None
+    in_job: InJob | None = None
     result: Any = _ABSENT
     gate: Callable[[str], None] | None = None
     rules: tuple[Rule, ...] | None = None
@@ -81,7 +86,7 @@ class Profile(Analysis):
 
     def __init__(self, trace: Trace | None, view: _View, answers: dict[str, Any] | None = None) -> None:
         """Use :func:`load`, or :meth:`from_trace`."""
-        super().__init__(trace, beside=view.beside, repeat=view.repeat, answers=answers)
+        super().__init__(trace, beside=view.beside, repeat=view.repeat, in_job=view.in_job, answers=answers)
         self._view = view
 
     @classmethod
@@ -105,6 +110,10 @@ class Profile(Analysis):
     def with_repeat(self, repeat: Repeat) -> Self:
         """Return the same profile with what a repeat with stacks tells of it: places, and no number."""
         return self._changed(repeat=repeat)
+
+    def with_ranks(self, in_job: InJob) -> Self:
+        """Return the same profile as one of its job's ranks."""
+        return self._changed(in_job=in_job)
 
     def with_explainer(self, explainer: Explainer) -> Self:
         """Return the same profile with what can repeat its measurement."""
@@ -284,6 +293,18 @@ def load_each(folder: str | os.PathLike[str], *, device: str | None = None) -> I
         beside = f"none of its {len(files)} JSON files is one" if files else "no file in it ends in .json or .json.gz"
         said = f"There are no traces in the folder {os.fspath(folder)}: {beside}. Check the path."
         raise UnreadableRecording(said, Code.RECORDING_MISSING)
+
+
+def load_ranks(folder: str | os.PathLike[str], *, device: str | None = None) -> Job:
+    """Return what the recordings of a job's ranks tell together: a folder holds one file for each rank.
+
+    They are read one after the other, and of each its collectives and its kernels' names are kept. ``device`` and the
+    errors are as in ``load``; TorchprofError for recordings of several jobs, or of one rank.
+    """
+    if not os.path.isdir(folder):  # noqa: PTH112 - see recording
+        said = f"{os.fspath(folder)} is no folder: expected one with the recordings of a job's ranks, a file for each"
+        raise UnreadableRecording(said, Code.RECORDING_MISSING)
+    return joined(map(part_of, load_each(folder, device=device)))
 
 
 def _unless_other_json(file: str, device: str | None) -> Profile | None:

@@ -11,13 +11,16 @@ from typing import Any, get_args
 
 import msgspec
 
+from pytest_torchprof.against import bisect
 from pytest_torchprof.analysis.efficiency import Efficiency
 from pytest_torchprof.analysis.numbers import OF_STEP, TABLE
 from pytest_torchprof.analysis.ranks import Kind
 from pytest_torchprof.baseline import form
 from pytest_torchprof.baseline.entry import Times
+from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
 from pytest_torchprof.compare.changes import Change
+from pytest_torchprof.compare.cost import Cost
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import Disuse, Outcome, analysis_json, json_report, ranks_report
 
@@ -169,23 +172,30 @@ def ranks() -> Schema:
             **every("path device", TEXT),
             **every("host why_not", perhaps(TEXT)),
             **every("communication_us exposed_us wait_us caused_us", NUMBER),
+            "overlap": perhaps(NUMBER),
         }
     )
-    of_rank = {**every("rank start_ns", WHOLE), **every("duration_us wait_us", NUMBER)}
+    of_rank = {
+        **every("rank start_ns", WHOLE),
+        **every("duration_us wait_us", NUMBER),
+        **every("bytes_in bytes_out", perhaps(WHOLE)),
+        "overlap": perhaps(NUMBER),
+    }
     collective = fields(
         {
             "name": TEXT,
-            "group": perhaps(TEXT),
+            **every("group dtype", perhaps(TEXT)),
             **every("group_size message_bytes", perhaps(WHOLE)),
             **every("step latest", WHOLE),
             **every("transfer_us skew_us", NUMBER),
-            "bus_gb_per_s": perhaps(NUMBER),
+            **every("algorithm_gb_per_s bus_gb_per_s", perhaps(NUMBER)),
             "ranks": listed(fields(of_rank)),
         }
     )
     known = {
         "schema": {"const": version},
         **every("world_size unpaired", WHOLE),
+        "not_joined": mapped(WHOLE),
         "missing": listed(WHOLE),
         "one_clock": BOOL,
         "residue_us": NUMBER,
@@ -214,11 +224,38 @@ def diff() -> Schema:
         "moved": WHOLE,
         "steps": perhaps({**pair, "items": perhaps(TEXT)}),
         "devices": perhaps({**pair, "items": TEXT}),
+        "cost": of_type(Cost),
         "words": TEXT,
     }
     test = {**differ, "summary": TEXT, "changes": listed(of_type(Change))}
-    of_each = {"ranks": mapped(fields({**differ, **recordings}))}, {"tests": mapped(fields(test))}
+    together = {
+        **every("skew_us wait_share", {**pair, "items": perhaps(NUMBER)}),
+        "kind": {**pair, "items": {"enum": list(get_args(Kind))}},
+        "straggler": {**pair, "items": perhaps(WHOLE)},
+    }
+    of_ranks = {"ranks": mapped(fields({**differ, **recordings})), "all_ranks": fields(together)}
+    of_each = of_ranks, {"tests": mapped(fields(test))}
     return root("torchprof diff --json", 1, {"anyOf": [fields({**both, **more}) for more in (recordings, *of_each)]})
+
+
+def bisection() -> Schema:
+    """Return that of ``torchprof bisect --json``."""
+    commit = fields(every("sha author date subject", TEXT))
+    test = fields({"kernels_differ": BOOL, "summary": TEXT, "changes": listed(of_type(Change))})
+    judged = fields({"sha": TEXT, "answer": {"enum": [str(answer) for answer in bisect.CommitAnswer]}, "why": TEXT})
+    known = {
+        "schema": {"const": cli_bisect.SCHEMA},
+        "test": TEXT,
+        "limits": listed(TEXT),
+        "outcome": {"enum": [str(outcome) for outcome in bisect.SearchOutcome]},
+        "why": TEXT,
+        **every("good bad", fields(every("ref sha", TEXT))),
+        "candidates": listed(commit),
+        "parent": perhaps(TEXT),
+        "tests": mapped(test),
+        "commits": listed(judged),
+    }
+    return root("torchprof bisect --json", cli_bisect.SCHEMA, fields(known))
 
 
 def report() -> Schema:
@@ -278,6 +315,7 @@ SCHEMAS = {
     "analysis": analysis,
     "ranks": ranks,
     "diff": diff,
+    "bisect": bisection,
     "report": report,
     "baseline": baseline,
     "doctor": doctors,

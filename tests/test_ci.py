@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 import yaml
+from jsonschema import validate
 
 WORKFLOWS = sorted((Path(__file__).parents[1] / "examples" / "ci").glob("*.yml"))
 
@@ -27,6 +30,41 @@ def test_unmeasured():
     torch.sin(x)
 """
 KEPT = MIXED.partition('@pytest.mark.torchprof(device="cpu", max_kernels=1)\n@pytest')[0]
+NAMED = ("-c", "user.name=me", "-c", "user.email=me@example.com")
+
+_MAP = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def _tuple(*texts, required=(), **more):
+    properties = {**{name: {"type": "string"} for name in texts}, "extra_info": _MAP, **more}
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+# The columns of oss_ci_benchmark_v3 in pytorch/test-infra that a benchmark fills by itself.
+PYTORCH = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["benchmark", "model", "metric"],
+        "properties": {
+            "benchmark": _tuple("name", "mode", "dtype", required=["name"]),
+            "model": _tuple(
+                *("name", "type", "backend"),
+                required=["name"],
+                origins={"type": "array", "items": {"type": "string"}},
+            ),
+            "inputs": {"type": "object", "additionalProperties": _tuple("dtype")},
+            "dependencies": {"type": "object", "additionalProperties": _tuple("repo", "branch", "sha", "version")},
+            "metric": _tuple(
+                "name",
+                required=["name", "benchmark_values"],
+                benchmark_values={"type": "array", "items": {"type": "number"}},
+                target_value={"type": "number"},
+            ),
+        },
+    },
+}
 COMMAND = re.compile(r"::(?P<kind>error|warning) (?P<properties>.*?)::(?P<data>.*)")
 
 
@@ -457,3 +495,68 @@ def test_quietly_the_line_of_a_graph_break_and_the_kernels_that_are_too_many_are
             "kernels={'cos': 2}: 1 kernel matches cos, expected 2*; most: 1 x pointwise cos (outside_model.py:4 in deep)",
         ]
     )
+
+
+def test_a_line_per_measurement_with_its_commit_for_whoever_keeps_them(run_tests, pytester):
+    run_tests(MIXED, "--collect-only")
+    for words in (["init", "-q", "-b", "trunk"], ["add", "."], [*NAMED, "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *words], cwd=pytester.path, check=True)
+    said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=pytester.path, check=True, capture_output=True, text=True)
+    lines = history(run_tests, pytester, MIXED)
+    assert [line["verdict"] for line in lines] == ["passed", "failed", "not measured"]
+    assert {(line["commit"], line["branch"]) for line in lines} == {(said.stdout.strip(), "trunk")}
+    assert {line["dirty"] for line in lines} == {False}
+    kept, missed, unmeasured = lines
+    assert (kept["test"], kept["numbers"]["kernels"], missed["numbers"]["kernels"]) == ("test_it.py::test_kept", 1, 2)
+    assert kept["structure"] != missed["structure"]
+    assert unmeasured["structure"] == kept["structure"]  # its limit could not be judged, its kernels are known
+    with (pytester.path / "r.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["test"], row["kernels"], row["commit"]) for row in rows] == [
+        (line["test"], str(line["numbers"].get("kernels", "")), line["commit"]) for line in lines
+    ]
+
+
+def test_the_hash_of_the_kernels_changes_with_them_and_with_nothing_else(run_tests, pytester):
+    def hashes(body):
+        lines = history(run_tests, pytester, KEPT.replace("torch.sin(x)", body))
+        return {line["structure"] for line in lines}
+
+    sine = hashes("torch.sin(x)")
+    assert len(sine) == 1
+    assert hashes("torch.sin(input=x.clone() if False else x)") == sine
+    assert not hashes("torch.cos(x)") & sine
+    assert not hashes("torch.sin(x.double())") & sine
+
+
+def test_outside_a_repository_there_is_no_commit(run_tests, pytester):
+    (line,) = history(run_tests, pytester, KEPT)
+    assert (line["commit"], line["branch"], line["dirty"]) == (None, None, None)
+
+
+def test_a_label_that_a_spreadsheet_would_compute_stays_text(run_tests, pytester):
+    source = """
+def test_labelled(torchprof):
+    with torchprof.measure("=1+1", device="cpu"):
+        torch.sin(x)
+"""
+    history(run_tests, pytester, source)
+    with (pytester.path / "r.csv").open(newline="") as file:
+        assert [row["label"] for row in csv.DictReader(file)] == ["'=1+1"]
+
+
+def test_pytorchs_benchmark_format(run_tests, pytester):
+    timed = KEPT.replace("max_kernels=1", 'tolerance={"time": 0.1}')
+    run_tests(timed, "--torchprof-report=r.pytorch.json")
+    records = json.loads((pytester.path / "r.pytorch.json").read_text())
+    validate(records, PYTORCH)
+    values = {(one["model"]["name"], one["metric"]["name"]): one["metric"]["benchmark_values"] for one in records}
+    assert values["test_it.py::test_kept", "kernels"] == [1.0]
+    assert values["test_it.py::test_kept", "time_us"][0] > 0
+    assert len(values) == len(records)
+
+
+def history(run_tests, pytester, source):
+    """Run tests and return the lines that they leave."""
+    run_tests(source, "--torchprof-report=r.jsonl", "--torchprof-report=r.csv")
+    return [json.loads(line) for line in (pytester.path / "r.jsonl").read_text().splitlines()]

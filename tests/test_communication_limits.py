@@ -223,3 +223,76 @@ def reduced_twice(tmp_path_factory):
 )
 def test_limits_on_what_gloo_does_on_the_cpu(reduced_twice, limits, outcome):
     assert outcome in " ".join(judged(reduced_twice, **limits).split())
+
+
+# Within ranges
+
+
+DIVIDED = """
+x = torch.ones(250, requires_grad=True)
+def step():
+    with record_function("forward"):
+        y = torch.sin(x)
+        distributed.all_gather_into_tensor(torch.empty(500), y.detach())
+    with record_function("reduce"):
+        distributed.all_reduce(x.grad if x.grad is not None else y.detach())
+        distributed.all_reduce(y.detach())
+"""
+
+
+@pytest.fixture(scope="module")
+def divided(tmp_path_factory):
+    """Return the profile of two steps on the CPU that gather in one range and reduce twice in another."""
+    first, _ = jobs.record(tmp_path_factory.mktemp("job"), DIVIDED, steps=2)
+    return load(first, device="cpu")
+
+
+@needs_gloo
+@pytest.mark.parametrize(
+    ("name", "limits", "outcome"),
+    [
+        ("forward", {"collectives": {"all_gather": 1, "all_reduce": 0}}, "holds"),
+        ("reduce", {"collectives": {"all_gather": 0, "all_reduce": 2}}, "holds"),
+        (
+            "reduce",
+            {"collectives": {"all_reduce": 1}},
+            "2 x all_reduce, expected 1 in occurrence 1 of 1 in step 1 of 2",
+        ),
+        ("forward", {"max_comm_bytes": 2000}, "holds"),
+        ("forward", {"max_comm_bytes": 1999}, "in 1 collective in occurrence 1 of 1 in step"),
+        ("reduce", {"max_exposed_communication": "0ns"}, "of communication in occurrence 1 of 1 in step"),
+        ("reduce", {"max_exposed_communication": 1.0, "min_overlap": 0}, "holds"),
+        ("forward", {"min_overlap": 1.0}, "of communication is hidden in occurrence 1 of 1"),
+    ],
+)
+def test_limits_within_a_range_are_on_what_was_asked_for_there(divided, name, limits, outcome):
+    assert outcome in " ".join(judged(divided, ranges={name: limits}).split())
+
+
+def test_what_a_backward_pass_asks_for_on_its_own_thread_is_in_the_range_that_waits_for_it(tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.annotation("backward", 10, 500)
+    builder.event("cpu_op", "autograd::engine::evaluate_function: AccumulateGrad", 20, 200, tid=77)
+    told = {"Collective name": "allreduce", "dtype": "Float", "Group size": 2, "In msg nelems": 9, "Out msg nelems": 9}
+    builder.event("cpu_op", "c10d::allreduce_", 30, 20, tid=77)
+    builder.event("cpu_op", "record_param_comms", 31, 18, tid=77, **told)
+    builder.event("cpu_op", "c10d::allreduce_", 600, 20)
+    builder.kernel("gemm", 100, 10, builder.launch(90))
+    profile = load(builder.write(tmp_path / "trace.json"))
+    assert judged(profile, ranges={"backward": {"collectives": {"all_reduce": 1}}}) == "holds"
+    assert "1 x all_reduce, expected 0" in judged(profile, ranges={"backward": {"collectives": {"all_reduce": 0}}})
+
+
+def test_kernels_that_no_operator_asked_for_are_in_the_range_that_launched_them(tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    for place, name in enumerate(("first", "second")):
+        builder.annotation(name, 200 * place + 10, 150)
+        for number in range(place + 1):
+            at = 200 * place + 20 + 30 * number
+            builder.kernel("void vllm::cross_device_reduce_1stage<__half, 8>(x)", at + 10, 10, builder.launch(at))
+    profile = load(builder.write(tmp_path / "trace.json"))
+    for name, count in (("first", 1), ("second", 2)):
+        assert judged(profile, ranges={name: {"collectives": {"all_reduce": count}}}) == "holds"
+        assert judged(profile, ranges={name: {"max_comm_bytes": "1GB"}}).startswith("not measured")

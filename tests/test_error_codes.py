@@ -313,13 +313,19 @@ ELSEWHERE = {
     Code.UNFINISHED_RECORDING: "test_adopt.py",
     Code.MIXED_JOBS: "test_adopt.py",
     Code.NO_RANK: "test_jobs.py",
+    Code.SILENT_RANK: "test_ranks_lockstep.py",
+    Code.OTHER_RANK: "test_ranks_lockstep.py",
+    Code.RANK_LOST: "test_ranks_marker.py",
+    Code.NO_JOB: "test_ranks_marker.py",
     Code.COMPILED_BEFORE: "test_compile_watch.py",
     Code.RAN_UNCOMPILED: "test_compile_watch.py",
     Code.BASELINE_ELSEWHERE: "test_silent_passes.py",
     **dict.fromkeys((Code.NO_REPOSITORY, Code.UNKNOWN_REF, Code.OBJECT_MISSING), "test_against_git.py"),
     **dict.fromkeys((Code.BASE_NOT_MEASURED, Code.NOTHING_COMPARED), "test_against_gaps.py"),
     **dict.fromkeys((Code.INSTALL_FAILED, Code.OTHER_CODE), "test_against_code.py"),
+    **dict.fromkeys((Code.NO_ANCESTOR, Code.NO_TEST), "test_bisect.py"),
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
+    **dict.fromkeys((Code.RECORDING_NOT_FETCHED, Code.PORT_IN_USE), "test_export.py"),
 }
 
 

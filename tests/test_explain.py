@@ -36,7 +36,7 @@ VALUES = {
     "number from 0": ([0, 0.5, 7], [-1, "1"]),
     "share from 0 to 1": ([0, 0.5, 1], [1.5, "0.5"]),
     "duration": (["1.5ms", "3 us", "2ns", "1s", 0.5], ["1.5", "3 min", -1]),
-    "True": ([True], [False, "yes"]),
+    "True, or a process group's name or description": ([True, "tp"], [False, "", 1]),
     "duration or share": (["1.5ms", "3 us", 0.1, 0], ["1.5", 1.5, -1, True]),
     "names, or a dict of counts": (["all_reduce", ["barrier"], {"reduce": 1, "gather": (0, 2)}], ["ring", {}, 3]),
     "size": (["1.5GiB", "300MB", "1 TiB", "3 B", 1024], ["1.5", 0.5, -1]),

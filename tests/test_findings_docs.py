@@ -9,13 +9,14 @@ import pytest
 from findings_on_recordings import FINDINGS
 
 from pytest_torchprof.findings import RULES
+from pytest_torchprof.findings import ranks as of_ranks
 
 pytestmark = pytest.mark.any_torch
 
 PAGE = (Path(__file__).parents[1] / "docs" / "findings.md").read_text()
-CODES = {rule.code for rule in RULES}
-OF_JOBS = {"straggler", "rank-differs"}
+OF_JOBS = {rule.code for rule in of_ranks.RULES}
 """What only the recordings of several ranks show; tests/test_jobs.py looks for them."""
+CODES = {rule.code for rule in RULES} - OF_JOBS
 SECTIONS = {
     code: mark
     for code, mark in re.findall(r"^### ([a-z0-9-]+)(?: ([†‡]))?$", PAGE, re.MULTILINE)

@@ -13,7 +13,8 @@ import pytest
 from jobs import ELEMENTS, recording
 
 from pytest_torchprof import load
-from pytest_torchprof.analysis.ranks import joined, part_of
+from pytest_torchprof.analysis.joining import joined
+from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.ranks import job_in
 
@@ -66,10 +67,10 @@ def job_of(place, device=None):
 
 def test_a_collective_is_waiting_for_the_last_rank_and_then_transfer(late):
     job = job_of(late)
-    assert [one.wait_us(0) for one in job.meetings] == [300, 200, 400, 250]
-    assert {one.wait_us(1) for one in job.meetings} == {0}
-    assert {one.transfer_us for one in job.meetings} == {100}
-    assert [one.bus_gb_per_s for one in job.meetings] == [pytest.approx(4 * ELEMENTS / 100e3)] * 4
+    assert [one.wait_us(0) for one in job.collectives] == [300, 200, 400, 250]
+    assert {one.wait_us(1) for one in job.collectives} == {0}
+    assert {one.transfer_us for one in job.collectives} == {100}
+    assert [one.bus_gb_per_s for one in job.collectives] == [pytest.approx(4 * ELEMENTS / 100e3)] * 4
     assert (job.skew_us, job.straggler, job.kind, job.one_clock) == (275, 1, "mixed", True)
     assert job.wait_share == pytest.approx(1150 / (1150 + 8 * 100))
 
@@ -108,7 +109,7 @@ def test_clocks_of_two_hosts_are_aligned_by_the_ends_of_collectives(folder, host
     place = folder(*ranks)
     job = job_of(place)
     assert not job.one_clock
-    assert [one.wait_us(0) for one in job.meetings] == [300, 200, 400, 250]
+    assert [one.wait_us(0) for one in job.collectives] == [300, 200, 400, 250]
     assert job.residue_us == 0
     assert "clocks are aligned by the ends of collectives, to 0" in run("analyze", place, "--ranks")[1]
 
@@ -135,8 +136,8 @@ def test_a_rank_that_sleeps_before_a_collective_keeps_the_other_waiting(tmp_path
     """
     jobs.record(tmp_path, step, steps=3)
     job = job_of(tmp_path, "cpu")
-    reduces = [one for one in job.meetings if one.name == "all_reduce"]
-    assert (len(reduces), len(job.meetings), job.straggler) == (3, 6, 1)
+    reduces = [one for one in job.collectives if one.name == "all_reduce"]
+    assert (len(reduces), len(job.collectives), job.straggler) == (3, 6, 1)
     assert median(one.wait_us(0) for one in reduces) == pytest.approx(50_000, rel=0.2)
     assert "rank 1 comes last" in run("analyze", tmp_path, "--ranks", "--device", "cpu")[1]
 
@@ -174,9 +175,9 @@ def test_waits_transfers_and_bandwidths_of_a_recorded_pair_are_those_of_another_
     first, second = map(durations, paths)
     job = joined(part_of(load(path)) for path in paths)
     assert first.keys() == second.keys()
-    assert len(job.meetings) == len(first) == 84
+    assert len(job.collectives) == len(first) == 84
     ahead = median(second[one][0] + second[one][1] - first[one][0] - first[one][1] for one in first)
-    for number, one in zip(sorted(first), job.meetings, strict=True):
+    for number, one in zip(sorted(first), job.collectives, strict=True):
         (start, dur, size), (other, took, _) = first[number], second[number]
         other -= ahead
         assert [us / 1000 for us in one.durations_ns.values()] == [dur, took]
@@ -251,7 +252,7 @@ def test_a_kernel_more_on_one_rank_is_told_and_missed(folder, run):
     place = folder(recording(0, [1000, 2000]), recording(1, [1000, 2000], more=["squared", "squared"]))
     assert "rank 1 against rank 0: 2 more x squared in step 1" in run("analyze", place, "--ranks")[1]
     status, said = run("check", place, "--ranks", "--limit", "same_kernels=True")
-    assert (status, "rank 1: 2 more x squared in step 1" in said) == (1, True)
+    assert (status, "rank 1 against rank 0: 2 more x squared in step 1" in said) == (1, True)
 
 
 def test_a_collective_more_on_one_rank_is_told(folder, run):
@@ -291,6 +292,10 @@ def test_jobs_are_compared_rank_by_rank(folder, late, run):
     assert run("diff", late, late, "--ranks")[0] == 0
     status, said = run("diff", late, again, "--ranks")
     assert (status, "rank 1:" in said) == (1, True)
+    assert (
+        "all ranks: skew: 275 us -> 275 us wait share: 59.0% -> 59.0% kind: mixed -> mixed straggler: rank 1 -> rank 1"
+        in said
+    )
     assert json.loads(run("diff", late, again, "--ranks", "--json")[1])["ranks"].keys() == {"0", "1"}
     shutil.rmtree(again)
     assert run("diff", late, folder(*late_ranks(size=3), recording(2, [1000], size=3), name="again"), "--ranks")[0] == 2

@@ -182,7 +182,7 @@ def renamed(value, path):
 
 def free(name, value, least):
     """Return the paths to fields that may have another name; ``least``: how many fields must be there."""
-    fixed = [path for path in keys(value) if not {"evidence", "same", "numbers"}.intersection(path[:-1])]
+    fixed = [path for path in keys(value) if not {"evidence", "same", "numbers", "kinds"}.intersection(path[:-1])]
     assert len(fixed) >= least
     schema = Draft202012Validator(of_package(name))
     return [path for path in fixed if schema.is_valid(renamed(value, path))]

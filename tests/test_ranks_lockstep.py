@@ -317,6 +317,7 @@ def test_where_the_rank_is_gone_that_holds_the_store_the_others_say_so(ranks):
     _, second = ranks(WITHOUT_COLLECTIVES.replace("RANK == 1", "RANK == 0").format("os._exit(0)"))
     assert second.status == 1
     assert "not measured: the ranks of the job cannot reach each other" in second.said("test_it")
+    assert "[silent-rank]" in second.said("test_it")
 
 
 OTHER_TESTS = """

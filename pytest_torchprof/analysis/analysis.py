@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis import numbers, validity
 from pytest_torchprof.analysis.collective_calls import Communication
-from pytest_torchprof.analysis.collectives import Collective
+from pytest_torchprof.analysis.collectives import Collective, StepCommunication
 from pytest_torchprof.analysis.compilation import Compile, compile_of
 from pytest_torchprof.analysis.efficiency import Efficiency, efficiency_of
 from pytest_torchprof.analysis.gpu_work import GpuWork
@@ -19,6 +19,7 @@ from pytest_torchprof.analysis.launches import Launching
 from pytest_torchprof.analysis.numbers import AllAttributes, Numbers
 from pytest_torchprof.analysis.parts import Part
 from pytest_torchprof.analysis.ranges import parts_within
+from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.analysis.steps import HasViews, StepProfile, shared
 from pytest_torchprof.codes import Code, coded
@@ -41,10 +42,12 @@ class Analysis(HasViews, AllAttributes):
         *,
         beside: tuple[Analysis, ...] = (),
         repeat: Repeat | None = None,
+        in_job: InJob | None = None,
         answers: dict[str, Any] | None = None,
     ) -> None:
         """Take the trace (None if nothing was measured), what was measured beside it, and what a repeat tells of it.
 
+        ``in_job`` is its place among the recordings of its job's ranks, where they are there.
         Nothing is computed yet; ``answers`` are those of another view of the trace.
         """
         super().__init__(answers)
@@ -53,6 +56,8 @@ class Analysis(HasViews, AllAttributes):
         """What the same test measured beside this, for findings that compare."""
         self.repeat = repeat
         """What was found out when the measurement was repeated with stacks: places, and no number."""
+        self.in_job = in_job
+        """Its place among the recordings of its job's ranks; None where it is judged alone."""
 
     def _look(self, name: str) -> None:
         """Allow or refuse that somebody looks at what has this name: a profile may be closed."""
@@ -87,6 +92,11 @@ class Analysis(HasViews, AllAttributes):
     def communication(self) -> Communication:
         """The collectives of the steps, and how much of their time computing hid."""
         return Communication(self.trace, self.launching, self.gpu_work.communication)
+
+    @property
+    def communication_of_steps(self) -> tuple[StepCommunication, ...]:
+        """The collectives of each step together."""
+        return self.communication.steps
 
     @shared
     def _efficiency(self) -> Efficiency:
@@ -165,10 +175,21 @@ class Analysis(HasViews, AllAttributes):
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
-        """The collectives of all steps that this rank took part in, in the order in which they were asked for."""
+        """The collectives of all steps that this rank took part in, in the order in which they were asked for.
+
+        Where the other ranks' recordings are there too, each tells how long this rank waited in it.
+        """
         self._look("collectives")
         self.launching.refuse_hidden()
-        return self.communication.collectives
+        return self.communication.collectives if self.in_job is None else self.in_job.job[self.in_job.rank].collectives
+
+    @property
+    def ranks(self) -> Job:
+        """What the recordings of all ranks of the job tell together; NotMeasured where this one is alone."""
+        self._look("ranks")
+        if self.in_job is None:
+            raise NotMeasured(coded("one rank's recording does not tell of the others", Code.ONE_RANK))
+        return self.in_job.job
 
     @property
     def compile(self) -> Compile:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from functools import cached_property
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_torchprof.analysis.collectives import (
     EMPTY,
@@ -13,18 +12,20 @@ from pytest_torchprof.analysis.collectives import (
     Collective,
     Overlap,
     StepCommunication,
-    communication_of_step,
+    communication_of,
 )
 from pytest_torchprof.analysis.messages import ProcessGroup, Sent, elements, group_of, groups_of, sent_by
+from pytest_torchprof.analysis.ranges import operators_within
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.communication import collective_of
-from pytest_torchprof.trace.columns import ABSENT, COLLECTIVES, PARAMETERS, where
+from pytest_torchprof.trace.columns import ABSENT, COLLECTIVES, PARAMETERS, RECEIVE, SEND, where
 from pytest_torchprof.trace.links import captures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.analysis.launches import Inputs, Launching
+    from pytest_torchprof.analysis.ranges import Occurrence
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.columns import Message
 
@@ -50,11 +51,15 @@ class Communication:
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:
         """Those of all steps in the order in which they were asked for, or launched."""
+        return tuple(one.collective for one in self._found)
+
+    @cached_property
+    def _found(self) -> tuple[_Found, ...]:
         calls = _Calls(self._trace, self._launching, self._kernels)
         if not (self._kernels or calls.asking):
             return ()
-        found = sorted([*calls.by_operator(self._overlap), *calls.by_kernel(self._overlap)], key=itemgetter(0))
-        return tuple(one for _, one in found)
+        found = [*calls.by_operator(self._overlap), *calls.by_kernel(self._overlap)]
+        return tuple(sorted(found, key=lambda one: one.asked_ns))
 
     @cached_property
     def steps(self) -> tuple[StepCommunication, ...]:
@@ -63,9 +68,31 @@ class Communication:
         for one in self.collectives:
             of_step[one.step].append(one)
         return tuple(
-            communication_of_step(self._trace, self._launching, self._overlap, step, found)
-            for step, found in enumerate(of_step)
+            communication_of(self._trace, part, self._overlap, found)
+            for part, found in zip(self._launching.parts, of_step, strict=True)
         )
+
+    def within(self, occurrences: Sequence[Occurrence]) -> tuple[StepCommunication, ...]:
+        """Return what was asked for inside each of these ranges together."""
+        of_op = {one.op: one for one in self._found if one.op >= 0}
+        of_kernel = {one.kernel: one for one in self._found if one.op < 0}
+        held = operators_within(self._trace, occurrences, of_op)
+        each = []
+        for occurrence, ops in zip(occurrences, held, strict=True):
+            launched = [of_kernel[i] for i in occurrence.gpu_ops if i in of_kernel]
+            inside = sorted([*(of_op[op] for op in ops), *launched], key=lambda one: one.asked_ns)
+            found = [one.collective for one in inside]
+            each.append(communication_of(self._trace, occurrence, self._overlap, found))
+        return tuple(each)
+
+
+class _Found(NamedTuple):
+    """A collective, and what asked for it: an operator, or a kernel where there is none."""
+
+    asked_ns: int
+    op: int
+    kernel: int
+    collective: Collective
 
 
 class _Calls:
@@ -179,8 +206,8 @@ class _Calls:
                 found[kernel] = own
         return found
 
-    def by_operator(self, overlap: Overlap) -> Iterator[tuple[int, Collective]]:
-        """Yield when each was asked for, and what it is."""
+    def by_operator(self, overlap: Overlap) -> Iterator[_Found]:
+        """Yield what the operators of the steps asked for."""
         trace, kernels_of = self._trace, self._of_operator
         batch_of = {op: (kernel, len(ops)) for kernel, ops in self._batches.items() for op in ops}
         for op in self.asking:
@@ -190,8 +217,10 @@ class _Calls:
             kernel, together = batch_of.get(op, (ABSENT, 1))
             kernels = kernels_of.get(op, ()) if kernel < 0 else [kernel]
             told, group, sent = self._message(op), self._group(op), self._sent(op)
-            yield (
+            yield _Found(
                 trace.ops.start[op],
+                op,
+                ABSENT,
                 Collective(
                     name=self._name(op),
                     operator=self._operator(op),
@@ -202,13 +231,14 @@ class _Calls:
                     together=together,
                     sequence=self._sequence(op, told),
                     comms_id=None if told is None else told.comms_id,
+                    **self._whom(op, told, group),
                     why_no_bytes=None if None not in (sent.bytes_in, sent.bytes_out) else _NO_DIMS,
                     **self._when(op, kernels, sent, overlap),
                 ),
             )
 
-    def by_kernel(self, overlap: Overlap) -> Iterator[tuple[int, Collective]]:
-        """Yield when each kernel of a step ran that no operator asked for, and what it is."""
+    def by_kernel(self, overlap: Overlap) -> Iterator[_Found]:
+        """Yield what the kernels of the steps carried out that no operator asked for."""
         trace = self._trace
         for i in self._of_operator.get(ABSENT, ()):
             step = trace.step_of_gpu_op[i]
@@ -218,8 +248,10 @@ class _Calls:
             # NCCL does many collectives by sends and receives, and its older kernels are all named so.
             ambiguous = decoded.collective == "send_recv" and told is None
             sent = sent_by(None, _NOTHING_TOLD, _NOTHING_TOLD, told, None)
-            yield (
+            yield _Found(
                 self._launched(i),
+                ABSENT,
+                i,
                 Collective(
                     name=None if ambiguous else decoded.collective,
                     operator=None,
@@ -309,6 +341,18 @@ class _Calls:
         settings = self._settings_of_parameters(op)
         old = settings is not None and len(settings) >= 8 and str(settings[1]).isdecimal()
         return int(settings[1]) if settings is not None and old else None
+
+    def _whom(self, op: int, told: Message | None, group: ProcessGroup) -> dict[str, Any]:
+        """Return whom a message is sent to or received from, and its tag."""
+        if self._operator(op) not in (SEND, RECEIVE):
+            return {}
+        given = self._launching.settings(self._trace.ops.inputs[op]) or ()
+        place, tag = (int(one) if str(one).isdecimal() else None for one in (*given[2:4], None, None)[:2])
+        peer = told.peer if told is not None and told.peer >= 0 else None
+        if peer is None and place is not None and group.ranks is not None and place < len(group.ranks):
+            # The operator has its place in the group.
+            peer = group.ranks[place]
+        return {"peer": peer, "tag": tag}
 
     def _asynchronous(self, op: int) -> bool | None:
         """Return whether the program went on: torch since 2.8 says so, before the timeout."""

@@ -10,12 +10,13 @@ from msgspec import Struct
 
 from pytest_torchprof.analysis.messages import NO_GROUP, ProcessGroup, Sent, bus_factor, message_bytes
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL
+from pytest_torchprof.trace.columns import KERNEL, SEND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.analysis.launches import Launching
+    from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.intervals import Spans
 
@@ -51,8 +52,31 @@ class Collective(Struct, frozen=True, kw_only=True):
     """Its number in its group."""
     comms_id: int | str | None = None
     """The same on all ranks, since torch 2.13."""
+    peer: int | None = None
+    """The rank that is sent to or received from."""
+    tag: int | None = None
+    """What tells messages between the same two ranks apart."""
+    wait_ns: int | None = None
+    """How long this rank was there before the last one came; None unless other ranks' recordings tell."""
+    transfer_ns: int | None = None
+    """The shortest time that a rank was in it, likewise."""
     why_no_bytes: str | None = None
     why_no_time: str | None = None
+
+    @property
+    def is_send(self) -> bool:
+        """Whether this rank sends to another one."""
+        return self.operator == SEND
+
+    @property
+    def wait_us(self) -> float | None:
+        """How long this rank waited for the last one; None unless other ranks' recordings tell."""
+        return None if self.wait_ns is None else self.wait_ns / 1000
+
+    @property
+    def transfer_us(self) -> float | None:
+        """The shortest time that it took on any rank; None unless other ranks' recordings tell."""
+        return None if self.transfer_ns is None else self.transfer_ns / 1000
 
     @property
     def dtype(self) -> str | None:
@@ -114,7 +138,7 @@ class Collective(Struct, frozen=True, kw_only=True):
 
 
 class StepCommunication(Struct, frozen=True, kw_only=True):
-    """The collectives of a step together; times are of unions of intervals, summed over devices."""
+    """The collectives of a step, or of a range, together; times are of unions of intervals, summed over devices."""
 
     collectives: tuple[Collective, ...]
     time_us: float
@@ -161,11 +185,10 @@ class Overlap:
         return intervals.length(intervals.within(spans, computing)) if computing and spans else 0
 
 
-def communication_of_step(
-    trace: Trace, launching: Launching, overlap: Overlap, step: int, collectives: Sequence[Collective]
+def communication_of(
+    trace: Trace, part: Part, overlap: Overlap, collectives: Sequence[Collective]
 ) -> StepCommunication:
-    """Return the times of a step's collectives together."""
-    part = launching.parts[step]
+    """Return the times of the collectives of a step, or of a range, together."""
     on_gpu = trace.device_kind.has_launches
     timed = [one for one in collectives if one.start_ns is not None and (one.device is not None) == on_gpu]
     of_device: dict[int | None, list[tuple[int, int]]] = defaultdict(list)

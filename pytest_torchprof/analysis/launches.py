@@ -130,6 +130,15 @@ class Launching:
             found = self._decoded[key] = complete(name, launch)
         return found
 
+    def decoded_operator(self, op: int) -> KernelName:
+        """Return what an operator's name says where operators are the kernels, completed by what it was given."""
+        name = self._trace.names[self._trace.ops.name[op]]
+        key = (name, self.chain(op), self._trace.ops.inputs[op])
+        found = self._decoded.get(key)
+        if found is None:
+            found = self._decoded[key] = complete(name, self._launch(op, None, (None, None)))
+        return found
+
     def _is_triton(self, kernel: str) -> bool | None:
         """Return whether the recording says that Triton has made a kernel, None where it tells of none."""
         metadata = self._trace.metadata
@@ -199,15 +208,10 @@ class Launching:
 
     def _operator(self, op: int) -> Kernel:
         """Return an operator that is a kernel where the CPU is the device."""
-        trace = self._trace
-        name = trace.names[trace.ops.name[op]]
-        key = (name, self.chain(op), trace.ops.inputs[op])
-        decoded = self._decoded.get(key)
-        if decoded is None:
-            decoded = self._decoded[key] = complete(name, self._launch(op, None, (None, None)))
+        trace, name = self._trace, self._trace.names[self._trace.ops.name[op]]
         return Kernel(
             name=name,
-            decoded=decoded,
+            decoded=self.decoded_operator(op),
             op=name,
             **self._of_operator(op),
             start_ns=trace.ops.start[op],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,6 +14,9 @@ from pytest_torchprof.analysis.source_lines import Origin, Places
 from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import counted, printable_line
+
+if TYPE_CHECKING:
+    from pytest_torchprof.analysis.collectives import StepCommunication
 
 
 class OccurrenceProfile(StepProfile):
@@ -65,8 +69,17 @@ class RangeView(Analysis):
         self.name = name
 
     @cached_property
+    def _found(self) -> list[Occurrence]:
+        return occurrences(self.trace, [step.part for step in self.whole.steps], self.name)
+
+    @cached_property
+    def communication_of_steps(self) -> tuple[StepCommunication, ...]:
+        """The collectives that were asked for inside each range together."""
+        return self.communication.within(self._found)
+
+    @cached_property
     def _steps(self) -> tuple[OccurrenceProfile, ...]:
-        found = occurrences(self.trace, [step.part for step in self.whole.steps], self.name)
+        found = self._found
         counts, begun = Counter(one.step for one in found), Counter[int]()
         profiles = []
         for one in found:

@@ -21,31 +21,45 @@ Stretch = tuple[int, int, int]
 _NODE = "autograd::engine::evaluate_function: "
 
 
-def waiting_threads(trace: Trace, calls: Iterable[int]) -> Mapping[int, frozenset[int]]:
-    """Return for calls inside a node of the backward pass the other threads that may wait for it.
+class Backward:
+    """Tells for which threads a backward pass works on threads of its own."""
 
-    That is the forward operator's thread where an arrow tells which operator that was, else any thread with user
-    annotations. Of nodes inside nodes, as checkpointing makes them, the outermost tells.
-    """
-    nodes = {name for name, text in enumerate(trace.names) if text.startswith(_NODE)}
-    if not nodes:
+    def __init__(self, trace: Trace) -> None:
+        """Take the trace."""
+        self._trace = trace
+        self._nodes = {name for name, text in enumerate(trace.names) if text.startswith(_NODE)}
+        self._anybody = frozenset(trace.annotations.thread) if self._nodes else frozenset()
+        self._of_op: dict[int, frozenset[int]] = {}
+
+    def __bool__(self) -> bool:
+        """Return whether there is a backward pass in the recording."""
+        return bool(self._nodes)
+
+    def waiting_for(self, op: int) -> frozenset[int]:
+        """Return the other threads that may wait for an operator inside a node of the backward pass.
+
+        That is the forward operator's thread where an arrow tells which operator that was, else any thread with user
+        annotations. Of nodes inside nodes, as checkpointing makes them, the outermost tells.
+        """
+        if op < 0 or not self._nodes:
+            return frozenset()
+        if op not in self._of_op:
+            trace, chain = self._trace, list(self._trace.nesting.chain(op))
+            linked = [trace.forward_of[one] for one in chain if one in trace.forward_of]
+            inside = any(trace.ops.name[one] in self._nodes for one in chain)
+            thread = trace.ops.thread
+            others = (frozenset({thread[linked[-1]]}) if linked else self._anybody) - {thread[op]}
+            self._of_op[op] = others if inside else frozenset()
+        return self._of_op[op]
+
+
+def waiting_threads(trace: Trace, calls: Iterable[int]) -> Mapping[int, frozenset[int]]:
+    """Return for calls inside a node of the backward pass the other threads that may wait for it."""
+    backward = Backward(trace)
+    if not backward:
         return {}
-    named, forward_of, thread = trace.ops.name, trace.forward_of, trace.ops.thread
-    anybody = frozenset(trace.annotations.thread)
-    of_op: dict[int, frozenset[int]] = {}
-    found = {}
-    for call, op in trace.nesting.around_each(trace.calls, calls).items():
-        if op < 0:
-            continue
-        if op not in of_op:
-            chain = list(trace.nesting.chain(op))
-            linked = [forward_of[one] for one in chain if one in forward_of]
-            inside = any(named[one] in nodes for one in chain)
-            others = frozenset({thread[linked[-1]]} if linked else anybody) - {thread[op]}
-            of_op[op] = others if inside else frozenset()
-        if of_op[op]:
-            found[call] = of_op[op]
-    return found
+    around = trace.nesting.around_each(trace.calls, calls)
+    return {call: others for call, op in around.items() if (others := backward.waiting_for(op))}
 
 
 class Inside:
@@ -148,6 +162,17 @@ def occurrences(trace: Trace, steps: Sequence[Part], name: str) -> list[Occurren
                     )
                 )
     return found
+
+
+def operators_within(trace: Trace, found: Sequence[Occurrence], ops: Iterable[int]) -> list[list[int]]:
+    """Return for each occurrence which of the operators it holds, those of autograd's threads that it waits for too."""
+    held: list[list[int]] = [[] for _ in found]
+    by_thread, backward = _Holders([one.stretch for one in found]), Backward(trace)
+    for op in ops:
+        threads = (trace.ops.thread[op], *backward.waiting_for(op))
+        for i in {i for thread in threads for i in by_thread.around(thread, trace.ops.start[op])}:
+            held[i].append(op)
+    return held
 
 
 class _Held(NamedTuple):

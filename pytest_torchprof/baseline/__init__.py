@@ -11,6 +11,7 @@ from pytest_torchprof.baseline.entry import (
     key_of,
     source_hash,
     split_key,
+    structure_hash,
     times_of,
 )
 from pytest_torchprof.baseline.file import BaselineFile, read, read_or_empty, read_text, resolve, update
@@ -39,6 +40,7 @@ __all__ = [
     "source_hash",
     "split_key",
     "split_name",
+    "structure_hash",
     "test_file_of",
     "times_of",
     "update",

@@ -10,7 +10,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, json
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import TABLE
@@ -130,6 +130,16 @@ def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
         varying={name: _round_number(value) for name, value in varying.items() if value is not None},
         time=times_of(profile),
     )
+
+
+def structure_hash(profile: Analysis) -> str:
+    """Return 16 digits that stay the same while the distinct steps launch the same kernels in the same order.
+
+    Kernels are the same as for a baseline: of gemms, convolutions and attention the dtype and layout count, of all
+    others the name without what differs from run to run.
+    """
+    steps = dict.fromkeys(tuple(record.identity for record in records(step.kernels)) for step in profile.steps)
+    return hashlib.sha256(json.encode(list(steps))).hexdigest()[:16]
 
 
 def records(kernels: Iterable[Kernel]) -> tuple[KernelRecord, ...]:

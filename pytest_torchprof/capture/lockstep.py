@@ -46,7 +46,7 @@ class _Sign(NamedTuple):
         return json.loads(self.text) if self.text else {}
 
 
-class Job:
+class OtherRanks:
     """What one process knows of the other ranks of its job, over all tests of a run."""
 
     def __init__(self, timeout_s: float) -> None:
@@ -133,8 +133,8 @@ class Lockstep(Pace):
     in_step = True
     is_fixed = False
 
-    def __init__(self, job: Job, store: Store, test: str, rank: Rank, label: str | None = None) -> None:
-        self._job = job
+    def __init__(self, others: OtherRanks, store: Store, test: str, rank: Rank, label: str | None = None) -> None:
+        self._others = others
         self._store = store
         self._rank = rank
         self._test = test
@@ -145,7 +145,7 @@ class Lockstep(Pace):
     def head_for(self, goal: str) -> None:
         """Say what this rank is about to reach the end of."""
         with _told_in_words():
-            self._job.sign(self._store, self._rank, self._test, goal)
+            self._others.sign(self._store, self._rank, self._test, goal)
 
     def exchange(self, goal: str, value: Any) -> list[Any]:
         """Return each rank's value, in their order, once all have come here; NotMeasured for all where one does not."""
@@ -213,9 +213,9 @@ class Lockstep(Pace):
         return coded(self._silence(number), Code.SILENT_RANK)
 
     def _silence(self, number: int) -> str:
-        place, within = self._job.heard(self._store, number).place, f"within {self._job.timeout_s:g} s"
-        again = number in self._job.silent
-        self._job.silent.add(number)
+        place, within = self._others.heard(self._store, number).place, f"within {self._others.timeout_s:g} s"
+        again = number in self._others.silent
+        self._others.silent.add(number)
         if not place:
             return f"nothing was heard of rank {number} {within}: it has measured nothing so far"
         who, test = f"pid {place['pid']} on {place['host']}", place["test"].rpartition("#")[0] or "no test"
@@ -230,8 +230,8 @@ class Lockstep(Pace):
 
     def _may_come(self, number: int, began: float) -> bool:
         """Whether a rank is still to be waited for: it is given time anew with each sign."""
-        heard = self._job.heard(self._store, number).heard
-        return number not in self._job.silent and time.monotonic() - max(heard, began) < self._job.timeout_s
+        heard = self._others.heard(self._store, number).heard
+        return number not in self._others.silent and time.monotonic() - max(heard, began) < self._others.timeout_s
 
 
 def _naps() -> Iterator[float]:

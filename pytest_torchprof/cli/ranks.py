@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.analysis.ranks import joined, part_of
+from pytest_torchprof.analysis.joining import joined
+from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.cli import RANKS, UsageError
 from pytest_torchprof.profiles import load_each
 
@@ -31,8 +32,3 @@ def _parts(folder: str, device: str | None, look: Callable[[Profile, RankPart], 
         # The next one takes as much memory again.
         del profile
         yield part
-
-
-def files_of_ranks(folder: str, device: str | None) -> dict[int, str]:
-    """Return the file of each rank of the job whose recordings are in the folder."""
-    return {part.rank: part.path for part in job_in(folder, device).ranks}

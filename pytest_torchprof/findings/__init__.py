@@ -27,6 +27,7 @@ _SUBJECTS = (
     "fusible",
     "repeated",
     "compiling",
+    "ranks",
 )
 RULES: tuple[Rule, ...] = tuple(rule for subject in _SUBJECTS for rule in import_module(f"{__name__}.{subject}").RULES)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, SLOW_KERNELS, Finding, Rule, Threshold
+from pytest_torchprof.findings.ranks import cause_of
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import counted, show_ratio, show_us
 from pytest_torchprof.trace import intervals
@@ -294,10 +295,12 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
     for i in work.communication:
         spent[analysis.launching.decoded(i).collective or "other"] += gpu.end[i] - gpu.start[i]
     ordered = [name for name, _ in spent.most_common()]
+    job = None if analysis.in_job is None else analysis.in_job.job
     yield Finding(
         message=f"{show_us(lost)} ({work.share_of_window(lost):.0%} of the time) the GPU only communicates "
-        f"({', '.join(ordered[:3])}), with nothing to compute meanwhile",
+        f"({', '.join(ordered[:3])}), with nothing to compute meanwhile" + (f"; {cause_of(job)}" if job else ""),
         evidence={
+            **({"kind": job.kind, "wait_share": job.wait_share} if job else {}),
             "time_us": lost,
             "share": work.share_of_window(lost),
             "collectives_us": {name: spent[name] / 1000 for name in ordered},

@@ -41,7 +41,7 @@ def _read_collectives(value: object) -> dict[str, tuple[int, int] | None]:
 
 def _of_step(analysis: Analysis, step: StepProfile) -> StepCommunication:
     place = next(i for i, other in enumerate(analysis.steps) if other is step)
-    return analysis.communication.steps[place]
+    return analysis.communication_of_steps[place]
 
 
 def _rows(collectives: Iterable[Collective]) -> tuple[WorkRow, ...]:
@@ -139,7 +139,7 @@ def _unknown_time(steps: Iterable[StepCommunication]) -> Verdict | None:
 
 
 def _max_exposed(analysis: Analysis, asked: _Exposure) -> Verdict:
-    steps = analysis.communication.steps
+    steps = analysis.communication_of_steps
     worst = max(range(len(steps)), key=lambda place: asked.of(steps[place]))
     found, step = steps[worst], analysis.steps[worst]
     if asked.of(found) > asked.most:
@@ -158,7 +158,7 @@ def _exposed_rows(found: StepCommunication) -> tuple[WorkRow, ...]:
 
 
 def _min_overlap(analysis: Analysis, least: float) -> Verdict:
-    steps = analysis.communication.steps
+    steps = analysis.communication_of_steps
     known = {place: step.overlap for place, step in enumerate(steps) if step.overlap is not None}
     if not known:
         return _unknown_time(steps) or Verdict(
@@ -178,11 +178,14 @@ def _min_overlap(analysis: Analysis, least: float) -> Verdict:
     return _unknown_time(steps) or Verdict(number=known[worst], measured=said, status=HOLDS)
 
 
-COMMUNICATION_LIMITS = (
-    Limit(name="collectives", read=_read_collectives, check=in_each_step(_collectives), located=False),
-    Limit(name="max_comm_bytes", read=size_bytes, check=_max_comm_bytes, located=False),
-    Limit(name="max_exposed_communication", read=_read_exposure, check=_max_exposed, on_time=True, located=False),
-    Limit(name="min_overlap", read=fraction, check=_min_overlap, on_time=True, located=False),
+COMMUNICATION_LIMITS = tuple(
+    Limit(name=name, read=read, check=check, on_time=on_time, located=False, per_step=True)
+    for name, read, check, on_time in (
+        ("collectives", _read_collectives, in_each_step(_collectives), False),
+        ("max_comm_bytes", size_bytes, _max_comm_bytes, False),
+        ("max_exposed_communication", _read_exposure, _max_exposed, True),
+        ("min_overlap", fraction, _min_overlap, True),
+    )
 )
 
 

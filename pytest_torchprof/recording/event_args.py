@@ -41,6 +41,8 @@ class Args(
         "group_size": "Group size",
         "sequence": "Seq",
         "comms_id": "Comms Id",
+        "sender": "Src Rank",
+        "receiver": "Dst Rank",
     },
 ):
     """What an event's ``args`` tell: operands of operators, correlation of calls and GPU operations, and so on."""
@@ -66,6 +68,8 @@ class Args(
     group_size: Whole = -1
     sequence: Whole = -1
     comms_id: int | str | None = None
+    sender: Whole = -1
+    receiver: Whole = -1
 
 
 class Allocation(Struct, frozen=True, gc=False, rename={"size": "Bytes", "device_type": "Device Type"}):
@@ -89,6 +93,7 @@ def messages_of(events: Sequence[Any], first: int) -> dict[int, Message]:
             args.group_size,
             args.sequence,
             args.comms_id,
+            max(args.sender, args.receiver),
         )
         for i, args in enumerate((event.args for event in events), first)
         if args.collective is not None

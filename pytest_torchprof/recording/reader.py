@@ -152,10 +152,10 @@ def _in_pieces(path: str, columns: Columns, *, begin: int = 0, until: float = in
 
 
 def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
-    _repaired(text, partial(_fold_events, columns))
+    repaired(text, partial(_fold_events, columns))
 
 
-def _repaired(text: bytes | msgspec.Raw, reading: Callable[[bytes | msgspec.Raw], _Read]) -> _Read:
+def repaired(text: bytes | msgspec.Raw, reading: Callable[[bytes | msgspec.Raw], _Read]) -> _Read:
     """Read the text, or what it is with a repair; the error is that of the text as it is."""
     try:
         return reading(text)
@@ -164,9 +164,9 @@ def _repaired(text: bytes | msgspec.Raw, reading: Callable[[bytes | msgspec.Raw]
     except msgspec.DecodeError:
         from pytest_torchprof.recording.oddities import repairs  # noqa: PLC0415 - only what is broken needs it
 
-        for repaired in repairs(bytes(text)):
+        for mended in repairs(bytes(text)):
             try:
-                return reading(repaired)
+                return reading(mended)
             except msgspec.DecodeError:
                 continue
         raise
@@ -202,7 +202,7 @@ def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
     # The list that was cut must be the document's own, not one further in.
     _document(head + b"[]}")
     columns.ending = ending(rest)
-    document = _repaired(head + rest, _document)
+    document = repaired(head + rest, _document)
     _fold(columns, document.pop(_EVENTS))
     return _header(document)
 
@@ -226,7 +226,7 @@ def _whole(path: str, text: bytes) -> Trace:
     read = partial(_decoded, path)
     try:
         # What is neither an object nor a list would be repaired to "null", sound JSON of another kind.
-        return _repaired(text, read) if text.lstrip()[:1] in b"{[" else read(text)
+        return repaired(text, read) if text.lstrip()[:1] in b"{[" else read(text)
     except msgspec.DecodeError as error:
         binary = b"\0" in text[:4096]
         why = _NoTraceError("it is binary data, not the JSON of a trace.") if binary else _syntax(str(error))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.text import first_of
@@ -78,6 +79,8 @@ class Result:
     kernels: tuple[dict[str, Any], ...] = ()
     """The kernels of the step shown: short name, calls, time, operators; for a failed measurement only."""
     recording: str | None = None
+    structure: str | None = None
+    """A hash of the kernels in launch order: while it stays, a baseline sees the same. Only for reports."""
     time: Mapping[str, Any] = field(default_factory=dict)
     """Untraced times where the test asks for them: median, quantiles, conditions."""
     location: tuple[str, int] | None = None
@@ -135,6 +138,17 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """The commit that was checked out while the tests ran."""
+
+    sha: str
+    branch: str | None
+    """Its branch; None where none is checked out and no CI service has said which it is."""
+    dirty: bool
+    """Whether the working tree has changes that are not committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResults:
     """All results of a run, in the order in which the tests ran."""
 
@@ -144,6 +158,10 @@ class RunResults:
     """What the results are compared with, where that is no baseline."""
     gone: tuple[str, ...] = ()
     """What was measured there, and not in this run."""
+    rootdir: Path = field(default_factory=Path)
+    """Below which the paths of recordings are."""
+    commit: Commit | None = None
+    """Whose code was measured; None outside a working tree of git."""
 
     @property
     def environment(self) -> Mapping[str, Any]:
@@ -183,6 +201,8 @@ Reporter = Callable[[RunResults], str]
 """Turns a run's results into the text of one file."""
 
 _FILES = (
+    "history",
+    "html_report",
     "json_report",
     "markdown",
 )

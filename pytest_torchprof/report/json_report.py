@@ -16,6 +16,7 @@ from pytest_torchprof.text import json_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.report import Result, RunResults
 
 SCHEMA: Final = 1
@@ -25,6 +26,7 @@ _FIELDS: Final = (
 )
 # All of them are better the smaller they are. Times are medians; the others are the worst step's, as they are gated.
 _SHOWN: Final = tuple(number for number in TABLE if number.headline)
+_OF_WORST: Final = ("count", "bytes")
 _LONGEST_NAME: Final = 1024
 
 
@@ -44,7 +46,7 @@ def render(run: RunResults) -> str:
 def benchmark(run: RunResults) -> str:
     """Return what github-action-benchmark reads as ``customSmallerIsBetter``: name, unit, value, range."""
     rows = []
-    for result in _judged_results(run):
+    for result in judged_results(run):
         for name, unit, value in _headline_values(result):
             rows.append({"name": f"{result.name}: {name}", "unit": unit, "value": value})
         if result.time:
@@ -57,7 +59,7 @@ def benchmark(run: RunResults) -> str:
 def bmf(run: RunResults) -> str:
     """Return Bencher Metric Format: benchmark -> measure -> value; untraced times as its ``latency``, in ns."""
     benchmarks: dict[str, dict[str, dict[str, float]]] = {}
-    for result in _judged_results(run):
+    for result in judged_results(run):
         measures = {name.replace("_", "-"): {"value": value} for name, _, value in _headline_values(result)}
         if result.time:
             low, middle, high = (time_us * 1000 for time_us in _quartiles(result))
@@ -66,14 +68,21 @@ def bmf(run: RunResults) -> str:
     return json_text(benchmarks)
 
 
-def _judged_results(run: RunResults) -> Iterator[Result]:
+def judged_results(run: RunResults) -> Iterator[Result]:
+    """Yield what was measured on the device that was asked for."""
     judged = (Outcome.PASSED, Outcome.FAILED, Outcome.XFAILED)
     return (result for result in run.results if result.outcome in judged and result.summary)
 
 
+def reported_value(result: Result, number: Number) -> float | None:
+    """Return a number of a measurement: counts and sizes of the worst step, as they are gated, else the median."""
+    value: float | None = (result.summary["worst"] if number.unit in _OF_WORST else result.summary).get(number.name)
+    return value
+
+
 def _headline_values(result: Result) -> Iterator[tuple[str, str, float]]:
     for number in _SHOWN:
-        value = (result.summary if number.unit == "us" else result.summary["worst"]).get(number.name)
+        value = reported_value(result, number)
         if value is not None:
             yield number.name, number.title if number.unit == "count" else number.unit, value
 

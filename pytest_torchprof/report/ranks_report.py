@@ -12,15 +12,15 @@ from pytest_torchprof.report.analysis_json import finding_values
 from pytest_torchprof.text import Column, counted, drawn, printable, show_bytes, show_rate, show_share, show_us, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_torchprof.analysis.ranks import Job, Meeting, RankPart
+    from pytest_torchprof.analysis.ranks import Job, JoinedCollective, RankPart
 
 SCHEMA = 1
 _MOST_MISSING = 8
 
 
-class MeetingRow(NamedTuple):
+class JoinedRow(NamedTuple):
     """The collectives of one kind and size of message."""
 
     name: str
@@ -37,20 +37,20 @@ class MeetingRow(NamedTuple):
     """The median."""
 
 
-def rows_of(job: Job) -> list[MeetingRow]:
+def rows_of(job: Job) -> list[JoinedRow]:
     """Return the collectives that ranks had together in rows, the longest time first."""
-    found: dict[tuple[str, int | None], list[Meeting]] = defaultdict(list)
-    for one in job.meetings:
+    found: dict[tuple[str, int | None], list[JoinedCollective]] = defaultdict(list)
+    for one in job.collectives:
         found[one.name, one.message_bytes].append(one)
     rows = [_row(job, name, size, members) for (name, size), members in found.items()]
     spent = {row: sum(sum(one.durations_ns.values()) for one in found[row.name, row.message_bytes]) for row in rows}
     return sorted(rows, key=lambda row: -spent[row])
 
 
-def _row(job: Job, name: str, size: int | None, members: Sequence[Meeting]) -> MeetingRow:
+def _row(job: Job, name: str, size: int | None, members: Sequence[JoinedCollective]) -> JoinedRow:
     (last, times), *_ = Counter(one.latest for one in members).most_common(1)
     speeds = [one.bus_gb_per_s for one in members if one.bus_gb_per_s is not None]
-    return MeetingRow(
+    return JoinedRow(
         name=name,
         message_bytes=size,
         calls=len(members),
@@ -94,21 +94,17 @@ def _heading(job: Job) -> Iterator[str]:
             yield f"rank {one.rank} is NOT MEASURED: {printable(one.why_not)}"
     if job.one_clock:
         yield f"all on {printable(job.ranks[0].host or '')}: starts are held against each other by its clock"
-    elif job.meetings:
+    elif job.collectives:
         aligned = f"clocks are aligned by the ends of collectives, to {show_us(job.residue_us)}"
         yield f"hosts differ, or are not recorded: {aligned}"
     share = job.wait_share
     if share is not None:
-        yield f"{job.kind}: {show_share(share)} of the time in {counted(len(job.meetings), 'collective')} is waiting"
-    if job.unpaired:
-        yield f"{counted(job.unpaired, 'collective')} (sends, receives, or without a time) not held against each other"
+        yield f"{job.kind}: {show_share(share)} of the time in {counted(len(job.collectives), 'collective')} is waiting"
+    for why, count in job.not_joined.items():
+        yield f"{counted(count, 'collective')} not held against those of other ranks: {why}"
 
 
 def _rank_columns(job: Job) -> tuple[Column, ...]:
-    def overlap(one: RankPart) -> str:
-        spent, exposed = (sum(getattr(step, name) for step in one.steps) for name in ("time_us", "exposed_us"))
-        return show_share(1 - exposed / spent) if spent else "-"
-
     return (
         Column("rank", lambda one: str(one.rank)),
         Column("host", lambda one: printable(one.host or "-"), "left", leaves=1),
@@ -116,7 +112,7 @@ def _rank_columns(job: Job) -> tuple[Column, ...]:
         Column("steps", lambda one: str(len(one.steps)), leaves=3),
         Column("collectives", lambda one: str(len(one.collectives)), leaves=4),
         Column("communication", lambda one: show_us(sum(step.time_us for step in one.steps)), leaves=6),
-        Column("overlap", overlap, leaves=7),
+        Column("overlap", lambda one: "-" if one.overlap is None else show_share(one.overlap), leaves=7),
         Column("waits", lambda one: show_us(job.wait_us(one.rank))),
         Column("keeps waiting", lambda one: show_us(job.caused_us[one.rank])),
     )
@@ -147,9 +143,10 @@ def as_dict(job: Job) -> dict[str, Any]:
         "wait_share": job.wait_share,
         "skew_us": job.skew_us,
         "straggler": job.straggler,
-        "unpaired": job.unpaired,
+        "unpaired": sum(job.not_joined.values()),
+        "not_joined": dict(job.not_joined),
         "ranks": [_rank_values(job, one) for one in job.ranks],
-        "collectives": [_meeting_values(one) for one in job.meetings],
+        "collectives": [_meeting_values(one) for one in job.collectives],
         "findings": finding_values(find_in_job(job)),
     }
 
@@ -165,21 +162,24 @@ def _rank_values(job: Job, one: RankPart) -> dict[str, Any]:
         "collectives": len(one.collectives),
         "communication_us": sum(step.time_us for step in one.steps),
         "exposed_us": sum(step.exposed_us for step in one.steps),
+        "overlap": one.overlap,
         "wait_us": job.wait_us(one.rank),
         "caused_us": job.caused_us[one.rank],
     }
 
 
-def _meeting_values(one: Meeting) -> dict[str, Any]:
+def _meeting_values(one: JoinedCollective) -> dict[str, Any]:
     return {
         "name": one.name,
         "group": one.group.name,
         "group_size": one.group.size,
         "step": one.step,
+        "dtype": one.dtype,
         "message_bytes": one.message_bytes,
         "transfer_us": one.transfer_us,
         "skew_us": one.skew_us,
         "latest": one.latest,
+        "algorithm_gb_per_s": one.algorithm_gb_per_s,
         "bus_gb_per_s": one.bus_gb_per_s,
         "ranks": [
             {
@@ -187,7 +187,29 @@ def _meeting_values(one: Meeting) -> dict[str, Any]:
                 "start_ns": start,
                 "duration_us": one.durations_ns[rank] / 1000,
                 "wait_us": one.wait_us(rank),
+                "bytes_in": one.of_rank[rank].bytes_in,
+                "bytes_out": one.of_rank[rank].bytes_out,
+                "overlap": one.of_rank[rank].overlap,
             }
             for rank, start in one.starts_ns.items()
         ],
     }
+
+
+_TOLD_OF_BOTH: dict[str, Callable[[Any], str]] = {
+    "skew_us": show_us,
+    "wait_share": show_share,
+    "kind": str,
+    "straggler": lambda rank: f"rank {rank}",
+}
+
+
+def differences(before: Job, after: Job) -> tuple[dict[str, Any], list[str]]:
+    """Return what is told of the ranks of two jobs together: as pairs, and as lines."""
+    pairs = {name: [getattr(job, name) for job in (before, after)] for name in _TOLD_OF_BOTH}
+    lines = [
+        f"{name.removesuffix('_us').replace('_', ' ')}: "
+        + " -> ".join("none" if one is None else show(one) for one in pairs[name])
+        for name, show in _TOLD_OF_BOTH.items()
+    ]
+    return pairs, lines

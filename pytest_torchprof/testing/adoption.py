@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from pytest_torchprof import capture
+from pytest_torchprof.analysis.joining import joined
+from pytest_torchprof.analysis.rank_parts import part_of, rank_told
+from pytest_torchprof.analysis.ranks import InJob
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.limits.rank_limits import of_jobs, why_incomplete
 from pytest_torchprof.measuring.block import why_nothing_runs
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.recording.metadata import Adoption
@@ -127,7 +131,7 @@ def _take_left(
         own: _written(run, own, request, file, numbers)
         for own, file in zip(_labels(run, label, numbers), files, strict=True)
     }
-    return _judged(run, taken, live=True)
+    return _judged(run, taken, request, live=True)
 
 
 def _written(
@@ -160,7 +164,7 @@ def _of_kept(run: TestRun, label: str | None, request: AdoptionRequest) -> list[
     for own, trace in taken.items():
         adoption = trace.adoption or Adoption(nodeid=run.test.nodeid, label=own)
         taken[own] = replace(trace, adoption=replace(adoption, step=request.step))
-    return _judged(run, taken, live=False)
+    return _judged(run, taken, request, live=False)
 
 
 def _numbered(label: str | None, number: int) -> str:
@@ -172,29 +176,61 @@ def _labels(run: TestRun, label: str | None, numbers: Sequence[int]) -> list[str
     if not numbers:
         return [label]
     limits = run.measurements.pop(label).limits
+    of_all = of_jobs(limits)
     labels = [_numbered(label, number) for number in numbers]
     for own in labels:
-        run.add(own, limits)
+        # What is asked of all ranks together is told once, with the first.
+        run.add(own, limits if own == labels[0] else tuple(one for one in limits if one not in of_all))
         run.labels.add(own)
     return [*labels]
 
 
-def _judged(run: TestRun, taken: Mapping[str | None, Trace], *, live: bool) -> list[Profile]:
+def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRequest, *, live: bool) -> list[Profile]:
     """Leave the measurements behind, and return their profiles; NotMeasured where one of them cannot be believed."""
-    problems, profiles = [], []
+    problems, found = [], {}
     for label, trace in taken.items():
-        measurement = run.change(label, recording=Path(str(trace.path)))
-        reason, found = _as_asked(run, trace, live=live)
-        profile = Profile.from_trace(found)
+        run.change(label, recording=Path(str(trace.path)))
+        reason, asked = _as_asked(run, trace, live=live)
+        profile = Profile.from_trace(asked)
         if reason := reason or profile.why_not or foreign_code(run, elsewhere=True):
             problems.append(run.change(label, why_not=reason).error)
             continue
-        profile = guarded(run, profile, measurement.explanation, replay=False)
-        profiles.append(profile)
-        run.change(label, profile=profile)
+        found[label] = profile
+    try:
+        found = found if problems else _of_one_job(found, with_all=request.files == "any")
+    except NotMeasured as mixed:
+        problems, found = [run.change(label, why_not=mixed.text).error for label in found], {}
+    profiles = []
+    for label, profile in found.items():
+        guarded_profile = guarded(run, profile, run.measurements[label].explanation, replay=False)
+        profiles.append(guarded_profile)
+        run.change(label, profile=guarded_profile)
     if problems:
         raise problems[0]
     return profiles
+
+
+def _of_one_job(profiles: dict[str | None, Profile], *, with_all: bool) -> dict[str | None, Profile]:
+    """Return the profiles as those of a job's ranks, where they are several and say which rank each is of.
+
+    NotMeasured where they are not of one job, or ranks are missing that are to be there (``with_all``).
+    """
+    told = [rank_told(profile.trace) for profile in profiles.values()]
+    places = [place for place in told if place is not None]
+    if len(places) < len(told):
+        return profiles
+    missing = set(range(places[0][1])) - {rank for rank, _ in places}
+    if with_all and missing:
+        said = f"{why_incomplete(sorted(missing))}; where these ranks are enough, say files={len(places)}"
+        raise NotMeasured(coded(said, Code.NO_RANK))
+    if len(places) < 2:
+        return profiles
+    parts = {label: part_of(profile) for label, profile in profiles.items()}
+    try:
+        job = joined(parts.values())
+    except TorchprofError as problem:
+        raise NotMeasured(str(problem)) from None
+    return {label: profile.with_ranks(InJob(job=job, rank=parts[label].rank)) for label, profile in profiles.items()}
 
 
 def _as_asked(run: TestRun, trace: Trace, *, live: bool) -> tuple[str | None, Trace]:

@@ -25,7 +25,6 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_torchprof.findings import Finding
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profiles import Profile
@@ -112,9 +111,9 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         culprit=_culprit(run, judgement) if outcome.is_failure else None,
     )
     if profile is not None:
-        # Reports alone show them, and to look for them takes longer than to judge.
-        findings = profile.findings if test.state.options.reports else ()
-        result = _with_numbers(result, profile, judgement.verdicts, findings, failed=problem is not None)
+        result = _with_numbers(result, profile, judgement.verdicts, failed=problem is not None)
+        if test.state.options.reports:
+            result = _with_reported(result, profile)
         result = _with_baseline(run, result, judgement, writable=judgement.holds and not unanswerable)
         if measurement.recording is not None and outcome is not Outcome.SKIPPED:
             test.state.replayed.add(measurement.recording.name)
@@ -221,15 +220,21 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=on_baseline.comparison.noise)
 
 
-def _with_numbers(
-    result: Result, profile: Profile, verdicts: tuple[Verdict, ...], findings: tuple[Finding, ...], *, failed: bool
-) -> Result:
+def _with_reported(result: Result, profile: Profile) -> Result:
+    """Return the result with what reports alone show, and what takes longer than to judge."""
+    return replace(
+        result,
+        findings=tuple({**asdict(finding), "evidence": dict(finding.evidence)} for finding in profile.findings),
+        structure=baseline.structure_hash(profile) if profile.kernels_unknown is None else None,
+    )
+
+
+def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...], *, failed: bool) -> Result:
     times = baseline.times_of(profile)
     return replace(
         result,
         limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
         summary={**asdict(profile.median), "worst": asdict(profile.worst)},
-        findings=tuple({**asdict(finding), "evidence": dict(finding.evidence)} for finding in findings),
         kernels=_kernel_rows(profile) if failed and profile.kernels_unknown is None else (),
         time=asdict(times) if times else {},
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pytest_torchprof.analysis.rank_parts import rank_told
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -227,16 +228,9 @@ class JobPlace(NamedTuple):
 
 
 def _place_in_job(trace: Trace) -> JobPlace:
-    told, session = trace.header.get("distributedInfo"), trace.header.get("trace_id")
-    info = told if isinstance(told, dict) else {}
-    rank, world = info.get("rank"), info.get("world_size")
-    if (own := trace.metadata) is not None and own.world_size not in (None, 1):
-        rank, world = own.rank, own.world_size
-    return JobPlace(
-        rank if isinstance(rank, int) else None,
-        world if isinstance(world, int) else None,
-        str(session) if session else None,
-    )
+    rank, world = rank_told(trace) or (None, None)
+    session = trace.header.get("trace_id")
+    return JobPlace(rank, world, str(session) if session else None)
 
 
 def why_mixed(found: Sequence[LeftRecording]) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -15,10 +15,11 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.testing.markers import merged_marker
+from pytest_torchprof.testing.tolerance import Tolerance, read_tolerance, tolerance_in
 from pytest_torchprof.text import enumerated, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_torchprof.against.side import Side
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 RECORDABLE = ("stacks", "modules", "memory")
 _SWITCH = {**dict.fromkeys(("true", "1", "yes", "on"), True), **dict.fromkeys(("false", "0", "no", "off"), False)}
-SHARES = ("time", "memory")
-"""Tolerances given as a share of the baseline: times and memory are compared only with one. The others are counts."""
 
 _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("", "on|off", "off: run marked tests plainly, measure and check nothing"),
@@ -37,6 +36,7 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("device", "DEVICE", "auto (default) or a device of torch, such as cpu or cuda:0; wins over the marker here"),
     ("warmup", "N", "calls before the measured ones (default 3)"),
     ("steps", "N", "measured calls (default 5)"),
+    ("gpus", "all|each", "each: every worker of pytest-xdist sees a GPU of its own, as far as there are any"),
     ("save", "DIR", "keep every recording in DIR"),
     ("replay", "DIR", "judge the recordings in DIR without running the measured code"),
 )
@@ -55,7 +55,8 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("torchprof_require_gpu", "as --torchprof-require-gpu", default="")
     group.addoption(
         "--torchprof-report", dest="torchprof_report", action="append", metavar="FILE", default=None,
-        help="write the results to FILE, by its suffix: .json, .md, .benchmark.json or .bmf.json (repeatable)",
+        help="write the results to FILE, by its suffix: .html, .json, .md, .jsonl, .csv, .benchmark.json, .bmf.json or "
+        ".pytorch.json (repeatable)",
     )  # fmt: skip
     parser.addini("torchprof_tolerance", "of tests that have none of their own, e.g. time=0.10 memory=0.05", default="")
     parser.addini("torchprof_rank_timeout", "seconds that ranks wait for one of which nothing is heard", default="60")
@@ -87,16 +88,6 @@ class BaselineMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
-    """What a baseline may be exceeded by."""
-
-    allowed: Mapping[str, float] = field(default_factory=dict)
-    """By name a share (float), or of counts so many more (int)."""
-    cache: Literal["hot", "cold"] = "hot"
-    """What is in the caches when a time sample begins: what the last call left, or nothing of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """The options of a run; ``None`` where neither command line nor ini file says anything."""
 
@@ -116,6 +107,8 @@ class RunOptions:
     tolerance: Tolerance | None
     settings: Mapping[str, object]
     """What changes how limits count, where they are given without."""
+    gpus: str
+    """Whether workers of pytest-xdist see all GPUs or each its own."""
     workers: int
     """How many processes of pytest-xdist run tests at once; 1 without it."""
     rank_timeout_s: float = 60.0
@@ -163,6 +156,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         tolerance=source.tolerance(),
         settings=source.settings(),
         rank_timeout_s=source.rank_timeout_s(),
+        gpus=source.read("gpus", _one_of(("all", "each"))) or "all",
         workers=getattr(config, "workerinput", {}).get("workercount", 1),
     )
     return _of_side(options) if is_side(config) else options
@@ -175,9 +169,14 @@ def _of_side(options: RunOptions) -> RunOptions:
     side = this_side()
     if not side.is_base:
         return replace(options, baseline=BaselineMode.COMPARE, baseline_dir=side.entries, against=side)
-    mode = BaselineMode.UPDATE
     return replace(
-        options, baseline=mode, baseline_dir=side.entries, against=side, save=None, reports=(), require_gpu=False
+        options,
+        baseline=BaselineMode.UPDATE,
+        baseline_dir=side.entries,
+        against=side,
+        save=side.recordings,
+        reports=(),
+        require_gpu=False,
     )
 
 
@@ -220,17 +219,16 @@ class _Source:
     def rank_timeout_s(self) -> float:
         """Return how long ranks wait for each other."""
         text = self._config.getini("torchprof_rank_timeout")
-        seconds = _number(text)
-        if isinstance(seconds, int | float) and 0 < seconds < math.inf:
-            return float(seconds)
+        with suppress(ValueError):
+            if 0 < (seconds := float(text)) < math.inf:
+                return seconds
         raise _bad_option(f"torchprof_rank_timeout = {text}: expected seconds above 0, such as 60")
 
     def tolerance(self) -> Tolerance | None:
         """Return the tolerance in the ini file's form, "time=0.10 kernels=1"."""
         text = self._config.getini("torchprof_tolerance")
-        words = text.replace(",", " ").split()
         try:
-            return _tolerance(_amounts(words)) if words else None
+            return tolerance_in(text)
         except UnknownLimit as problem:
             raise _bad_option(f"torchprof_tolerance = {text}: {problem.text}; write e.g. time=0.10 kernels=1") from None
 
@@ -255,6 +253,8 @@ class TestOptions:
     device: str
     warmup: int
     steps: int
+    ranks: int | None
+    """In a job of how many ranks it is to run; None where it says nothing of it."""
     record: frozenset[str]
     limits: tuple[Asked, ...]
     """Those of the marker alone."""
@@ -287,10 +287,15 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         order = [options.get(name), getattr(run, name)]
         return next((value for value in (order[::-1] if name in run.forced else order) if value is not None), default)
 
+    device = choose("device", DEVICE)
+    if "ranks" in options and ":" in device:
+        said = f"device={device!r} is one GPU, and with ranks={options['ranks']} each rank takes its own"
+        raise UnknownLimit(f"{said}: write device={device.partition(':')[0]!r}", Code.CONTRADICTION)
     return TestOptions(
-        device=choose("device", DEVICE),
+        device=device,
         warmup=choose("warmup", WARMUP),
         steps=choose("steps", STEPS),
+        ranks=options.get("ranks"),
         record=options.get("record", frozenset()),
         # What measures through the fixture may add limits.
         limits=read_limits(
@@ -351,60 +356,14 @@ def _flag(value: object) -> bool:
     raise UnknownLimit("expected True or False")
 
 
-def _tolerance(value: object) -> Tolerance:
-    from pytest_torchprof.compare import GATED  # noqa: PLC0415  (this module loads in every pytest run)
-
-    if not isinstance(value, Mapping):
-        raise UnknownLimit('expected a dict such as {"time": 0.10, "memory": 0.05, "kernels": 1}')
-    known = {*SHARES, *GATED, "cache"}
-    amounts = dict(value)
-    unknown = next((str(name) for name in amounts if name not in known), None)
-    if unknown is not None:
-        raise UnknownLimit(f"unknown tolerance {unknown!r}; {nearest(unknown, known)}")
-    cache = amounts.pop("cache", "hot")
-    if cache not in ("hot", "cold"):
-        raise UnknownLimit(f'"cache": expected "hot" or "cold", got {cache!r}')
-    return Tolerance(allowed={name: _allowed(name, amount) for name, amount in amounts.items()}, cache=cache)
-
-
-def _allowed(name: str, amount: object) -> float:
-    is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
-    if name in SHARES:
-        if isinstance(amount, float) and 0 < amount < math.inf:
-            return amount
-        raise UnknownLimit(f'"{name}": expected a share above 0, such as 0.10 for 10 %, got {amount!r}')
-    # 1 is one more and 1.0 would be twice as many: a decimal point is too easy to miss to decide that.
-    if is_number and 0 <= amount < (1 if isinstance(amount, float) else math.inf):  # type: ignore[operator]
-        return amount  # type: ignore[return-value]
-    raise UnknownLimit(f'"{name}": expected so many more (1) or a share below 1 (0.5), got {amount!r}')
-
-
-def _amounts(words: list[str]) -> dict[str, object]:
-    pairs = [word.partition("=")[::2] for word in words]
-    amounts = {name: _number(amount) for name, amount in pairs}
-    if len(amounts) < len(pairs):
-        twice = next(name for name in amounts if sum(name == other for other, _ in pairs) > 1)
-        raise UnknownLimit(f"{twice!r} is there twice")
-    return amounts
-
-
-def _number(text: str) -> object:
-    """Return a number as it would stand in a marker, or the text itself."""
-    if text.isascii() and text.removeprefix("+").isdigit():
-        return int(text)
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 _READERS: dict[str, Callable[[object], Any]] = {
     "warmup": at_least(0),
     "steps": at_least(1),
     "device": device_name,
+    "ranks": at_least(1),
     "record": _record,
     "baseline": _flag,
-    "tolerance": _tolerance,
+    "tolerance": read_tolerance,
     "names": _one_of(["exact"]),
 }
 MARKER_OPTIONS = frozenset(_READERS)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from pytest_torchprof.capture.lockstep import Job
+    from pytest_torchprof.capture.lockstep import OtherRanks
     from pytest_torchprof.limits import Screen
     from pytest_torchprof.testing.conclusion import Conclusion
     from pytest_torchprof.testing.test_run import TestRun
@@ -250,7 +250,7 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
         run.test.state.drop_stale(item.nodeid)
 
 
-def tell_other_ranks(job: Job, report: pytest.TestReport) -> None:
+def tell_other_ranks(others: OtherRanks, report: pytest.TestReport) -> None:
     """Tell those that wait for a measurement of this test, or of its teardown, that none is to come any more."""
     if report.when == "setup" and report.passed:
         return
@@ -258,7 +258,7 @@ def tell_other_ranks(job: Job, report: pytest.TestReport) -> None:
     skipped = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
     said = str(getattr(crash, "message", "") or skipped or report.longrepr or "").partition("\n")[0]
     outcome = f"it {report.outcome}" + (f" ({said})" if said else "")
-    job.end_phase(report.nodeid, outcome, after_test=report.when == "teardown")
+    others.end_phase(report.nodeid, outcome, after_test=report.when == "teardown")
 
 
 BRIEF = "torchprof_brief"

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +25,15 @@ from pytest_torchprof.recording.folder import hide
 from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.baseline_check import BaselineFiles
+from pytest_torchprof.testing.commit import commit_of
 from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
-from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
+from pytest_torchprof.testing.workers import hand_over, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.capture.lockstep import Job
+    from pytest_torchprof.capture.lockstep import OtherRanks
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.limits import Limit
     from pytest_torchprof.report import Reporter
@@ -70,8 +71,10 @@ class RunState:
     """A GPU was required, and a selected test could not be measured on one."""
     unarmed: dict[str, str] = field(default_factory=dict)
     """Device as it was asked for -> why nothing can be measured on it in this process."""
-    job: Job | None = None
+    other_ranks: OtherRanks | None = None
     """The other ranks that run the same tests; None where this process does not look for any."""
+    at_end: ExitStack = field(default_factory=ExitStack)
+    """What is given back when the run is over."""
     _has_baselines: dict[Path, bool] = field(default_factory=dict)
 
     @property
@@ -83,6 +86,7 @@ class RunState:
             unused=tuple(self.unused),
             against=None if side is None else side.reference,
             gone=self.gone,
+            rootdir=self.options.rootdir,
         )
 
     def add(self, result: Result) -> None:
@@ -108,7 +112,7 @@ class RunState:
 
     def pace(self, nodeid: str, label: str | None, *, after_test: bool) -> Pace:
         """Return how a measurement keeps up with those of other ranks."""
-        return Pace() if self.job is None else self.job.pace(nodeid, label, after_test=after_test)
+        return Pace() if self.other_ranks is None else self.other_ranks.pace(nodeid, label, after_test=after_test)
 
     def drop_stale(self, nodeid: str) -> None:
         """Remove the saved recordings that earlier runs left of a test that failed in this one."""
@@ -258,7 +262,7 @@ def finish(state: RunState, session: pytest.Session) -> None:
     """Write what the run leaves behind; on a worker, hand it to the controller, which alone writes."""
     try:
         if is_worker(session.config):
-            session.config.workeroutput[WORKER_KEY] = state.to_plain()  # type: ignore[attr-defined]
+            hand_over(session.config, state.to_plain())
             return
         if this_rank().writes:
             side = state.options.against
@@ -279,12 +283,15 @@ def finish(state: RunState, session: pytest.Session) -> None:
         if state.lacks_gpu:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
     finally:
+        state.at_end.close()
         state.recordings.close()
 
 
 def _write_reports(state: RunState) -> list[str]:
-    problems = []
-    run = state.run_results
+    problems: list[str] = []
+    if not state.options.reports:
+        return problems
+    run = replace(state.run_results, commit=commit_of(state.options.rootdir))
     for path in state.options.reports:
         reporter = state.reporter_of(path)
         part = path.with_name(f".{path.name}.part")

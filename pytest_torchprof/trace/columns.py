@@ -26,6 +26,8 @@ CONSTANTS = frozenset(
     }
 )
 """Operators that make the same values each time that they are given the same numbers, and nothing that one fills."""
+SEND = "c10d::send"
+RECEIVE = "c10d::recv_"
 COLLECTIVES = {
     **dict.fromkeys(("c10d::allreduce_", "c10d::allreduce_coalesced_"), "all_reduce"),
     **dict.fromkeys(("c10d::allgather_", "c10d::_allgather_base_"), "all_gather"),
@@ -37,7 +39,7 @@ COLLECTIVES = {
     "c10d::reduce_": "reduce",
     "c10d::gather_": "gather",
     "c10d::scatter_": "scatter",
-    **dict.fromkeys(("c10d::send", "c10d::recv_", "c10d::recv_any_source_"), "send_recv"),
+    **dict.fromkeys((SEND, RECEIVE, "c10d::recv_any_source_"), "send_recv"),
     **dict.fromkeys(("c10d::barrier", "c10d::monitored_barrier_"), "barrier"),
 }
 """The collective that each operator of torch.distributed asks for."""
@@ -146,6 +148,8 @@ class Message(Struct, frozen=True, array_like=True):
     sequence: int = ABSENT
     comms_id: int | str | None = None
     """The same for one collective on all ranks."""
+    peer: int = ABSENT
+    """The rank that a message is sent to or received from."""
 
 
 class Allocations(_Columns, frozen=True, kw_only=True, eq=False):

@@ -1,13 +1,236 @@
-"""A recording as compact columns: what the page draws its timeline and its flames from."""
+"""A recording as compact columns: what the page draws its timeline and its flames from.
+
+The bytes are the length of a header, the header as JSON, and the columns that it lists. A column of whole numbers comes
+as planes: the lowest byte of each number, then the next higher of each, which is what compresses well.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from array import array
+from collections import Counter
+from itertools import chain
+from math import gcd
+from operator import sub
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.analysis.lanes import ON_GPU, LaneKind, lanes_of
+from pytest_torchprof.analysis.stacks import stack_kinds, stacks_of
+from pytest_torchprof.report.page.facts import Facts
+from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.lanes import Lane
+    from pytest_torchprof.trace import Trace
+
+_LONGEST_NAME = 10_000
+_LARGEST: Final = 2**53 - 1
+"""What the page's numbers hold exactly."""
+_EARLIEST_NS, _LATEST_NS = 3600 * 10**9, 2**62
+_DEVICE_TYPES: Final = {0: "CPU"}
+"""As c10 numbers them; all others are GPUs."""
 
 
 def pack(analysis: Analysis) -> bytes:
-    """Return all slices of a recording as bytes, which are the same for the same recording."""
-    return analysis.trace.events.to_bytes(4, "little")
+    """Return all slices of a recording as bytes, which are the same for the same recording.
+
+    Times are in units of ``unit_ns`` since ``origin_ns``; ``left_out`` says in words what is not there as recorded.
+    """
+    packing = _Packing(analysis)
+    header = packing.header()
+    text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+    return b"".join([len(text).to_bytes(4, "little"), text, *packing.planes])
+
+
+class _Packing:
+    """The columns as they come, and what the header says of them."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._trace = trace = analysis.trace
+        self._facts = Facts(analysis)
+        self.planes: list[bytes] = []
+        self._lanes = lanes_of(analysis)
+        self._untimed = 0
+        self._start_ns, self._unit_ns = self._clock()
+        self._number_of_call = self._numbers_of(LaneKind.CALLS, len(trace.calls))
+        self._number_of_op = self._numbers_of(LaneKind.OPERATORS, len(trace.ops))
+        self._name_numbers = _by_frequency(chain.from_iterable(part.name for part in _all_parts(trace)))
+        self._texts = {trace.names[name]: number for name, number in self._name_numbers.items()}
+
+    def header(self) -> dict[str, Any]:
+        """Pack all columns; return what says how to read them."""
+        lanes = [self._lane(lane) for lane in self._lanes]
+        memory, flames = self._memory(), self._flames()
+        return {
+            "version": 1,
+            "origin_ns": self._start_ns,
+            "unit_ns": self._unit_ns,
+            "steps": self._steps(),
+            "worst": self._facts.worst_step,
+            "lanes": lanes,
+            "memory": memory,
+            "flames": flames,
+            "names": [_shown(name) for name in self._texts],
+            "inputs": self._facts.inputs,
+            "origins": self._facts.origins,
+            "variants": self._facts.variants,
+            "left_out": self._left_out(),
+        }
+
+    def _clock(self) -> tuple[int, int]:
+        """Return when the first event began, and the largest unit in which all times are whole."""
+        trace = self._trace
+        first = min((min(part.start) for part in _all_parts(trace) if part is not trace.gpu and len(part)), default=0)
+        usable = [start for start in trace.gpu.start if first - _EARLIEST_NS <= start < _LATEST_NS]
+        if first:
+            self._untimed = len(trace.gpu) - len(usable)
+        else:
+            usable = list(trace.gpu.start)
+        found = min(first or min(usable, default=0), min(usable, default=first))
+        # Of the times themselves: a fraction of a microsecond in one of them is one in its distance from the first too.
+        unit = found
+        for times in (times for part in _all_parts(trace) for times in (part.start, part.end)):
+            unit = gcd(unit, *times) if unit != 1 else 1
+        return found, unit or 1
+
+    def _numbers_of(self, kind: LaneKind, count: int) -> array[int]:
+        """Return the number of each event of a kind among all slices, from 1 on."""
+        found = array("q", bytes(8 * (count + 1)))
+        first = 1
+        for lane in self._lanes:
+            if lane.kind is kind:
+                for number, i in enumerate(lane.members, first):
+                    found[i] = number
+            first += len(lane.members)
+        return found
+
+    def _lane(self, lane: Lane) -> dict[str, Any]:
+        part, members, unit = lane.columns, lane.members, self._unit_ns
+        start, end, since = part.start, part.end, self._start_ns
+        times = [max(start[i] - since, 0) // unit for i in members]
+        columns: dict[str, Iterable[int]] = {
+            "start": map(sub, times, [0, *times[:-1]]),
+            "duration": [(end[i] - start[i]) // unit for i in members],
+            "name": [self._name_numbers[part.name[i]] for i in members],
+            "row": lane.rows,
+        }
+        if lane.kind in ON_GPU:
+            columns |= self._of_gpu(members)
+        elif lane.kind is LaneKind.OPERATORS:
+            columns |= self._facts.of_operators(members)
+        return {
+            "kind": lane.kind.value,
+            "title": _shown(lane.title),
+            "subtitle": _shown(lane.subtitle),
+            "slices": len(members),
+            "rows": max(lane.rows) + 1,
+            "columns": self._added(columns),
+        }
+
+    def _of_gpu(self, members: Sequence[int]) -> dict[str, Iterable[int]]:
+        call_of, op_of = self._trace.links.call_of, self._analysis.launching.op_of
+        # The last place of each holds 0, which stands for none.
+        calls = [self._number_of_call[call_of[i]] for i in members]
+        ops = [self._number_of_op[op_of[i]] for i in members]
+        return {"call": _zigzag_deltas(calls), "op": _zigzag_deltas(ops), **self._facts.of_gpu_ops(members)}
+
+    def _added(self, columns: dict[str, Iterable[int]]) -> list[tuple[str, int]]:
+        """Append the planes of columns; return the name of each and how many bytes its numbers have, 0 for zeros."""
+        said = []
+        for name, values in columns.items():
+            numbers = _unsigned(list(values))
+            width = (max(numbers, default=0).bit_length() + 7) // 8
+            raw = numbers.tobytes()
+            self.planes += [raw[plane::8] for plane in range(width)]
+            said.append((name, width))
+        return said
+
+    def _steps(self) -> list[dict[str, Any]]:
+        found = []
+        for step, part in zip(self._trace.steps, self._analysis.launching.parts, strict=True):
+            gpu = self._trace.gpu
+            starts, ends = [gpu.start[i] for i in part.gpu_ops], [gpu.end[i] for i in part.gpu_ops]
+            found.append(
+                {
+                    "name": None if step.name is None else _shown(step.name),
+                    "start_ns": step.start_ns - self._start_ns,
+                    "end_ns": step.end_ns - self._start_ns,
+                    "until_ns": max([step.end_ns, *ends]) - self._start_ns,
+                    "gpu_ops": len(starts),
+                    "gpu_ns": sum(map(sub, ends, starts)),
+                }
+            )
+        return found
+
+    def _memory(self) -> list[dict[str, Any]]:
+        """Return how much memory was in use, by kind of device, since the recording began."""
+        allocations, found = self._trace.allocations, []
+        for device in sorted(set(allocations.device_type)):
+            points = sorted(
+                (max(allocations.moment[i] - self._start_ns, 0), allocations.size[i])
+                for i, one in enumerate(allocations.device_type)
+                if one == device
+            )
+            times = [time for time, _ in points]
+            columns: dict[str, Iterable[int]] = {
+                "time": map(sub, times, [0, *times[:-1]]),
+                "size": map(_zigzag, (size for _, size in points)),
+            }
+            title = f"{_DEVICE_TYPES.get(device, 'GPU')} memory"
+            found.append({"title": title, "points": len(points), "columns": self._added(columns)})
+        return found
+
+    def _flames(self) -> list[dict[str, Any]]:
+        found = []
+        for kind in stack_kinds(self._trace):
+            tree = stacks_of(self._analysis, kind)
+            if not tree.names:
+                continue
+            columns: dict[str, Iterable[int]] = {
+                "name": [self._texts.setdefault(name, len(self._texts)) for name in tree.names],
+                "parent": [parent + 1 for parent in tree.parent],
+                # What overlaps its holder's end makes the holder's own time less than nothing.
+                "cpu": map(_zigzag, tree.cpu_ns),
+                "gpu": tree.gpu_ns,
+                "calls": tree.calls,
+            }
+            found.append({"kind": kind.value, "nodes": len(tree.names), "columns": self._added(columns)})
+        return found
+
+    def _left_out(self) -> str:
+        if not self._untimed:
+            return ""
+        return f"{counted(self._untimed, 'GPU operation')} without a usable time: drawn where the recording begins"
+
+
+def _all_parts(trace: Trace) -> tuple[Any, ...]:
+    return trace.annotations, trace.frames, trace.ops, trace.calls, trace.overheads, trace.gpu
+
+
+def _by_frequency(names: Iterable[int]) -> dict[int, int]:
+    """Return a new number for each, the smallest for the most frequent."""
+    return {name: number for number, (name, _) in enumerate(Counter(names).most_common())}
+
+
+def _unsigned(values: Sequence[int]) -> array[int]:
+    if values and max(values) > _LARGEST:
+        values = [min(value, _LARGEST) for value in values]
+    return array("Q", values)
+
+
+def _zigzag(value: int) -> int:
+    return value * 2 if value >= 0 else -2 * value - 1
+
+
+def _zigzag_deltas(values: Sequence[int]) -> Iterable[int]:
+    return map(_zigzag, map(sub, values, [0, *values[:-1]]))
+
+
+def _shown(text: str) -> str:
+    """Return a name with all that would hide in it or change its order made visible."""
+    cut = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}... ({len(text):,} characters)"
+    return printable(cut)

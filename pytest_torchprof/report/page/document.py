@@ -15,7 +15,11 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SCRIPTS: Final = ("timeline.js", "flame.js", "page.js")
+SCRIPTS: Final = (
+    *("words.js", "table.js"),
+    *("recording.js", "painting.js", "details.js", "timeline.js", "flame.js"),
+    *("tests.js", "sections.js", "page.js"),
+)
 STYLES: Final = ("style.css", "drawing.css")
 _FOLDER: Final = Path(__file__).parent
 _PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
@@ -23,7 +27,7 @@ _PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
 
 def document(*, title: str, body: str, payloads: Mapping[str, bytes]) -> str:
     """Return the file; ``body`` is HTML, each payload compressed bytes that the script asks for by their id."""
-    script, style = _joined(SCRIPTS), _joined(STYLES)
+    script, style = f'"use strict";{_joined(SCRIPTS)}', _joined(STYLES)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"

@@ -1,1 +1,112 @@
-"use strict";
+// The page: which test is shown, and its sections in order.
+(async () => {
+  const index = await unpackJson("index");
+  const sides = (index.sides ?? ["before", "now"]).map((side) => shown(side, 60));
+  const main = document.getElementById("details");
+  const chunks = new Map();
+  let current = {number: null, close() {}};
+
+  const detailsOf = async (number) => {
+    const chunk = Math.floor(number / index.together);
+    if (!chunks.has(chunk)) chunks.set(chunk, unpackJson(`details-${chunk}`));
+    return (await chunks.get(chunk))[number % index.together];
+  };
+
+  // The drawings are made when they come into view, or when something is to be shown in them.
+  const drawings = (test) => {
+    const timeline = h("div", {class: "timeline"});
+    const flame = h("div", {class: "flame"});
+    let views = null;
+    const draw = () => {
+      views ??= (async () => {
+        const columns = await Promise.all(test.drawn.map(async (id) => Timeline.read(await unpack(id))));
+        const inTurn = columns.length > 1 ? [columns[1], columns[0]] : columns;
+        return [Timeline.draw(timeline, inTurn, {labels: columns.length > 1 ? sides : []}), Flame.draw(flame, columns[0], {})];
+      })();
+      return views;
+    };
+    const watch = new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && draw(), {rootMargin: "300px"});
+    watch.observe(timeline);
+    watch.observe(flame);
+    const highlight = async (events) => {
+      timeline.scrollIntoView({block: "center"});
+      (await draw())[0].highlight(events);
+    };
+    const close = async () => {
+      watch.disconnect();
+      if (views) for (const view of await views) view.destroy();
+    };
+    return {timeline, flame, highlight, close};
+  };
+
+  const sectionsOf = (test) => {
+    const drawn = test.drawn ? drawings(test) : null;
+    const find = drawn && ((row) => drawn.highlight(row.short === undefined ? {ops: [row.name]} : {names: [row.name]}));
+    const tables = test.tables ?? {};
+    const kernels = [tables.kernel && Sections.kernelTable(tables.kernel, "kernel", find), tables.family && Sections.kernelTable(tables.family, "family", null)];
+    const operators = [tables.op && Sections.operatorTable(tables.op, "op", find), tables.module && Sections.operatorTable(tables.module, "module", find)];
+    const found = [
+      ["changes", "Changes", Sections.changes(test)],
+      ["limits", "Limits", Sections.limits(test)],
+      ["numbers", "Numbers", Sections.numbers(test)],
+      ["timeline", "Timeline", drawn ? drawn.timeline : test.missing && h("p", {class: "hint"}, shown(test.missing, 500))],
+      ["flame", "Flame view", drawn?.flame],
+      ["kernels", "Kernels", kernels.some(Boolean) ? kernels : test.doubt && h("p", {class: "hint"}, shown(test.doubt, 500))],
+      ["operators", "Operators", operators.some(Boolean) ? operators : null],
+      ["step-time", "Step time", Sections.stepTime(test, sides)],
+      ["findings", "Findings", Sections.findings(test, drawn?.highlight)],
+      ["environment", "Environment", Sections.environment(test, sides)],
+    ].filter(([, , content]) => content);
+    return {found, close: drawn ? drawn.close : () => {}};
+  };
+
+  const heading = (test, number) => {
+    const facts = [
+      test.recording, test.devices?.length ? test.devices.join(", ") : null,
+      test.steps ? `${show.count(test.steps)} ${test.steps === 1 ? "step" : "steps"}` : null, test.events ? `${show.count(test.events)} events` : null,
+      test.orphans ? `${show.count(test.orphans)} GPU ${test.orphans === 1 ? "operation" : "operations"} in no step` : null,
+    ];
+    const asked = test.outcome !== "recorded";
+    return h("div", {class: "title"},
+      h("h2", {}, asked && h("span", {class: `v v-${test.outcome.replace(" ", "-")}`}, test.outcome), h("bdi", {}, shown(test.name, 300))),
+      h("p", {class: "hint"}, facts.filter(Boolean).map((fact) => shown(fact, 300)).join(" · ")),
+      index.count > 1 && h("p", {class: "hint steps"},
+        h("a", {href: `#${Tests.beside(number, -1)}`}, "← previous"), " ", h("a", {href: `#${Tests.beside(number, 1)}`}, "next →")));
+  };
+
+  const open = async (number) => {
+    if (current.number === number) return;
+    current.close();
+    current = {number, close() {}};
+    const test = await detailsOf(number);
+    if (current.number !== number) return;
+    const {found, close} = sectionsOf(test);
+    current.close = close;
+    const nav = h("nav", {class: "sections", "aria-label": "Sections of this test"}, found.map(([id, title]) => h("a", {href: `#${number}/${id}`}, title)));
+    const sections = found.map(([id, title, content]) => h("section", {id: `${number}/${id}`, "aria-labelledby": `title-${id}`}, h("h3", {id: `title-${id}`}, title), content));
+    main.replaceChildren(heading(test, number), nav, ...[Sections.message(test)].filter(Boolean), ...sections.flat());
+    Tests.mark(number);
+  };
+
+  // "#12" is a test, "#12/kernels" a section of it.
+  const go = async () => {
+    const asked = /^#(\d+)(?:\/([\w-]+))?$/.exec(location.hash);
+    const number = asked ? Math.min(Number(asked[1]), index.count - 1) : Tests.first();
+    if (!(number >= 0)) return;
+    await open(number);
+    if (asked) document.getElementById(asked[2] ? `${number}/${asked[2]}` : "details").scrollIntoView();
+  };
+  addEventListener("hashchange", go);
+  addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, textarea, select, canvas, [role=application]");
+    if (event.key === "Escape" && event.target === Tests.search) Tests.search.blur();
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/" && Tests.search) {
+      event.preventDefault();
+      Tests.search.focus();
+    }
+    if (event.key === "j" || event.key === "k") location.hash = `#${Tests.beside(current.number, event.key === "j" ? 1 : -1)}`;
+  });
+  await go();
+  document.documentElement.dataset.ready = "true";
+})();

@@ -1,0 +1,144 @@
+"""The lanes of a timeline: what ran on one thread or stream, each event in a row where nothing else runs meanwhile."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from enum import StrEnum
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.columns import Calls, GpuOps, Ranges
+
+_Key = TypeVar("_Key")
+
+
+class LaneKind(StrEnum):
+    """What the events of a lane are."""
+
+    RANGES = "ranges"
+    """User annotations."""
+    PYTHON = "Python"
+    OPERATORS = "operators"
+    CALLS = "launches"
+    """All calls of the runtime: launches, copies, waits."""
+    PROFILER = "profiler"
+    """What the profiler and the driver did for themselves."""
+    STREAM = "stream"
+    COMMUNICATION = "communication"
+    """Kernels of a stream that carry out collectives."""
+
+
+ON_GPU = frozenset({LaneKind.STREAM, LaneKind.COMMUNICATION})
+
+
+class Lane(Struct, frozen=True, kw_only=True, eq=False):
+    """Events of one kind on one thread or stream, in order of their starts, the longest first of those that tie."""
+
+    kind: LaneKind
+    title: str
+    """Of the thread or the GPU: several lanes have the same."""
+    subtitle: str
+    columns: Ranges | Calls | GpuOps
+    members: Sequence[int]
+    rows: Sequence[int]
+    """For each member the row in which it is drawn, the uppermost one 0: no two of a row overlap."""
+
+
+def rows_of(starts: Iterable[int], ends: Iterable[int]) -> list[int]:
+    """Return a row for each of these ranges, the first that is free; ranges are in order, the longest first of a tie.
+
+    Ranges that nest are in rows as deep as they are nested. One without length takes its row for an instant.
+    """
+    found: list[int] = []
+    until: list[int] = []
+    for start, end in zip(starts, ends, strict=True):
+        while until and until[-1] <= start:
+            until.pop()
+        last = end if end > start else start + 1
+        if until and min(until) <= start:
+            row = next(row for row, reached in enumerate(until) if reached <= start)
+            until[row] = last
+        else:
+            row = len(until)
+            until.append(last)
+        found.append(row)
+    return found
+
+
+def lanes_of(analysis: Analysis) -> list[Lane]:
+    """Return all events as lanes: the thread of the steps, those that launch, the GPUs, other threads."""
+    trace = analysis.trace
+    launching = {trace.calls.thread[call] for call in set(trace.links.call_of) if call >= 0}
+    lanes = _of_threads(trace)
+    leads = [thread for thread in lanes if thread in launching or trace.threads[thread] == trace.steps[0].tid]
+    beside = [thread for thread in lanes if thread not in leads]
+    first, last = ([lane for thread in some for lane in lanes[thread]] for some in (leads, beside))
+    return [*first, *_of_streams(analysis), *last]
+
+
+def _of_threads(trace: Trace) -> dict[int, list[Lane]]:
+    """Return the lanes of each thread, that of the steps first, then as they begin."""
+    parts: list[tuple[LaneKind, Ranges | Calls]] = [
+        (LaneKind.RANGES, trace.annotations),
+        (LaneKind.PYTHON, trace.frames),
+        (LaneKind.OPERATORS, trace.ops),
+        (LaneKind.CALLS, trace.calls),
+        (LaneKind.PROFILER, trace.overheads),
+    ]
+    found: dict[int, list[tuple[LaneKind, Ranges | Calls, Sequence[int]]]] = defaultdict(list)
+    for kind, part in parts:
+        for thread, members in _grouped(part.thread).items():
+            found[thread].append((kind, part, members))
+    main = trace.steps[0].tid
+    first = {thread: min(part.start[members[0]] for _, part, members in found[thread]) for thread in found}
+    lanes = {}
+    for thread in sorted(found, key=lambda thread: (trace.threads[thread] != main, first[thread])):
+        label = trace.threads[thread]
+        title = f"CPU thread {label}" + (" (steps)" if label == main and trace.has_step_ranges else "")
+        lanes[thread] = [_lane(kind, title, kind.value, part, members) for kind, part, members in found[thread]]
+    return lanes
+
+
+def _of_streams(analysis: Analysis) -> Iterator[Lane]:
+    trace, communicating = analysis.trace, analysis.gpu_work.communication
+    gpu = trace.gpu
+    names = {device.index: device.name for device in trace.devices}
+    keys = zip(
+        map(trace.device_of.__getitem__, gpu.process),
+        gpu.stream,
+        map(communicating.__contains__, range(len(gpu))),
+        strict=True,
+    )
+    found = _grouped(list(keys))
+    order = sorted(found, key=lambda key: (key[0], key[2], gpu.start[found[key][0]]))
+    for device, stream, carries in order:
+        name = names.get(device)
+        title = f"GPU {device}" + (f" ({name})" if name else "")
+        kind = LaneKind.COMMUNICATION if carries else LaneKind.STREAM
+        label = str(trace.streams[stream]).removeprefix("stream ")
+        subtitle = f"stream {label}" + (", communication" if carries else "")
+        yield _lane(kind, title, subtitle, gpu, found[device, stream, carries])
+
+
+def _grouped(keys: Sequence[_Key]) -> Mapping[_Key, Sequence[int]]:
+    if len(set(keys)) == 1:
+        return {keys[0]: range(len(keys))}
+    found: dict[_Key, list[int]] = defaultdict(list)
+    for i, key in enumerate(keys):
+        found[key].append(i)
+    return found
+
+
+def _lane(kind: LaneKind, title: str, subtitle: str, part: Ranges | Calls | GpuOps, members: Sequence[int]) -> Lane:
+    start, end = part.start, part.end
+    timed = sorted([(start[i], -end[i], i) for i in members])
+    order = list(map(itemgetter(2), timed))
+    rows = rows_of(map(start.__getitem__, order), map(end.__getitem__, order))
+    return Lane(kind=kind, title=title, subtitle=subtitle, columns=part, members=order, rows=rows)

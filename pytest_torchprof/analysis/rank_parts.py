@@ -1,0 +1,67 @@
+"""What is kept of one rank's recording, to hold it against those of the other ranks of its job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.analysis.messages import groups_of
+from pytest_torchprof.analysis.ranks import RankPart
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.kernels.names import without_index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.trace import Trace
+
+
+def part_of(analysis: Analysis) -> RankPart:
+    """Return what is kept of a rank's recording; TorchprofError where it does not say which rank it is of."""
+    trace, ours = analysis.trace, analysis.trace.metadata
+    told = rank_told(trace)
+    if told is None:
+        said = "does not say which rank it is of. torch writes that where torch.distributed is initialized."
+        raise TorchprofError(f"{trace.path}: {said}", Code.NO_RANK)
+    rank, world_size = told
+    offset = trace.header.get("baseTimeNanoseconds")
+    offset_ns = offset if isinstance(offset, int) else 0
+    begin, until = trace.steps[0].start_ns, trace.steps[-1].end_ns
+    host = trace.header.get("host_name")
+    hidden = analysis.kernels_unknown is not None or analysis.why_not is not None
+    return RankPart(
+        rank=rank,
+        world_size=world_size,
+        path=trace.path or "",
+        host=host if isinstance(host, str) else None,
+        device=", ".join(dict.fromkeys(one.name or "GPU" for one in trace.devices))
+        or trace.device_kind.title
+        or "no GPU",
+        window_ns=(begin + offset_ns, until + offset_ns),
+        collectives=analysis.communication.collectives,
+        offset_ns=offset_ns,
+        steps=analysis.communication.steps,
+        kernels=None if hidden else tuple(_names_of(kernel.name for kernel in step.kernels) for step in analysis.steps),
+        groups=tuple(groups_of(trace, "")),
+        test=(None, None) if ours is None else (ours.nodeid, ours.label),
+        why_not=analysis.why_not,
+    )
+
+
+def _names_of(names: Iterable[str]) -> Mapping[str, int]:
+    return Counter(map(without_index, names))
+
+
+def rank_told(trace: Trace) -> tuple[int, int] | None:
+    """Return the rank and how many there are, as our own recordings say it, or torch's; None where neither does."""
+    ours, told = trace.metadata, trace.header.get("distributedInfo")
+    of_torch: Mapping[str, Any] = told if isinstance(told, dict) else {}
+    sides = [(None, None) if ours is None else (ours.rank, ours.world_size)]
+    sides.append((of_torch.get("rank"), of_torch.get("world_size")))
+    known = [
+        (rank, size) for rank, size in sides if isinstance(rank, int) and isinstance(size, int) and 0 <= rank < size
+    ]
+    # Without a launcher our own say that the process is by itself.
+    return max(known, key=lambda side: side[1] > 1, default=None)

@@ -1,0 +1,127 @@
+"""``torchprof open FILE``: the recording in Perfetto's user interface."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+import webbrowser
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, Final
+from urllib.parse import quote
+
+from pytest_torchprof.cli import UsageError, parse
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.report.perfetto import with_lanes
+
+USAGE = """usage: torchprof open FILE [--wait SECONDS]
+
+Shows a recording in Perfetto's user interface, https://ui.perfetto.dev. The page reads it from this machine, over
+127.0.0.1:9001, the address that its rules allow; the recording is not uploaded. It is handed out once, then the command
+ends. Kernels that overlap have lanes of their own, as torchprof export --lanes writes them.
+
+  --wait S        give up when nobody has asked for it for so long (300 s)
+
+exit status: 0, or 2 if the file cannot be read, the port is taken or nobody asked for the recording
+"""
+PORT: Final = 9001
+"""The one from which the page's security policy lets it read."""
+_PAGE: Final = "https://ui.perfetto.dev"
+_OPTIONS = {"--wait": "a whole number of seconds from 1 on"}
+_POLL_S = 0.5
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+"""What says on Linux that there is a browser."""
+
+
+def run(words: list[str]) -> int:
+    """Run the command; return its exit status."""
+    arguments = parse(words, options=_OPTIONS)
+    if len(arguments.files) != 1:
+        raise UsageError(f"expected one recording, got {len(arguments.files)}")
+    wait = arguments.last("--wait") or "300"
+    if not wait.isdecimal() or int(wait) < 1:
+        raise UsageError(f"--wait takes {_OPTIONS['--wait']}; got {wait!r}")
+    (path,) = arguments.files
+    found = with_lanes(path)
+    # Other users of the machine reach the port too, but do not know the path.
+    place = f"/{secrets.token_urlsafe(16)}/{quote(os.path.basename(path).removesuffix('.gz'))}"  # noqa: PTH119 - see recording
+    once = _Once(place, found.content)
+    with _listening(once) as server:
+        link = f"{_PAGE}/#!/?url=http://127.0.0.1:{PORT}{place}"
+        # Standard output is written when the command has ended.
+        sys.stderr.write(f"{found.summary}\n{link}\n")
+        if sys.platform != "linux" or any(map(os.environ.get, _SCREENS)):
+            # Without a screen it would start one that takes over the terminal.
+            webbrowser.open(link)
+        until = time.monotonic() + int(wait)
+        while not once.done and time.monotonic() < until:
+            server.handle_request()
+        if not once.done:
+            said = f"nobody asked for {path} within {wait} s: open the link in a browser here, or raise --wait"
+            raise TorchprofError(said, Code.RECORDING_NOT_FETCHED)
+    return 0
+
+
+class _Once:
+    """What is handed out, and whether it was."""
+
+    def __init__(self, place: str, content: bytes) -> None:
+        self.place = place
+        self.content = content
+        self.done = False
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Hands out one file to Perfetto's page, and tells everybody else nothing."""
+
+    timeout = 10
+    """Seconds after which one that connects and says nothing is left."""
+
+    def __init__(self, once: _Once, *arguments: Any) -> None:
+        self._once = once
+        super().__init__(*arguments)
+
+    def do_GET(self) -> None:
+        """Hand out the file."""
+        # A page that calls this address by a name of its own is no page of Perfetto's.
+        addressed = self.headers.get("Host") in (f"127.0.0.1:{PORT}", f"localhost:{PORT}")
+        if self.path != self._once.place or not addressed:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        self._answer(
+            HTTPStatus.OK, {"Content-Type": "application/json", "Content-Length": str(len(self._once.content))}
+        )
+        with suppress(ConnectionError):
+            self.wfile.write(self._once.content)
+            self._once.done = True
+
+    def do_OPTIONS(self) -> None:
+        """Answer the question that a browser asks before a public page may read from this machine."""
+        self._answer(HTTPStatus.NO_CONTENT, {"Access-Control-Allow-Private-Network": "true"})
+
+    def _answer(self, status: HTTPStatus, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Access-Control-Allow-Origin": _PAGE, "Cache-Control": "no-store", **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing of requests."""
+
+
+def _listening(once: _Once) -> HTTPServer:
+    try:
+        server = HTTPServer(("127.0.0.1", PORT), partial(_Handler, once))
+    except OSError as error:
+        said = (
+            f"127.0.0.1:{PORT} cannot be used ({error.strerror}), and Perfetto's page reads from no other address. End "
+            "what uses it, such as trace_processor --httpd or another torchprof open."
+        )
+        raise TorchprofError(said, Code.PORT_IN_USE) from None
+    server.timeout = _POLL_S
+    return server

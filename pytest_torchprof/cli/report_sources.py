@@ -1,0 +1,177 @@
+"""What ``torchprof report`` reads: recordings, folders of them, and JSON reports with the recordings that they name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.cli import UsageError
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.profiles import load_each, load_file
+from pytest_torchprof.recording.text import SPECIAL, is_special
+from pytest_torchprof.report.page.build import Heading
+from pytest_torchprof.report.page.measured import Measured, in_page, of_recording
+from pytest_torchprof.report.terminal import describe_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+Key = tuple[str, str | None]
+SCHEMA: Final = 1
+_PEEK: Final = 65536
+_BESIDE: Final = "torchprof-recordings"
+_STACKS: Final = (".stacks.json", ".stacks.json.gz")
+GONE: Final = "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One of the files and folders on the command line."""
+
+    path: Path
+    device: str | None
+    results: tuple[Mapping[str, Any], ...] | None = None
+    """Those of a JSON report; None of recordings."""
+    environment: Mapping[str, Any] | None = None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is a single recording, which is compared with another whatever they are called."""
+        return self.results is None and not self.path.is_dir()
+
+    def measurements(self) -> Iterator[Measured]:
+        """Yield what is in it, one recording in memory at a time."""
+        if self.results is not None:
+            yield from self._of_report()
+        elif self.is_one:
+            yield of_recording(load_file(str(self.path), device=self.device, by_two=True), self.path.name)
+        else:
+            for profile in load_each(self.path, device=self.device):
+                name = str(profile.trace.path)
+                if not name.endswith(_STACKS):
+                    yield of_recording(profile, Path(name).relative_to(self.path).as_posix())
+
+    def _of_report(self) -> Iterator[Measured]:
+        results = self.results or ()
+        drawn = in_page(results)
+        for result in results:
+            told = {"environment": self.environment, **result}
+            if result.get("recording") is None:
+                yield Measured(told=told, missing="no timeline: the run did not keep the recording")
+            elif id(result) not in drawn:
+                yield Measured(
+                    told=told, missing="no timeline: failures have room first; torchprof report RECORDING shows it"
+                )
+            else:
+                yield self._with_recording(told)
+
+    def _with_recording(self, told: Mapping[str, Any]) -> Measured:
+        name = Path(str(told["recording"]))
+        places = (self.path.parent / _BESIDE / name.name, self.path.parent / name, name)
+        found = next((place for place in places if place.is_file()), None)
+        if found is None:
+            return Measured(told=told, missing=f"no timeline: there is no {name} beside the report")
+        try:
+            return Measured(told=told, analysis=load_file(str(found), device=self.device))
+        except TorchprofError as problem:
+            return Measured(told=told, missing=f"no timeline: {problem}")
+
+    def by_key(self) -> dict[Key, Callable[[], Measured]]:
+        """Return what gives each measurement; of several recordings each is read once more, one at a time."""
+        return {_key(measured): self._again(measured) for measured in self.measurements()}
+
+    def _again(self, measured: Measured) -> Callable[[], Measured]:
+        if self.is_one or measured.analysis is None:
+            return lambda: measured
+        if self.results is not None:
+            return partial(self._with_recording, measured.told)
+        path, name = str(measured.analysis.trace.path), str(measured.told["recording"])
+        return lambda: of_recording(load_file(path, device=self.device), name)
+
+
+def opened(path: Path, device: str | None) -> Source:
+    """Return a source; TorchprofError for what is neither a recording, a folder nor a report."""
+    if is_special(path):
+        raise TorchprofError(f"{path}: cannot be read: {SPECIAL}", Code.RECORDING_UNREADABLE)
+    if path.is_dir() or not _is_report(path):
+        return Source(path=path, device=device)
+    if device is not None:
+        raise UsageError("--device is for recordings; a report says what was measured")
+    try:
+        report = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise TorchprofError(f"{path}: is no JSON report: {error}", Code.RECORDING_DAMAGED) from None
+    schema, results = report.get("schema"), report.get("results")
+    if isinstance(schema, int) and schema > SCHEMA:
+        said = f"{path}: was written by a newer pytest-torchprof (schema {schema}, this version reads {SCHEMA})"
+        raise TorchprofError(f"{said}; upgrade it", Code.RECORDING_NEWER)
+    if not isinstance(results, list) or not all(isinstance(one, dict) and "nodeid" in one for one in results):
+        raise TorchprofError(
+            f"{path}: its results are not those of a JSON report; write it again", Code.RECORDING_DAMAGED
+        )
+    environment = report.get("environment")
+    return Source(
+        path=path,
+        device=None,
+        results=tuple(results),
+        environment=environment if isinstance(environment, dict) else {},
+    )
+
+
+def _is_report(path: Path) -> bool:
+    """Tell a report from a recording by its beginning: both are JSON objects."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_PEEK)
+    except OSError:
+        return False  # Reading it as a recording says why.
+    return b'"results"' in head and b'"schema"' in head and b'"traceEvents"' not in head
+
+
+def compared(source: Source, before: Source | None) -> Iterator[Measured]:
+    """Yield the measurements of a source, each with the same test's of the other, and those that are only there."""
+    if before is None:
+        yield from source.measurements()
+        return
+    others = before.by_key()
+    if source.is_one and before.is_one:
+        (one,) = source.measurements()
+        yield replace(one, before=next(iter(others.values()))())
+        return
+    for measured in source.measurements():
+        other = others.pop(_key(measured), None)
+        yield measured if other is None else replace(measured, before=other())
+    for other in others.values():
+        gone = other()
+        yield Measured(
+            told={**{name: gone.told.get(name) for name in ("nodeid", "label")}, "outcome": GONE},
+            missing="measured only before",
+            before=replace(gone, analysis=None),
+        )
+
+
+def heading_of(source: Source, before: Source | None) -> Heading:
+    """Return what stands above the page."""
+    lines = [describe_environment(source.environment)] if source.environment else []
+    if before is None:
+        return Heading(title=source.path.name if not source.is_one else "recording", lines=tuple(lines))
+    sides = _told_apart(before.path, source.path)
+    return Heading(title=f"{sides[1]} against {sides[0]}", lines=tuple(lines), sides=sides, compared="against")
+
+
+def _told_apart(first: Path, second: Path) -> tuple[str, str]:
+    """Return the names of two files with as much of their folders as tells one from the other."""
+    parts = [path.resolve().parts for path in (first, second)]
+    count = 1
+    while parts[0][-count:] == parts[1][-count:] and count < min(map(len, parts)):
+        count += 1
+    return "/".join(parts[0][-count:]), "/".join(parts[1][-count:])
+
+
+def _key(measured: Measured) -> Key:
+    label = measured.told.get("label")
+    return str(measured.told.get("nodeid")), None if label is None else str(label)

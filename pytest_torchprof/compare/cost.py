@@ -1,0 +1,250 @@
+"""What a step cost before and after: where its GPU time is, and what came and went, by family and by kernel."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord, records
+from pytest_torchprof.kernels.names import decode, without_index
+from pytest_torchprof.text import printable_line
+from pytest_torchprof.trace.columns import KERNEL, MEMCPY
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
+
+    Calls = Mapping[KernelRecord, "_Spent"]
+
+MEMORY: Final = {True: "memcpy", False: "memset"}
+"""What stands for a family where the GPU ran no kernel: copies and fills."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """What kernels cost in a step before and after; (before, after) throughout."""
+
+    family: str
+    """As kernels have it, or "memcpy", "memset"."""
+    calls: tuple[float, float]
+    time_us: tuple[float, float]
+    """How long they ran on the GPU, together."""
+    kinds: tuple[dict[str, float], dict[str, float]]
+    """How many of the calls are of which dtype, or of Triton's making: {"fp32": 51}."""
+    kernels: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """Names that people know, the costliest first; none in a row of a whole family."""
+    ops: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """The operators that launched them, where the recording tells."""
+
+    @property
+    def difference_us(self) -> float:
+        """How much longer they run; negative where they run shorter."""
+        return self.time_us[1] - self.time_us[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Where the GPU time of a step is, before and after; of the rows the one that changed most comes first."""
+
+    noun: str
+    """"GPU time"; on the CPU as device, where the kernels are operators, "kernel time"."""
+    time_us: tuple[float, float]
+    """All GPU work of the step: kernels, copies, fills. Of both tables the rows add up to it."""
+    families: tuple[Shift, ...]
+    kernels: tuple[Shift, ...]
+    """By kernel and operator; a GEMM, a convolution and attention by dtype and layout."""
+    steps: tuple[str | None, str | None]
+    """The names of the steps that this is of: the middle ones, by GPU time, of those that are compared."""
+
+    @property
+    def difference_us(self) -> float:
+        """How much longer the step's work runs; negative where it runs shorter."""
+        return self.time_us[1] - self.time_us[0]
+
+
+@dataclass(slots=True)
+class _Spent:
+    count: float = 0
+    time_us: float = 0
+
+    def add(self, other: _Spent) -> None:
+        self.count += other.count
+        self.time_us += other.time_us
+
+
+def cost_of(before: Analysis, after: Analysis, steps: tuple[Sequence[StepProfile], Sequence[StepProfile]]) -> Cost:
+    """Return what a step cost in either measurement; of ``steps``, which run the same kernels, the middle one counts.
+
+    Of an even number it is the mean of the two in the middle, as in a median.
+    """
+    middle = [_middle(side) for side in steps]
+    first, second = [_calls_of(one, chosen) for one, chosen in zip((before, after), middle, strict=True)]
+    every = sorted({kernel.family for kernel in (*first, *second)})
+    families = [_shift(*(_of_family(side, family) for side in (first, second))) for family in every]
+    rows = [_shift(*pair, named=True) for pair in _pairs(first, second)]
+    return Cost(
+        noun="GPU time" if after.trace.device_kind.has_launches else "kernel time",
+        time_us=(_time_us(first), _time_us(second)),
+        families=_costliest_first(families),
+        kernels=_costliest_first(rows),
+        steps=(middle[0][0].name, middle[1][0].name),
+    )
+
+
+def _middle(steps: Sequence[StepProfile]) -> Sequence[StepProfile]:
+    ordered = sorted(steps, key=attrgetter("gpu_time_us"))
+    return ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
+
+
+def _calls_of(analysis: Analysis, steps: Sequence[StepProfile]) -> dict[KernelRecord, _Spent]:
+    found: defaultdict[KernelRecord, _Spent] = defaultdict(_Spent)
+    share = 1 / len(steps)
+    for step in steps:
+        for kernel, time_us in _work(analysis, step):
+            found[kernel].add(_Spent(share, time_us * share))
+    return dict(found)
+
+
+def _work(analysis: Analysis, step: StepProfile) -> Iterator[tuple[KernelRecord, float]]:
+    """Yield all that ran for a step, and how long."""
+    for record, kernel in zip(records(step.kernels), step.kernels, strict=True):
+        yield record, kernel.duration_us
+    gpu, names = analysis.trace.gpu, analysis.trace.names
+    for i in step.part.gpu_ops:
+        if gpu.kind[i] != KERNEL:
+            moved = KernelRecord(name=names[gpu.name[i]], family=MEMORY[gpu.kind[i] == MEMCPY])
+            yield moved, (gpu.end[i] - gpu.start[i]) / 1000
+
+
+def _of_family(side: Calls, family: str) -> Calls:
+    return {kernel: calls for kernel, calls in side.items() if kernel.family == family}
+
+
+def _pairs(before: Calls, after: Calls) -> Iterator[tuple[Calls, Calls]]:
+    """Yield what stands in one row: the same kernel of one operator, or what took its place there."""
+    groups = _grouped(before), _grouped(after)
+    alone: tuple[dict[Hashable, Calls], dict[Hashable, Calls]] = ({}, {})
+    for key in dict.fromkeys((*groups[0], *groups[1])):
+        first, second = (_by_operator(side.get(key, {})) for side in groups)
+        if first and second and None in first.keys() ^ second.keys():
+            # A replayed graph, for one, does not tell which operator a kernel is of.
+            yield groups[0][key], groups[1][key]
+            continue
+        common = first.keys() & second.keys()
+        yield from ((first[op], second[op]) for op in first if op in common)
+        for side, others in zip(alone, (first, second), strict=True):
+            side.update({(key, op): calls for op, calls in others.items() if op not in common})
+    yield from _replaced(*(_by_place(side.values()) for side in alone))
+
+
+def _replaced(
+    before: Mapping[Hashable, list[Calls]], after: Mapping[Hashable, list[Calls]]
+) -> Iterator[tuple[Calls, Calls]]:
+    """Yield what is on one side only; with what the same operator launches of the same family on the other."""
+    for place in dict.fromkeys((*before, *after)):
+        first, second = before.get(place, []), after.get(place, [])
+        if first and second and place is not None:
+            yield _together(first), _together(second)
+        else:
+            yield from ((calls, {}) for calls in first)
+            yield from (({}, calls) for calls in second)
+
+
+def _grouped(side: Calls) -> dict[Hashable, Calls]:
+    found: defaultdict[Hashable, dict[KernelRecord, _Spent]] = defaultdict(dict)
+    for kernel, calls in side.items():
+        found[kernel.family, _row_of(kernel)][kernel] = calls
+    return dict(found)
+
+
+def _row_of(kernel: KernelRecord) -> Hashable:
+    """Return what kernels of one row have in common, whatever their dtype where it says nothing of the work."""
+    if kernel.family in STRUCTURAL:
+        return kernel.structure
+    return kernel.normal_name if _is_triton(kernel) else kernel.short
+
+
+def _by_operator(side: Calls) -> dict[str | None, Calls]:
+    found: defaultdict[str | None, dict[KernelRecord, _Spent]] = defaultdict(dict)
+    for kernel, calls in side.items():
+        found[kernel.op][kernel] = calls
+    return dict(found)
+
+
+def _by_place(sides: Iterable[Calls]) -> dict[Hashable, list[Calls]]:
+    """Return what is alone by family and operator; under None what no operator is known of."""
+    found: defaultdict[Hashable, list[Calls]] = defaultdict(list)
+    for side in sides:
+        kernel = next(iter(side))
+        found[None if kernel.op is None else (kernel.family, kernel.op)].append(side)
+    return dict(found)
+
+
+def _together(sides: Iterable[Calls]) -> Calls:
+    return {kernel: calls for side in sides for kernel, calls in side.items()}
+
+
+def _time_us(side: Calls) -> float:
+    return sum(calls.time_us for calls in side.values())
+
+
+def _shift(before: Calls, after: Calls, *, named: bool = False) -> Shift:
+    sides = (before, after)
+    return Shift(
+        family=next(kernel.family for side in sides for kernel in side),
+        calls=(_count(before), _count(after)),
+        time_us=(_time_us(before), _time_us(after)),
+        kinds=(_kinds(before), _kinds(after)),
+        kernels=(_names(before), _names(after)) if named else ((), ()),
+        ops=(_ops(before), _ops(after)) if named else ((), ()),
+    )
+
+
+def _count(side: Calls) -> float:
+    return _whole(sum(calls.count for calls in side.values()))
+
+
+def _whole(count: float) -> float:
+    return round(count) if count == round(count) else count
+
+
+def _kinds(side: Calls) -> dict[str, float]:
+    found: defaultdict[str, float] = defaultdict(float)
+    for kernel, calls in side.items():
+        found[_kind(kernel)] += calls.count
+    return {kind: _whole(found[kind]) for kind in sorted(found, key=lambda kind: -found[kind]) if kind}
+
+
+def _kind(kernel: KernelRecord) -> str:
+    return "Triton" if kernel.family not in STRUCTURAL and _is_triton(kernel) else kernel.dtype or ""
+
+
+def _is_triton(kernel: KernelRecord) -> bool:
+    return decode(kernel.name).triton is not None
+
+
+def _names(side: Calls) -> tuple[str, ...]:
+    ordered = sorted(side, key=lambda kernel: -side[kernel].time_us)
+    return tuple(dict.fromkeys(_name(kernel) for kernel in ordered))
+
+
+def _name(kernel: KernelRecord) -> str:
+    if kernel.family in MEMORY.values():
+        # Copies and fills of memory have no grammar of kernels' names.
+        return printable_line(kernel.name.strip())
+    return structs.replace(kernel, name=without_index(kernel.name)).short
+
+
+def _ops(side: Calls) -> tuple[str, ...]:
+    ordered = sorted(side, key=lambda kernel: -side[kernel].time_us)
+    return tuple(dict.fromkeys(kernel.op for kernel in ordered if kernel.op is not None))
+
+
+def _costliest_first(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
+    return tuple(sorted(shifts, key=lambda shift: (-abs(shift.difference_us), shift.family, shift.kernels)))

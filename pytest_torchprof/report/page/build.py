@@ -1,0 +1,105 @@
+"""From measurements to the page: what each of them adds to it, and how much of it there is room for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.recording import two_processes
+from pytest_torchprof.report.page.columns import pack
+from pytest_torchprof.report.page.details import as_json, details_of
+from pytest_torchprof.report.page.document import compressed, document, text
+from pytest_torchprof.report.page.verdicts import columns_of, row, table, worst_first
+from pytest_torchprof.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.report.page.measured import Measured
+
+_ROOM_BYTES: Final = 4_500_000
+"""Of recordings, compressed: a page of 2,000 tests stays below 10 MB."""
+_TOGETHER: Final = 24
+"""Details of so many tests are compressed together: they are alike."""
+# Of fewer events one process is done before a second has begun.
+_MANY_EVENTS: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """What stands above all measurements."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    """Below it: where it was measured, what it is compared with, what else the run has to say."""
+    sides: tuple[str, str] | None = None
+    """What the measurement before and this one are called, where two are compared."""
+    compared: str = "baseline"
+    """The title of the column of comparisons."""
+
+
+def page(several: Iterable[Measured], heading: Heading, *, by_two: bool = False) -> str:
+    """Return the page; measurements come one at a time, so that no two recordings have to be in memory.
+
+    ``by_two`` allows a second process where that is quicker; it changes nothing else.
+    """
+    shown: list[Measured] = []
+    details: list[dict[str, Any]] = []
+    recordings: dict[str, bytes] = {}
+    for measured in several:
+        found, drawn = _told(measured, by_two=by_two, room=_ROOM_BYTES - sum(map(len, recordings.values())))
+        names = [f"recording-{len(shown)}{side}" for side in ("", "-before")][: len(drawn)]
+        recordings.update(zip(names, drawn, strict=True))
+        details.append({**found, **({"drawn": names} if names else {})})
+        shown.append(_without_recording(measured))
+    columns = columns_of(shown)
+    rows = [row(number, measured, columns) for number, measured in worst_first(enumerate(shown))]
+    outcomes = Counter(measured.outcome for measured in shown)
+    lines = "".join(f"<p>{text(line)}</p>" for line in heading.lines)
+    body = (
+        f'<header><h1><span class="brand">torchprof</span> {text(heading.title)}</h1>{lines}</header>'
+        f"<noscript><p>What is below the verdicts needs JavaScript.</p></noscript>"
+        f'<main>{table(rows, columns, outcomes, heading.compared)}<div id="details" tabindex="-1"></div></main>'
+    )
+    sides = {} if heading.sides is None else {"sides": heading.sides}
+    index = {"count": len(details), "together": _TOGETHER, **sides}
+    payloads = {"index": compressed(as_json(index)), **dict(_chunks(details)), **recordings}
+    return document(title=f"torchprof: {heading.title}", body=body, payloads=payloads)
+
+
+def _told(measured: Measured, *, by_two: bool, room: int) -> tuple[dict[str, Any], list[bytes]]:
+    """Return the details, and the compressed recordings of the measurement and of the one before where they fit."""
+    sides = [one.analysis for one in (measured, measured.before) if one is not None and one.analysis is not None]
+    if measured.analysis is None:
+        return {**details_of(measured), "missing": measured.missing}, []
+    details, drawn = _both(lambda: details_of(measured), sides, by_two=by_two)
+    if sum(map(len, drawn)) > room:
+        events = counted(measured.analysis.trace.events, "event")
+        return {**details, "missing": f"no timeline: {events} would make the page too large"}, []
+    return details, drawn
+
+
+def _both(
+    tell: Callable[[], dict[str, Any]], sides: list[Analysis], *, by_two: bool
+) -> tuple[dict[str, Any], list[bytes]]:
+    """Return the details and the compressed recordings, of large ones both at the same time."""
+    large = by_two and sum(side.trace.events for side in sides) >= _MANY_EVENTS and two_processes.possible()
+    if large and len(sides) == 1:
+        with two_processes.Other(lambda: compressed(pack(sides[0]))) as other:
+            told, answer = tell(), other.answer()
+        if answer is not None:
+            return told, [answer]
+        return told, [compressed(pack(sides[0]))]
+    return tell(), [compressed(pack(side)) for side in sides]
+
+
+def _without_recording(measured: Measured) -> Measured:
+    before = measured.before
+    return replace(measured, analysis=None, before=None if before is None else replace(before, analysis=None))
+
+
+def _chunks(details: list[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:
+    for place in range(0, len(details), _TOGETHER):
+        yield f"details-{place // _TOGETHER}", compressed(as_json(details[place : place + _TOGETHER]))

@@ -1,0 +1,125 @@
+// What is known of a slice, as words: beside the pointer, in the pane below the drawing, and as tables of the longest.
+const Details = (() => {
+  const LONGEST = 20;
+
+  const make = (name, attributes = {}, ...inside) => {
+    const found = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (key === "class") found.className = value;
+      else if (typeof value === "function") found.addEventListener(key, value);
+      else if (value !== null && value !== false) found.setAttribute(key, value === true ? "" : value);
+    }
+    found.append(...inside);
+    return found;
+  };
+
+  const looked = (recording, texts, column, i) => (column && column[i] ? recording[texts][column[i] - 1] : null);
+
+  // The operators around a slice of an operator lane, innermost first.
+  const around = (lane, i) => {
+    const found = [];
+    for (let row = lane.row[i] - 1; row >= 0; row -= 1) {
+      const places = lane.inRow[row], at = places[Recording.firstAfter(lane.end, places, lane.start[i])];
+      if (at !== undefined && lane.start[at] <= lane.start[i]) found.push(at);
+    }
+    return found;
+  };
+
+  // Facts as [what, text, slice that it leads to or null].
+  const factsOf = (recording, {lane, at}) => {
+    const name = (one) => recording.names[one.lane.name[one.at]];
+    const begun = lane.step && lane.step[at] ? recording.steps[lane.step[at] - 1] : stepAt(recording, lane.start[at]);
+    const facts = [["took", Recording.timeText(lane.duration[at]), null]];
+    facts.push(["starts", begun ? `${Recording.timeText(lane.start[at] - begun.start_ns)} after ${shown(begun.name || "the recording")} began` : `${Recording.timeText(lane.start[at])} into the recording`, null]);
+    if (lane.step) facts.push(["step", lane.step[at] ? shown(recording.steps[lane.step[at] - 1].name || "the whole recording") : "none: queued outside of the steps", null]);
+    const variant = lane.variant && lane.variant[at] ? recording.variants[lane.variant[at] - 1] : null;
+    if (variant) facts.push(["family", variant[0], null], ["library", variant[1], null], ["dtype", variant[2], null], ["layout", variant[3], null]);
+    if (lane.bytes && lane.bytes[at]) facts.push(["size", Recording.sizeText(lane.bytes[at]), null]);
+    const op = lane.op && lane.op[at] ? Recording.placeOf(recording, lane.op[at]) : null;
+    if (op) facts.push(["operator", name(op), op], ["operands", looked(recording, "inputs", op.lane.inputs, op.at), null]);
+    facts.push(["operands", looked(recording, "inputs", lane.inputs, at), null], ["from", looked(recording, "origins", lane.origin, at), null]);
+    if (lane.kind === "operators") {
+      const holder = around(lane, at)[0];
+      if (holder !== undefined) facts.push(["inside", recording.names[lane.name[holder]], {lane, at: holder}]);
+    }
+    if (lane.call && lane.call[at]) {
+      const call = Recording.placeOf(recording, lane.call[at]);
+      facts.push(["launched by", name(call), call], ["waited", Recording.timeText(lane.start[at] - call.lane.start[call.at]), null]);
+    } else if (lane.call) facts.push(["launched by", "nothing in the recording", null]);
+    if (lane.kind === "launches") {
+      const work = Recording.launchedBy(recording, lane.first + at);
+      const first = work.length ? Recording.placeOf(recording, work[0]) : null;
+      if (first) facts.push([work.length > 1 ? `launched ${work.length}, first` : "launched", Painting.labelOf(recording, first.lane, first.at), first]);
+    }
+    facts.push(["on", `${lane.title}, ${lane.subtitle}`, null]);
+    return facts.filter(([, text]) => text);
+  };
+
+  const stepAt = (recording, moment) => recording.steps.find((step) => moment >= step.start_ns && moment < step.end_ns);
+
+  const listed = (facts, go = null) => make("dl", {class: "tl-facts"}, ...facts.flatMap(([what, text, place]) => {
+    const said = shown(text, 400);
+    return [make("dt", {}, what), make("dd", {}, place && go ? make("button", {type: "button", class: "tl-link", click: () => go(place)}, said) : said)];
+  }));
+
+  const named = (recording, {lane, at}, most) => shown(recording.names[lane.name[at]], most);
+
+  const fillTip = (tip, {side, lane, at, together}) => {
+    const more = together > 1 ? [make("p", {class: "tl-more"}, `the longest of ${together.toLocaleString("en")} slices here that are narrower than a pixel: zoom in to see each`)] : [];
+    tip.replaceChildren(make("strong", {}, named(side.recording, {lane, at}, 160)), ...more, listed(factsOf(side.recording, {lane, at})));
+  };
+
+  const fillPane = (pane, chosen, go) => {
+    if (!chosen) {
+      pane.replaceChildren(make("p", {class: "tl-hint"}, "Click a slice, or press Enter for the longest one in view, and its details stand here."));
+      return;
+    }
+    const {side, lane, at} = chosen, raw = named(side.recording, chosen, 4000);
+    const short = shown(Painting.labelOf(side.recording, lane, at), 120);
+    const heading = make("p", {class: "tl-name"}, make("strong", {}, short));
+    const whole = short === raw ? [] : [make("p", {class: "tl-raw"}, raw)];
+    pane.replaceChildren(heading, ...whole, listed(factsOf(side.recording, chosen), go));
+  };
+
+  // The longest slices of a step, from lanes of this kind.
+  const longestIn = (recording, step, wanted) => {
+    const {start_ns: begin, end_ns: until} = recording.steps[step];
+    let found = [];
+    for (const lane of recording.lanes.filter(wanted)) {
+      for (let i = 0; i < lane.slices; i += 1) {
+        const inside = lane.step ? lane.step[i] === step + 1 : lane.start[i] >= begin && lane.start[i] < until;
+        if (inside) found.push({lane, at: i});
+      }
+      found = found.sort((one, other) => other.lane.duration[other.at] - one.lane.duration[one.at]).slice(0, LONGEST);
+    }
+    return found;
+  };
+
+  const table = (recording, step, caption, slices) => {
+    const head = make("tr", {}, ...["Name", "Took", "Starts", "Family or kind", "Operator or operands", "Lane"].map((title) => make("th", {scope: "col"}, title)));
+    const rows = slices.map((one) => {
+      const {lane, at} = one, op = lane.op && lane.op[at] ? Recording.placeOf(recording, lane.op[at]) : null;
+      const cells = [Recording.timeText(lane.duration[at]), Recording.timeText(lane.start[at] - step.start_ns),
+        Painting.familyOf(recording, lane, at) || lane.kind,
+        op ? named(recording, op, 80) : shown(looked(recording, "inputs", lane.inputs, at) || "", 80), `${lane.title}, ${lane.subtitle}`];
+      return make("tr", {}, make("th", {scope: "row"}, shown(Painting.labelOf(recording, lane, at), 100)), ...cells.map((cell) => make("td", {}, cell)));
+    });
+    return make("div", {class: "tl-wide", tabindex: "0", role: "region", "aria-label": caption},
+      make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...rows)));
+  };
+
+  // The step in words, for those who do not see the drawing.
+  const fillText = (element, sides) => {
+    element.replaceChildren(...sides.flatMap(({recording, step, label}) => {
+      const told = recording.steps[step], name = shown(told.name || "the whole recording");
+      const of = sides.length > 1 ? `${shown(label)}: ` : "";
+      const gpu = longestIn(recording, step, (lane) => lane.onGpu);
+      const cpu = longestIn(recording, step, (lane) => lane.kind === "operators");
+      const said = `${of}${name} lasted ${Recording.timeText(told.end_ns - told.start_ns)} on the CPU; its ${told.gpu_ops.toLocaleString("en")} GPU operations took ${Recording.timeText(told.gpu_ns)} together, and the last one ended ${Recording.timeText(told.until_ns - told.start_ns)} after the step began.`;
+      return [make("p", {}, said), ...(gpu.length ? [table(recording, told, `${of}longest work on the GPU in ${name}`, gpu)] : []),
+        ...(cpu.length ? [table(recording, told, `${of}longest operators on the CPU in ${name}`, cpu)] : [])];
+    }));
+  };
+
+  return {make, fillTip, fillPane, fillText, factsOf};
+})();

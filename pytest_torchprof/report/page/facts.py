@@ -1,0 +1,139 @@
+"""What the page tells of a slice beside its name and time: operands, source line, module, family, step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.text import printable_line
+from pytest_torchprof.trace.columns import KERNEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.source_lines import Origin
+    from pytest_torchprof.kernels.names import KernelName
+
+_LONGEST = 400
+
+
+class Facts:
+    """Facts as places in lists of texts, each text once; 0 stands for none, 1 for the first."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        """Look up where the work comes from; the rest when asked."""
+        self._analysis = analysis
+        self._trace = analysis.trace
+        self._launching = analysis.launching
+        self.inputs: list[str] = []
+        """Types and shapes of operands."""
+        self.origins: list[str] = []
+        """Source lines and modules."""
+        self.variants: list[tuple[str, str, str | None, str | None, str]] = []
+        """Family, library, dtype, layout and short name of kernels."""
+        self._input_numbers: dict[int, int] = {}
+        self._origin_numbers: dict[Origin | None, int] = {None: 0}
+        self._variant_numbers: dict[KernelName, int] = {}
+        self._gpu_origins, self._op_origins = _origins(analysis)
+        self._computing = frozenset(op for part in self._launching.parts for op in part.operators)
+
+    @property
+    def worst_step(self) -> int:
+        """The place of the step with the most time on the GPU; on the CPU as device, of the longest one."""
+        steps = self._trace.steps
+        numbers = [step.numbers for step in self._analysis.steps]
+        return max(
+            range(len(steps)),
+            key=lambda i: (numbers[i].gpu_time_us or 0.0, steps[i].end_ns - steps[i].start_ns, -i),
+        )
+
+    def of_operators(self, members: Sequence[int]) -> dict[str, Iterable[int]]:
+        """Return the columns that operators have beside those of all slices; those of zeros are left out."""
+        given, origins = self._trace.ops.inputs, self._op_origins
+        columns: dict[str, Iterable[int]] = {"inputs": [self._input(given[i]) for i in members]}
+        if origins:
+            columns["origin"] = [self._origin(origins.get(i)) for i in members]
+        if self._computing:
+            decoded = self._launching.decoded_operator
+            columns["variant"] = [self._variant(decoded(i)) if i in self._computing else 0 for i in members]
+        return columns
+
+    def of_gpu_ops(self, members: Sequence[int]) -> dict[str, Iterable[int]]:
+        """Return the same of kernels, copies and fills."""
+        gpu, step_of = self._trace.gpu, self._trace.step_of_gpu_op
+        decoded, origins = self._launching.decoded, self._gpu_origins
+        columns: dict[str, Iterable[int]] = {
+            "step": [step_of[i] + 1 for i in members],
+            "variant": [self._variant(decoded(i)) if gpu.kind[i] == KERNEL else 0 for i in members],
+            "bytes": [max(gpu.size[i], 0) for i in members],
+        }
+        if origins:
+            columns["origin"] = [self._origin(origins.get(i)) for i in members]
+        return columns
+
+    def _input(self, index: int) -> int:
+        found = self._input_numbers.get(index)
+        if found is None:
+            types, shapes, _ = self._launching.operands(index)
+            text = _operands_text(types, shapes)
+            if text:
+                self.inputs.append(text)
+            found = self._input_numbers[index] = len(self.inputs) if text else 0
+        return found
+
+    def _origin(self, origin: Origin | None) -> int:
+        found = self._origin_numbers.get(origin)
+        if found is None:
+            self.origins.append(printable_line(str(origin)))
+            found = self._origin_numbers[origin] = len(self.origins)
+        return found
+
+    def _variant(self, name: KernelName) -> int:
+        found = self._variant_numbers.get(name)
+        if found is None:
+            short = printable_line(name.short)
+            self.variants.append((name.family, name.library, name.dtype, name.layout, short))
+            found = self._variant_numbers[name] = len(self.variants)
+        return found
+
+
+def _operands_text(types: Sequence[str] | None, shapes: Sequence[Any] | None) -> str:
+    if not shapes and not types:
+        return ""
+    told = [f"{kind}{_shape(shape)}" for kind, shape in zip_longest(types or (), shapes or (), fillvalue="")]
+    return printable_line(", ".join(one or "-" for one in told), _LONGEST)
+
+
+def _shape(shape: object) -> str:
+    return "" if shape == [] else str(shape).replace(" ", "")
+
+
+def _origins(analysis: Analysis) -> tuple[Mapping[int, Origin], Mapping[int, Origin]]:
+    """Return where GPU operations and operators come from, as far as the recording or its repeat tells."""
+    trace, launching = analysis.trace, analysis.launching
+    if launching.origins.recorded:
+        called = zip(trace.links.call_of, launching.op_of, strict=True)
+        return (
+            _known(enumerate(launching.origins.of_call(call, op) for call, op in called)),
+            _known((i, launching.origins.of_operator(i)) for i in range(len(trace.ops))),
+        )
+    if analysis.repeat is None:
+        return {}, {}
+    on_gpu: list[tuple[int, Origin | None]] = []
+    operators: list[tuple[int, Origin | None]] = []
+    for step in analysis.steps:
+        names, places, seen = trace.names, step.places.work if step.places_in_order else {}, Counter[Any]()
+        work = [(op, (name, name)) for op in step.part.operators for name in (names[trace.ops.name[op]],)]
+        queued = [(i, (names[trace.gpu.name[i]], launching.op_name(launching.op_of[i]))) for i in step.part.gpu_ops]
+        for found, done in ((operators, work), (on_gpu, queued)):
+            for i, one in done:
+                told = places.get(one, ())
+                found.append((i, told[seen[one]] if seen[one] < len(told) else None))
+                seen[one] += 1
+    return _known(on_gpu), _known(operators)
+
+
+def _known(origins: Iterable[tuple[int, Origin | None]]) -> dict[int, Origin]:
+    return {i: origin for i, origin in origins if origin is not None}

@@ -1,0 +1,88 @@
+"""What the page shows, one measurement at a time: what a report tells of it, and its recording where it is at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import asdict
+
+from pytest_torchprof.analysis.numbers import BY_NAME
+from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.report.analysis_json import finding_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.findings import Rule
+
+MOST_DRAWN: Final = 40
+"""Of so many recordings a page has the timeline."""
+RECORDED: Final = "recorded"
+"""The verdict on a recording that nothing was asked of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One measurement."""
+
+    told: Mapping[str, Any]
+    """As one of the ``results`` of a JSON report has it."""
+    analysis: Analysis | None = None
+    missing: str = ""
+    """Why there is no analysis."""
+    before: Measured | None = None
+    """The measurement that it is compared with."""
+
+    @property
+    def name(self) -> str:
+        """The test and, where there is one, the label."""
+        label = self.told.get("label")
+        return f"{self.told.get('nodeid')}" + (f" ({label})" if label else "")
+
+    @property
+    def outcome(self) -> str:
+        """The verdict in words."""
+        return str(self.told.get("outcome") or RECORDED)
+
+    def number(self, name: str) -> float | None:
+        """Return the median over the steps of one of the numbers; None where it is not known."""
+        return _known((self.told.get("summary") or {}).get(name))
+
+    def worst(self, name: str) -> float | None:
+        """Return the worst step's value of one of the numbers; None where it is not known."""
+        return _known(((self.told.get("summary") or {}).get("worst") or {}).get(name))
+
+
+def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -> Measured:
+    """Return a recording that nothing was asked of; ``name`` is what it is called where no test has made it."""
+    nodeid, label = analysis.trace.of_test
+    environment = asdict(analysis.trace.environment)
+    told = {
+        "nodeid": nodeid or name,
+        "label": label,
+        "outcome": "not measured" if analysis.why_not else RECORDED,
+        "message": analysis.why_not or "",
+        "summary": {**asdict(analysis.median), "worst": asdict(analysis.worst)},
+        "findings": finding_values(find(analysis, rules)) if analysis.kernels_unknown is None else [],
+        "environment": {key: value for key, value in environment.items() if value is not None},
+        "recording": name,
+    }
+    return Measured(told=told, analysis=analysis)
+
+
+def in_page(results: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Return the ``id`` of each result whose recording the page has room for: failures come first."""
+    kept = [result for result in results if result.get("recording")]
+    return {id(result) for result in sorted(kept, key=lambda one: one.get("outcome") not in _FAILURES)[:MOST_DRAWN]}
+
+
+def _known(value: object) -> float | None:
+    """Return a number of a report as it is; a file may hold anything in its place."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None  # noqa: PLR0124
+
+
+_FAILURES: Final = ("failed", "not measured")
+SHOWN: Final = tuple(BY_NAME[name] for name in ("kernels", "launches", "gpu_busy_us", "cpu_gpu_ratio", "graph_breaks"))
+"""The numbers that the list of verdicts has room for."""

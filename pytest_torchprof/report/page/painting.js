@@ -1,0 +1,325 @@
+// Paints the lanes of recordings on a canvas: only what is in view, and what is narrower than a pixel together.
+const Painting = (() => {
+  const AXIS = 24, SIDE = 24, HEADER = 19, GPU_ROW = 19, CPU_ROW = 15, MEMORY = 44;
+  const WAITS = /Synchronize|StreamWaitEvent|EventQuery/;
+  const FAMILIES = ["gemm", "conv", "attention", "pointwise", "reduction", "normalization", "softmax", "optimizer", "copy",
+    "index", "sort", "rng", "communication", "other"];
+  const LETTER = 6.2;  // The mean width of a letter, in pixels at 11 px: measuring each name would cost more than painting.
+  const MOST_ARROWS = 200;
+
+  const themeOf = (element) => {
+    const style = getComputedStyle(element);
+    const colour = (name, fallback) => style.getPropertyValue(name).trim() || fallback;
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches && !matchMedia("print").matches;
+    const families = Object.fromEntries(FAMILIES.map((name) => [name, colour(`--f-${name}`, "#8a929c")]));
+    return {
+      dark, families, bg: colour("--panel", "#fff"), fg: colour("--fg", "#111"), muted: colour("--muted", "#666"),
+      line: colour("--line", "#ddd"), accent: colour("--accent", "#15c"), warn: colour("--warn", "#850"),
+      mark: colour("--mark", "#fe8"), sans: colour("--sans", "sans-serif"), cache: new Map(),
+    };
+  };
+
+  const inkOn = (colour) => {
+    const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255);
+    return 0.299 * red + 0.587 * green + 0.114 * blue > 0.58 ? "#0d1013" : "#ffffff";
+  };
+
+  const familyOf = (recording, lane, i) => {
+    if (lane.variant && lane.variant[i]) return recording.variants[lane.variant[i] - 1][0];
+    return lane.onGpu ? "copy" : null;
+  };
+
+  // What a slice is filled with, and what its name is written in.
+  const inkOf = (theme, recording, lane, i) => {
+    const family = familyOf(recording, lane, i), key = family || `${lane.kind} ${lane.name[i]}`;
+    let found = theme.cache.get(key);
+    if (!found) theme.cache.set(key, found = inkOfName(theme, family, recording.names[lane.name[i]], lane.kind));
+    return found;
+  };
+
+  const inkOfName = (theme, family, name, kind = "operators") => {
+    if (family) return solid(theme.families[family] || theme.families.other);
+    if (kind === "launches" && WAITS.test(name)) return solid(theme.warn);
+    let hue = 0;
+    for (const letter of name.slice(0, 60)) hue = (hue * 31 + letter.codePointAt(0)) % 360;
+    const [strength, light] = kind === "launches" ? [12, theme.dark ? 38 : 78] : [kind === "Python" ? 20 : 42, theme.dark ? 30 : 80];
+    return {fill: `hsl(${hue} ${strength}% ${light}%)`, text: theme.fg};
+  };
+
+  const solid = (fill) => ({fill, text: inkOn(fill)});
+
+  const rowHeight = (lane) => (lane.onGpu ? GPU_ROW : CPU_ROW);
+
+  // Where everything stands, from the top: {y, height} of the sides' headings, of lanes and of memory.
+  const layOut = (sides) => {
+    let y = AXIS;
+    for (const side of sides) {
+      side.y = y;
+      y += sides.length > 1 ? SIDE : 0;
+      for (const one of side.parts) {
+        one.y = y;
+        one.height = HEADER + (one.closed ? 0 : one.lane ? one.lane.rows * rowHeight(one.lane) : MEMORY) + 3;
+        y += one.height;
+      }
+      side.height = y - side.y;
+    }
+    return y + 4;
+  };
+
+  const labelOf = (recording, lane, i) => {
+    const variant = lane.variant && lane.variant[i] ? recording.variants[lane.variant[i] - 1] : null;
+    return variant ? variant[4] : recording.names[lane.name[i]];
+  };
+
+  // A painter of one frame. `frame`: {context, theme, width, height, top, from, to, sides, marks, counted}
+  const paint = (frame) => {
+    const {context, theme, width, height} = frame;
+    context.fillStyle = theme.bg;
+    context.fillRect(0, 0, width, height);
+    frame.scale = width / (frame.to - frame.from);
+    frame.counted = {seen: 0, together: 0};
+    context.textBaseline = "middle";
+    for (const side of frame.sides) paintSide(frame, side);
+    for (const side of frame.sides) paintArrows(frame, side);
+    paintAxis(frame);
+    return frame.counted;
+  };
+
+  const paintSide = (frame, side) => {
+    const {context, theme, width, height, top} = frame;
+    if (side.y - top > height || side.y + side.height < top) return;
+    paintSteps(frame, side);
+    if (frame.sides.length > 1) {
+      context.fillStyle = theme.line;
+      context.fillRect(0, side.y - top, width, SIDE - 2);
+      write(frame, side.label, 8, side.y - top + SIDE / 2 - 1, width - 16, theme.fg, "600 12px");
+    }
+    for (const one of side.parts) {
+      const y = one.y - top;
+      if (y > height || y + one.height < AXIS) continue;
+      paintHeader(frame, one, y);
+      if (one.closed) continue;
+      if (one.memory) paintMemory(frame, side, one.memory, y + HEADER);
+      else for (let row = 0; row < one.lane.rows; row += 1) paintRow(frame, side, one.lane, row, y + HEADER + row * rowHeight(one.lane));
+    }
+  };
+
+  const write = (frame, text, x, y, room, colour, font = "11px") => {
+    const letters = Math.floor(room / LETTER);
+    if (letters < 2) return;
+    frame.context.font = `${font} ${frame.theme.sans}`;
+    frame.context.fillStyle = colour;
+    frame.context.fillText(text.length > letters ? `${text.slice(0, letters - 1)}…` : text, x, y);
+  };
+
+  const paintHeader = (frame, one, y) => {
+    const {context, theme, width} = frame;
+    context.fillStyle = theme.line;
+    context.fillRect(0, y, width, 1);
+    const about = one.lane ? `${one.lane.slices.toLocaleString("en")} slice${one.lane.slices === 1 ? "" : "s"}, ${Recording.timeText(one.lane.total)}` : "";
+    const sign = one.closed ? "▸" : "▾";
+    write(frame, `${sign} ${one.title}`, 6, y + HEADER / 2 + 1, width - 12, theme.muted, one === frame.marks.part ? "600 11px" : "11px");
+    const used = (one.title.length + 5) * LETTER;
+    if (width - used > about.length * LETTER + 20) {
+      context.textAlign = "right";
+      write(frame, about, width - 8, y + HEADER / 2 + 1, width, theme.muted);
+      context.textAlign = "left";
+    }
+  };
+
+  const paintSteps = (frame, side) => {
+    const {context, theme, from, scale, width, top} = frame;
+    for (const step of side.recording.steps) {
+      const x = (step.start_ns - side.zero - from) * scale, end = (step.end_ns - side.zero - from) * scale;
+      if (end < 0 || x > width) continue;
+      context.fillStyle = theme.line;
+      for (const edge of [x, end]) context.fillRect(Math.round(edge), side.y - top, 1, side.height);
+    }
+  };
+
+  // Slices of a row do not overlap: of those that begin in one pixel only the last can reach beyond it.
+  const paintRow = (frame, side, lane, row, y) => {
+    const tall = rowHeight(lane), {from, to, scale, width, height, counted} = frame;
+    if (y > height || y + tall < AXIS) return;
+    const places = lane.inRow[row], begin = from + side.zero, until = to + side.zero;
+    for (let at = Recording.firstAfter(lane.end, places, begin); at < places.length;) {
+      const i = places[at];
+      if (lane.start[i] > until) break;
+      const x = (lane.start[i] - begin) * scale, wide = lane.duration[i] * scale;
+      if (wide >= 1) {
+        paintSlice(frame, side, lane, i, Math.max(x, -2), Math.min(x + wide, width + 2), y, tall);
+        counted.seen += 1;
+        at += 1;
+        continue;
+      }
+      const pixel = begin + (Math.floor(x) + 1) / scale;
+      let next = Math.max(Recording.firstAfter(lane.start, places, pixel), at + 1);
+      if (next - 1 > at && lane.duration[places[next - 1]] * scale >= 1) next -= 1;
+      paintTogether(frame, side, lane, places, at, next, Math.floor(x), y, tall);
+      counted.seen += next - at;
+      counted.together += next - at;
+      at = next;
+    }
+  };
+
+  const paintTogether = (frame, side, lane, places, at, next, x, y, tall) => {
+    let longest = places[at], found = FAINT;
+    // A few tell colour and strength; marks are looked for in all.
+    const stride = frame.marks.names ? 1 : Math.max(1, (next - at) >> 4);
+    for (let one = at; one < next; one += stride) {
+      if (lane.duration[places[one]] > lane.duration[longest]) longest = places[one];
+      found = Math.max(found, strength(frame, side, lane, places[one]));
+    }
+    frame.context.globalAlpha = found * 0.9;
+    frame.context.fillStyle = inkOf(frame.theme, side.recording, lane, longest).fill;
+    frame.context.fillRect(x, y + 1, 1, tall - 2);
+    frame.context.globalAlpha = 1;
+  };
+
+  const FAINT = 0.18, BESIDE = 0.4;
+
+  // Others than those looked for are faint, and what is not of the step paler than what is.
+  const strength = (frame, side, lane, i) => {
+    if (frame.marks.names) return isMarked(frame, side, lane, i) ? 1 : FAINT;
+    return isOfStep(side, lane, i) ? 1 : BESIDE;
+  };
+
+  const isOfStep = ({recording, step}, lane, i) => {
+    const {start_ns: begin, end_ns: end} = recording.steps[step];
+    if (recording.steps.length === 1) return true;
+    return lane.step ? lane.step[i] === step + 1 : lane.end[i] > begin && lane.start[i] < end;
+  };
+
+  const isMarked = ({marks}, side, lane, i) => {
+    const names = marks.names && marks.names.get(side);
+    if (!names || !names.has(lane.name[i])) return false;
+    return !marks.during || (lane.end[i] >= marks.during[0] && lane.start[i] <= marks.during[1]);
+  };
+
+  const paintSlice = (frame, side, lane, i, x, end, y, tall) => {
+    const {context, theme, marks} = frame, wide = end - x;
+    const ink = inkOf(theme, side.recording, lane, i);
+    context.globalAlpha = strength(frame, side, lane, i);
+    context.fillStyle = ink.fill;
+    context.fillRect(x, y + 1, Math.max(wide - (wide > 3 ? 1 : 0), 1), tall - 2);
+    if (wide > 26) write(frame, shown(labelOf(side.recording, lane, i), 120), Math.max(x, 0) + 4, y + tall / 2 + 0.5, end - Math.max(x, 0) - 8, ink.text);
+    context.globalAlpha = 1;
+    for (const [mark, colour, line] of [[marks.over, theme.fg, 1.5], [marks.chosen, theme.accent, 3]]) {
+      if (!mark || mark.side !== side || mark.lane !== lane || mark.at !== i) continue;
+      context.strokeStyle = colour;
+      context.lineWidth = line;
+      context.strokeRect(x + 0.5, y + 1, Math.max(wide - 1, 1), tall - 2);
+    }
+  };
+
+  const paintMemory = (frame, side, memory, y) => {
+    const {context, theme, from, scale, width} = frame, {time, used} = memory;
+    if (!memory.most) [memory.least, memory.most] = used.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [0, 1]);
+    const tall = MEMORY - 8, level = (value) => y + tall - ((value - memory.least) / (memory.most - memory.least)) * tall;
+    let value = 0;
+    context.beginPath();
+    context.moveTo(0, level(0));
+    for (let i = 0; i < time.length; i += 1) {
+      const x = Math.max((time[i] - side.zero - from) * scale, 0);
+      if (x > width) break;
+      context.lineTo(x, level(value));
+      context.lineTo(x, level(used[i]));
+      value = used[i];
+    }
+    const last = time.length ? Math.min((time[time.length - 1] - side.zero - from) * scale, width) : 0;
+    context.lineTo(Math.max(last, 0), level(value));
+    context.strokeStyle = theme.accent;
+    context.lineWidth = 1.2;
+    context.stroke();
+    context.lineTo(Math.max(last, 0), level(0));
+    context.lineTo(0, level(0));
+    context.globalAlpha = 0.15;
+    context.fillStyle = theme.accent;
+    context.fill();
+    context.globalAlpha = 1;
+  };
+
+  // Where a slice stands on the canvas; of a closed lane its heading.
+  const placeOn = (frame, side, {lane, at}) => {
+    const part = side.parts.find((one) => one.lane === lane);
+    const y = part.y - frame.top + (part.closed ? HEADER / 2 : HEADER + (lane.row[at] + 0.5) * rowHeight(lane));
+    return {x: (lane.start[at] - side.zero - frame.from) * frame.scale, end: (lane.end[at] - side.zero - frame.from) * frame.scale, y};
+  };
+
+  const paintArrows = (frame, side) => {
+    const {context, theme, marks} = frame;
+    for (const mark of [marks.over, marks.chosen]) {
+      if (!mark || mark.side !== side) continue;
+      const pairs = pairsOf(side.recording, mark);
+      context.strokeStyle = theme.accent;
+      context.globalAlpha = 0.9;
+      context.lineWidth = 1.4;
+      for (const [call, work] of pairs.slice(0, MOST_ARROWS)) paintArrow(context, placeOn(frame, side, call), placeOn(frame, side, work));
+      context.globalAlpha = 1;
+    }
+  };
+
+  // What is linked with a slice, as [launch, work on the GPU] each.
+  const pairsOf = (recording, {lane, at}) => {
+    if (lane.onGpu) return lane.call[at] ? [[Recording.placeOf(recording, lane.call[at]), {lane, at}]] : [];
+    if (lane.kind !== "launches") return [];
+    return Recording.launchedBy(recording, lane.first + at).map((number) => [{lane, at}, Recording.placeOf(recording, number)]);
+  };
+
+  const paintArrow = (context, from, to) => {
+    const x = Math.min((from.x + from.end) / 2, from.x + 8), reach = Math.max(20, Math.abs(to.x - x) / 3);
+    context.beginPath();
+    context.moveTo(x, from.y);
+    context.bezierCurveTo(x + reach, from.y, to.x - reach, to.y, to.x, to.y);
+    context.moveTo(to.x - 6, to.y - 4);
+    context.lineTo(to.x, to.y);
+    context.lineTo(to.x - 6, to.y + 4);
+    context.stroke();
+  };
+
+  const paintAxis = (frame) => {
+    const {context, theme, width, from, to, scale} = frame;
+    context.fillStyle = theme.bg;
+    context.fillRect(0, 0, width, AXIS - 1);
+    context.fillStyle = theme.line;
+    context.fillRect(0, AXIS - 1, width, 1);
+    const rough = (to - from) / Math.max(width / 110, 1), power = 10 ** Math.floor(Math.log10(rough));
+    const tick = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
+    for (let moment = Math.ceil(from / tick) * tick; moment <= to; moment += tick) {
+      const x = (moment - from) * scale;
+      context.fillStyle = theme.line;
+      context.fillRect(Math.round(x), AXIS - 8, 1, 8);
+      write(frame, Math.abs(moment) < tick / 2 ? "0" : Recording.timeText(Math.round(moment)), x + 4, AXIS / 2, 100, theme.muted);
+    }
+  };
+
+  // The slice at a point of the canvas: {side, lane, at, together}, a heading as {side, part}, or null.
+  const hit = (frame, x, y) => {
+    if (y < AXIS) return null;
+    for (const side of frame.sides) {
+      const part = side.parts.find((one) => y + frame.top >= one.y && y + frame.top < one.y + one.height);
+      if (!part) continue;
+      const inside = y + frame.top - part.y - HEADER;
+      if (inside < 0) return {side, part};
+      if (part.lane) return hitRow(frame, side, part.lane, Math.floor(inside / rowHeight(part.lane)), x);
+    }
+    return null;
+  };
+
+  const hitRow = (frame, side, lane, row, x) => {
+    const places = lane.inRow[row], pixel = 1 / frame.scale;
+    if (!places) return null;
+    const moment = frame.from + side.zero + x / frame.scale;
+    const first = Recording.firstAfter(lane.end, places, moment - 2 * pixel);
+    const beyond = Recording.firstAfter(lane.start, places, moment + 2 * pixel);
+    if (beyond <= first) return null;
+    let found = places[first], together = 0;
+    for (let at = first; at < beyond; at += 1) {
+      if (lane.duration[places[at]] > lane.duration[found]) found = places[at];
+      together += lane.duration[places[at]] < pixel;
+    }
+    return {side, lane, at: found, together};
+  };
+
+  return {themeOf, layOut, paint, hit, pairsOf, familyOf, inkOfName, labelOf, isMarked, isOfStep, HEADER, AXIS, FAMILIES};
+})();

@@ -1,0 +1,143 @@
+// Reads the bytes that columns.py packs: every slice of a recording, lane by lane, times in ns since its first event.
+const Recording = (() => {
+  const GPU_KINDS = new Set(["stream", "communication"]);
+
+  const planes = (bytes, from, width, count) => {
+    const values = width > 4 ? new Float64Array(count) : new Uint32Array(count);
+    let scale = 1;
+    for (let plane = 0; plane < width; plane += 1, scale *= 256) {
+      const begin = from + plane * count;
+      for (let i = 0; i < count; i += 1) values[i] += bytes[begin + i] * scale;
+    }
+    return values;
+  };
+
+  const signed = (values) => Float64Array.from(values, (value) => (value % 2 ? -(value + 1) / 2 : value / 2));
+
+  const sums = (values, unit = 1) => {
+    const found = new Float64Array(values.length);
+    for (let i = 0, sum = 0; i < values.length; i += 1) found[i] = sum += values[i] * unit;
+    return found;
+  };
+
+  // The slices of each row in order of time: of a row no two overlap, so their ends are in order too.
+  const byRow = (rows, count) => {
+    const sizes = new Uint32Array(count);
+    for (const row of rows) sizes[row] += 1;
+    const found = Array.from(sizes, (size) => new Uint32Array(size));
+    const filled = new Uint32Array(count);
+    for (let i = 0; i < rows.length; i += 1) found[rows[i]][filled[rows[i]]++] = i;
+    return found;
+  };
+
+  const lane = (told, columns, unit, first) => {
+    const start = sums(columns.start, unit);
+    const duration = Float64Array.from(columns.duration, (value) => value * unit);
+    const found = {
+      ...told, ...columns, start, duration, first, onGpu: GPU_KINDS.has(told.kind), inRow: byRow(columns.row, told.rows),
+      end: start.map((value, i) => value + duration[i]), total: duration.reduce((sum, value) => sum + value, 0),
+    };
+    for (const link of ["call", "op"]) if (columns[link]) found[link] = sums(signed(columns[link]));
+    return found;
+  };
+
+  const flame = (told, columns) => ({
+    ...told, name: columns.name, parent: Int32Array.from(columns.parent, (value) => value - 1), cpu: signed(columns.cpu),
+    gpu: columns.gpu, calls: columns.calls,
+  });
+
+  const read = (buffer) => {
+    const bytes = new Uint8Array(buffer);
+    const headed = 4 + new DataView(buffer).getUint32(0, true);
+    const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, headed)));
+    let at = headed;
+    const take = (listed, count) => {
+      const columns = {};
+      for (const [name, width] of listed) {
+        columns[name] = planes(bytes, at, width, count);
+        at += width * count;
+      }
+      return columns;
+    };
+    let first = 1;
+    const lanes = header.lanes.map((told) => {
+      const found = lane(told, take(told.columns, told.slices), header.unit_ns, first);
+      first += told.slices;
+      return found;
+    });
+    const memory = header.memory.map((told) => {
+      const columns = take(told.columns, told.points);
+      return {title: told.title, time: sums(columns.time), used: sums(signed(columns.size))};
+    });
+    const flames = header.flames.map((told) => flame(told, take(told.columns, told.nodes)));
+    return {...header, ...totals(lanes, flames), lanes, memory, flames, kernels: kernelsByName(lanes, header.variants)};
+  };
+
+  const totals = (lanes, flames) => {
+    const sum = (which) => lanes.reduce((found, one) => found + which(one), 0);
+    const kinds = new Set(flames.map((one) => one.kind));
+    return {
+      slices: sum((one) => one.slices), timeNs: sum((one) => one.total), gpuTimeNs: sum((one) => (one.onGpu ? one.total : 0)),
+      endNs: lanes.reduce((latest, one) => one.end.reduce((most, end) => Math.max(most, end), latest), 0),
+      hasModules: kinds.has("module"), hasStacks: kinds.has("stack"),
+    };
+  };
+
+  // What is known of the kernels of each name, for the flames, which have names alone.
+  const kernelsByName = (lanes, variants) => {
+    const found = new Map();
+    for (const {variant, name} of lanes) {
+      for (let i = 0; variant && i < name.length; i += 1) if (variant[i]) found.set(name[i], variants[variant[i] - 1]);
+    }
+    return found;
+  };
+
+  // The lane of a slice by its number among all, and its place in that lane.
+  const placeOf = (recording, number) => {
+    const found = recording.lanes.find(({first, slices}) => number >= first && number < first + slices);
+    return found ? {lane: found, at: number - found.first} : null;
+  };
+
+  // The numbers of what each call launched, made when first asked for.
+  const launchedBy = (recording, call) => {
+    if (!recording.launched) {
+      recording.launched = new Map();
+      for (const one of recording.lanes) {
+        for (let i = 0; one.call && i < one.slices; i += 1) {
+          if (!one.call[i]) continue;
+          const known = recording.launched.get(one.call[i]);
+          if (known) known.push(one.first + i);
+          else recording.launched.set(one.call[i], [one.first + i]);
+        }
+      }
+    }
+    return recording.launched.get(call) || [];
+  };
+
+  // The place in `row` (places of a lane in order of time) of the first slice that ends after `moment`.
+  const firstAfter = (times, row, moment) => {
+    let low = 0, high = row.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (times[row[middle]] > moment) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  };
+
+  const timeText = (ns) => {
+    const size = Math.abs(ns);
+    const [divisor, unit] = size < 999.5 ? [1, "ns"] : size < 999500 ? [1e3, "us"] : size < 999.5e6 ? [1e6, "ms"] : [1e9, "s"];
+    const value = ns / divisor;
+    const digits = Number.isInteger(value) ? 0 : Math.abs(value) < 9.995 ? 2 : Math.abs(value) < 99.95 ? 1 : 0;
+    return `${value.toFixed(digits)} ${unit}`;
+  };
+
+  const sizeText = (bytes) => {
+    const power = Math.min(4, Math.floor(Math.log2(Math.max(Math.abs(bytes), 1)) / 10));
+    const value = bytes / 1024 ** power;
+    return `${value.toFixed(power && Math.abs(value) < 100 ? 1 : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
+  };
+
+  return {read, placeOf, launchedBy, firstAfter, timeText, sizeText};
+})();

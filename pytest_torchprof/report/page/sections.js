@@ -1,0 +1,278 @@
+// What the page tells of one test, a section each; a function that has nothing to tell returns null.
+const Sections = (() => {
+  const ROLES = {
+    kernel: "kernels", memcpy: "copies", memset: "fills", communication: "communication", runtime: "runtime calls",
+    data_loader: "data loading", cpu: "operators, annotations, Python", other: "nothing recorded",
+  };
+  const changed = (before, now) => {
+    if (!isNumber(before) || !isNumber(now) || before === now) return null;
+    if (before === 0 || now === 0) return "";
+    const ratio = now / before;
+    return ratio >= 1.1 || ratio <= 1 / 1.1 ? `${show.ratio(ratio)}×` : `${ratio > 1 ? "+" : "−"}${Math.abs(100 * (ratio - 1)).toFixed(1)}\u00a0%`;
+  };
+  const direction = (better, before, now) =>
+    !better || !isNumber(before) || !isNumber(now) || before === now ? "" : (now > before) === (better === "higher") ? "good" : "bad";
+
+  const lines = (text) => String(text).split("\n").map((line) => visible(line)).join("\n");
+
+  const message = (test) => {
+    if (!test.message) return null;
+    const copy = h("button", {type: "button", class: "quiet", on: {click: () => DataTable.copyText(test.message, copy)}}, "copy");
+    return h("div", {class: `message m-${test.outcome.replace(" ", "-")}`}, copy, h("pre", {tabindex: "0", role: "region", "aria-label": "What does not hold"}, lines(test.message)));
+  };
+
+  // The name on either side; where it is another one, both.
+  const shiftName = (row) => {
+    const names = [row.was, row.now].filter(Boolean);
+    const text = row.now === undefined || !names.length ? row.family : names[0] === names[1] || names.length === 1 ? names[0] : `${names[0]} → ${names[1]}`;
+    const kinds = row.kinds.filter(Boolean);
+    const kind = kinds.length === 2 && kinds[0] !== kinds[1] ? `${kinds[0]} → ${kinds[1]}` : kinds[0];
+    const mark = !row.calls ? " gone" : !row.before_calls ? " new" : "";
+    return h("th", {scope: "row", class: "left"}, h("span", {class: "label"}, h("span", {class: `swatch f-${row.family}`, title: row.family}),
+      h("span", {}, h("bdi", {}, shown(text, 140)), (kind || mark) && h("span", {class: "file"}, ` ${shown(kind ?? "", 80)}${mark}`))));
+  };
+  const signed = (us) => `${us > 0 ? "+" : us < 0 ? "−" : ""}${told("us", Math.abs(us))}`;
+  const shiftTable = (rows, whole, title, more) => {
+    for (const row of rows) {
+      row.difference = row.time_us - row.before_us;
+      row.share = whole ? row.difference / whole : 0;
+      row.name = [row.family, row.was, row.now].join(" ");
+    }
+    const largest = Math.max(...rows.map((row) => Math.abs(row.difference)), 1e-9);
+    const diverging = (row) => {
+      const bar = DataTable.bar(Math.abs(row.difference) / largest, row.difference > 0 ? "longer" : "shorter");
+      return h("td", {class: "diverging"}, h("span", {class: "half"}, row.difference < 0 && bar), h("span", {class: "half"}, row.difference > 0 && bar));
+    };
+    const columns = [
+      {key: "name", title: title === "families" ? "family" : "kernel", left: true, draw: shiftName},
+      {key: "difference", title: "difference", kind: "us", draw: (row) => h("td", {class: row.difference > 0 ? "bad" : row.difference < 0 ? "good" : ""}, signed(row.difference))},
+      {key: "share", title: "of the difference", kind: "share", draw: diverging},
+      {key: "before_us", title: "before", kind: "us"},
+      {key: "time_us", title: "now", kind: "us"},
+      {key: "before_calls", title: "calls before", kind: "count"},
+      {key: "calls", title: "now", kind: "count"},
+      ...(rows.some((row) => row.op) ? [{key: "op", title: "launched by", kind: "text", most: 44}] : []),
+    ];
+    const caption = title === "families" ? "GPU time of a step, by family" : "by kernel and operator";
+    return DataTable.make({caption: more ? `${caption}; ${show.count(more)} more are left out` : caption, columns, rows, by: "difference"});
+  };
+
+  const changes = (test) => {
+    const found = test.compared;
+    if (found?.why_not) return h("p", {}, shown(found.why_not, 1000));
+    if (found) {
+      const [before, now] = found.time_us;
+      const single = found.single.length
+        ? h("details", {}, h("summary", {}, `single kernels: ${shown(found.words, 400)}`),
+          h("pre", {class: "changes"}, found.single.map((line) => visible(line)).join("\n")), found.more_single ? h("p", {class: "hint"}, `and ${show.count(found.more_single)} more`) : null)
+        : h("p", {}, shown(found.words, 400));
+      return [
+        h("p", {class: "headline"}, `GPU time of a step ${told("us", before)} → ${told("us", now)}`, changed(before, now) && h("b", {class: `ratio ${direction("lower", before, now)}`}, ` ${changed(before, now)}`)),
+        found.devices && h("p", {class: "hint"}, shown(found.devices.join(" → "))),
+        shiftTable(found.families, now - before, "families", 0),
+        shiftTable(found.kernels, now - before, "kernels", found.more),
+        single,
+      ];
+    }
+    if (!test.changes?.length && (!test.baseline || test.baseline === "same")) return null;
+    return [
+      h("p", {}, shown(test.baseline ?? "")),
+      test.changes?.length && h("pre", {class: "changes"}, test.changes.map((line) => visible(line)).join("\n")),
+    ];
+  };
+
+  const limits = (test) => {
+    if (!test.limits?.length) return null;
+    const row = (limit) => {
+      const measured = limit.measured === null || limit.measured === undefined ? limit.message : limit.measured;
+      const details = limit.details?.length
+        ? h("details", {}, h("summary", {}, shown(limit.message || measured, 300)), h("pre", {}, limit.details.map(visible).join("\n")))
+        : shown(limit.message || measured, 300);
+      return h(
+        "tr", {},
+        h("td", {class: "verdict"}, h("span", {class: `v v-${limit.status.replace(" ", "-")}`}, shown(limit.status))),
+        h("th", {scope: "row", class: "left"}, h("code", {}, shown(limit.name)), limit.range ? h("span", {class: "file"}, ` in “${shown(limit.range)}”`) : null),
+        h("td", {class: "left"}, shown(limit.expected, 300)),
+        h("td", {class: "left"}, details),
+      );
+    };
+    return h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Limits"},
+      h("table", {class: "limits"}, h("caption", {class: "unseen"}, "Limits: what was expected and what was measured"),
+        h("thead", {}, h("tr", {}, ["verdict", "limit", "expected", "measured"].map((title) => h("th", {scope: "col", class: "left"}, title)))),
+        h("tbody", {}, test.limits.map(row))));
+  };
+
+  const numbers = (test) => {
+    const known = test.numbers ?? [];
+    if (!known.length) return null;
+    const item = ([title, unit, better, median, worst, before]) => {
+      const kind = unit === "share" ? "share" : unit;
+      const ratio = changed(before, median);
+      return h("div", {class: "fact"},
+        h("dt", {}, title),
+        h("dd", {},
+          isNumber(before) && before !== median && h("span", {class: "was"}, `${told(kind, before)} → `),
+          told(kind, median),
+          ratio && h("span", {class: `ratio ${direction(better, before, median)}`}, ` ${ratio}`),
+          isNumber(worst) && worst !== median && h("span", {class: "worst"}, `worst step ${told(kind, worst)}`)));
+    };
+    return h("dl", {class: "numbers"}, known.map(item));
+  };
+
+  const asRows = (table) => table.rows.map((cells) => Object.fromEntries(table.columns.map((name, place) => [name, cells[place]])));
+  const withShares = (rows, key) => {
+    const total = (name) => rows.reduce((sum, row) => sum + (row[name] ?? 0), 0) || 1;
+    const compared = rows.some((row) => row[`before_${key}`] !== undefined);
+    // Side by side, both are shares of the longer one, so that their lengths compare.
+    const whole = compared ? Math.max(total(key), total(`before_${key}`)) : total(key);
+    for (const row of rows) {
+      row.share = (row[key] ?? 0) / whole;
+      if (compared) {
+        row.before_share = (row[`before_${key}`] ?? 0) / whole;
+        row.difference = (row[key] ?? 0) - (row[`before_${key}`] ?? 0);
+        row.className = !row.calls ? "gone" : row.before_calls === 0 ? "came" : null;
+      }
+    }
+    return compared;
+  };
+
+  const nameCell = (find) => (row) => {
+    const facts = [row.dtype, row.library && row.library !== row.name ? row.library : null, row.forward_op && `backward of ${row.forward_op}`, row.shapes];
+    const long = row.name !== row.short && row.short !== undefined;
+    const rest = facts.filter(Boolean);
+    const mark = row.className && h("span", {class: "file"}, row.className === "gone" ? " gone" : " new");
+    const words = h("span", {}, h("bdi", {}, shown(row.short ?? row.name, 90)), mark);
+    const label = h("span", {class: "label"}, row.family && h("span", {class: `swatch f-${row.family}`, title: row.family}), words);
+    if (!long && !rest.length && !find) return h("th", {scope: "row", class: "left"}, label);
+    return h("th", {scope: "row", class: "left"},
+      h("details", {}, h("summary", {}, label),
+        long && h("code", {class: "whole"}, shown(row.name, 3000)),
+        rest.length ? h("p", {class: "hint"}, rest.map((fact) => shown(fact, 400)).join(" · ")) : null,
+        find && row.calls ? h("button", {type: "button", class: "quiet", on: {click: () => find(row)}}, "show in the timeline") : null));
+  };
+  const difference = (row) => h("td", {class: row.difference > 0 ? "bad" : row.difference < 0 ? "good" : ""}, signed(row.difference));
+  const present = (table, columns) => columns.filter((column) => column.always || table.columns.includes(column.key));
+
+  const kernelTable = (table, way, find) => {
+    const rows = asRows(table);
+    const compared = withShares(rows, "time_us");
+    const columns = present(table, [
+      {key: "name", title: way === "family" ? "family" : "kernel", left: true, draw: nameCell(find), always: true},
+      {key: "library", title: "library", kind: "text"},
+      ...(compared ? [{key: "before_calls", title: "calls before", kind: "count"}] : []),
+      {key: "calls", title: compared ? "now" : "calls", kind: "count"},
+      ...(compared ? [{key: "before_time_us", title: "time before", kind: "us"}] : []),
+      {key: "time_us", title: compared ? "now" : "time", kind: "us"},
+      ...(compared ? [{key: "difference", title: "difference", kind: "us", draw: difference, always: true}] : []),
+      {key: "share", title: "share", kind: "bar", before: compared ? "before_share" : null, always: true},
+      {key: "mean_us", title: "mean", kind: "us"},
+      {key: "min_us", title: "min", kind: "us"},
+      {key: "max_us", title: "max", kind: "us"},
+      {key: "tflops", title: "TFLOP/s", kind: "rate"},
+      {key: "gb_per_s", title: "GB/s", kind: "rate"},
+      {key: "op", title: "launched by", kind: "text", most: 40},
+    ]);
+    const total = rows.reduce((sum, row) => sum + (row.time_us ?? 0), 0);
+    const left = table.more ? `; ${show.count(table.more)} more are left out` : "";
+    const what = way === "family" ? "kernel families" : `${show.count(rows.length)} kernel names`;
+    const caption = `${what}, shares of ${told("us", total)}${table.of_step ? ", of one step" : ""}${left}`;
+    return DataTable.make({caption, columns, rows, by: compared ? "difference" : "time_us"});
+  };
+
+  const operatorTable = (table, way, find) => {
+    const rows = asRows(table);
+    const gpu = rows.some((row) => row.gpu_us);
+    const key = gpu ? "gpu_us" : "cpu_us";
+    const own = gpu ? "self_gpu_us" : "self_cpu_us";
+    const whole = rows.reduce((sum, row) => sum + (row[own] ?? 0), 0) || 1;
+    const compared = rows.some((row) => row.before_calls !== undefined);
+    for (const row of rows) {
+      row.share = (row[own] ?? 0) / whole;
+      if (compared) {
+        row.difference = (row[key] ?? 0) - (row[`before_${key}`] ?? 0);
+        row.className = !row.calls ? "gone" : row.before_calls === 0 ? "came" : null;
+      }
+    }
+    const columns = present(table, [
+      {key: "name", title: way === "op" ? "operator" : "module", left: true, draw: nameCell(find), always: true},
+      ...(compared ? [{key: "before_calls", title: "calls before", kind: "count"}] : []),
+      {key: "calls", title: compared ? "now" : "calls", kind: "count"},
+      {key: "kernels", title: "kernels", kind: "count"},
+      {key: "share", title: gpu ? "share, own GPU" : "share, own CPU", kind: "bar", always: true},
+      ...(gpu ? [{key: "self_gpu_us", title: "own GPU", kind: "us"}] : []),
+      ...(compared ? [{key: `before_${key}`, title: gpu ? "GPU before" : "CPU before", kind: "us"}] : []),
+      ...(gpu ? [{key: "gpu_us", title: "GPU total", kind: "us"}] : []),
+      ...(compared ? [{key: "difference", title: "difference", kind: "us", draw: difference, always: true}] : []),
+      {key: "self_cpu_us", title: "own CPU", kind: "us"},
+      {key: "cpu_us", title: "CPU total", kind: "us"},
+      {key: "gpu_memory_bytes", title: "GPU memory", kind: "bytes"},
+    ]);
+    const what = `${show.count(rows.length)} ${way === "op" ? "operators" : "modules"}`;
+    return DataTable.make({caption: `${what}${table.more ? `; ${show.count(table.more)} more are left out` : ""}`, columns, rows, by: compared ? "difference" : own});
+  };
+
+  // Where a step's time goes, as one bar; two of them have one scale.
+  const strip = (parts, scale, className, label) => {
+    const bar = h("div", {class: "strip", role: "img", "aria-label": label});
+    for (const [name, us] of parts) {
+      if (!(us > 0)) continue;
+      const piece = h("span", {class: `${className}${name}`, title: `${ROLES[name] ?? name}: ${told("us", us)}`});
+      piece.style.width = `${(100 * us) / scale}%`;
+      bar.append(piece);
+    }
+    return bar;
+  };
+  const stepTime = (test, sides) => {
+    const both = [test.time_before, test.time].filter(Boolean);
+    if (!both.length) return null;
+    const scale = Math.max(...both.map((time) => time.total_us)) || 1;
+    const names = Object.keys(ROLES).filter((name) => both.some((time) => time.parts[name] > 0.0005 * time.total_us));
+    const title = (time) => (both.length > 1 ? `${time === test.time ? sides[1] : sides[0]}: ` : "");
+    const rows = names.map((name) => h("tr", {},
+      h("th", {scope: "row", class: "left"}, h("span", {class: `swatch r-${name}`}), ROLES[name]),
+      both.map((time) => [h("td", {}, told("us", time.parts[name])), h("td", {}, told("share", time.parts[name] / time.total_us))])));
+    const heads = both.map((time) => [h("th", {scope: "col", class: "number"}, both.length > 1 ? (time === test.time ? sides[1] : sides[0]) : "time"), h("th", {scope: "col", class: "number"}, "share")]);
+    const gaps = (test.time ?? both[0]).other ?? [];
+    return [
+      both.map((time) => [
+        h("p", {class: "hint"}, `${title(time)}${told("us", time.total_us)} a step, to the end of its last GPU operation`),
+        strip(names.map((name) => [name, time.parts[name]]), scale, "r-", `Where a step's time goes: ${names.map((name) => `${ROLES[name]} ${told("share", time.parts[name] / time.total_us)}`).join(", ")}`),
+      ]),
+      h("div", {class: "side"},
+        h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Where a step's time goes"), h("thead", {}, h("tr", {}, h("th", {scope: "col", class: "left"}, "part"), heads)), h("tbody", {}, rows)),
+        gaps.length && h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Nothing recorded"},
+          h("table", {class: "fit"}, h("caption", {class: "hint"}, "nothing recorded on CPU or GPU between"),
+            h("thead", {}, h("tr", {}, ["after", "before", "a step", "gaps", "longest"].map((head, place) => h("th", {scope: "col", class: place < 2 ? "left" : "number"}, head)))),
+            h("tbody", {}, gaps.map((gap) => h("tr", {},
+              h("td", {class: "left"}, shown(gap.profiler ? `${gap.profiler} (the profiler)` : gap.after ?? "the step's beginning", 44)),
+              h("td", {class: "left"}, shown(gap.before ?? "its end", 44)),
+              h("td", {}, told("us", gap.time_us)), h("td", {}, told("count", gap.count)), h("td", {}, told("us", gap.longest_us)))))))),
+    ];
+  };
+
+  const findings = (test, highlight) => {
+    if (!test.findings?.length) return test.tables ? h("p", {class: "hint"}, "Nothing stands out.") : null;
+    const NAMES = {recording: "about the recording", warning: "time that is lost", information: "good to know"};
+    return h("ol", {class: "findings"}, test.findings.map((finding) => h("li", {class: `s-${finding.severity}`},
+      h("h4", {}, shown(finding.title), h("span", {class: "file"}, ` ${NAMES[finding.severity] ?? ""}`), h("code", {}, shown(finding.code))),
+      h("p", {}, shown(finding.message, 2000)),
+      finding.source && h("p", {class: "hint"}, shown(finding.source)),
+      finding.remedy && h("p", {class: "remedy"}, shown(finding.remedy, 2000)),
+      finding.events && highlight ? h("button", {type: "button", class: "quiet", on: {click: () => highlight(finding.events)}}, "show the events") : null)));
+  };
+
+  const environment = (test, sides) => {
+    const [before, now] = [test.before?.environment ?? {}, test.environment ?? {}];
+    const names = [...new Set([...Object.keys(now), ...Object.keys(before)])].filter((name) => (now[name] ?? before[name] ?? null) !== null);
+    if (!names.length) return null;
+    const value = (side, name) => shown(typeof side[name] === "object" && side[name] ? JSON.stringify(side[name]) : side[name] ?? "–", 300);
+    const compared = Boolean(test.before);
+    return h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Environment"),
+      h("thead", {}, h("tr", {}, ["", ...(compared ? sides : ["value"])].map((head) => (head ? h("th", {scope: "col", class: "left"}, head) : h("td", {}))))),
+      h("tbody", {}, names.map((name) => h("tr", {class: compared && value(before, name) !== value(now, name) ? "differs" : null},
+        h("th", {scope: "row", class: "left"}, name.replaceAll("_", " ")),
+        compared && h("td", {class: "left"}, value(before, name)), h("td", {class: "left"}, value(now, name))))));
+  };
+
+  return {message, changes, limits, numbers, kernelTable, operatorTable, stepTime, findings, environment};
+})();

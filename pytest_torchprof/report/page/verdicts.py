@@ -1,0 +1,91 @@
+"""The list of verdicts as HTML, which needs no script to be read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.report.page.document import text
+from pytest_torchprof.report.page.measured import RECORDED, SHOWN
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable, Sequence
+
+    from pytest_torchprof.report.page.measured import Measured
+
+OUTCOMES: Final = ("failed", "not measured", "xfailed", "skipped", "passed", RECORDED, "gone")
+"""In the order in which a reader wants them."""
+_WORDS: Final = {"skipped": "not judged", "xfailed": "failed as expected", "gone": "only before"}
+_TITLES: Final = {"gpu_busy_us": "busy", "cpu_gpu_ratio": "CPU/GPU", "graph_breaks": "graph breaks"}
+
+
+def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Measured]]:
+    """Return the measurements, which have their numbers, with the failures in front."""
+    return sorted(
+        several, key=lambda one: OUTCOMES.index(one[1].outcome) if one[1].outcome in OUTCOMES else len(OUTCOMES)
+    )
+
+
+def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
+    """Return the row of a measurement; ``columns`` are the numbers shown, ``"baseline"`` among them."""
+    outcome = measured.outcome if measured.outcome in OUTCOMES else RECORDED
+    cells = [
+        f'<td class="verdict"><span class="v v-{outcome.replace(" ", "-")}">{_WORDS.get(outcome, outcome)}</span></td>',
+        f'<th scope="row" class="name"><a href="#{number}">{_split_name(measured.name)}</a></th>',
+        *(_number_cell(measured, name) for name in columns if name != "baseline"),
+    ]
+    if "baseline" in columns:
+        cells.append(f'<td class="told">{text(str(measured.told.get("baseline") or "-"), 80)}</td>')
+    return f'<tr id="row-{number}" data-outcome="{outcome}" data-place="{number}">{"".join(cells)}</tr>'
+
+
+def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[str], compared: str) -> str:
+    """Return the whole list with its filters; empty for a single recording that nothing was asked of."""
+    if len(rows) == 1 and outcomes[RECORDED]:
+        return ""
+    titles = {"verdict": "verdict", "name": "test", **{number.name: number.title for number in SHOWN}, **_TITLES}
+    heads = "".join(
+        f'<th scope="col" class="{"left" if name in ("verdict", "name", "baseline") else "number"}"'
+        f"{' aria-sort=ascending' if name == 'verdict' else ''}>"
+        f'<button type="button" data-sort="{name}">{text(titles.get(name, compared))}</button></th>'
+        for name in ("verdict", "name", *columns)
+    )
+    chips = "".join(
+        f'<button type="button" class="chip" aria-pressed="false" data-outcome="{outcome}">'
+        f'<span class="dot v-{outcome.replace(" ", "-")}"></span>'
+        f"{_WORDS.get(outcome, outcome)} <b>{count:,}</b></button>"
+        for outcome in OUTCOMES
+        if (count := outcomes[outcome])
+    )
+    return (
+        '<section class="verdicts" aria-labelledby="verdicts-title"><h2 id="verdicts-title">Verdicts</h2>'
+        f'<div class="tools" role="group" aria-label="Filter the tests">{chips}'
+        '<input type="search" id="search" placeholder="search tests ( / )" aria-label="Search tests by name" '
+        'autocomplete="off" spellcheck="false"></div>'
+        '<p class="hint" id="count" role="status"></p>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="All tests"><table id="tests">'
+        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
+    )
+
+
+def columns_of(several: Sequence[Measured]) -> tuple[str, ...]:
+    """Return the columns in which anything stands."""
+    known = [number.name for number in SHOWN if any(one.number(number.name) is not None for one in several)]
+    return (*known, *(["baseline"] if any(one.told.get("baseline") for one in several) else []))
+
+
+def _split_name(name: str) -> str:
+    """Return the name with the file apart: the test is what one looks for."""
+    file, colons, test = name.partition("::")
+    if not colons:
+        return f"<bdi>{text(name)}</bdi>"
+    return f'<bdi>{text(test)}</bdi> <bdi class="file">{text(file, 120)}</bdi>'
+
+
+def _number_cell(measured: Measured, name: str) -> str:
+    value = measured.number(name)
+    number = next(one for one in SHOWN if one.name == name)
+    shown = text(number.show(value))
+    if measured.before is not None and (was := measured.before.number(name)) is not None and was != value:
+        shown = f'<span class="was">{text(number.show(was))} &rarr;</span> {shown}'
+    return f'<td data-v="{"" if value is None else f"{value:g}"}">{shown}</td>'

@@ -1,0 +1,78 @@
+"""By how much a baseline may be exceeded, as the marker and the ini file say it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.text import nearest
+
+SHARES = ("time", "memory")
+"""Tolerances given as a share of the baseline: times and memory are compared only with one. The others are counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """What a baseline may be exceeded by."""
+
+    allowed: Mapping[str, float] = field(default_factory=dict)
+    """By name a share (float), or of counts so many more (int)."""
+    cache: Literal["hot", "cold"] = "hot"
+    """What is in the caches when a time sample begins: what the last call left, or nothing of it."""
+
+
+def read_tolerance(value: object) -> Tolerance:
+    """Return the marker's tolerance; UnknownLimit where it is none."""
+    from pytest_torchprof.compare import GATED  # noqa: PLC0415  (this module loads in every pytest run)
+
+    if not isinstance(value, Mapping):
+        raise UnknownLimit('expected a dict such as {"time": 0.10, "memory": 0.05, "kernels": 1}')
+    known = {*SHARES, *GATED, "cache"}
+    amounts = dict(value)
+    unknown = next((str(name) for name in amounts if name not in known), None)
+    if unknown is not None:
+        raise UnknownLimit(f"unknown tolerance {unknown!r}; {nearest(unknown, known)}")
+    cache = amounts.pop("cache", "hot")
+    if cache not in ("hot", "cold"):
+        raise UnknownLimit(f'"cache": expected "hot" or "cold", got {cache!r}')
+    return Tolerance(allowed={name: _allowed(name, amount) for name, amount in amounts.items()}, cache=cache)
+
+
+def _allowed(name: str, amount: object) -> float:
+    is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
+    if name in SHARES:
+        if isinstance(amount, float) and 0 < amount < math.inf:
+            return amount
+        raise UnknownLimit(f'"{name}": expected a share above 0, such as 0.10 for 10 %, got {amount!r}')
+    # 1 is one more and 1.0 would be twice as many: a decimal point is too easy to miss to decide that.
+    if is_number and 0 <= amount < (1 if isinstance(amount, float) else math.inf):  # type: ignore[operator]
+        return amount  # type: ignore[return-value]
+    raise UnknownLimit(f'"{name}": expected so many more (1) or a share below 1 (0.5), got {amount!r}')
+
+
+def tolerance_in(text: str) -> Tolerance | None:
+    """Return the tolerance in the ini file's form, "time=0.10 kernels=1"; None where there is none in it."""
+    words = text.replace(",", " ").split()
+    return read_tolerance(_amounts(words)) if words else None
+
+
+def _amounts(words: list[str]) -> dict[str, object]:
+    pairs = [word.partition("=")[::2] for word in words]
+    amounts = {name: _number(amount) for name, amount in pairs}
+    if len(amounts) < len(pairs):
+        twice = next(name for name in amounts if sum(name == other for other, _ in pairs) > 1)
+        raise UnknownLimit(f"{twice!r} is there twice")
+    return amounts
+
+
+def _number(text: str) -> object:
+    """Return a number as it would stand in a marker, or the text itself."""
+    if text.isascii() and text.removeprefix("+").isdigit():
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,207 @@
+"""The pages of the reference that say what tables in the code hold: ``python tests/reference_pages.py`` writes them anew."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from _pytest.config import get_config
+
+from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.cli import COMMANDS
+from pytest_torchprof.recording import metadata
+from pytest_torchprof.report import reporters
+from pytest_torchprof.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pytest_torchprof.analysis.numbers import Number
+
+ROOT = Path(__file__).parents[1]
+DOCS, SCHEMAS = ROOT / "docs", ROOT / "pytest_torchprof" / "schemas"
+_MADE = "<!-- Made by tests/reference_pages.py from the tables in the code. -->\n"
+_SUFFIXES = {
+    ".json": "everything, for scripts: `schemas/report.json`",
+    ".md": "for people: a table, and what failed",
+    ".html": "for people: one page that opens anywhere, see [the report](report.md)",
+    ".jsonl": "to be kept run after run: an object for each measurement",
+    ".csv": "the same as a table",
+    ".benchmark.json": "github-action-benchmark, `customSmallerIsBetter`",
+    ".bmf.json": "Bencher Metric Format",
+    ".pytorch.json": "PyTorch's benchmark database, version 3",
+}
+
+
+def options() -> str:
+    """Return the options of pytest, the keys of the ini file and the commands."""
+    config = get_config()
+    config.pluginmanager.import_plugin("pytest_torchprof.plugin")
+    parser = config._parser
+    ours = [option for group in parser._groups for option in group.options if "torchprof" in option.names()[0]]
+    given = [(f"`{option.names()[0]}{_metavar(option.attrs())}`", _cell(option.attrs()["help"])) for option in ours]
+    keys = [(f"`{name}`", _cell(told[0])) for name, told in parser._inidict.items() if name.startswith("torchprof")]
+    reports = [(f"`{suffix}`", _SUFFIXES[suffix]) for suffix in reporters()]
+    commands = [
+        f"### {name}\n\n```\n{import_module(f'pytest_torchprof.cli.{name}').USAGE.strip()}\n```\n" for name in COMMANDS
+    ]
+    return "\n".join(
+        [
+            "# Options and commands\n",
+            _MADE,
+            "What a test's marker takes is on the page of [limits](limits.md).\n",
+            "## Options of pytest\n",
+            *_table(("option", ""), given),
+            "",
+            "## Keys of the ini file\n",
+            "In `pytest.ini`, `tox.ini` or `pyproject.toml` (`[tool.pytest.ini_options]`). What stands on the command line wins.\n",
+            *_table(("key", ""), keys),
+            "",
+            "## Reports\n",
+            "`--torchprof-report=FILE` goes by the end of the file's name.\n",
+            *_table(("name", "what it is for"), reports),
+            "",
+            "## Commands\n",
+            *commands,
+        ]
+    )
+
+
+def _metavar(attributes: dict[str, object]) -> str:
+    return f"={attributes['metavar']}" if attributes.get("metavar") else ""
+
+
+def numbers() -> str:
+    """Return the table of numbers."""
+    rows = [
+        (
+            f"`{number.name}`",
+            number.noun,
+            number.unit,
+            "a step" if number.scope == "step" else "all steps",
+            "the code" if number.exact else "the run",
+            _gate(number),
+            {"gpu": "a GPU", "kernels": "kernels", None: "-"}[number.needs],
+        )
+        for number in TABLE
+    ]
+    return "\n".join(
+        [
+            "# Numbers\n",
+            _MADE,
+            "All numbers of a recording, as `profile.worst`, `profile.median` and each of `profile.steps` have them, and reports, baselines and",
+            "`--json`. What may be limited, and how it is counted, is said on the page of [limits](limits.md#numbers).\n",
+            *_table(("number", "what", "unit", "of", "decided by", "in a baseline", "needs"), rows),
+            "",
+            "What the code decides is the same in every run, and the worst step's counts. What the run decides varies, and is told by its median.",
+            "A number that is not known is None, never 0, and the limit on it is *not measured*.\n",
+        ]
+    )
+
+
+def _gate(number: Number) -> str:
+    if number.gated:
+        return "more of it fails"
+    return f"with tolerance `{number.tolerance}`" if number.tolerance else "shown"
+
+
+def files() -> str:
+    """Return what is in the files that the plugin writes."""
+    paths = sorted(SCHEMAS.glob("*.json"))
+    rows = [(f"`schemas/{path.name}`", json.loads(path.read_text())["title"]) for path in paths]
+    return "\n".join(
+        [
+            "# Files\n",
+            _MADE,
+            "## Forms of JSON\n",
+            "Their schemas lie in the package, in `pytest_torchprof/schemas`. A field that is added raises no version.\n",
+            *_table(("schema", "what it describes"), rows),
+            "",
+            "## Recordings\n",
+            "A recording is the trace that torch.profiler writes, `.json.gz`, as other tools read it, with one more key,",
+            f"`{metadata.KEY}`. {_first(metadata)}\n",
+            *_classes(),
+            "## Baselines\n",
+            "Their form is described [with an example](baselines.md#the-file).\n",
+        ]
+    )
+
+
+def _first(module: object) -> str:
+    paragraphs = (inspect.getdoc(module) or "").split("\n\n")
+    return " ".join(
+        paragraphs[1].replace("Each class is an object of the JSON, each field one of its entries. ", "").split()
+    )
+
+
+def _classes() -> Iterator[str]:
+    """Yield a section for each object of the key, in the order in which they contain each other."""
+    tree = ast.parse(Path(metadata.__file__).read_text())
+    found = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef) and _is_struct(node)}
+    for name in reversed(found):
+        node = found[name]
+        told = (ast.get_docstring(node) or "").split("\n\n")
+        yield f"### {name}\n"
+        yield "\n\n".join(" ".join(part.split()).replace("``", "`") for part in told) + "\n"
+        yield from _table(("entry", "type", ""), _fields(node.body))
+        yield ""
+
+
+def _is_struct(node: ast.ClassDef) -> bool:
+    return any(isinstance(base, ast.Name) and base.id == "Struct" for base in node.bases)
+
+
+def _fields(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str, str]]:
+    for here, following in zip(body, [*body[1:], ast.Pass()], strict=True):
+        if isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name):
+            told = following.value if isinstance(following, ast.Expr) else None
+            words = told.value if isinstance(told, ast.Constant) else ""
+            yield f"`{here.target.id}`", _type(here.annotation), _cell(str(words)).replace("``", "`")
+
+
+_WORDS = {"Count": "whole number", "int": "whole number", "str": "text", "float": "number", "bool": "true or false"}
+
+
+def _type(node: ast.expr) -> str:
+    """Return a type of Python as JSON has it."""
+    match node:
+        case ast.BinOp(left, _, right):
+            return f"{_type(left)} or {_type(right)}"
+        case ast.Subscript(ast.Name("Mapping"), ast.Tuple([_, value])):
+            return f"object of {_plural(_type(value))}"
+        case ast.Subscript(ast.Name("tuple"), ast.Tuple([value, ast.Constant(value=_)])):
+            return f"list of {_plural(_type(value))}"
+        case ast.Subscript(ast.Name("tuple"), ast.Tuple(values)):
+            return f"list of {len(values)} {_plural(_type(values[0]))}"
+        case ast.Constant(None):
+            return "null"
+        case ast.Name(name):
+            return _WORDS.get(name, f"[{name}](#{name.lower()})")
+    raise TypeError(f"no words for {ast.unparse(node)}")
+
+
+def _plural(words: str) -> str:
+    """Return a type as there are several of it; what is a link stays one."""
+    heads = words.split(" or ")
+    return " or ".join(head if head[-1:] in ")s" else plural(head) for head in heads)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+PAGES: dict[str, Callable[[], str]] = {"options.md": options, "numbers.md": numbers, "files.md": files}
+
+
+if __name__ == "__main__":
+    for name, make in PAGES.items():
+        (DOCS / name).write_text(make().rstrip() + "\n", encoding="utf-8")
