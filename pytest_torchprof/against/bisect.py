@@ -53,7 +53,7 @@ class SearchOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class BisectTask:
     """What is asked: by which a commit is bad, and between which two."""
 
     words: Sequence[str]
@@ -91,7 +91,7 @@ class Found:
     """By test, how it differs from what its parent measured; none where the parent cannot be measured."""
 
 
-def bisect(task: Task, tell: Callable[[str], None]) -> Found:
+def bisect(task: BisectTask, tell: Callable[[str], None]) -> Found:
     """Search as ``task`` says; ``tell`` is handed a line at a time.
 
     TorchprofError where that cannot begin.
@@ -106,7 +106,7 @@ def bisect(task: Task, tell: Callable[[str], None]) -> Found:
 class _Settings:
     """A plugin that makes use of what pytest reads from its files and words, in the place of a run."""
 
-    def __init__(self, task: Task, tell: Callable[[str], None]) -> None:
+    def __init__(self, task: BisectTask, tell: Callable[[str], None]) -> None:
         self._task, self._tell = task, tell
         self.found: Found | None = None
 

@@ -57,10 +57,10 @@ def run(words: list[str]) -> int:
         raise UsageError("expected --limit NAME=VALUE, or --changed")
     if good is None:
         raise UsageError("expected --good REF, a commit from before the change")
-    from pytest_torchprof.against.bisect import Task, bisect  # noqa: PLC0415  (help and usage errors do without)
+    from pytest_torchprof.against.bisect import BisectTask, bisect  # noqa: PLC0415  (help and usage errors do without)
     from pytest_torchprof.limits import read_limits  # noqa: PLC0415
 
-    task = Task(
+    task = BisectTask(
         words=(*arguments.files, *words[len(own) + 1 :]),
         good=good,
         bad=arguments.last("--bad") or "HEAD",

@@ -21,7 +21,8 @@
       views ??= (async () => {
         const columns = await Promise.all(test.drawn.map(async (id) => Timeline.read(await unpack(id))));
         const inTurn = columns.length > 1 ? [columns[1], columns[0]] : columns;
-        return [Timeline.draw(timeline, inTurn, {labels: columns.length > 1 ? sides : []}), Flame.draw(flame, columns[0], {})];
+        const labels = columns.length > 1 ? sides : [];
+        return [Timeline.draw(timeline, inTurn, {labels}), Flame.draw(flame, inTurn, {labels})];
       })();
       return views;
     };
