@@ -144,10 +144,18 @@ def test_a_range_over_several_steps_is_its_worst(profile):
 
 
 def test_an_unknown_range_is_an_error_that_names_those_there_are(profile):
-    with pytest.raises(
-        NotMeasured, match="no range 'mlp' in the recording; user annotations in it: MLP, ProfilerStep#1, forward"
-    ):
+    with pytest.raises(NotMeasured, match="no range 'mlp' in the recording; did you mean 'MLP'"):
         profile(nested()).range("mlp")
+    with pytest.raises(
+        NotMeasured, match="no range 'prefill' in the recording; ranges in the recording: MLP, forward "
+    ):
+        profile(nested()).range("prefill")
+
+
+@pytest.mark.parametrize("name", ["décode", "解码"])
+def test_a_name_that_torch_does_not_record_says_so(profile, name):
+    with pytest.raises(NotMeasured, match='torch records names that are not ASCII as "unknown"'):
+        profile(nested()).range(name)
     with pytest.raises(NotMeasured, match="none at all"):
         profile(TraceBuilder()).range("mlp")
 
