@@ -103,6 +103,8 @@ class Code(StrEnum):
     NO_COMMUNICATION = "no-communication"
     ONE_RANK = "one-rank"
     NO_RANK = "no-rank"
+    RANK_LOST = "rank-lost"
+    NO_JOB = "no-job"
     BASELINE_ELSEWHERE = "baseline-elsewhere"
     BASELINE_INCOMPLETE = "baseline-incomplete"
     # What is compared with another commit.
@@ -113,6 +115,8 @@ class Code(StrEnum):
     OTHER_CODE = "other-code"
     BASE_NOT_MEASURED = "base-not-measured"
     NOTHING_COMPARED = "nothing-compared"
+    NO_ANCESTOR = "no-ancestor"
+    NO_TEST = "no-test"
 
 
 _CODES: Final = frozenset(Code)

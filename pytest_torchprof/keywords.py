@@ -80,6 +80,7 @@ class MarkerKeywords(Limits, total=False):
     device: str | torch.device
     warmup: int
     steps: int
+    ranks: int
     record: Recordable | Sequence[Recordable] | AbstractSet[Recordable]
     baseline: bool
     tolerance: Mapping[str, float | str]

@@ -15,9 +15,9 @@ import pytest
 from pytest_torchprof import against
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices import launches_wait
-from pytest_torchprof.testing import PASSED, RUN, STATE, is_ours
+from pytest_torchprof.testing import JOB, PASSED, RUN, STATE, is_ours, ranks
 from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
-from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
+from pytest_torchprof.testing.workers import WORDS_KEY, WORKER_KEY, is_worker, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -32,6 +32,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if ranks.VARIABLE in os.environ:
+        from pytest_torchprof.testing.ranks.inside import settle as settle_rank
+
+        settle_rank(config)
     if against.is_side(config):
         from pytest_torchprof.against.inside import settle
 
@@ -224,6 +228,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     run = item.stash.get(RUN, None)
+    if (job := item.stash.get(JOB, None)) is not None:
+        job.tell(report)
     if report.failed and call.excinfo is not None and isinstance(call.excinfo.value, AttributeError):
         from pytest_torchprof.testing.testcases import advise
 
@@ -268,6 +274,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         from pytest_torchprof.testing.session import finish
 
         finish(state, session)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    if run_options(config).gpus == "each":
+        from pytest_torchprof.testing.gpus import give_each_its_own
+
+        give_each_its_own(specs)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """xdist: a worker is to start, which may have to call pytest as this process was called."""
+    node.workerinput[WORDS_KEY] = words_of(node.config)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -266,14 +266,24 @@ def drawn(  # noqa: PLR0913 - each says one thing about the table
     below: Sequence[str] = (),
 ) -> str:
     """Return a table under its heading; ``more`` rows are left out, and columns that the width has no room for."""
-    table, room = fitted(cells(columns, rows), width, _FIRST)
-    first = next(iter(table))
-    table[first] = [cut_inside(cell, max(room, _NARROW)) for cell in table[first]]
+    table = _narrowed(cells(columns, rows), width)
     lines = [*wrapped(heading, "  ", width=width), *ruled(table, [cut(line, width) for line in below])]
     gone = [" ".join(column.title.split()) for column in columns if column not in table]
     lines += [f"... and {more} more (--top {more + len(rows)})"] if more > 0 else []
     lines += wrapped(f"no room in {width} columns for: {', '.join(gone)}", "  ", width=width) if gone else []
     return "\n".join(lines)
+
+
+def table_lines(rows: Sequence[Any], columns: Sequence[Column], width: int) -> list[str]:
+    """Return the lines of a table without a heading, without the columns that the width has no room for."""
+    return ruled(_narrowed(cells(columns, rows), width))
+
+
+def _narrowed(table: Cells, width: int) -> Cells:
+    """Return a table as it fits: some columns leave, and the first one's cells lose their middle."""
+    table, room = fitted(table, width, _FIRST)
+    first = next(iter(table))
+    return table | {first: [cut_inside(cell, max(room, _NARROW)) for cell in table[first]]}
 
 
 def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def test_only_the_index_of_a_triton_kernel_is_no_difference(recording, capsys):
     assert not found
     assert found.renamed == ()
     assert run([str(first), str(second)]) == 0
-    assert "kernel time 5.00 us -> 9.00 us" in capsys.readouterr().out
+    assert "GPU time 5.00 us -> 9.00 us, 1.8x" in capsys.readouterr().out
 
 
 def test_numbers_that_print_alike_are_in_the_data_only(recording):
@@ -140,7 +141,8 @@ def test_a_pointwise_kernel_of_another_dtype_is_another_kernel(recording):
     """As in a comparison with a baseline: two kernels are the same in both or in neither."""
     half = MUL.replace("float", "c10::Half")
     found = load(recording("a", [(MUL, "aten::mul")])).diff(load(recording("b", [(half, "aten::mul")])))
-    assert found.words == "one pointwise became one pointwise"
+    assert found.words == "one pointwise became another"
+    assert found.replaced[0].words.endswith("pointwise mul: fp32 -> fp16, launched by aten::mul")
 
 
 def test_the_command_says_what_differs_and_exits_one(recording, capsys):
@@ -148,10 +150,10 @@ def test_the_command_says_what_differs_and_exits_one(recording, capsys):
     first, second = recording("eager", EAGER), recording("compiled", COMPILED)
     assert run([str(first), str(second)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "same GEMM, two pointwise became one Triton kernel"
-    assert "pointwise gelu (aten::gelu), pointwise mul (aten::mul) -> triton_poi_fused_gelu_mul_0" in " ".join(
-        line.strip() for line in lines[1:3]
-    )
+    assert lines[0] == "GPU time 15.0 us -> 10.0 us, 0.67x"
+    assert lines[-2] == "same GEMM, two pointwise became one Triton kernel"
+    assert lines[-1].startswith("  two pointwise became one Triton kernel: pointwise gelu (aten::gelu), pointwi")
+    assert lines[-1].endswith("triton_poi_fused_gelu_mul_0")
     assert run([str(first), str(second), "--json"]) == 1
     data = json.loads(capsys.readouterr().out)
     assert (data["schema"], data["kernels_differ"], data["numbers"]["kernels"]) == (1, True, [3, 2])
@@ -305,3 +307,87 @@ def test_what_only_moved_took_nobodys_place(recording):
     assert found.replaced == ()
     assert found.moved == 2
     assert found.words.endswith("2 in another place")
+
+
+PAIRS = (
+    ("rtx3060_cudagraph_steps", "rtx3060_cudagraph_steps_slow"),
+    ("rtx3060_compile_steps", "rtx3060_cudagraph_steps"),
+    ("a100_sam_eager_large", "a100_sam_fast_large"),
+    ("a100_megatron_tp8_rank0", "a100_megatron_tp8_rank1"),
+    ("v100_resnet50_oldest", "v100_resnet50_steps"),
+)
+"""The recordings of which one is before and the other after, in either direction."""
+SCREEN = 40
+
+
+def seconds(words):
+    """Return what a cell such as "+9.36 ms" says."""
+    value, unit = words.split()
+    return float(value) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+
+
+def accounted(lines, title):
+    """Return the differences of a table of the screen: those of its rows, and what the others come to."""
+    begin = next(at for at, line in enumerate(lines) if line.split()[:1] == [title])
+    heads = [lines[begin].index("before"), lines[begin].index("after") + 5, lines[begin].index("difference") + 10]
+    rows, others = [], 0.0
+    for line in lines[begin + 2 :]:
+        if not line.startswith("  "):
+            break
+        moved = seconds(line[heads[1] : heads[2]].strip())
+        if line.split()[1] == "others":
+            others = moved
+            break
+        rows.append(moved)
+    return rows, others
+
+
+@needs_recordings
+@pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_the_first_screen_explains_where_the_gpu_time_went(pair, turned, monkeypatch, capsys):
+    """At least 90 % of the difference is in families that the screen names; and its tables add up."""
+    monkeypatch.setenv("COLUMNS", "100")
+    files = [SHARED / f"{name}.json.gz" for name in (reversed(pair) if turned else pair)]
+    run([*map(str, files)])
+    lines = capsys.readouterr().out.splitlines()[:SCREEN]
+    assert max(map(len, lines)) <= 100
+    before, after = (load(file).median.gpu_time_us / 1e6 for file in files)
+    assert any(line.startswith("GPU time ") for line in lines[:2])
+    if abs(after - before) < 0.02 * max(before, after):
+        return
+    for title in ("family", "kernel"):
+        rows, others = accounted(lines, title)
+        assert sum(rows) + others == pytest.approx(after - before, rel=0.01)
+    rows, others = accounted(lines, "family")
+    assert abs(others) <= 0.1 * abs(after - before)
+    explained = [float(share) for share in re.findall(r"(\d+)% (?:are )?in ", " ".join(lines))]
+    assert sum(explained) >= 80
+
+
+@needs_recordings
+def test_a_kernel_that_only_got_slower_is_an_explanation(monkeypatch, capsys):
+    """Nothing came or went that would say why the step takes 7.5 times as long."""
+    monkeypatch.setenv("COLUMNS", "100")
+    run([str(SHARED / f"{name}.json.gz") for name in PAIRS[0]])
+    out = capsys.readouterr().out
+    assert out.startswith("GPU time 22.7 ms -> 170 ms, 7.5x\n")
+    assert "of the 147 ms more, 68% are in the same 51 GEMMs fp32, on average 8.0x as long;" in out
+    assert "one Triton kernel became one Triton kernel" not in out
+
+
+@needs_recordings
+def test_what_came_and_went_is_said_by_family(capsys):
+    run([str(SHARED / f"{name}.json.gz") for name in PAIRS[2]])
+    assert "what came and went: 1,281 GEMMs fp32 -> 929 GEMMs bf16; 1,124 copies fp32 -> 465" in capsys.readouterr().out
+
+
+def test_all_single_kernels_are_listed_on_demand(recording, capsys):
+    names = [f"kernel_{letter}" for letter in "abcdefgh"]
+    first = recording("first", [(GEMM, "aten::mm")])
+    second = recording("second", [(GEMM, "aten::mm"), *((name, "aten::mul") for name in names for _ in range(2))])
+    run([str(first), str(second)])
+    assert "more" in capsys.readouterr().out
+    run([str(first), str(second), "-v"])
+    out = capsys.readouterr().out
+    assert all(name in out for name in names)

@@ -47,6 +47,7 @@ SEVERAL = {
     "measurement": "measurements",
     "test": "tests",
     "other constant": "other constants",
+    "other family": "other families",
     "other place": "other places",
     "such kernel": "such kernels",
     "launch": "launches",

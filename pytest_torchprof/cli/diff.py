@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.cli import Arguments
     from pytest_torchprof.compare import Comparison, ProfileDiff
 
-USAGE: Final = """usage: torchprof diff A B [--json] [--device cpu|cuda]
-       torchprof diff DIR DIR --ranks [--json] [--device cpu|cuda]
+USAGE: Final = """usage: torchprof diff A B [-v] [--json] [--device cpu|cuda]
+       torchprof diff DIR DIR --ranks [-v] [--json] [--device cpu|cuda]
 
 Compares two measurements of the same code: what stayed, what was renamed and how, what took whose place. A and B are
 recordings (trace files), or baseline files, whose entries of the same test are compared as a run compares with them.
@@ -41,7 +41,7 @@ _Key = TypeVar("_Key", str, tuple[str, str])
 
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, flags=("--json", RANKS), options=DEVICE_OPTION)
+    arguments = parse(words, flags=("--json", "-v", RANKS), options=DEVICE_OPTION)
     if len(arguments.files) != 2:
         raise UsageError(f"expected two files to compare, got {len(arguments.files)}")
     if RANKS in arguments.flags:
@@ -50,11 +50,13 @@ def run(words: list[str]) -> int:
     kinds = [_is_baseline(path) for path in (first, second)]
     if kinds[0] != kinds[1]:
         raise UsageError("one is a baseline file and the other a recording; compare two of a kind")
-    device = arguments.last("--device")
+    device, every = arguments.last("--device"), "-v" in arguments.flags
     if kinds[0] and device:
         raise UsageError("--device is for recordings; a baseline says what was measured")
     try:
-        differ, data, lines = _of_baselines(first, second) if kinds[0] else _of_recordings(first, second, device)
+        differ, data, lines = (
+            _of_baselines(first, second) if kinds[0] else _of_recordings(first, second, device, every=every)
+        )
     except NotMeasured as problem:
         refuse("diff", str(problem))
         return UNKNOWN
@@ -70,7 +72,7 @@ def _diff_ranks(arguments: Arguments) -> int:
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415 - likewise
     from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - likewise
 
-    device = arguments.last("--device")
+    device, every = arguments.last("--device"), "-v" in arguments.flags
     jobs = [job_in(folder, device) for folder in arguments.files]
     first, second = ({one.rank: one.path for one in job} for job in jobs)
     if first.keys() != second.keys():
@@ -81,7 +83,7 @@ def _diff_ranks(arguments: Arguments) -> int:
     differ = False
     for rank, before in sorted(first.items()):
         try:
-            changed, found, told = _of_recordings(Path(before), Path(second[rank]), device)
+            changed, found, told = _of_recordings(Path(before), Path(second[rank]), device, every=every, indent=2)
         except NotMeasured as problem:
             refuse("diff", f"rank {rank}: {problem}")
             return UNKNOWN
@@ -124,23 +126,15 @@ def _of_baselines(first: Path, second: Path) -> tuple[bool, dict[str, Any], list
     return differ, {"tests": tests}, lines or ["no tests in either baseline file"]
 
 
-def _of_recordings(first: Path, second: Path, device: str | None) -> tuple[bool, dict[str, Any], list[str]]:
+def _of_recordings(
+    first: Path, second: Path, device: str | None, *, every: bool, indent: int = 0
+) -> tuple[bool, dict[str, Any], list[str]]:
     from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - likewise
+    from pytest_torchprof.text import terminal_width  # noqa: PLC0415 - likewise
 
     before, after = (load_file(str(file), device=device) for file in (first, second))
     found: ProfileDiff = before.diff(after)
-    return bool(found), found.to_dict(), _on_screen(found.lines)
-
-
-def _on_screen(lines: list[str]) -> list[str]:
-    """Return the lines as they fit, each with its own indentation."""
-    from pytest_torchprof.text import wrapped  # noqa: PLC0415 - likewise
-
-    return [
-        part
-        for line in map(printable, lines)
-        for part in wrapped(line.lstrip(), "      ", first=line[: len(line) - len(line.lstrip())])
-    ]
+    return bool(found), found.to_dict(), found.told(width=terminal_width() - indent, every=every)
 
 
 def _is_baseline(path: Path) -> bool:

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
+from pytest_torchprof.compare.ratios import ratio_of, show_factor
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.text import counted, numbered, printable
@@ -50,6 +51,8 @@ _NOUNS: Final = {
 _FEW: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 THIS_RUN: Final = ("baseline", "this run")
 """What the two sides are called."""
+HANDFUL: Final = 10
+"""Counts below it are said without their ratio."""
 _DEVICE: Final = ("gpu", "compute_capability")
 _SWITCHES: Final[dict[object, str]] = {None: "unknown", True: "on", False: "off"}
 _SPOKEN: Final = {"cuda": "CUDA", "rocm": "ROCm", "cudnn": "cuDNN", "triton": "Triton"}
@@ -171,10 +174,10 @@ def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], name
     is_variant = (names == "structure" and not differ) or (says_less and names != "exact" and same_name)
     how = explain_rename(was.name, now.name)
     change = _variant_change(was, now, len(at), NEUTRAL if is_variant else WORSE, how)
-    return replace(change, launches=at, words=_swap_words(was, now) if differ else change.words)
+    return replace(change, launches=at, words=swap_words(was, now) if differ else change.words)
 
 
-def _swap_words(was: KernelRecord, now: KernelRecord) -> str:
+def swap_words(was: KernelRecord, now: KernelRecord) -> str:
     """Return "gemm mm: bf16 tn -> fp32 nn, launched by aten::mm": each side with all that is told of it."""
     facts = [fact for fact in ("dtype", "layout") if getattr(was, fact) or getattr(now, fact)]
     sides = (_tell(one, facts) for one in (was, now))
@@ -325,12 +328,15 @@ def _device_words(environment: Environment) -> str:
     return printable(f"{gpu} ({capability})" if capability else str(gpu or "the CPU"))
 
 
-def number_words(number: Number, was: float | None, now: float | None) -> str:
-    """Return "syncs 1 -> 2", "busy 1.2 ms -> 1.4 ms": counts by their name, others by what they are called."""
+def number_words(number: Number, was: float | None, now: float | None, *, called: str | None = None) -> str:
+    """Return "syncs 1 -> 2", "busy 1.2 ms -> 9.4 ms, 7.8x": counts by their name, others by what they are called."""
     before, after = ("not recorded" if value is None else number.show(value) for value in (was, now))
     # Of a GPU or of the CPU as device.
-    word = number.name if number.exact else number.noun.removeprefix("GPU ")
-    return f"{word} {before} -> {after}"
+    word = called or (number.name if number.exact else number.noun.removeprefix("GPU "))
+    ratio = ratio_of(was, now)
+    # Of a handful everybody sees it, and a share is one already.
+    obvious = number.unit in ("share", "ratio") or (number.unit == "count" and max(was or 0, now or 0) < HANDFUL)
+    return f"{word} {before} -> {after}" + ("" if ratio is None or obvious else f", {show_factor(ratio)}")
 
 
 def kind_of(kernel: KernelRecord) -> str:
@@ -338,6 +344,11 @@ def kind_of(kernel: KernelRecord) -> str:
     if kernel.family not in STRUCTURAL and decode(kernel.name).triton is not None:
         return "triton"
     return kernel.family if kernel.family in _NOUNS else "other"
+
+
+def family_noun(family: str) -> str:
+    """Return what one kernel of a family is called."""
+    return _NOUNS.get(family) or f"{family} kernel"
 
 
 def noun(kind: str, count: int) -> str:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord, records
-from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.kernels.names import decode, without_index
 from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
@@ -50,6 +52,8 @@ class Shift:
 class Cost:
     """Where the GPU time of a step is, before and after; of the rows the one that changed most comes first."""
 
+    noun: str
+    """"GPU time"; on the CPU as device, where the kernels are operators, "kernel time"."""
     time_us: tuple[float, float]
     """All GPU work of the step: kernels, copies, fills. Of both tables the rows add up to it."""
     families: tuple[Shift, ...]
@@ -85,6 +89,7 @@ def cost_of(before: Analysis, after: Analysis, steps: tuple[Sequence[StepProfile
     families = [_shift(*(_of_family(side, family) for side in (first, second))) for family in every]
     rows = [_shift(*pair, named=True) for pair in _pairs(first, second)]
     return Cost(
+        noun="GPU time" if after.trace.device_kind.has_launches else "kernel time",
         time_us=(_time_us(first), _time_us(second)),
         families=_costliest_first(families),
         kernels=_costliest_first(rows),
@@ -230,8 +235,10 @@ def _names(side: Calls) -> tuple[str, ...]:
 
 
 def _name(kernel: KernelRecord) -> str:
-    # Copies and fills of memory have no grammar of kernels' names.
-    return printable_line(kernel.name.strip()) if kernel.family in MEMORY.values() else kernel.short
+    if kernel.family in MEMORY.values():
+        # Copies and fills of memory have no grammar of kernels' names.
+        return printable_line(kernel.name.strip())
+    return structs.replace(kernel, name=without_index(kernel.name)).short
 
 
 def _ops(side: Calls) -> tuple[str, ...]:

@@ -6,15 +6,16 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
+from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.baseline.entry import STRUCTURAL, records
-from pytest_torchprof.compare.changes import amount, explain_rename, kind_of, noun, number_of, number_words
+from pytest_torchprof.compare.changes import amount, explain_rename, kind_of, noun, number_of, swap_words
 from pytest_torchprof.compare.cost import cost_of
+from pytest_torchprof.compare.cost_lines import cost_lines, exchange_words, number_lines
 from pytest_torchprof.compare.difference import RULES, difference
 from pytest_torchprof.compare.ratios import GPU_TIME, largest_first
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.names import decode, without_index
-from pytest_torchprof.text import counted, printable_line
+from pytest_torchprof.text import WIDTH, counted, cut_inside, printable_line, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 # What one line, and what a page, has room for; the data has all of it.
 _SHOWN: Final = 4
-_LINES: Final = 20
+_LINES: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +56,28 @@ class Replaced:
 
     @property
     def words(self) -> str:
-        """One line for people: "two pointwise became one Triton kernel"."""
+        """One line for people: "two pointwise became one Triton kernel: pointwise gelu, ... -> triton_poi_..."."""
+        if len(self.old) == len(self.new) == 1:
+            return f"{self.summary}: {_explain(self.old[0], self.new[0])}"
         names = " -> ".join(_list_names(side) for side in (self.old, self.new) if side)
         return f"{self.summary}: {names}"
 
     @property
     def summary(self) -> str:
         """The same without the names."""
-        times = f" ({self.count}x)" if self.count > 1 else ""
+        return self.change + _times(self.count)
+
+    @property
+    def change(self) -> str:
+        """Once: "two pointwise became one Triton kernel", "one Triton kernel became another"."""
+        was, now = _count_kinds(self.old), _count_kinds(self.new)
         if not self.new:
-            return f"{_count_kinds(self.old)} gone{times}"
+            return f"{was} gone"
         if not self.old:
-            return f"{_count_kinds(self.new)} more{times}"
-        return f"{_count_kinds(self.old)} became {_count_kinds(self.new)}{times}"
+            return f"{now} more"
+        if was == now:
+            return f"{was} became {'another' if len(self.old) == 1 else 'others'}"
+        return f"{was} became {now}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +114,11 @@ class ProfileDiff:
     def words(self) -> str:
         """One line for people: "same GEMM, two pointwise became one Triton kernel"."""
         parts = [_say_same(self.same)] if self.same else []
-        swapped = [change for change in self.replaced if change.old and change.new]
-        parts += [change.summary for change in swapped[:_SHOWN]]
+        swapped: Counter[str] = Counter()
+        for change in self.replaced:
+            if change.old and change.new:
+                swapped[change.change] += change.count
+        parts += [words + _times(count) for words, count in [*swapped.items()][:_SHOWN]]
         if len(swapped) > _SHOWN:
             parts.append(counted(len(swapped) - _SHOWN, "more such change"))
         parts += _count_one_sided(self.replaced)
@@ -117,17 +130,43 @@ class ProfileDiff:
 
     @property
     def lines(self) -> list[str]:
-        """The differences, one line each, the most frequent first, after a line that sums them up."""
+        """The difference on a screen: numbers, where the time is, what came and went, and the first of the kernels."""
+        return self.told()
+
+    def told(self, *, width: int = WIDTH, every: bool = False) -> list[str]:
+        """Return the lines as they fit ``width`` columns; ``every``: all kernels that differ, not only the first."""
         lines = [f"recorded on {' and on '.join(self.devices)}"] if self.devices else []
-        lines.append(self.words)
+        lines += [line for words in number_lines(self.numbers, self.cost) for line in wrapped(words, "  ", width=width)]
+        lines += cost_lines(self.cost, width=width, every=every)
+        if came_and_went := exchange_words(self.cost):
+            lines += wrapped(f"what came and went: {came_and_went}", "  ", width=width)
         if self.steps:
             first, second = (name or "the recording" for name in self.steps)
-            lines.append(f"  these are {first} and {second}; the steps with most kernels run the same")
-        lines += _most_frequent(self.replaced, "more change") + _most_frequent(self.renamed, "more rename")
-        shown = ((BY_NAME[name], values) for name, values in self.numbers.items())
-        # Values that print alike are left to the data.
-        differing = [number_words(number, *values) for number, values in shown if len({*map(number.show, values)}) > 1]
-        return lines + [f"  {words}" for words in differing]
+            lines.append(f"these are {first} and {second}; the steps with most kernels run the same")
+        return lines + self._kernel_lines(width, every=every)
+
+    def _kernel_lines(self, width: int, *, every: bool) -> list[str]:
+        """Return what became of single kernels: a line each for the most frequent changes, or all that is known."""
+        changes = [*_most_frequent(self.replaced), *_most_frequent(self.renamed)]
+        if every:
+            told = [line for words in changes for line in wrapped(words, "      ", first="  ", width=width)]
+            return [*wrapped(self.words, "  ", width=width), *told]
+        more = len(changes) - _LINES
+        return [
+            *wrapped(self.words if len(self.words) <= 2 * width else self._brief, "  ", width=width),
+            *(f"  {cut_inside(words, width - 2)}" for words in changes[:_LINES]),
+            *([f"  ... and {counted(more, 'more change')} of single kernels (-v)"] if more > 0 else []),
+        ]
+
+    @property
+    def _brief(self) -> str:
+        renamed = sum(change.count for change in self.renamed)
+        went = sum(len(change.old) * change.count for change in self.replaced)
+        came = sum(len(change.new) * change.count for change in self.replaced)
+        return (
+            f"kernel by kernel: {sum(self.same.values()):,} the same ({renamed:,} of them renamed, {self.moved:,} in "
+            f"another place), {went:,} gone, {came:,} more"
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return the difference as JSON data."""
@@ -224,11 +263,21 @@ def _different_devices(before: Analysis, after: Analysis) -> tuple[str, str] | N
     return (printable_line(first), printable_line(second)) if first and second and first != second else None
 
 
-def _most_frequent(changes: Sequence[Replaced | Renamed], more: str) -> list[str]:
-    """Return a line for each of the most frequent changes, and how many more there are."""
-    lines = [f"  {change.words}" for change in sorted(changes, key=lambda change: -change.count)]
-    hidden = len(lines) - _LINES
-    return lines[:_LINES] + ([f"  {counted(hidden, more)} (see --json)"] if hidden > 0 else [])
+def _times(count: int) -> str:
+    return f" ({count}x)" if count > 1 else ""
+
+
+def _explain(was: KernelRecord, now: KernelRecord) -> str:
+    """Return what is different in the kernel that took another's place."""
+    if (was.dtype, was.layout) != (now.dtype, now.layout):
+        return swap_words(was, now)
+    how = explain_rename(was.name, now.name)
+    names = " -> ".join(_list_names([one]) for one in (was, now))
+    return names if was.short in how else f"{names}: {printable_line(how)}"
+
+
+def _most_frequent(changes: Sequence[Replaced | Renamed]) -> list[str]:
+    return [change.words for change in sorted(changes, key=lambda change: -change.count)]
 
 
 def _count_kinds(kernels: Sequence[KernelRecord]) -> str:

@@ -28,7 +28,7 @@ def show_factor(ratio: float) -> str:
     """Return "7.5x", "0.44x", "1.03x"."""
     if ratio and 0.9 < ratio < 1.1:
         return f"{ratio:.2f}x"
-    return f"{ratio:,.0f}x" if ratio >= 9.95 else f"{ratio:.2g}x"
+    return f"{ratio:,.0f}x" if ratio >= 9.95 else f"{ratio:.1f}x" if ratio > 1 else f"{ratio:.2g}x"
 
 
 def size_of(number: str, values: Pair) -> float:
@@ -40,5 +40,14 @@ def size_of(number: str, values: Pair) -> float:
 
 def largest_first(numbers: Mapping[str, Pair]) -> dict[str, Pair]:
     """Return the numbers in order: times, then counts and bytes, then shares; of each those that moved most first."""
-    ordered = sorted(numbers, key=lambda name: (_TURN[BY_NAME[name].unit], -size_of(name, numbers[name])))
+    ordered = sorted(numbers, key=lambda name: (_turn(name), -size_of(name, numbers[name])))
     return {name: numbers[name] for name in ordered}
+
+
+def follows_gpu_time(name: str) -> bool:
+    """Whether a number is as a rule the GPU time once more: kernel time, busy time, span."""
+    return name != GPU_TIME and "gpu_busy_us" in (name, BY_NAME[name].follows)
+
+
+def _turn(name: str) -> int:
+    return _TURN[BY_NAME[name].unit] + follows_gpu_time(name)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pytest_torchprof.testing.ranks.item import JobItem
     from pytest_torchprof.testing.session import RunState
     from pytest_torchprof.testing.test_run import TestRun
 
 # Where the plugin stores its state in pytest's objects.
 STATE: pytest.StashKey[RunState] = pytest.StashKey()
 RUN: pytest.StashKey[TestRun] = pytest.StashKey()
+JOB: pytest.StashKey[JobItem] = pytest.StashKey()
 PASSED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether all phases of a test so far have passed."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
@@ -23,7 +24,8 @@ from pytest_torchprof.testing import RUN, STATE, is_ours
 from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.measurement import MeasuredTest
-from pytest_torchprof.testing.options import TestOptions, read_test_options, run_options
+from pytest_torchprof.testing.options import RunOptions, TestOptions, read_test_options, run_options
+from pytest_torchprof.testing.ranks.placing import lacks_gpus, placed
 from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.session import RunState, progress_of, screen_of
 from pytest_torchprof.testing.test_run import TestRun
@@ -70,7 +72,7 @@ def _new_state(config: pytest.Config) -> RunState:
     return state
 
 
-def prepare(config: pytest.Config, items: Sequence[pytest.Item], collected: Sequence[pytest.Item]) -> None:
+def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence[pytest.Item]) -> None:
     """Read every torchprof test's options; one usage error names all that cannot be used.
 
     ``collected`` are all tests, ``items`` those of them that are left to run.
@@ -86,16 +88,20 @@ def prepare(config: pytest.Config, items: Sequence[pytest.Item], collected: Sequ
         except UnknownLimit as problem:
             item.stash[REFUSED] = f"{item.nodeid}: torchprof marker: {problem}"
         else:
-            if needs_gpu and (lack := _lacks_gpu(item.stash[OPTIONS].device)):
+            if needs_gpu and (lack := _lacks_gpu(item.stash[OPTIONS], state.options)):
                 item.stash[REFUSED] = f"--torchprof-require-gpu: {item.nodeid} {lack}"
                 state.lacks_gpu = True
     refused = [item.stash[REFUSED] for item in ours if REFUSED in item.stash]
     # A worker of xdist cannot end the run at collection; there each refused test is an error of its own.
     if refused and not is_worker(config):
         raise pytest.UsageError("\n".join(refused))
+    items[:] = [placed(item, item.stash[OPTIONS], state) if OPTIONS in item.stash else item for item in items]
 
 
-def _lacks_gpu(device: str) -> str | None:
+def _lacks_gpu(options: TestOptions, run: RunOptions) -> str | None:
+    device = options.device
+    if lack := lacks_gpus(options, run):
+        return coded(f"cannot be measured: {lack}", Code.NO_GPU)
     try:
         picked = capture.pick_device(device)
     except TorchprofError as problem:
@@ -118,7 +124,10 @@ def arm(state: RunState, session: pytest.Session) -> None:
     devices = {item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash}
     for device in sorted(devices):
         try:
-            capture.arm(capture.pick_device(device))
+            picked = capture.pick_device(device)
+            if not this_rank().alone:
+                capture.live_device(picked).make_current()
+            capture.arm(picked)
         except TorchprofError as problem:
             # The tests that ask for it say so themselves; one that is skipped anyway must not stop the others.
             state.unarmed[device] = str(problem)

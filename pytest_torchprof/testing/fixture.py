@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.testing.measurement import Measurement
+    from pytest_torchprof.testing.ranks.group import Ranks
     from pytest_torchprof.testing.test_run import TestRun
 
 Producer = Callable[[Path], object] | str | PathLike[str]
@@ -43,6 +44,18 @@ class Torchprof:
 
         replay = self._run.test.state.options.replay is not None
         return torch.device(capture.pick_device("auto" if replay else self._run.test.options.device))
+
+    @property
+    def ranks(self) -> Ranks:
+        """The job that this test runs in, and which of its ranks this is: ``rank``, ``world_size``, ``device``.
+
+        The first look initializes the process group for the whole run, unless the test did: NCCL for GPUs, gloo for
+        the CPU. Raises TorchprofError where there is no job: ``ranks=2`` in the marker starts one.
+        """
+        from pytest_torchprof.testing.ranks.group import join  # noqa: PLC0415 - only who asks pays
+
+        state = self._run.test.state
+        return join(self.device, state.at_end, replays=state.options.replay is not None)
 
     mark = mark
     """A range of the test's or the library's code: ``with torchprof.mark("decode"):``."""

@@ -34,6 +34,7 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("device", "DEVICE", "auto (default) or a device of torch, such as cpu or cuda:0; wins over the marker here"),
     ("warmup", "N", "calls before the measured ones (default 3)"),
     ("steps", "N", "measured calls (default 5)"),
+    ("gpus", "all|each", "each: every worker of pytest-xdist sees a GPU of its own, as far as there are any"),
     ("save", "DIR", "keep every recording in DIR"),
     ("replay", "DIR", "judge the recordings in DIR without running the measured code"),
 )
@@ -103,6 +104,8 @@ class RunOptions:
     tolerance: Tolerance | None
     settings: Mapping[str, object]
     """What changes how limits count, where they are given without."""
+    gpus: str
+    """Whether workers of pytest-xdist see all GPUs or each its own."""
     workers: int
     """How many processes of pytest-xdist run tests at once; 1 without it."""
     against: Side | None = None
@@ -147,6 +150,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         rootdir=config.rootpath,
         tolerance=source.tolerance(),
         settings=source.settings(),
+        gpus=source.read("gpus", _one_of(("all", "each"))) or "all",
         workers=getattr(config, "workerinput", {}).get("workercount", 1),
     )
     return _of_side(options) if is_side(config) else options
@@ -159,9 +163,14 @@ def _of_side(options: RunOptions) -> RunOptions:
     side = this_side()
     if not side.is_base:
         return replace(options, baseline=BaselineMode.COMPARE, baseline_dir=side.entries, against=side)
-    mode = BaselineMode.UPDATE
     return replace(
-        options, baseline=mode, baseline_dir=side.entries, against=side, save=None, reports=(), require_gpu=False
+        options,
+        baseline=BaselineMode.UPDATE,
+        baseline_dir=side.entries,
+        against=side,
+        save=side.recordings,
+        reports=(),
+        require_gpu=False,
     )
 
 
@@ -230,6 +239,8 @@ class TestOptions:
     device: str
     warmup: int
     steps: int
+    ranks: int | None
+    """In a job of how many ranks it is to run; None where it says nothing of it."""
     record: frozenset[str]
     limits: tuple[Asked, ...]
     """Those of the marker alone."""
@@ -262,10 +273,15 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         order = [options.get(name), getattr(run, name)]
         return next((value for value in (order[::-1] if name in run.forced else order) if value is not None), default)
 
+    device = choose("device", DEVICE)
+    if "ranks" in options and ":" in device:
+        said = f"device={device!r} is one GPU, and with ranks={options['ranks']} each rank takes its own"
+        raise UnknownLimit(f"{said}: write device={device.partition(':')[0]!r}", Code.CONTRADICTION)
     return TestOptions(
-        device=choose("device", DEVICE),
+        device=device,
         warmup=choose("warmup", WARMUP),
         steps=choose("steps", STEPS),
+        ranks=options.get("ranks"),
         record=options.get("record", frozenset()),
         # What measures through the fixture may add limits.
         limits=read_limits(
@@ -330,6 +346,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "warmup": at_least(0),
     "steps": at_least(1),
     "device": device_name,
+    "ranks": at_least(1),
     "record": _record,
     "baseline": _flag,
     "tolerance": read_tolerance,

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.baseline_check import BaselineFiles
 from pytest_torchprof.testing.commit import commit_of
 from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
-from pytest_torchprof.testing.workers import WORKER_KEY, is_worker
+from pytest_torchprof.testing.workers import hand_over, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -69,6 +69,8 @@ class RunState:
     """A GPU was required, and a selected test could not be measured on one."""
     unarmed: dict[str, str] = field(default_factory=dict)
     """Device as it was asked for -> why nothing can be measured on it in this process."""
+    at_end: ExitStack = field(default_factory=ExitStack)
+    """What is given back when the run is over."""
     _has_baselines: dict[Path, bool] = field(default_factory=dict)
 
     @property
@@ -252,7 +254,7 @@ def finish(state: RunState, session: pytest.Session) -> None:
     """Write what the run leaves behind; on a worker, hand it to the controller, which alone writes."""
     try:
         if is_worker(session.config):
-            session.config.workeroutput[WORKER_KEY] = state.to_plain()  # type: ignore[attr-defined]
+            hand_over(session.config, state.to_plain())
             return
         if this_rank().writes:
             side = state.options.against
@@ -273,6 +275,7 @@ def finish(state: RunState, session: pytest.Session) -> None:
         if state.lacks_gpu:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
     finally:
+        state.at_end.close()
         state.recordings.close()
 
 

@@ -1,16 +1,38 @@
-"""Workers of pytest-xdist, which run tests for the process that was called."""
+"""Processes that run tests for the one that was called: workers of pytest-xdist, and ranks of a test's job."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
+    from typing import Any
 
 WORKER_KEY = "torchprof"
 """Under which name a worker hands its results over."""
+WORDS_KEY = "torchprof_words"
+"""Under which name a worker finds the words that pytest was called with."""
+HAND_OVER: pytest.StashKey[Callable[[str], None]] = pytest.StashKey()
+"""How a rank hands its results over."""
 
 
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process is one."""
-    return hasattr(config, "workerinput")
+    return hasattr(config, "workerinput") or HAND_OVER in config.stash
+
+
+def hand_over(config: pytest.Config, results: str) -> None:
+    """Hand the results of this process to the one that it runs tests for."""
+    if HAND_OVER in config.stash:
+        config.stash[HAND_OVER](results)
+    else:
+        output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
+        output[WORKER_KEY] = results
+
+
+def words_of(config: pytest.Config) -> list[str]:
+    """Return the words that pytest was called with, where this is a worker those of the process that started it."""
+    given = getattr(config, "workerinput", {}).get(WORDS_KEY, config.invocation_params.args)
+    return [str(word) for word in given]

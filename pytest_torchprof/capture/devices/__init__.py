@@ -102,6 +102,11 @@ class LiveDevice(ABC):
         """Whether torch can use such a device in this process."""
 
     @classmethod
+    def count(cls) -> int:
+        """Return how many there are that a rank can have to itself."""
+        return 0
+
+    @classmethod
     @abstractmethod
     def pick(cls, number: str, asked: str) -> str:
         """Return the name of the device with this number, or of the one in use; TorchprofError where there is none."""
@@ -135,6 +140,9 @@ class LiveDevice(ABC):
     def peak_memory_bytes(cls, indices: tuple[int, ...]) -> int | None:  # noqa: ARG003
         """Return the largest allocator peak of these since `start_peak_memory`, in bytes; None without any."""
         return None
+
+    def make_current(self) -> None:  # noqa: B027 - of one there is no other
+        """Let it be the device on which this process works where nobody names one."""
 
     @classmethod
     def replays(cls) -> AbstractContextManager[Replays]:
@@ -193,6 +201,11 @@ def pick_device(wanted: str) -> str:
         *forms, last = map(repr, ["auto", *sorted([*_live_kinds(), *numbered])])
         raise TorchprofError(f"unknown device {wanted!r}. Use {', '.join(forms)} or {last}.", Code.NO_SUCH_DEVICE)
     return live.pick(number, wanted)
+
+
+def count_gpus() -> int:
+    """Return how many accelerators torch sees, 0 where it has none."""
+    return accelerator().count()
 
 
 def live_device(name: str) -> LiveDevice:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import nvml, observers, reasons
 from pytest_torchprof.capture.devices import LiveDevice, Replays, WallClock, synchronize
+from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.torch_profiler import this_process
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, TorchprofError
@@ -43,6 +44,13 @@ class Cuda(LiveDevice):
         return has_gpu()
 
     @classmethod
+    def count(cls) -> int:
+        import torch
+
+        _let_torch_look_for_gpus()
+        return torch.cuda.device_count()
+
+    @classmethod
     def pick(cls, number: str, asked: str) -> str:
         import torch
 
@@ -56,7 +64,7 @@ class Cuda(LiveDevice):
         # To ask for the current device would begin CUDA, which no fork of this process survives.
         begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         try:
-            index = int(number) if number else torch.cuda.current_device() if begun else 0
+            index = int(number) if number else torch.cuda.current_device() if begun else _first(count)
         except RuntimeError as error:  # the device was lost since
             raise NotMeasured(reasons.of_device("the GPU", error)) from None
         if index >= count:
@@ -64,6 +72,11 @@ class Cuda(LiveDevice):
             said = f"device {asked!r} was asked for, but torch sees {seen}, from 'cuda:0'."
             raise TorchprofError(said, Code.NO_SUCH_DEVICE)
         return f"cuda:{index}"
+
+    def make_current(self) -> None:
+        import torch
+
+        torch.cuda.set_device(self.name)
 
     @classmethod
     def why_unusable(cls) -> str | None:
@@ -293,6 +306,12 @@ def _has_context(index: int) -> bool:
 
     tell = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     return bool(tell(index)) if tell else True
+
+
+def _first(count: int) -> int:
+    """Return the number of the GPU that is taken where none was yet: of ranks of one job each takes its own."""
+    rank = this_rank()
+    return rank.local if not rank.alone and rank.local is not None and rank.local < count else 0
 
 
 def _spin(device: str, cycles: int) -> bool:

@@ -65,7 +65,7 @@ const Timeline = (() => {
     state.search = make("input", {type: "search", placeholder: "Search names ( / )", "aria-label": "Search the names of slices", input: () => search(state), keydown: (event) => inSearch(state, event)});
     state.found = make("span", {class: "tl-found", role: "status"});
     return make("div", {class: "tl-bar"}, ...steps,
-      make("span", {class: "tl-group"}, button("zoom in (+)", "+", () => zoom(state, 0.5)), button("zoom out (-)", "−", () => zoom(state, 2)), button("the whole step (0)", "fit", () => fit(state))),
+      make("span", {class: "tl-group"}, button("zoom in (+)", "+", () => zoom(state, 0.5)), button("zoom out (-)", "−", () => zoom(state, 2)), button("fit the whole step (0)", "fit", () => fit(state))),
       make("span", {class: "tl-group"}, state.search, button("hit before (Shift+N)", "◂", () => nextHit(state, -1)), button("next hit (N)", "▸", () => nextHit(state, 1))), state.found,
       make("details", {class: "tl-help"}, make("summary", {}, "Keys"), make("p", {}, HELP)));
   };

@@ -1,0 +1,86 @@
+"""The process group that a run has for all of its tests, and what a rank knows of itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import distributed
+
+from pytest_torchprof.capture.rank import Rank, this_rank
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The job that a test runs in, and which of its ranks this process is."""
+
+    rank: int
+    """From 0."""
+    world_size: int
+    local_rank: int
+    """Its number among the ranks on this host."""
+    device: torch.device
+    """The device that this rank is measured on: with GPUs, one of its own."""
+
+
+def join(device: torch.device, at_end: ExitStack, *, replays: bool) -> Ranks:
+    """Return this process's place among the ranks; initialize the process group if nobody has.
+
+    ``at_end`` destroys the group. TorchprofError where this process is in no job.
+
+    In a replay the ranks have nothing to do with each other. What the test does besides, such as to build a model that
+    is sharded, finds a group in which nothing is sent.
+    """
+    rank, joined = this_rank(), distributed.is_available() and distributed.is_initialized()
+    if not joined:
+        if replays and not rank.alone:
+            _pretend(rank)
+        else:
+            _refuse_alone(rank)
+            distributed.init_process_group(_backend(device), rank=rank.number, world_size=rank.world)
+        at_end.callback(_leave)
+    local = rank.number if rank.local is None else rank.local
+    return Ranks(rank=rank.number, world_size=rank.world, local_rank=local, device=device)
+
+
+def _refuse_alone(rank: Rank) -> None:
+    if all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT")):
+        return
+    if rank.alone:
+        raise TorchprofError(
+            "torchprof.ranks: this test runs in no job of several ranks: give it ranks=2 in its marker, or start "
+            "pytest by torchrun",
+            Code.NO_JOB,
+        )
+    raise TorchprofError(
+        f"torchprof.ranks: the launcher of {rank} sets no MASTER_ADDR and MASTER_PORT, where ranks meet: set them, "
+        "start pytest by torchrun, or initialize torch.distributed yourself",
+        Code.NO_JOB,
+    )
+
+
+def _backend(device: torch.device) -> str:
+    if device.type == "cuda" and distributed.is_nccl_available():
+        return "cpu:gloo,cuda:nccl"
+    return "gloo"
+
+
+def _pretend(rank: Rank) -> None:
+    """Initialize the process group of torch's own tests, in torch since 2.1, whose collectives do nothing."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: PLC0415 - it registers the backend
+
+    distributed.init_process_group("fake", store=FakeStore(), rank=rank.number, world_size=rank.world)
+
+
+def _leave() -> None:
+    if distributed.is_initialized():
+        distributed.destroy_process_group()

@@ -1,0 +1,217 @@
+"""Runs one test as a job of several ranks, by torch's own launcher, and leaves no process of it behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import filelock
+
+from pytest_torchprof.testing.ranks import VARIABLE
+from pytest_torchprof.testing.ranks.task import ALIVE, LEFT_ALONE, RankEnd, RankFolder, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    Process = subprocess.Popen[bytes]
+
+_LOOK_S: Final = 0.1
+_LEAVE_S: Final = 5.0
+"""How long processes may take to end that were told to."""
+_LAST_LINES: Final = 15
+_FATAL: Final = "Fatal Python error"
+_TOLD_TO_END: Final = (LEFT_ALONE, -signal.SIGTERM, -signal.SIGKILL)
+_FAILED: Final = re.compile(r"rank\s+: (\d+) .*\n\s+exitcode\s+: (-?\d+)")
+"""How the launcher tells of a rank that ended otherwise than with status 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """What a job runs, and how."""
+
+    task: Task
+    ranks: int
+    words: tuple[str, ...]
+    """Those that pytest was called with."""
+    folder: Path
+    """Where it was called."""
+    variables: Mapping[str, str]
+    """What differs from the environment of this process."""
+    patience_s: float
+    """How long the other ranks may run on once one has failed: who waits for it in a collective might never end."""
+    replays: bool
+    """Whether recordings are judged: the ranks have nothing to do with each other then, and need no launcher."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRank:
+    """A rank that did not come to its end."""
+
+    number: int
+    how: str
+    last_lines: tuple[str, ...]
+    """Of what it wrote; where Python says what became of it, those."""
+    outlived: bool
+    """Whether it was ended for want of another one, which had failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnd:
+    """What became of a job."""
+
+    ranks: tuple[RankEnd, ...]
+    lost: tuple[LostRank, ...]
+    """The one first that the job ended by."""
+
+
+def run_job(plan: JobPlan) -> JobEnd:
+    """Run a job and wait for it; whatever ends the waiting ends the job."""
+    with tempfile.TemporaryDirectory(prefix="torchprof-job-", ignore_cleanup_errors=True) as temporary:
+        job = Path(temporary)
+        plan.task.write(job)
+        folders = [RankFolder(job, number) for number in range(plan.ranks)]
+        processes: list[Process] = []
+        alive = filelock.FileLock(job / ALIVE)
+        alive.acquire()
+        try:
+            processes.extend(_start(plan, job))
+            in_time = _wait(folders, processes, plan.patience_s)
+        finally:
+            alive.release()  # Which ends every rank that still runs.
+            _end(folders, processes)
+        ranks = tuple(folder.read() for folder in folders)
+        statuses = _statuses(job, processes, replays=plan.replays)
+        given_up = "" if in_time else f"had not ended {plan.patience_s:.0f} s after another rank had failed"
+        return JobEnd(ranks=ranks, lost=tuple(_lost(job, ranks, statuses, given_up)))
+
+
+def _start(plan: JobPlan, job: Path) -> Iterator[Process]:
+    """Start the launcher, or for a replay each rank by itself."""
+    words = ["-m", "pytest", *_as_a_rank(plan.words)]
+    told = {**os.environ, **plan.variables, VARIABLE: str(job)}
+    if str(plan.folder) not in sys.path and "" not in sys.path:
+        told["PYTHONSAFEPATH"] = "1"  # As `pytest` was called, and not `python -m pytest`.
+    if not plan.replays:
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--redirects=3"]
+        launcher += [f"--nproc-per-node={plan.ranks}", f"--log-dir={job / 'logs'}"]
+        yield _popen([*launcher, *words], plan.folder, told, job / "launcher")
+        return
+    for rank in range(plan.ranks):
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.ranks)}
+        yield _popen(words, plan.folder, {**told, **place}, job / "logs" / str(rank))
+
+
+def _as_a_rank(words: Sequence[str]) -> list[str]:
+    """Return the user's words and one of our own: what a rank writes is shown with its report."""
+    at = words.index("--") if "--" in words else len(words)
+    return [*words[:at], "--capture=fd", *words[at:]]
+
+
+def _popen(words: list[str], folder: Path, told: Mapping[str, str], logs: Path) -> Process:
+    logs.mkdir(parents=True)
+    with (logs / "stdout.log").open("wb") as out, (logs / "stderr.log").open("wb") as err:
+        # In a session of its own: Ctrl-C is for who waits for the job, and ends it so.
+        return subprocess.Popen(  # noqa: S603 - this Python, with the words that its user has called it with
+            [sys.executable, *words],
+            cwd=folder,
+            env=told,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+
+
+def _wait(folders: Sequence[RankFolder], processes: Sequence[Process], patience_s: float) -> bool:
+    """Wait until all processes have ended; return whether they did, once a rank had failed, in time."""
+    failed_s = None
+    # All are asked, each time: to ask is what clears up after a process that has ended.
+    while None in [process.poll() for process in processes]:
+        time.sleep(_LOOK_S)
+        now = time.monotonic()
+        if failed_s is None and any(_has_failed(folder) for folder in folders):
+            failed_s = now
+        if failed_s is not None and now - failed_s > patience_s:
+            return False
+    return True
+
+
+def _has_failed(folder: RankFolder) -> bool:
+    return folder.read().failed or (not folder.ended and folder.pid is not None and not _is_there(folder.pid))
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _end(folders: Sequence[RankFolder], processes: Sequence[Process]) -> None:
+    """Wait until the processes that were told to end have ended, and kill those that do not."""
+    for process in processes:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LEAVE_S)
+    if None not in [process.poll() for process in processes]:
+        return
+    for folder in folders:
+        if (pid := folder.pid) is not None:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+    for process in processes:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LEAVE_S)
+        process.kill()
+        process.wait()
+
+
+def _statuses(job: Path, processes: Sequence[Process], *, replays: bool) -> dict[int, int]:
+    """Return the exit statuses of ranks that ended with another than 0; the one by which the job ended is the first."""
+    if replays:
+        return {rank: process.returncode for rank, process in enumerate(processes) if process.returncode}
+    others, _, first = _read(job / "launcher").rpartition("Root Cause")
+    return {int(rank): int(status) for rank, status in _FAILED.findall(first + others)}
+
+
+def _lost(job: Path, ranks: Sequence[RankEnd], statuses: Mapping[int, int], given_up: str) -> Iterator[LostRank]:
+    """Yield the ranks that did not come to their end; ``given_up`` says why the job was, if it was."""
+    for rank in dict.fromkeys([*statuses, *range(len(ranks))]):
+        status = statuses.get(rank, 0)
+        if ranks[rank].status is not None and not status:
+            continue
+        outlived = bool(given_up) and status in _TOLD_TO_END
+        wrote = next(job.glob(f"logs/**/{rank}"), job / "launcher")
+        said = given_up if outlived else _how(status)
+        yield LostRank(number=rank, how=said, last_lines=_last_lines(_read(wrote)), outlived=outlived)
+
+
+def _last_lines(text: str) -> tuple[str, ...]:
+    _, fatal, rest = text.partition(_FATAL)
+    return tuple(f"{fatal}{rest}".splitlines()[:_LAST_LINES] if fatal else text.splitlines()[-_LAST_LINES:])
+
+
+def _how(status: int) -> str:
+    if status >= 0:
+        return f"ended with exit status {status} before its test did"
+    with suppress(ValueError):
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"was killed by signal {-status}"
+
+
+def _read(logs: Path) -> str:
+    """Return what a process wrote: its errors, or where it has none the rest."""
+    files = (logs / f"{name}.log" for name in ("stderr", "stdout"))
+    texts = (file.read_text(encoding="utf-8", errors="backslashreplace").rstrip() for file in files if file.is_file())
+    return next(filter(None, texts), "")

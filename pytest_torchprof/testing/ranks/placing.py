@@ -1,0 +1,64 @@
+"""Where a test of several ranks runs: in the job that this process is a rank of, or in one of its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.testing import JOB
+from pytest_torchprof.testing.gpus import count_of_run, seeing_all
+from pytest_torchprof.testing.ranks.item import JobItem
+from pytest_torchprof.testing.ranks.launch import JobPlan
+from pytest_torchprof.testing.ranks.task import Task
+from pytest_torchprof.testing.workers import HAND_OVER, words_of
+from pytest_torchprof.text import counted
+
+if TYPE_CHECKING:
+    from pytest_torchprof.testing.options import RunOptions, TestOptions
+    from pytest_torchprof.testing.session import RunState
+
+_LOOPBACK: Final = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+"""Ranks of one host need no other network, and the one that its name belongs to may not be there."""
+
+
+def placed(item: pytest.Item, options: TestOptions, state: RunState) -> pytest.Item:
+    """Return what is to run in the place of a test: itself, where it asks for no ranks or runs in a job."""
+    ranks, here = options.ranks, this_rank()
+    if ranks is None or HAND_OVER in item.config.stash or not isinstance(item, pytest.Function):
+        return item
+    if not here.alone:
+        if here.world != ranks:
+            item.add_marker(pytest.mark.skip(reason=f"ranks={ranks}, and this job has {counted(here.world, 'rank')}"))
+        return item
+    plan = _plan(item, ranks, state.options)
+    parent: Any = item.parent
+    job: JobItem = JobItem.from_parent(parent, name=item.name, function=item, state=state, plan=plan)
+    job.stash[JOB] = job
+    if lack := lacks_gpus(options, state.options):
+        job.add_marker(pytest.mark.skip(reason=lack))
+    return job
+
+
+def lacks_gpus(options: TestOptions, run: RunOptions) -> str | None:
+    """Return why there is not a GPU for each rank of a test; None where there is, or where none is measured."""
+    if options.ranks is None or options.device == "cpu" or run.replay is not None:
+        return None
+    gpus = count_of_run()
+    if gpus >= options.ranks or (gpus == 0 and options.device == "auto"):
+        return None
+    return f"ranks={options.ranks} takes a GPU for each, and torch sees {counted(gpus, 'GPU') if gpus else 'none'}"
+
+
+def _plan(item: pytest.Function, ranks: int, run: RunOptions) -> JobPlan:
+    return JobPlan(
+        task=Task(nodeid=item.nodeid, file=str(item.path)),
+        ranks=ranks,
+        words=tuple(words_of(item.config)),
+        folder=item.config.invocation_params.dir,
+        variables={**_LOOPBACK, **seeing_all()},
+        patience_s=60.0,
+        replays=run.replay is not None and run.enabled,
+    )

@@ -1,0 +1,162 @@
+"""What the ranks of a job come to together: one outcome of the test, and one result of each measurement."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.capture.rank import Rank
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.report import Outcome, Result, RunResults
+from pytest_torchprof.testing.ranks.task import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
+    from pytest_torchprof.testing.ranks.task import RankEnd
+
+_WORST_FIRST: Final = ("failed", "skipped", "xfailed", "passed")
+_WORST_RESULT_FIRST: Final = (
+    Outcome.FAILED,
+    Outcome.NOT_MEASURED,
+    Outcome.XFAILED,
+    Outcome.SKIPPED,
+    Outcome.PASSED,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankVerdict:
+    """What one rank comes to: by the phase that decides it, or by its loss."""
+
+    rank: Rank
+    outcome: str
+    phase: Phase
+    lost: bool = False
+    order: float = 0.0
+    """The least is that of the rank which may be the cause of the others' failure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobVerdict:
+    """What a test of several ranks comes to."""
+
+    job: JobEnd
+    ranks: tuple[RankVerdict, ...]
+
+    @property
+    def outcome(self) -> str:
+        """That of the worst rank: "failed", "skipped", "xfailed" or "passed"."""
+        return min((one.outcome for one in self.ranks), key=_WORST_FIRST.index)
+
+    @property
+    def first(self) -> RankVerdict:
+        """The rank that tells it: of those that came to the same, the lowest."""
+        those = [one for one in self.ranks if one.outcome == self.outcome]
+        cause = min(those, key=lambda one: one.order)
+        return next(one for one in those if one.phase.line == cause.phase.line)
+
+    @property
+    def line(self) -> str:
+        """What it comes to, in a line."""
+        if self.outcome == "passed":
+            return ""
+        alike = all(one.outcome == self.outcome and one.phase.line == self.first.phase.line for one in self.ranks)
+        return self.first.phase.line if alike and not self.first.lost else f"{self.first.rank}: {self.first.phase.line}"
+
+    def text(self, *, short: bool = False) -> str:
+        """Return why it failed, as the first rank says it, under a line on each of the others."""
+        own = self.first.phase
+        others = [f"{one.rank}: {one.phase.line or one.outcome}" for one in self.ranks if one is not self.first]
+        whole = (own.short if short else "") or own.text
+        return "\n".join([f"{self.first.rank}: {own.line}", *others, "", whole])
+
+    @property
+    def sections(self) -> tuple[tuple[str, str], ...]:
+        """What the ranks wrote, each under headings that name it."""
+        return tuple(
+            (f"{name}, {one.rank}", text)
+            for one, end in zip(self.ranks, self.job.ranks, strict=True)
+            for name, text in (end.phases[-1].sections if end.phases else ())
+        )
+
+    @property
+    def properties(self) -> tuple[tuple[str, Any], ...]:
+        """What rank 0 has to tell besides."""
+        return self.job.ranks[0].phases[-1].properties if self.job.ranks[0].phases else ()
+
+
+def verdict_of(job: JobEnd) -> JobVerdict:
+    """Return what a job comes to."""
+    return JobVerdict(job=job, ranks=tuple(_of_rank(job, number) for number in range(len(job.ranks))))
+
+
+def _of_rank(job: JobEnd, number: int) -> RankVerdict:
+    rank, end = Rank(number, len(job.ranks)), job.ranks[number]
+    order, lost = next(((at, one) for at, one in enumerate(job.lost) if one.number == number), (0, None))
+    if lost is not None and not (lost.outlived and end.failed):
+        phase = Phase(when="", outcome="failed", text=_last_lines(lost), line=coded(lost.how, Code.RANK_LOST))
+        at = float("inf") if lost.outlived else float(order - len(job.lost))
+        return RankVerdict(rank=rank, outcome="failed", phase=phase, lost=True, order=at)
+    outcome, phase = min(map(_outcome, _phases(end)), key=lambda one: _WORST_FIRST.index(one[0]))
+    return RankVerdict(rank=rank, outcome=outcome, phase=phase, order=phase.ended_s)
+
+
+def _last_lines(lost: LostRank) -> str:
+    return "\n".join(["the last lines that it wrote:", *(f"  {line}" for line in lost.last_lines or ["none"])])
+
+
+def _phases(end: RankEnd) -> Iterable[Phase]:
+    """Return the phases of a rank that came to its end, the call first; a test that was not called has failed."""
+    called = [phase for phase in end.phases if phase.when == "call"]
+    if called or any(phase.outcome != "passed" for phase in end.phases):
+        return (*called, *end.phases)
+    line = coded(f"the test did not run there: pytest ended with status {end.status}", Code.RANK_LOST)
+    return (Phase(when="", outcome="failed", line=line),)
+
+
+def _outcome(phase: Phase) -> tuple[str, Phase]:
+    return "xfailed" if phase.outcome == "skipped" and phase.expected is not None else phase.outcome, phase
+
+
+def merged_state(nodeid: str, verdict: JobVerdict) -> str:
+    """Return what the ranks hand over together, in the form in which a worker does: of each measurement the worst rank.
+
+    Baselines are rank 0's, and written if the test has passed on all.
+    """
+    states = [json.loads(end.state) if end.state else {} for end in verdict.job.ranks]
+    first = states[0]
+    results = RunResults(results=tuple(_results(nodeid, verdict, states)))
+    return json.dumps(
+        {
+            "results": results.to_plain(),
+            "baseline_updates": first.get("baseline_updates", {}) if verdict.outcome == "passed" else {},
+            "replayed": sorted(set(chain.from_iterable(state.get("replayed", ()) for state in states))),
+            "problems": list(dict.fromkeys(chain.from_iterable(state.get("problems", ()) for state in states))),
+            "lacks_gpu": False,
+            "collected": {},
+            "passed": {},
+            "compared": first.get("compared", {}),
+        }
+    )
+
+
+def _results(nodeid: str, verdict: JobVerdict, states: list[dict[str, Any]]) -> Iterator[Result]:
+    found: dict[str | None, list[Result]] = {}
+    for one, state in zip(verdict.ranks, states, strict=True):
+        for result in RunResults.from_plain(state.get("results", [])).results:
+            said = f"{one.rank}: {result.message}" if result.message else ""
+            found.setdefault(result.label, []).append(replace(result, message=said))
+    worst = {label: min(those, key=_place) for label, those in found.items()}
+    if verdict.outcome == "failed" and verdict.first.lost:
+        known = worst.get(None) or next(iter(worst.values()), Result(nodeid=nodeid, label=None, outcome=Outcome.FAILED))
+        said = f"not measured: {verdict.line}"
+        worst[None] = replace(known, label=None, outcome=Outcome.NOT_MEASURED, message=said)
+    yield from worst.values()
+
+
+def _place(result: Result) -> int:
+    return _WORST_RESULT_FIRST.index(result.outcome)

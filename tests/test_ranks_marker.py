@@ -1,0 +1,270 @@
+"""Tests of several ranks: each runs as a job of torch's launcher, and has one result."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree as ET
+
+import fresh
+import jobs
+import pytest
+
+from pytest_torchprof import load
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
+
+CONFTEST = """
+import os, pytest
+
+@pytest.fixture(scope="session")
+def started_in():
+    return os.getpid()
+"""
+TWO = """
+import os, signal, time
+import pytest, torch
+from torch import distributed
+
+two = pytest.mark.torchprof(device="cpu", ranks=2, warmup=1, steps=2)
+x = torch.ones(4)
+"""
+TESTS = """
+class TestSum:
+    @two
+    @pytest.mark.parametrize("name", ["a::b[c] /\\u00e9", "other"])
+    def test_passes(self, torchprof, started_in, name, record_property):
+        ranks = torchprof.ranks
+        assert (ranks.world_size, ranks.local_rank, ranks.device.type) == (2, ranks.rank, "cpu")
+        assert started_in == os.getpid() != os.getppid()
+        def step():
+            y = x * (ranks.rank + 1)
+            distributed.all_reduce(y)
+            return y
+        torchprof(step).expect(collectives={"all_reduce": 1})
+        print("printed by", ranks.rank)
+        record_property("by", ranks.rank)
+
+@two
+def test_misses(torchprof):
+    more = torchprof.ranks.rank
+    print("printed by", more)
+    profile = torchprof(lambda: [x + 1 for _ in range(1 + more)])
+    assert len(profile.kernels) == 1, "one too many"
+
+@two
+@pytest.mark.xfail(reason="expected")
+def test_dies(torchprof):
+    torchprof(lambda: x + 1)
+    if torchprof.ranks.rank == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    distributed.barrier()
+
+@two
+@pytest.mark.flaky(reruns=1)
+def test_flaky(torchprof):
+    one = x * (torchprof.ranks.rank + 1)
+    distributed.all_reduce(one)
+    assert one[0] == 3
+    torchprof(lambda: x + 1)
+    if torchprof.ranks.rank == 1 and not os.path.exists("was_here"):
+        open("was_here", "w").close()
+        pytest.fail("the first time")
+    if torchprof.ranks.rank == 1:
+        pytest.skip("the second time")
+"""
+
+
+def left_of(folder: Path) -> list[str]:
+    """Return the processes that were started in this folder, or are at home there, and still run."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").resolve() == folder.resolve() and int(process.name) != os.getpid():
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def jobs_left(folder: Path) -> list[Path]:
+    return list(folder.glob("torchprof-job-*"))
+
+
+def write(folder: Path, tests: str) -> None:
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_it.py").write_text(TWO + tests, encoding="utf-8")
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir=.", *words],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "160"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Run jobs in two workers; give what was said and left."""
+    folder = tmp_path_factory.mktemp("jobs")
+    write(folder, TESTS)
+    words = ("--torchprof-save=kept", "--torchprof-report=r.json", "--junitxml=r.xml", "--torchprof-baseline=update")
+    process = start(folder, "-n2", "-rA", "--deselect=test_it.py::TestSum::test_passes[other]", *words)
+    said = process.communicate(timeout=300)[0]
+    assert process.returncode == 1, said
+    results = {one["nodeid"]: one for one in json.loads((folder / "r.json").read_text())["results"]}
+    cases = {case.get("name"): case for case in ET.parse(folder / "r.xml").iter("testcase")}
+    return SimpleNamespace(folder=folder, said=said, results=results, cases=cases)
+
+
+PASSING = "test_passes[a::b[c] /\\xe9]"
+
+
+def test_a_test_of_two_ranks_has_one_result_and_a_recording_for_each(run):
+    assert f"PASSED test_it.py::TestSum::{PASSING}" in run.said
+    assert run.results[f"test_it.py::TestSum::{PASSING}"]["outcome"] == "passed"
+    kept = [load(path) for path in sorted((run.folder / "kept").glob("*test_passes*"))]
+    assert [(one.trace.metadata.rank, one.trace.metadata.world_size) for one in kept] == [(0, 2), (1, 2)]
+    assert {one.trace.metadata.nodeid for one in kept} == {f"test_it.py::TestSum::{PASSING}"}
+
+
+def test_what_each_rank_wrote_stands_under_its_name(run):
+    for rank in (0, 1):
+        assert f"Captured stdout call, rank {rank} of 2" in run.said
+        assert run.said.count(f"printed by {rank}\n") == 2
+
+
+def test_a_failure_is_told_by_the_rank_that_failed(run):
+    assert "FAILED test_it.py::test_misses - rank 1 of 2: AssertionError: one too many" in run.said
+    assert 'assert len(profile.kernels) == 1, "one too many"' in run.said
+    assert "rank 0 of 2: passed" in run.said
+    failure = run.cases["test_misses"].find("failure")
+    assert "one too many" in failure.get("message")
+    assert run.results["test_it.py::test_misses"]["outcome"] == "failed"
+
+
+def test_a_rank_that_dies_is_not_measured_and_no_expected_failure(run):
+    assert "FAILED test_it.py::test_dies - rank 1 of 2: was killed by SIGSEGV [rank-lost]" in run.said
+    assert "Fatal Python error: Segmentation fault" in run.said
+    assert run.results["test_it.py::test_dies"]["outcome"] == "not measured"
+
+
+def test_a_rerun_is_a_new_job_and_a_rank_that_skips_skips_the_test(run):
+    assert "1 rerun" in run.said
+    assert "rank 1 of 2: the second time" in run.said
+
+
+def test_baselines_and_properties_are_those_of_rank_0(run):
+    (file,) = (run.folder / "__torchprof__").glob("*.json")
+    assert [key.partition("[")[0] for key in json.loads(file.read_text())["entries"]] == ["TestSum::test_passes"]
+    assert [one.get("value") for one in run.cases[PASSING].iter("property") if one.get("name") == "by"] == ["0"]
+
+
+def test_no_process_and_no_folder_of_a_job_is_left(run):
+    assert left_of(run.folder) == []
+    assert jobs_left(run.folder) == []
+
+
+def test_recordings_of_ranks_are_judged_without_a_job(run):
+    replay = start(run.folder, "--torchprof-replay=kept", f"test_it.py::TestSum::{PASSING}")
+    said = replay.communicate(timeout=120)[0]
+    assert "1 passed" in said, said
+    missing = start(run.folder, "--torchprof-replay=kept", "-k", "other")
+    said = missing.communicate(timeout=120)[0]
+    assert "rank 0 of 2: " in said
+    assert "[replay-missing]" in said
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_job_ends_with_who_waits_for_it(tmp_path, how):
+    write(tmp_path, "@two\ndef test_hangs():\n    open(str(os.getpid()), 'w').close()\n    time.sleep(600)\n")
+    process = start(tmp_path)
+    until = time.monotonic() + 60
+    while sum(path.name.isdigit() for path in tmp_path.iterdir()) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    process.send_signal(how)
+    said = process.communicate(timeout=30)[0]
+    assert process.returncode != 0
+    assert ("KeyboardInterrupt" in said) is (how == signal.SIGINT)
+    while left_of(tmp_path) or jobs_left(tmp_path):
+        assert time.monotonic() < until + 30, left_of(tmp_path)
+        time.sleep(0.1)
+
+
+def test_in_a_job_of_its_size_a_test_runs_in_place(tmp_path, monkeypatch):
+    write(
+        tmp_path,
+        """
+@two
+def test_it(torchprof):
+    assert torchprof.ranks.world_size == 2
+    torchprof(lambda: distributed.all_reduce(x * 2)).expect(collectives="all_reduce")
+""",
+    )
+    monkeypatch.chdir(tmp_path)
+    ranks = [fresh.start_pytest("-p", "no:cacheprovider", "test_it.py", **told) for told in jobs.environment(2)]
+    for done in [rank.done(jobs.LONGEST_S) for rank in ranks]:
+        assert "1 passed" in done.stdout, done.stdout
+
+
+def test_in_a_job_of_another_size_it_is_skipped(run_tests, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    result = run_tests("@pytest.mark.torchprof(ranks=2)\ndef test_it(): x + 1", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*ranks=2, and this job has 4 ranks*"])
+
+
+def test_without_a_job_a_test_that_asks_for_its_ranks_is_told_what_to_do(run_tests):
+    result = run_tests("def test_it(torchprof): torchprof.ranks")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*give it ranks=2 in its marker, or start pytest by torchrun*no-job]*"])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="for a machine without a GPU")
+def test_where_gpus_are_missing_it_is_skipped_and_refused_where_they_are_required(run_tests):
+    source = "@pytest.mark.torchprof(ranks=2, device='cuda')\ndef test_it(): x + 1"
+    result = run_tests(source, "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*ranks=2 takes a GPU for each, and torch sees none*"])
+    refused = run_tests(source, "--torchprof-require-gpu")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["*ranks=2 takes a GPU for each, and torch sees none *no-gpu]*"])
+
+
+@pytest.mark.parametrize("value", ["0", "1.5", "'two'", "True", "None"])
+def test_a_number_that_is_none_is_refused(run_tests, value):
+    result = run_tests(f"@pytest.mark.torchprof(ranks={value})\ndef test_it(): x + 1")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*ranks={value}: expected a whole number from 1*"])
+
+
+def test_one_device_for_several_ranks_is_refused(run_tests):
+    result = run_tests("@pytest.mark.torchprof(ranks=2, device='cuda:1')\ndef test_it(): x + 1")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*device='cuda:1' is one GPU*write device='cuda' *contradiction]*"])
+
+
+def test_each_worker_has_a_gpu_of_its_own(pytester, monkeypatch):
+    # A part of a GPU is known by its name alone, so that no GPU need be there.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-one, MIG-two")
+    pytester.makepyfile("""
+        import os, time
+        def test_a(worker_id): print(f"{worker_id}:{os.environ['CUDA_VISIBLE_DEVICES']}.")
+        test_b = test_c = test_d = test_e = test_f = test_a
+    """)
+    said = fresh.run_pytest("-n3", "-rP", "--torchprof-gpus=each", "-p", "no:cacheprovider").stdout.str()
+    for worker, gpu in (("gw0", "MIG-one"), ("gw1", "MIG-two"), ("gw2", "MIG-one")):
+        assert f"{worker}:{gpu}." in said, said
