@@ -22,7 +22,7 @@ from pytest_torchprof.limits.own_code import OWN
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from typing import Self
 
@@ -52,7 +52,7 @@ class MeasuredTest:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What limits that the body asks a profile for are given too: whose code counts in this test, or in this run."""
+        """What limits that the body asks a profile for are given too: whose code counts in this test, or run."""
         marker = self.options.marker or {}
         return {**self.state.options.settings, **{name: marker[name] for name in (OWN.name,) if name in marker}}
 
