@@ -47,7 +47,7 @@
     const kernels = [tables.kernel && Sections.kernelTable(tables.kernel, "kernel", find), tables.family && Sections.kernelTable(tables.family, "family", null)];
     const operators = [tables.op && Sections.operatorTable(tables.op, "op", find), tables.module && Sections.operatorTable(tables.module, "module", find)];
     const found = [
-      ["changes", "Changes", Sections.changes(test)],
+      ["changes", "Changes", Sections.changes(test, shown(index.compared, 60))],
       ["limits", "Limits", Sections.limits(test)],
       ["numbers", "Numbers", Sections.numbers(test)],
       ["timeline", "Timeline", drawn ? drawn.timeline : test.missing && h("p", {class: "hint"}, shown(test.missing, 500))],

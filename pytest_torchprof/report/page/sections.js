@@ -58,7 +58,7 @@ const Sections = (() => {
     return DataTable.make({caption: more ? `${caption}; ${show.count(more)} more are left out` : caption, columns, rows, by: "difference"});
   };
 
-  const changes = (test) => {
+  const changes = (test, compared) => {
     const found = test.compared;
     if (found?.why_not) return h("p", {}, shown(found.why_not, 1000));
     if (found) {
@@ -77,7 +77,7 @@ const Sections = (() => {
     }
     if (!test.changes?.length && (!test.baseline || test.baseline === "same")) return null;
     return [
-      h("p", {}, shown(test.baseline ?? "")),
+      h("p", {}, `${compared}: ${shown(test.baseline ?? "", 400)}`),
       test.changes?.length && h("pre", {class: "changes"}, test.changes.map((line) => visible(line)).join("\n")),
     ];
   };
