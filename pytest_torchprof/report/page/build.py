@@ -11,6 +11,7 @@ from pytest_torchprof.recording import two_processes
 from pytest_torchprof.report.page.columns import pack
 from pytest_torchprof.report.page.details import as_json, details_of
 from pytest_torchprof.report.page.document import compressed, document, text
+from pytest_torchprof.report.page.measured import with_lines
 from pytest_torchprof.report.page.verdicts import columns_of, row, table, worst_first
 from pytest_torchprof.text import counted
 
@@ -74,7 +75,8 @@ def page(several: Iterable[Measured], heading: Heading, *, by_two: bool = False)
 
 def _told(measured: Measured, *, by_two: bool, room: float) -> tuple[dict[str, Any], list[bytes]]:
     """Return the details, and the compressed recordings of the measurement and of the one before where they fit."""
-    sides = [one.analysis for one in (measured, measured.before) if one is not None and one.analysis is not None]
+    both = [one.analysis for one in (measured, measured.before) if one is not None]
+    sides = [with_lines(analysis) for analysis in both if analysis is not None]
     if measured.analysis is None:
         return {**details_of(measured), "missing": measured.missing}, []
     details, drawn = _both(lambda: details_of(measured), sides, by_two=by_two)
