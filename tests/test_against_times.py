@@ -227,7 +227,7 @@ def kept(x):
     for _ in range(20):
         x.mul(1)
 """
-AFTER_CHANGE = BEFORE_CHANGE.replace("range(20)", "range(400)", 1)
+AFTER_CHANGE = BEFORE_CHANGE.replace("range(20)", "range(400)", 1) + "\n\nlatter = kept\n"
 CASES = """
 import os
 from pathlib import Path
@@ -264,7 +264,7 @@ def test_anywhere():
 NEW = """
 @timed
 def test_new():
-    waves.kept(x)
+    waves.latter(x)
 """
 
 
@@ -306,6 +306,7 @@ def times(compared):
 
 def test_the_plan_is_said_before_the_pairs_are_run(compared):
     plan = compared.out.index("torchprof: times of 3 measurements against main (")
+    assert compared.out[plan - 1] == "\n"
     assert plan < compared.out.index("7 to 15 pairs of processes in random order (seed ", plan)
     assert plan < compared.out.index(" pairs of processes in ", plan + 200) < compared.out.index("= FAILURES =")
 
@@ -346,10 +347,8 @@ def test_every_report_has_the_times(compared):
     (suite,) = ET.parse(compared.folder / "junit.xml").getroot()
     told = {one.get("name"): one.get("value") for one in suite.find("properties")}
     assert told["torchprof.time[tests/test_waves.py::test_hurried]"].startswith("time ")
-    assert [one.get("name") for one in suite.iter("testcase") if one.find("failure") is not None] == [
-        "test_hurried",
-        "test_fading",
-    ]
+    failed = {one.get("name") for one in suite.iter("testcase") if one.find("failure") is not None}
+    assert failed == {"test_hurried", "test_fading"}
 
 
 def test_the_repository_is_as_it_was(repository, before, compared):

@@ -45,7 +45,7 @@ def add_options(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption(
         "--torchprof-against-time", metavar="SHARE", default=None,
-        help="compare the times of all tests too, and fail what became slower by more than this share: 10%%",
+        help="compare the times of all tests too, and fail what became slower by more than this share: 0.10",
     )  # fmt: skip
     group.addoption(
         "--torchprof-against-budget", metavar="SECONDS", default=None,

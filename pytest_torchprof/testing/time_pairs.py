@@ -136,14 +136,19 @@ class _Terminal:
 
     def say(self, line: str) -> None:
         if self.reporter is not None:
-            self.reporter.ensure_newline()
+            self._end_line()
             self.reporter.write_line(line)
 
     def show(self, line: str) -> None:
         """Show a line until the next one is shown, on a terminal only."""
         if self.reporter is not None and self.reporter.isatty:
-            self.reporter.ensure_newline() if line else None
             self.reporter.rewrite(line, erase=True)
+
+    def _end_line(self) -> None:
+        self.reporter.ensure_newline()
+        # The progress of pytest-xdist's workers is not known by file.
+        if (writer := self.config.get_terminal_writer()).width_of_current_line:
+            writer.line()
 
 
 def _report(config: pytest.Config, before: Result, told: Result) -> None:
