@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec.structs import replace
+
 from pytest_torchprof.analysis.messages import groups_of
 from pytest_torchprof.analysis.ranks import RankPart
 from pytest_torchprof.codes import Code
@@ -48,6 +51,16 @@ def part_of(analysis: Analysis) -> RankPart:
         test=(None, None) if ours is None else (ours.nodeid, ours.label),
         why_not=analysis.why_not,
     )
+
+
+def plain(part: RankPart) -> Any:
+    """Return the part as JSON values, for other processes; of the steps' communication the times alone."""
+    return msgspec.to_builtins(replace(part, steps=tuple(replace(step, collectives=()) for step in part.steps)))
+
+
+def from_plain(value: Any) -> RankPart:
+    """Return the part that ``plain`` has told."""
+    return msgspec.convert(value, RankPart)
 
 
 def _names_of(names: Iterable[str]) -> Mapping[str, int]:
