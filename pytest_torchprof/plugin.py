@@ -238,9 +238,13 @@ def pytest_runtest_makereport(
         from pytest_torchprof.testing.phases import mend_report
 
         mend_report(report, call, run, item)
+    state = item.config.stash.get(STATE, None)
+    if state is not None and state.other_ranks is not None:
+        from pytest_torchprof.testing.phases import tell_other_ranks
+
+        tell_other_ranks(state.other_ranks, report)
     passed = report.passed and not hasattr(report, "wasxfail")
     item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
-    state = item.config.stash.get(STATE, None)
     if report.when == "teardown" and item.stash[PASSED] and state is not None:
         state.passed[item.nodeid] = item.path
         if run is not None:
@@ -273,7 +277,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if state is not None:
         from pytest_torchprof.testing.session import finish
 
+        if state.other_ranks is not None:
+            state.other_ranks.leave()
         finish(state, session)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Let no launcher end the other ranks before they have told their results."""
+    state = config.stash.get(STATE, None)
+    if state is not None and state.other_ranks is not None:
+        sys.stdout.flush()
+        state.other_ranks.end_run()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -59,6 +59,6 @@ def _plan(item: pytest.Function, ranks: int, run: RunOptions) -> JobPlan:
         words=tuple(words_of(item.config)),
         folder=item.config.invocation_params.dir,
         variables={**_LOOPBACK, **seeing_all()},
-        patience_s=60.0,
+        patience_s=run.rank_timeout_s,
         replays=run.replay is not None and run.enabled,
     )
