@@ -53,13 +53,13 @@ def part_of(analysis: Analysis) -> RankPart:
     )
 
 
-def plain(part: RankPart) -> Any:
+def to_plain(part: RankPart) -> Any:
     """Return the part as JSON values, for other processes; of the steps' communication the times alone."""
     return msgspec.to_builtins(replace(part, steps=tuple(replace(step, collectives=()) for step in part.steps)))
 
 
 def from_plain(value: Any) -> RankPart:
-    """Return the part that ``plain`` has told."""
+    """Return the part that ``to_plain`` has told."""
     return msgspec.convert(value, RankPart)
 
 
