@@ -52,6 +52,7 @@ def test_judged_together(torchprof):
         distributed.all_reduce(x)
     profile = torchprof(late)
     assert [one.rank for one in profile.ranks] == [0, 1]
+    assert profile.ranks.one_clock
     assert (profile.ranks.straggler, profile.ranks.missing, len(profile.ranks.collectives)) == (1, (), 10)
     waits = [one.wait_us for one in profile.collectives][1::2]
     assert min(waits) > 40_000 if RANK == 0 else max(waits) == 0, waits

@@ -32,13 +32,16 @@ def part_of(analysis: Analysis) -> RankPart:
     offset = trace.header.get("baseTimeNanoseconds")
     offset_ns = offset if isinstance(offset, int) else 0
     begin, until = trace.steps[0].start_ns, trace.steps[-1].end_ns
-    host = trace.header.get("host_name")
+    named = trace.header.get("host_name")
+    host = named if isinstance(named, str) else None
     hidden = analysis.kernels_unknown is not None or analysis.why_not is not None
     return RankPart(
         rank=rank,
         world_size=world_size,
         path=trace.path or "",
-        host=host if isinstance(host, str) else None,
+        host=host,
+        clock=host if ours is None or ours.clock is None else ours.clock,
+        run_id=None if ours is None else ours.run_id,
         device=", ".join(dict.fromkeys(one.name or "GPU" for one in trace.devices))
         or trace.device_kind.title
         or "no GPU",

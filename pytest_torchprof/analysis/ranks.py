@@ -33,6 +33,10 @@ class RankPart(Struct, frozen=True, kw_only=True):
     path: str
     host: str | None
     """The machine, where the recording names it."""
+    clock: str | None
+    """By which clock its times are: the same for ranks of one host; None where the recording does not tell."""
+    run_id: str | None
+    """What the launcher called the run."""
     device: str
     window_ns: tuple[int, int]
     """When it was recorded, by the clock of its host."""
