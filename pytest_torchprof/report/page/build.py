@@ -13,6 +13,7 @@ from pytest_torchprof.recording import two_processes
 from pytest_torchprof.report.page.columns import pack
 from pytest_torchprof.report.page.details import as_json, details_of
 from pytest_torchprof.report.page.document import compressed, document, text
+from pytest_torchprof.report.page.measured import with_lines
 from pytest_torchprof.report.page.tables import OPERATORS, WAYS, tables_of
 from pytest_torchprof.report.page.verdicts import columns_of, row, table, worst_first
 from pytest_torchprof.text import counted
@@ -90,7 +91,8 @@ def _told(measured: Measured, *, by_two: bool, room: float) -> tuple[dict[str, A
 
 
 def _sides(measured: Measured) -> list[Analysis]:
-    return [one.analysis for one in (measured, measured.before) if one is not None and one.analysis is not None]
+    both = [one.analysis for one in (measured, measured.before) if one is not None]
+    return [with_lines(analysis) for analysis in both if analysis is not None]
 
 
 def _by_two(measured: Measured, analysis: Analysis) -> tuple[dict[str, Any], list[bytes]] | None:
@@ -100,7 +102,7 @@ def _by_two(measured: Measured, analysis: Analysis) -> tuple[dict[str, Any], lis
     mine = [way for way in WAYS if way != OPERATORS]
 
     def theirs() -> bytes:
-        return msgspec.msgpack.encode((compressed(pack(analysis)), tables_of(analysis, ways=[OPERATORS])))
+        return msgspec.msgpack.encode((compressed(pack(with_lines(analysis))), tables_of(analysis, ways=[OPERATORS])))
 
     with two_processes.Other(theirs) as other:
         details, answer = details_of(measured, mine), other.answer()
