@@ -158,7 +158,7 @@ def heading_of(source: Source, before: Source | None) -> Heading:
     """Return what stands above the page."""
     lines = [describe_environment(source.environment)] if source.environment else []
     if before is None:
-        return Heading(title=source.path.name if not source.is_one else "recording", lines=tuple(lines))
+        return Heading(title="report" if source.is_one else source.path.name, lines=tuple(lines))
     sides = _told_apart(before.path, source.path)
     return Heading(title=f"{sides[1]} against {sides[0]}", lines=tuple(lines), sides=sides, compared="against")
 
