@@ -14,12 +14,13 @@ from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.limits import MISSED, NOT_MEASURED
+from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.report import BaselineState, Outcome, Result
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.testing.baseline_check import environment_of
 from pytest_torchprof.testing.measurement import judge_measurement
 from pytest_torchprof.testing.other_ranks import entries_of_others, with_other_ranks
-from pytest_torchprof.testing.recordings import stacks_name
+from pytest_torchprof.testing.pace_words import told_aside
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         environment=dict(environment_of(seen)) if seen is not None else {},
         recording=test.state.options.shown(kept) if kept else None,
         location=test.location,
+        time_share=test.baseline.time_share if test.state.options.against is not None else None,
         culprit=_culprit(run, judgement) if outcome.is_failure else None,
     )
     if profile is not None:
@@ -117,6 +119,8 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         result = _with_baseline(run, result, judgement, writable=judgement.holds and not unanswerable)
         if measurement.recording is not None and outcome is not Outcome.SKIPPED:
             test.state.replayed.add(measurement.recording.name)
+    if judgement.stands_in and result.time_share is not None:
+        result = told_aside(result, "not judged", 'the CPU stands in for a missing GPU; device="cpu" times the CPU')
     return Conclusion(
         judgement=judgement,
         result=result,

@@ -167,11 +167,11 @@ def _of_side(options: RunOptions) -> RunOptions:
     from pytest_torchprof.against.side import this_side  # noqa: PLC0415  (this module loads in every pytest run)
 
     side = this_side()
-    if not side.is_base:
+    if side.is_judged:
         return replace(options, baseline=BaselineMode.COMPARE, baseline_dir=side.entries, against=side)
     return replace(
         options,
-        baseline=BaselineMode.UPDATE,
+        baseline=BaselineMode.UPDATE if side.timed is None else BaselineMode.OFF,
         baseline_dir=side.entries,
         against=side,
         save=side.recordings,

@@ -22,11 +22,12 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.recording.folder import hide
+from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.baseline_check import BaselineFiles
 from pytest_torchprof.testing.commit import commit_of
-from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
+from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.workers import hand_over, is_worker
 
 if TYPE_CHECKING:
@@ -268,7 +269,9 @@ def finish(state: RunState, session: pytest.Session) -> None:
             side = state.options.against
             if side is None:
                 state.unused.extend(_unused_entries(state))
-            elif not side.is_base:
+            elif not side.is_judged:
+                two_sides.leave_times(side, state.run_results)
+            else:
                 if not (session.shouldfail or session.shouldstop):  # All tests have run.
                     state.gone = two_sides.only_at_base(side, state.baselines, state.compared_keys)
                 state.problems += two_sides.nothing_compared(side, state.results.values())
@@ -278,7 +281,7 @@ def finish(state: RunState, session: pytest.Session) -> None:
             state.problems.append(coded(unused, Code.REPLAY_UNUSED))
         if state.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        if state.problems and state.options.against is not None and state.options.against.is_base:
+        if state.problems and state.options.against is not None and not state.options.against.is_judged:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR  # What was measured may be missing.
         if state.lacks_gpu:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR

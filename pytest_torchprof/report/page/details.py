@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report.page.changes import changes_of
-from pytest_torchprof.report.page.tables import kernel_names, tables_of, time_breakdown
+from pytest_torchprof.report.page.tables import WAYS, kernel_names, tables_of, time_breakdown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.report.page.measured import Measured
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _TOLD: Final = ("message", "baseline", "changes", "limits", "environment", "recording", "time")
 
 
-def details_of(measured: Measured) -> dict[str, Any]:
-    """Return what stands below the list of verdicts when the measurement is chosen there."""
+def details_of(measured: Measured, ways: Sequence[str] = WAYS) -> dict[str, Any]:
+    """Return what stands below the list of verdicts when the measurement is chosen there, tables in these ways."""
     told, analysis, before = measured.told, measured.analysis, measured.before
     earlier = before.analysis if before is not None else None
     found: dict[str, Any] = {
@@ -33,7 +33,7 @@ def details_of(measured: Measured) -> dict[str, Any]:
     if before is not None:
         found["before"] = {name: before.told.get(name) for name in ("environment", "recording")}
     if analysis is not None:
-        found |= _of_analysis(analysis, earlier)
+        found |= _of_analysis(analysis, earlier, ways)
         if earlier is not None:
             found["compared"] = changes_of(analysis, earlier)
     elif told.get("kernels"):
@@ -72,18 +72,18 @@ def _numbers(measured: Measured) -> list[list[Any]]:
     ]
 
 
-def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
+def _of_analysis(analysis: Analysis, before: Analysis | None, ways: Sequence[str]) -> dict[str, Any]:
     trace = analysis.trace
     return {
         "doubt": analysis.kernels_unknown,
-        "tables": tables_of(analysis, before),
+        "tables": tables_of(analysis, before, ways),
         "time": time_breakdown(analysis),
         "time_before": time_breakdown(before) if before is not None else None,
         "steps": len(analysis.steps),
         "events": trace.events,
         "devices": [device.name or "GPU without a name" for device in trace.devices],
         "orphans": trace.orphans,
-        "attribution": trace.attribution,
+        "unlinked": trace.attribution == "time" and len(trace.gpu) > 0,
     }
 
 
@@ -93,14 +93,24 @@ def _findings(told: Mapping[str, Any], kernels: Table | None, *, linked: bool) -
     names = kernel_names(kernels) if linked and found and kernels else {}
     for one in found:
         evidence = one.pop("evidence", None) or {}
-        meant = sorted({raw for word in _listed(evidence, "kernels") for raw in names.get(word, ())})
-        ops = _listed(evidence, "ops")
         one["source"] = evidence.get("source")
-        one["saves_us"] = one.get("saves_us") or evidence.get("time_us")
-        if linked and (meant or ops):
-            # A kernel is said more exactly by its own name than by who launched it.
-            one["events"] = {"names": meant} if meant else {"ops": ops}
+        if linked and (events := _events(evidence, names)):
+            one["events"] = events
     return found
+
+
+def _events(evidence: Mapping[str, Any], names: Mapping[str, set[str]]) -> dict[str, Any]:
+    """Return by what the timeline finds the events that a finding's evidence is of; empty where it names none."""
+    words = [*_listed(evidence, "kernels"), *_listed(evidence, "collectives_us")]
+    meant = sorted({raw for word in words for raw in names.get(word, ())})
+    if meant:
+        # A kernel is said more exactly by its own name than by who launched it.
+        return {"names": meant}
+    before, constants = evidence.get("longest_before"), _listed(evidence, "constants")
+    ops = [*_listed(evidence, "ops"), *(constant.partition("(")[0] for constant in constants)]
+    ops += [before] if isinstance(before, str) else []
+    steps = _listed(evidence, "steps")
+    return {**({"ops": ops} if ops else {}), **({"step": steps[0]} if steps else {})}
 
 
 def _listed(evidence: Mapping[str, Any], key: str) -> list[str]:

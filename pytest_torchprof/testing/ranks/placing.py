@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _LOOPBACK: Final = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
 """Ranks of one host need no other network, and the one that its name belongs to may not be there."""
 
+_MORE_PATIENCE_S: Final = 5.0
+"""Ranks that wait for each other in a measurement find out by themselves, and have more to say of it."""
+
 
 def placed(item: pytest.Item, options: TestOptions, state: RunState) -> pytest.Item:
     """Return what is to run in the place of a test: itself, where it asks for no ranks or runs in a job."""
@@ -52,13 +55,24 @@ def lacks_gpus(options: TestOptions, run: RunOptions) -> str | None:
     return f"ranks={options.ranks} takes a GPU for each, and torch sees {counted(gpus, 'GPU') if gpus else 'none'}"
 
 
+def _words(config: pytest.Config) -> tuple[str, ...]:
+    """Return the words that pytest was called with, and more for what is settled before a plugin has a say."""
+    words, own = words_of(config), ["--capture=fd"]  # What a rank writes is shown with its report.
+    if hasattr(config.option, "no_cov"):
+        own.append("--no-cov")  # pytest-cov: ranks would write one file together.
+    if (seed := getattr(config.option, "randomly_seed", None)) is not None:
+        own.append(f"--randomly-seed={seed}")  # pytest-randomly: all ranks are to draw the same.
+    at = words.index("--") if "--" in words else len(words)
+    return (*words[:at], *own, *words[at:])
+
+
 def _plan(item: pytest.Function, ranks: int, run: RunOptions) -> JobPlan:
     return JobPlan(
         task=Task(nodeid=item.nodeid, file=str(item.path)),
         ranks=ranks,
-        words=tuple(words_of(item.config)),
+        words=_words(item.config),
         folder=item.config.invocation_params.dir,
         variables={**_LOOPBACK, **seeing_all()},
-        patience_s=run.rank_timeout_s,
+        patience_s=run.rank_timeout_s + _MORE_PATIENCE_S,
         replays=run.replay is not None and run.enabled,
     )
