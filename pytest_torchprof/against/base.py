@@ -10,6 +10,7 @@ import subprocess
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import filelock
@@ -25,7 +26,6 @@ from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from pytest_torchprof.against.request import Request
 
@@ -50,6 +50,7 @@ def obtain_results(request: Request) -> str:
     TorchprofError where the commit's files cannot be had.
     """
     with _alone(request):
+        _clear(request)
         kept = request.of_commit / _key(request)
         if (kept / "complete").is_file() and not request.is_fresh:
             shutil.copytree(kept, request.results, dirs_exist_ok=True)
@@ -57,7 +58,6 @@ def obtain_results(request: Request) -> str:
             return "kept from an earlier run"
         request.say(f"base {request.reference.shown}: measuring")
         began = time.monotonic()
-        _clear(request)
         outcomes = _run(request)
         write_outcomes(request.results, outcomes)
         if outcomes.status == 0:
@@ -123,11 +123,11 @@ def _run(request: Request) -> BaseOutcomes:
         installed.unlink(missing_ok=True)
         shutil.rmtree(tree, ignore_errors=True)
         export(request.repository, request.reference.sha, tree)
-    own = overlay.names_in(tree, request.rule)
+    own = _own_names(request)
     try:
         if not request.own_tests:
             overlay.overlay(request.repository.top, _tests(request), tree, request.rule)
-        python, told = request.python, request.variables_of(is_base=True, caches=request.of_commit / "caches")
+        python, told = request.python, request.variables_of(is_base=True)
         if request.install is not None:
             if installed.is_file():
                 python = environment.python_of(request.of_commit)
@@ -143,7 +143,13 @@ def _run(request: Request) -> BaseOutcomes:
     finally:
         if not installed.is_file():
             shutil.rmtree(tree, ignore_errors=True)
-        shutil.rmtree(request.of_commit / "caches", ignore_errors=True)
+        shutil.rmtree(request.caches_of(is_base=True), ignore_errors=True)
+
+
+def _own_names(request: Request) -> Mapping[str, tuple[str, ...]]:
+    """Return the names of the commit's own tests by file, as test ids have it: below the root directory of pytest."""
+    own = overlay.with_moved(overlay.names_in(request.tree, request.rule), _tests(request))
+    return {Path(os.path.relpath(file, request.rootdir)).as_posix(): names for file, names in own.items()}
 
 
 def _start(request: Request, python: str, told: Mapping[str, str]) -> int:

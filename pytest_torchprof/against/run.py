@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.against import environment
 from pytest_torchprof.against.base import measure_base
-from pytest_torchprof.against.folders import HERE, kept_folder, run_folder
+from pytest_torchprof.against.folders import HERE, run_folders
 from pytest_torchprof.against.request import read_request
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ INTERRUPTED = 2
 
 def run_both(config: pytest.Config) -> int:
     """Run both sides and return the exit status of the working tree's; TorchprofError where that cannot be."""
-    with kept_folder(config.rootpath) as folder, run_folder(folder) as results:
-        request = read_request(config, folder, results)
+    with run_folders(config.rootpath) as folders:
+        request = read_request(config, folders)
         changed = "with uncommitted changes" if request.reference.dirty else "without uncommitted changes"
         request.say(f"torchprof: the working tree, {changed}, against {request.reference.shown}")
         try:
@@ -35,11 +35,11 @@ def run_both(config: pytest.Config) -> int:
 
 def _run_here(request: Request) -> int:
     """Run the tests in the working tree, as the user has called pytest, and return its exit status."""
-    top, caches = request.repository.top, request.folder / HERE
-    told = request.variables_of(is_base=False, caches=caches)
+    told = request.variables_of(is_base=False)
     python = sys.executable
     if request.install is not None:
-        python = environment.install(caches, request.install, top / request.rootdir, told)
+        tree = request.repository.top / request.rootdir
+        python = environment.install(request.folder / HERE, request.install, tree, told)
     process = subprocess.Popen([python, "-P", "-m", "pytest", *request.words], env=told)  # noqa: S603 - as above
     while True:
         try:
