@@ -150,7 +150,7 @@ def test_a_finding_shows_its_events_in_the_timeline(browser, run_page):
 def test_two_recordings_are_drawn_on_one_scale(browser, pair_page):
     browser.open(pair_page, fragment="#0/timeline")
     browser.wait("document.querySelector('.timeline').dataset.gpuTimeNs > 0")
-    assert texts(browser, ".headline")[0].startswith("GPU time of a step 372 µs → 1.49 ms")
+    assert texts(browser, ".headline")[0].startswith("GPU time of a step 372 us → 1.49 ms")
     assert "4.0x" in texts(browser, ".headline")[0]
     widths = browser.run(
         "[...document.querySelectorAll('.r-kernel:not(.swatch)')].map((e) => e.getBoundingClientRect().width)"

@@ -10,7 +10,7 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const show = {
   us(value) {
     const size = Math.abs(value);
-    if (size < 999.5) return `${threeDigits(value)} µs`;
+    if (size < 999.5) return `${threeDigits(value)} us`;
     return size < 0.9995 * SECOND_US ? `${threeDigits(value / 1e3)} ms` : `${threeDigits(value / SECOND_US)} s`;
   },
   bytes(value) {
