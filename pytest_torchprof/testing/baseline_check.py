@@ -127,7 +127,11 @@ class BaselineCheck:
         allowed = {
             name: share for name, share in self.options.tolerance.allowed.items() if name != "time" or self.of_times
         }
-        comparison = compare.compare(old, new() if old else None, names=self.options.names, tolerance=allowed)
+        side = self.run.against
+        sides = None if side is None else (f"{side.reference.shown} was", "the working tree")
+        comparison = compare.compare(
+            old, new() if old else None, names=self.options.names, tolerance=allowed, sides=sides
+        )
         return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison)
 
     def _new_entry(self, profile: Profile) -> Entry:
