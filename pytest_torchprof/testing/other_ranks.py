@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof import baseline
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_told, to_plain
 from pytest_torchprof.analysis.ranks import InJob
@@ -15,7 +16,9 @@ from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pytest_torchprof.baseline import Entry
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.measurement import Judgement
 
 Told = dict[str, Any]
@@ -41,11 +44,14 @@ def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]
     return profile.with_ranks(InJob(job=job, rank=own.rank))
 
 
-def to_tell(judgement: Judgement | None) -> Told:
-    """Return what the other ranks are to know of a measurement."""
+def to_tell(judgement: Judgement | None, check: BaselineCheck) -> Told:
+    """Return what the other ranks are to know of a measurement; of its baseline where that is to be written."""
     if judgement is None or judgement.profile is None:
         return {}
+    held = judgement.baseline
+    entry = baseline.plain(held.new()) if held is not None and check.writes(held.old) else None
     return {
+        "entry": entry,
         "verdicts": [
             {
                 "limit": verdict.limit,
@@ -80,6 +86,12 @@ def with_other_ranks(judgement: Judgement, told: Sequence[Told], own: int) -> Ju
         verdicts[key] = _together(verdicts.get(key), of_rank, own, len(told))
     failure = judgement.baseline_failure or _baseline_of_others(told)
     return replace(judgement, verdicts=tuple(verdicts.values()), baseline_failure=failure)
+
+
+def entries_of_others(told: Sequence[Told]) -> dict[int, Entry]:
+    """Return what each of the ranks but the first would leave in the baseline, by its number."""
+    entries = {rank: one["entry"] for rank, one in enumerate(told) if rank and one.get("entry") is not None}
+    return {rank: baseline.from_plain(entry) for rank, entry in entries.items()}
 
 
 def _key(verdict: Verdict) -> tuple[str, str | None, str]:
