@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.baseline.entry import KernelRecord
 from pytest_torchprof.compare.changes import (
     AMBIGUOUS,
     BETTER,
@@ -18,10 +20,13 @@ from pytest_torchprof.compare.changes import (
     WORTH_A_LINE,
     Change,
     kernel_changes,
+    kind_of,
+    number_of,
     number_words,
     other_device,
     other_software,
 )
+from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import counted, numbered, show_us
 
 if TYPE_CHECKING:
@@ -97,7 +102,7 @@ class Comparison:
         first = [self.environment] if self.environment else []
         if self.stale:
             first.append("the test was edited after its baseline was recorded (stale)")
-        kernels = [_kernel_line(change) for change in self.changes if not _is_number(change)]
+        kernels = _kernel_lines([change for change in self.changes if not _is_number(change)])
         numbers = [
             _number_line(change)
             for change in self.changes
@@ -161,6 +166,22 @@ def _is_number(change: Change) -> bool:
     return change.kind == "number"
 
 
+def _kernel_lines(changes: Sequence[Change]) -> list[str]:
+    """Return a line for each change; kernels that other software renamed alike share one."""
+    renames: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for change in changes:
+        if change.renamed is not None:
+            renames[_kind(change), change.renamed] += change.times
+    lines = [f"  ~ {number_of(kind, times)} renamed: {how}" for (kind, how), times in renames.items()]
+    others = [_kernel_line(change) for change in changes if change.renamed is None]
+    return [*others, *lines, *(["    apart from names the kernels are the same"] if lines and not others else [])]
+
+
+def _kind(change: Change) -> str:
+    name = str(change.new)
+    return kind_of(KernelRecord(name=name, family=decode(name).family))
+
+
 def _kernel_line(change: Change) -> str:
     if change.kind != "changed":
         return f"  {_MARKS.get(change.direction, ' ')} {change.words}"
@@ -183,6 +204,8 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     launches = sum(change.times for change in deciding if change.kind != "reordered")
     if launches:
         changed = " changed" if verdict != "changed" else ""
+        if all(change.renamed is not None for change in deciding):
+            changed = " renamed"
         return [f"{counted(launches, 'kernel')}{changed}"]
     return ["order"] if deciding else [change.what for change in changes if change.what in _COUNTS][:2]
 
