@@ -115,6 +115,8 @@ class Code(StrEnum):
     OTHER_CODE = "other-code"
     BASE_NOT_MEASURED = "base-not-measured"
     NOTHING_COMPARED = "nothing-compared"
+    NO_ANCESTOR = "no-ancestor"
+    NO_TEST = "no-test"
 
 
 _CODES: Final = frozenset(Code)

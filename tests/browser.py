@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -45,11 +46,16 @@ class Browser:
             ),
         ]
 
-        # The pipe is what the browser finds at 3 and 4.
-        script = f'exec 3<&{theirs_in} 4>&{theirs_out}; exec "$@"'
+        def place_pipes() -> None:
+            # Where the browser looks for them; moved up first, since one of them may stand there already.
+            high = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (theirs_in, theirs_out)]
+            for end, place in zip(high, (3, 4), strict=True):
+                os.dup2(end, place)
+
         self._process = subprocess.Popen(
-            ["sh", "-c", script, "sh", *command],
-            pass_fds=(theirs_in, theirs_out),
+            command,
+            preexec_fn=place_pipes,  # noqa: PLW1509 - nothing but system calls
+            pass_fds=(3, 4),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -108,6 +114,8 @@ class Browser:
     def open(self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False, fragment: str = "") -> None:
         """Show a page and wait until its script is done with it."""
         self.look(width, height, dark=dark)
+        # Another fragment of the same page would not load it again.
+        self._call("Page.navigate", url="about:blank")
         self._call("Page.navigate", url=page.resolve().as_uri() + fragment)
         self.wait("document.documentElement.dataset.ready === 'true'")
 

@@ -11,11 +11,13 @@ from typing import Any, get_args
 
 import msgspec
 
+from pytest_torchprof.against import bisect
 from pytest_torchprof.analysis.efficiency import Efficiency
 from pytest_torchprof.analysis.numbers import OF_STEP, TABLE
 from pytest_torchprof.analysis.ranks import Kind
 from pytest_torchprof.baseline import form
 from pytest_torchprof.baseline.entry import Times
+from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
 from pytest_torchprof.compare.changes import Change
 from pytest_torchprof.compare.cost import Cost
@@ -241,6 +243,26 @@ def diff() -> Schema:
     return root("torchprof diff --json", 1, {"anyOf": [fields({**both, **more}) for more in (recordings, *of_each)]})
 
 
+def bisection() -> Schema:
+    """Return that of ``torchprof bisect --json``."""
+    commit = fields(every("sha author date subject", TEXT))
+    test = fields({"kernels_differ": BOOL, "summary": TEXT, "changes": listed(of_type(Change))})
+    judged = fields({"sha": TEXT, "answer": {"enum": [str(answer) for answer in bisect.CommitAnswer]}, "why": TEXT})
+    known = {
+        "schema": {"const": cli_bisect.SCHEMA},
+        "test": TEXT,
+        "limits": listed(TEXT),
+        "outcome": {"enum": [str(outcome) for outcome in bisect.SearchOutcome]},
+        "why": TEXT,
+        **every("good bad", fields(every("ref sha", TEXT))),
+        "candidates": listed(commit),
+        "parent": perhaps(TEXT),
+        "tests": mapped(test),
+        "commits": listed(judged),
+    }
+    return root("torchprof bisect --json", cli_bisect.SCHEMA, fields(known))
+
+
 def report() -> Schema:
     """Return that of ``--torchprof-report=FILE.json``."""
     limit = fields(
@@ -298,6 +320,7 @@ SCHEMAS = {
     "analysis": analysis,
     "ranks": ranks,
     "diff": diff,
+    "bisect": bisection,
     "report": report,
     "baseline": baseline,
     "doctor": doctors,

@@ -17,6 +17,8 @@ AUTHOR = {
 }
 OURS = ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST")
 
+PYTEST = ("-m", "pytest")
+TORCHPROF = ("-c", "import sys; from pytest_torchprof.cli import main; sys.exit(main())")
 PACKAGE = """
 import torch
 
@@ -65,17 +67,22 @@ class Repository:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(dedent(text))
 
-    def commit(self) -> str:
+    def commit(self, subject: str = "a state") -> str:
         self.git("add", "--all")
-        self.git("commit", "--quiet", "--allow-empty", "--message", "a state")
+        self.git("commit", "--quiet", "--allow-empty", "--message", subject)
         return self.git("rev-parse", "HEAD").strip()
 
     def start(
-        self, *words: str, python: str = sys.executable, cwd: Path | None = None, **more: str
+        self,
+        *words: str,
+        python: str = sys.executable,
+        program: tuple[str, ...] = PYTEST,
+        cwd: Path | None = None,
+        **more: str,
     ) -> subprocess.Popen:
-        """Start pytest in the repository."""
+        """Start pytest, or another program, in the repository."""
         return subprocess.Popen(
-            [python, "-m", "pytest", *words],
+            [python, *program, *words],
             cwd=cwd or self.path,
             env=environment(**more),
             stdin=subprocess.DEVNULL,
@@ -91,6 +98,10 @@ class Repository:
         out, _ = process.communicate(timeout=300)
         sys.stdout.write(out)
         return Run(process.returncode, out)
+
+    def torchprof(self, *words: str, **how: object) -> Run:
+        """Run the command ``torchprof`` in the repository to its end."""
+        return self.run(*words, program=TORCHPROF, **how)
 
     def against(self, ref: str, *words: str, **how: object) -> Run:
         return self.run(f"--torchprof-against={ref}", *words, **how)

@@ -234,7 +234,7 @@ def test_a_branch_that_only_the_remote_has(plain, tmp_path):
 @pytest.mark.parametrize(
     ("ref", "fetch"),
     [
-        ("other", "git fetch --depth=1 origin other:refs/remotes/origin/other, then compare with origin/other"),
+        ("other", "git fetch --depth=1 origin other:refs/remotes/origin/other, then name it origin/other"),
         ("HEAD~5", "git fetch --unshallow origin"),
     ],
 )

@@ -50,11 +50,11 @@ def test_a_kill_at_any_moment_leaves_nothing_that_lasts(repository, before):
     assert not list((repository.path / ".torchprof/against").glob("*/tree"))
 
 
-def test_a_side_ends_soon_after_who_started_it(repository, before, tmp_path):
+def test_a_side_ends_soon_after_who_started_it(repository, before):
     killed = str(int(signal.SIGKILL))
-    with repository.start("--torchprof-against=main", FRESH, SENT=killed, TMPDIR=str(tmp_path)) as process:
+    with repository.start("--torchprof-against=main", FRESH, SENT=killed) as process:
         assert process.wait() == -signal.SIGKILL
-    (log,) = tmp_path.glob("*/log")
+    (log,) = (repository.path / ".torchprof/against/runs").glob("*/log")
     while "has ended, and this was a part of it" not in (said := log.read_text()):
         assert "2 passed" not in said
         time.sleep(0.1)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+from math import prod
 
 import jobs
 import pytest
 from builder import TraceBuilder
 
-from pytest_torchprof import load
+from pytest_torchprof import LimitsMissed, load
+from pytest_torchprof.analysis.joining import joined
+from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
@@ -118,6 +121,15 @@ def test_bandwidth_is_size_by_time_and_the_bus_carries_its_share(each_once):
     assert (barrier.algorithm_gb_per_s, barrier.why_no_bandwidth) == (None, "a barrier sends no message")
 
 
+@needs_gloo
+def test_each_collective_of_one_rank_meets_that_of_the_other(each_once):
+    job = joined(map(part_of, each_once))
+    assert (len(job.collectives), job.not_joined, job.alone) == (13, {}, {})
+    sent = next(one for one in job.collectives if one.name == "send_recv")
+    assert [(one.peer, one.is_send, one.tag) for one in sent.of_rank.values()] == [(1, True, 0), (0, False, 0)]
+    assert sent.message_bytes == 32
+
+
 def test_ranges_that_begin_in_another_order_are_told_apart_by_their_sizes(tmp_path):
     builder = TraceBuilder()
     for start, elements in ((0, 100), (10, 200)):
@@ -148,7 +160,48 @@ def test_each_bucket_of_ddp_is_a_collective(tmp_path, cap, buckets):
         found = load(path, device="cpu").collectives
         assert [one.bytes_in for one in found] == buckets * 2
         assert {one.name for one in found} == {"all_reduce"}
+        if len(buckets) > 1:
+            with pytest.raises(LimitsMissed, match="2 x all_reduce, expected 1"):
+                load(path, device="cpu").expect(collectives={"all_reduce": 1}, max_comm_bytes=32768)
         assert [one.step for one in found] == sorted([0, 1] * len(buckets))
+
+
+SHARDED = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+mesh = init_device_mesh("cpu", (2,))
+model = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False), torch.nn.Linear(64, 32, bias=False))
+for layer in (*model, model):
+    fully_shard(layer, mesh=mesh)
+
+def step():
+    with record_function("forward"):
+        loss = model(torch.ones(4, 64)).sum()
+    with record_function("backward"):
+        loss.backward()
+"""
+
+
+@needs_gloo
+def test_fsdp_gathers_each_layer_twice_and_scatters_its_gradient(tmp_path):
+    """A layer's parameters are gathered in the forward pass and, except the last layer's, dropped and gathered again."""
+    gathered, scattered = [("all_gather", 8192, 16384), ("all_gather", 4096, 8192)], [("reduce_scatter", 8192, 4096)]
+    paths = jobs.record(tmp_path, SHARDED, steps=2)
+    for path in paths:
+        profile = load(path, device="cpu")
+        found = sizes(profile)
+        assert found == (gathered + gathered[::-1] + [*scattered, ("reduce_scatter", 16384, 8192)]) * 2
+        forward, backward = {"all_gather": 2, "reduce_scatter": 0}, {"all_gather": 2, "reduce_scatter": 2}
+        profile.expect(
+            collectives={"all_gather": 4, "reduce_scatter": 2},
+            max_comm_bytes=3 * 24576,
+            ranges={"forward": {"collectives": forward}, "backward": {"collectives": backward}},
+        )
+        with pytest.raises(LimitsMissed, match="4 x all_gather, expected 3"):
+            profile.expect(collectives={"all_gather": 3})
+        with pytest.raises(LimitsMissed, match=r"72\.0 KiB in 6 collectives"):
+            profile.expect(max_comm_bytes=3 * 24576 - 1)
 
 
 # What NCCL records on GPUs
@@ -307,6 +360,62 @@ def test_sizes_are_those_of_the_operators_operands(shared_trace):
     )
     found = [one.message_bytes for one in load(path).collectives if one.name != "all_reduce"]
     assert sorted(found) == expected
+
+
+WIDTHS = {"float": 4, "c10::Half": 2, "long int": 8, "long": 8, "int": 4}
+
+
+def from_the_raw_file(path):
+    """Return start, duration, message and group size of each NCCL kernel of an operator, by another way: its launch."""
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    launches = {
+        event["args"]["correlation"]: (event["tid"], event["ts"])
+        for event in events
+        if event.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in event.get("args", {})
+    }
+    ops = [event for event in events if event.get("name", "").startswith("c10d::")]
+    notes = [
+        event for event in events if event.get("name", "").startswith("nccl:") and event["cat"] == "user_annotation"
+    ]
+    for event in events:
+        # One whose launch came before the recording belongs to no step.
+        if event.get("cat") != "kernel" or not event["name"].startswith("nccl"):
+            continue
+        if event["args"]["correlation"] not in launches:
+            continue
+        tid, ts = launches[event["args"]["correlation"]]
+        inside = [op for op in ops if op["tid"] == tid and op["ts"] <= ts < op["ts"] + op["dur"]]
+        (note,) = [one for one in notes if one["tid"] == tid and one["ts"] <= ts < one["ts"] + one["dur"]]
+        tensors = [(note["args"]["Input Dims"][0], note["args"]["Input type"][0])]
+        tensors += zip(inside[0]["args"]["Input Dims"], inside[0]["args"]["Input type"], strict=True)
+        sizes = [prod(dims) * WIDTHS[kind] for dims, kind in tensors if kind in WIDTHS]
+        yield round(event["ts"] * 1000), round(event["dur"] * 1000), max(sizes)
+
+
+@pytest.mark.parametrize("name", ["a100_graphs_nccl_orphans", "a100_megatron_tp8_rank1", "v100_dlrm_rank0"])
+def test_durations_and_bandwidths_are_those_of_another_computation(name, shared_trace):
+    path = shared_trace(name)
+    found = {(one.start_ns, one.dur_ns): one for one in load(path).collectives if one.dur_ns is not None}
+    compared = 0
+    for start, dur, size in from_the_raw_file(path):
+        if (one := found.get((start, dur))) is None:
+            continue
+        compared += 1
+        assert one.message_bytes == size
+        assert one.algorithm_gb_per_s == pytest.approx(size / dur)
+        if one.group.size is not None:
+            assert one.bus_gb_per_s == pytest.approx(size / dur * 2 * (one.group.size - 1) / one.group.size)
+    assert compared == len(found) > 0
+
+
+def test_the_bandwidth_of_a_newer_recording_is_that_of_what_nccl_says(shared_trace):
+    path = shared_trace("b200_eager_nvjet")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    (kernel,) = [event for event in events if event.get("cat") == "kernel" and "Collective name" in event["args"]]
+    (one,) = [one for one in load(path).collectives if one.name == "all_gather"]
+    size = 2 * kernel["args"]["Out msg nelems"]
+    assert (one.duration_us, one.message_bytes) == (pytest.approx(kernel["dur"]), size)
+    assert one.bus_gb_per_s == pytest.approx(size / kernel["dur"] / 1000 * 7 / 8)
 
 
 def test_a_recording_without_communication_has_none(shared_trace):

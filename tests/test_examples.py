@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RECORDINGS = ROOT / "tests" / "recordings"
+NOT_RECORDED = ("--ignore=examples/cookbook", "--ignore=examples/test_ranks.py")
 
 
 def run_examples(tmp_path: Path, *args: str) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
@@ -33,7 +34,7 @@ def test_the_examples_pass_and_measure(tmp_path):
 
 
 def test_the_recordings_of_the_examples_are_judged_without_running_them(tmp_path):
-    done, outcomes = run_examples(tmp_path, f"--torchprof-replay={RECORDINGS}", "--ignore=examples/cookbook")
+    done, outcomes = run_examples(tmp_path, f"--torchprof-replay={RECORDINGS}", *NOT_RECORDED)
     assert done.returncode == 0, done.stdout
     assert set(outcomes.values()) == {"passed"}
     assert len(outcomes) >= 18
@@ -61,7 +62,7 @@ def test_examples_whose_expectation_is_wrong_fail(tmp_path):
         "-m",
         "pytest",
         "examples",
-        "--ignore=examples/cookbook",
+        *NOT_RECORDED,
         f"--torchprof-replay={RECORDINGS}",
         "--torchprof-report=r.json",
     ]

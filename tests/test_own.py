@@ -191,6 +191,10 @@ def test_ours(torchprof):
 
 def test_expects(torchprof):
     torchprof(torch.compile(lambda x: theirs.broken(x) + 2, backend="eager"), x).expect(max_graph_breaks=0{own})
+
+@pytest.mark.torchprof(max_recompiles=0{own})
+def test_marker_and_expects(torchprof):
+    torchprof(torch.compile(lambda x: theirs.broken(x) + 3, backend="eager"), x).expect(max_graph_breaks=0)
 """
 
 
@@ -202,7 +206,7 @@ def test_of_real_code_the_breaks_of_a_vendored_package_pass_and_the_own_ones_fai
         path.write_text(BREAK + WHOLE)
     pytester.makeini("[pytest]\n" + ("torchprof_own = ours" if where == "ini" else ""))
     result = run_tests(COMPILED.format(own="" if where == "ini" else ", own='ours'"), in_process=False)
-    result.assert_outcomes(passed=2, failed=1)
+    result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(["*max_graph_breaks=0 *1 graph break", "*src/ours/__init__.py:5*"])
 
 

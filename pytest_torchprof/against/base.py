@@ -16,6 +16,7 @@ import filelock
 
 from pytest_torchprof import baseline
 from pytest_torchprof.against import environment, overlay
+from pytest_torchprof.against.folders import HERE, RUNS
 from pytest_torchprof.against.git import export
 from pytest_torchprof.against.outcomes import BaseOutcomes, read_outcomes, write_outcomes
 from pytest_torchprof.against.request import within
@@ -36,26 +37,32 @@ _OWN_SETTINGS: Final = "torchprof-against"
 
 
 def measure_base(request: Request) -> None:
-    """Leave what the tests measure at the other commit in the folder of results: kept, or measured now.
+    """Leave what the tests measure at the other commit in the folder of results, and tell of it.
+
+    TorchprofError where the commit's files cannot be had.
+    """
+    _tell(request, obtain_results(request))
+
+
+def obtain_results(request: Request) -> str:
+    """Leave what the tests measure at a commit in the folder of results: kept, or measured now; return which.
 
     TorchprofError where the commit's files cannot be had.
     """
     with _alone(request):
-        key = _key(request)
-        kept = request.of_commit / key
+        kept = request.of_commit / _key(request)
         if (kept / "complete").is_file() and not request.is_fresh:
             shutil.copytree(kept, request.results, dirs_exist_ok=True)
             os.utime(request.of_commit)
-            _tell(request, "kept from an earlier run")
-            return
+            return "kept from an earlier run"
         request.say(f"base {request.reference.shown}: measuring")
         began = time.monotonic()
         _clear(request)
         outcomes = _run(request)
         write_outcomes(request.results, outcomes)
-        _tell(request, f"in {time.monotonic() - began:.0f} s")
         if outcomes.status == 0:
             _keep(request, kept)
+        return f"in {time.monotonic() - began:.0f} s"
 
 
 @contextmanager
@@ -81,6 +88,7 @@ def _key(request: Request) -> str:
         "started in": str(request.started_in),
         "tests": "own" if request.own_tests else overlay.digest(top, _tests(request)),
         "settings": "" if settings is None else settings.read_text(encoding="utf-8", errors="surrogateescape"),
+        "recordings": str(request.keeps_recordings),
         "roots": [str(root) for root in request.roots],
         **environment.described(request.python),
     }
@@ -94,7 +102,7 @@ def _tests(request: Request) -> list[str]:
 
 def _clear(request: Request) -> None:
     """Remove what earlier runs have left: files of commits after a kill, and the results longest unused."""
-    folders = [place for place in request.folder.iterdir() if place.is_dir() and place.name != "here"]
+    folders = [place for place in request.folder.iterdir() if place.is_dir() and place.name not in (HERE, RUNS)]
     for place in folders:
         if not (place / "installed").is_file():
             shutil.rmtree(place / "tree", ignore_errors=True)
@@ -219,9 +227,17 @@ def _tell(request: Request, how: str) -> None:
             _quote(request, f"base {request.reference.shown}: {file or 'a folder'}:", why.splitlines())
         return
     request.say(f"base {request.reference.shown}: not measured: {outcomes.broken}", always=True)
-    with suppress(OSError):
-        said = (request.results / "log").read_text(encoding="utf-8", errors="backslashreplace")
-        _quote(request, "it said:", said.strip().splitlines()[-LAST_LINES:])
+    if said := log_end(request.results):
+        _quote(request, "it said:", said)
+
+
+def log_end(results: Path) -> list[str]:
+    """Return the last lines of what a side's run has said; none where it said nothing."""
+    try:
+        said = (results / "log").read_text(encoding="utf-8", errors="backslashreplace")
+    except OSError:
+        return []
+    return said.strip().splitlines()[-LAST_LINES:]
 
 
 def _quote(request: Request, first: str, lines: list[str]) -> None:

@@ -41,29 +41,53 @@ _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/v1\n"
 _SUBMODULE: Final = "160000"
 
 
-class _Refused(Exception):
+class GitRefused(Exception):
     """What git says where a command of it fails."""
 
 
-def _git(folder: Path, *words: str, **environment: str) -> str:
-    """Return what a command of git prints; _Refused with what it says where it fails."""
+def git_command(folder: Path, *words: str) -> list[str]:
+    """Return a command of git in a folder that calls no hook and starts no daemon."""
     settings = [word for setting in _QUIET for word in ("-c", setting)]
+    return ["git", *settings, "-C", str(folder), *words]
+
+
+def git_environment(**more: str) -> dict[str, str]:
+    """Return the environment in which git asks nobody and finds no repository but that of its folder."""
     inherited = {name: value for name, value in os.environ.items() if name not in HOOKS_VARIABLES}
-    told = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **environment}
+    return {**inherited, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **more}
+
+
+def ask_git(folder: Path, *words: str, **environment: str) -> str:
+    """Return what a command of git prints; GitRefused with what it says where it fails."""
     try:
         done = subprocess.run(  # noqa: S603 - a command of git, its words are no shell's
-            ["git", *settings, "-C", str(folder), *words],  # noqa: S607 - the user's git is the one on the path
-            env={**inherited, **told},
+            git_command(folder, *words),
+            env=git_environment(**environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
         )
     except (FileNotFoundError, NotADirectoryError):
-        said = "--torchprof-against compares with a commit, and there is no git on the PATH: install it"
+        said = "commits are measured, and there is no git on the PATH: install it"
         raise TorchprofError(said, Code.NO_REPOSITORY) from None
     if done.returncode:
-        raise _Refused(os.fsdecode(done.stderr).strip() or f"git ended with status {done.returncode}")
+        raise GitRefused(os.fsdecode(done.stderr).strip() or f"git ended with status {done.returncode}")
     return os.fsdecode(done.stdout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedCommit:
+    """One commit, as a person knows it again."""
+
+    sha: str
+    author: str
+    date: str
+    subject: str
+
+    @property
+    def short(self) -> str:
+        """The hash as texts name it."""
+        return self.sha[:7]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,52 +101,52 @@ class Repository:
     def around(cls, folder: Path) -> Repository:
         """Return the repository that a folder lies in; TorchprofError where there is none, or no working tree."""
         try:
-            top = _git(folder, "rev-parse", "--show-toplevel").removesuffix("\n")
-        except _Refused as refused:
-            said = f"--torchprof-against compares with a commit, and {folder} is in no working tree of git: {refused}"
+            top = ask_git(folder, "rev-parse", "--show-toplevel").removesuffix("\n")
+        except GitRefused as refused:
+            said = f"commits are measured, and {folder} is in no working tree of git: {refused}"
             raise TorchprofError(said, Code.NO_REPOSITORY) from None
         return cls(top=Path(top))
 
-    def commit(self, reference: str) -> str:
-        """Return the commit that is meant, as its full hash; TorchprofError where there is none of that name."""
+    def commit(self, reference: str, option: str = "--torchprof-against") -> str:
+        """Return the commit that is meant by the value of an option, as its full hash; TorchprofError without one."""
         try:
             # A range such as "main...", as git diff takes it: where the branches parted.
             if reference.endswith("..."):
-                return _git(self.top, "merge-base", "--", reference.removesuffix("..."), "HEAD").strip()
+                return ask_git(self.top, "merge-base", "--", reference.removesuffix("..."), "HEAD").strip()
             name = f"{reference}^{{commit}}"
-            return _git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", name).strip()
-        except _Refused as refused:
-            raise TorchprofError(
-                f"--torchprof-against={reference}: {self._unknown(reference, refused)}", Code.UNKNOWN_REF
-            ) from None
+            return ask_git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", name).strip()
+        except GitRefused as refused:
+            said = f"{option}={reference}: {self._unknown(reference, option, refused)}"
+            raise TorchprofError(said, Code.UNKNOWN_REF) from None
 
-    def _unknown(self, reference: str, refused: _Refused) -> str:
+    def _unknown(self, reference: str, option: str, refused: GitRefused) -> str:
         """Return why there is no such commit here, and what brings it."""
         name = reference.removesuffix("...").partition("~")[0].partition("^")[0]
         branch = name.removeprefix("origin/")
-        if self._is_shallow:
+        if self.is_shallow:
             deepen = "--unshallow" if name in ("HEAD", "@") or reference.endswith("...") else "--depth=1"
             wanted = "" if name in ("HEAD", "@") else f" {branch}:refs/remotes/origin/{branch}"
-            then = "" if name in ("HEAD", "@") else f", then compare with origin/{branch}"
+            then = "" if name in ("HEAD", "@") else f", then name it origin/{branch}"
             return (
                 "there is no such commit in this clone, which is shallow: it holds the last commits only. "
                 f"Fetch it: git fetch {deepen} origin{wanted}{then}"
             )
         remote = f"origin/{branch}"
         if name != remote and self._has(remote):
-            return f"there is no such commit; there is {remote}: --torchprof-against={remote}"
+            return f"there is no such commit; there is {remote}: {option}={remote}"
         return f"there is no such commit in {self.top}. {refused}".rstrip(". ") + "; git log shows those that there are"
 
     def _has(self, name: str) -> bool:
         try:
-            _git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        except _Refused:
+            ask_git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        except GitRefused:
             return False
         return True
 
     @property
-    def _is_shallow(self) -> bool:
-        return _git(self.top, "rev-parse", "--is-shallow-repository").strip() == "true"
+    def is_shallow(self) -> bool:
+        """Whether it is a clone that holds the last commits only."""
+        return ask_git(self.top, "rev-parse", "--is-shallow-repository").strip() == "true"
 
     @property
     def is_dirty(self) -> bool:
@@ -131,8 +155,8 @@ class Repository:
         TorchprofError where git cannot say, as of a submodule that is broken.
         """
         try:
-            return bool(_git(self.top, "status", "--porcelain", "--no-renames"))
-        except _Refused as refused:
+            return bool(ask_git(self.top, "status", "--porcelain", "--no-renames"))
+        except GitRefused as refused:
             said = f"git cannot say what has changed in {self.top}: {refused}"
             raise TorchprofError(said, Code.NO_REPOSITORY) from None
 
@@ -140,21 +164,53 @@ class Repository:
     def head(self) -> str | None:
         """The commit that is checked out; None before the first."""
         try:
-            return _git(self.top, "rev-parse", "--verify", "--quiet", "HEAD").strip()
-        except _Refused:
+            return ask_git(self.top, "rev-parse", "--verify", "--quiet", "HEAD").strip()
+        except GitRefused:
             return None
 
     @property
     def branch(self) -> str | None:
         """The branch that is checked out; None where a commit is."""
         try:
-            return _git(self.top, "symbolic-ref", "--quiet", "--short", "HEAD").strip()
-        except _Refused:
+            return ask_git(self.top, "symbolic-ref", "--quiet", "--short", "HEAD").strip()
+        except GitRefused:
             return None
+
+    def descends(self, commit: str, ancestor: str) -> bool:
+        """Whether a commit is another one, or comes after it."""
+        try:
+            ask_git(self.top, "merge-base", "--is-ancestor", ancestor, commit)
+        except GitRefused:
+            return False
+        return True
+
+    def distance(self, ancestor: str, commit: str) -> int:
+        """Return how many commits there are after one up to another."""
+        return int(ask_git(self.top, "rev-list", "--count", f"{ancestor}..{commit}"))
+
+    def branch_point(self, first: str, second: str) -> str | None:
+        """Return where the histories of two commits parted; None where they have nothing in common here."""
+        try:
+            return ask_git(self.top, "merge-base", first, second).strip()
+        except GitRefused:
+            return None
+
+    def parent(self, commit: str) -> str | None:
+        """Return the first parent of a commit; None where it has none here."""
+        found = ask_git(self.top, "rev-list", "--parents", "--max-count=1", commit).split()[1:2]
+        return found[0] if found else None
+
+    def told(self, commit: str) -> NamedCommit:
+        """Return who made a commit, when, and what it is called."""
+        shown = ask_git(
+            self.top, "log", "--max-count=1", "--no-show-signature", "--format=%H%n%an <%ae>%n%aI%n%s", commit
+        )
+        sha, author, date, subject = shown.rstrip("\n").split("\n")
+        return NamedCommit(sha=sha, author=author, date=date, subject=subject)
 
     def files(self) -> Iterator[str]:
         """Yield the files of the working tree, tracked or not, that are not ignored, by their path below its root."""
-        listed = _git(self.top, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        listed = ask_git(self.top, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
         for name in dict.fromkeys(listed.split("\0")):
             path = self.top / name
             if name and (path.is_symlink() or path.is_file()):
@@ -163,7 +219,7 @@ class Repository:
 
 def tracked_files(tree: Path) -> list[str]:
     """Return the files of a folder that ``export`` has made, by their path below it."""
-    return [name for name in _git(tree, "ls-files", "-z").split("\0") if name]
+    return [name for name in ask_git(tree, "ls-files", "-z").split("\0") if name]
 
 
 def export(repository: Repository, sha: str, tree: Path) -> None:
@@ -173,7 +229,7 @@ def export(repository: Repository, sha: str, tree: Path) -> None:
     """
     try:
         _check_out(repository.top, sha, tree)
-    except _Refused as refused:
+    except GitRefused as refused:
         said = f"the files of {sha[:7]} cannot be had from {repository.top}: {refused}"
         raise TorchprofError(said, Code.OBJECT_MISSING) from None
     _fill_pointers(repository.top, sha, tree)
@@ -182,29 +238,37 @@ def export(repository: Repository, sha: str, tree: Path) -> None:
 
 
 def _check_out(source: Path, sha: str, tree: Path) -> None:
-    def path_of(name: str) -> Path:
-        return source / _git(source, "rev-parse", "--git-path", name).removesuffix("\n")
-
     tree.mkdir(parents=True, exist_ok=True)
-    form = _git(source, "rev-parse", "--show-object-format").strip()
-    _git(tree, "init", "--quiet", "--template=", f"--object-format={form}")
     own = tree / ".git"
+    borrow(source, sha, own)
+    tags = ask_git(source, "for-each-ref", "--format=%(objectname) %(refname)", "refs/tags")
+    (own / "packed-refs").write_bytes(os.fsencode(tags))
+    # By the settings of the user's repository: sparse checkouts, line ends, filters, promised objects.
+    folder = ask_git(source, "rev-parse", "--absolute-git-dir").removesuffix("\n")
+    in_tree = {"GIT_DIR": folder, "GIT_WORK_TREE": str(tree), "GIT_INDEX_FILE": str(own / "index")}
+    ask_git(tree, "read-tree", "-m", "-u", sha, **in_tree)
+
+
+def borrow(source: Path, sha: str, own: Path) -> None:
+    """Make a repository in a folder, ``.git`` or one without files, that has another one's objects and a commit."""
+
+    def path_of(name: str) -> Path:
+        return source / ask_git(source, "rev-parse", "--git-path", name).removesuffix("\n")
+
+    form = ask_git(source, "rev-parse", "--show-object-format").strip()
+    bare, folder = ([], own.parent) if own.name == ".git" else (["--bare"], own)
+    folder.mkdir(parents=True, exist_ok=True)
+    ask_git(folder, "init", "--quiet", *bare, "--template=", f"--object-format={form}")
     (own / "objects" / "info").mkdir(exist_ok=True)
     (own / "objects" / "info" / "alternates").write_bytes(os.fsencode(f"{path_of('objects').resolve()}\n"))
     if (shallow := path_of("shallow")).is_file():
         (own / "shallow").write_bytes(shallow.read_bytes())
-    tags = _git(source, "for-each-ref", "--format=%(objectname) %(refname)", "refs/tags")
-    (own / "packed-refs").write_bytes(os.fsencode(tags))
     (own / "HEAD").write_text(f"{sha}\n", encoding="ascii")
-    # By the settings of the user's repository: sparse checkouts, line ends, filters, promised objects.
-    folder = _git(source, "rev-parse", "--absolute-git-dir").removesuffix("\n")
-    in_tree = {"GIT_DIR": folder, "GIT_WORK_TREE": str(tree), "GIT_INDEX_FILE": str(own / "index")}
-    _git(tree, "read-tree", "-m", "-u", sha, **in_tree)
 
 
 def _submodules(tree: Path) -> Mapping[str, str]:
     """Return the commits of the submodules of an exported folder, by path."""
-    entries = (entry.partition("\t") for entry in _git(tree, "ls-files", "--stage", "-z").split("\0"))
+    entries = (entry.partition("\t") for entry in ask_git(tree, "ls-files", "--stage", "-z").split("\0"))
     return {path: words.split()[1] for words, _, path in entries if words.startswith(_SUBMODULE)}
 
 
@@ -216,8 +280,8 @@ def _export_submodule(repository: Repository, name: str, commit: str, tree: Path
         said = f"the commit has a submodule {name}, and its repository is not here: git submodule update --init {name}"
         raise TorchprofError(said, Code.OBJECT_MISSING)
     try:
-        _git(source, "cat-file", "-e", f"{commit}^{{commit}}")
-    except _Refused:
+        ask_git(source, "cat-file", "-e", f"{commit}^{{commit}}")
+    except GitRefused:
         said = f"the submodule {name} does not have {commit}: git -C {name} fetch origin {commit}"
         raise TorchprofError(said, Code.OBJECT_MISSING) from None
     export(Repository(top=source), commit, tree / name)
@@ -226,13 +290,13 @@ def _export_submodule(repository: Repository, name: str, commit: str, tree: Path
 def _fill_pointers(source: Path, sha: str, tree: Path) -> None:
     """Put objects of LFS in the place of the pointers to them, from the store of the user's repository."""
     try:
-        names = _git(tree, "ls-files", "-z", "--", ":(attr:filter=lfs)").split("\0")
-    except _Refused:  # Where attributes cannot be asked for, no file has this one.
+        names = ask_git(tree, "ls-files", "-z", "--", ":(attr:filter=lfs)").split("\0")
+    except GitRefused:  # Where attributes cannot be asked for, no file has this one.
         return
     pointers = [name for name in names if name and _is_pointer(tree / name)]
     if not pointers:
         return
-    store = source / _git(source, "rev-parse", "--git-common-dir").removesuffix("\n") / "lfs" / "objects"
+    store = source / ask_git(source, "rev-parse", "--git-common-dir").removesuffix("\n") / "lfs" / "objects"
     for name in pointers:
         digest = (tree / name).read_text(encoding="ascii").partition("sha256:")[2][:64]
         held = store / digest[:2] / digest[2:4] / digest

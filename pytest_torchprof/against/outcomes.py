@@ -46,16 +46,23 @@ class BaseOutcomes:
         names = {part.partition("[")[0] for part in rest.split("::")}
         if names.isdisjoint(self.own.get(file, ())):
             return None
-        # A traceback ends with what was raised.
-        if nodeid not in self.troubles and file in self.troubles:
-            raised = self.troubles[file].rpartition("\n")[2].removeprefix("E ").strip()
-            return f"{file} cannot be collected: {raised}"
-        if nodeid in self.troubles:
-            return self.troubles[nodeid]
-        if self.status not in _TO_THE_END:
-            return f"pytest ended with status {self.status}, and nothing was measured of it before"
+        if (trouble := self.trouble(nodeid)) is not None:
+            return trouble
         # A test that is not there although its function is has parameters that only this side has.
         return "it passed, and measured nothing of this name" if nodeid in self.passed and not own_tests else None
+
+    def trouble(self, nodeid: str) -> str | None:
+        """Return what a test, or its file, has ended with there; None where it passed or did not run."""
+        file = nodeid.partition("::")[0]
+        if nodeid in self.troubles:
+            return self.troubles[nodeid]
+        if file in self.troubles:
+            # A traceback ends with what was raised.
+            raised = self.troubles[file].rpartition("\n")[2].removeprefix("E ").strip()
+            return f"{file} cannot be collected: {raised}"
+        if self.status not in _TO_THE_END:
+            return f"pytest ended with status {self.status}, and nothing was measured of it before"
+        return None
 
     @property
     def tests(self) -> int:

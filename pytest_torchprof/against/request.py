@@ -27,6 +27,8 @@ class Request:
     """One comparison of two sides."""
 
     config: pytest.Config
+    words: tuple[str, ...]
+    """Those for pytest, of either side."""
     repository: Repository
     reference: Reference
     rule: TestFiles
@@ -44,11 +46,8 @@ class Request:
     """What is kept from run to run."""
     results: Path
     """What this run has measured at the other commit."""
-
-    @property
-    def words(self) -> list[str]:
-        """The user's words for pytest."""
-        return list(self.config.invocation_params.args)
+    keeps_recordings: bool = False
+    """Whether that is kept as recordings too."""
 
     @property
     def rootdir(self) -> Path:
@@ -82,6 +81,7 @@ class Request:
             caches=caches,
             roots=self.roots_in(tree),
             own_tests=self.own_tests,
+            keeps_recordings=self.keeps_recordings,
             results=self.results,
             starter=os.getpid(),
         )
@@ -101,37 +101,55 @@ class Request:
 
 
 def read_request(config: pytest.Config, folder: Path, results: Path) -> Request:
-    """Return what is asked for; TorchprofError where it cannot be done."""
-    option = config.option
-    _refuse_clashes(config)
+    """Return what the command line asks for; TorchprofError where it cannot be done."""
+    reference = config.option.torchprof_against
+    refuse_clashes(config)
+    repository = repository_of(config)
+    sha = repository.commit(reference)
+    return request_for(
+        config, repository, Reference(ref=reference, sha=sha, dirty=repository.is_dirty), folder, results
+    )
+
+
+def repository_of(config: pytest.Config) -> Repository:
+    """Return the repository that the tests lie in; TorchprofError where there is none, or they lie elsewhere."""
     started_in, rootdir = config.invocation_params.dir.resolve(), config.rootpath.resolve()
     repository = Repository.around(started_in)
     named = [started_in / word.partition("::")[0] for word in config.args]
     for place in (rootdir, *(place.resolve() for place in named if place.exists())):
         if not place.is_relative_to(repository.top):
             said = (
-                f"--torchprof-against compares two states of the repository {repository.top}, and {place} lies outside "
-                "of it: start pytest in the repository that the tests are in"
+                f"states of the repository {repository.top} are compared, and {place} lies outside of it: start pytest "
+                "in the repository that the tests are in"
             )
             raise TorchprofError(said, Code.NO_REPOSITORY)
-    sha = repository.commit(option.torchprof_against)
+    return repository
+
+
+def request_for(
+    config: pytest.Config, repository: Repository, reference: Reference, folder: Path, results: Path
+) -> Request:
+    """Return what is to be done to measure the tests at a commit."""
+    option, rootdir = config.option, config.rootpath.resolve()
     looks_back = ("lf", "failedfirst", "newfirst", "stepwise")
     return Request(
         config=config,
+        words=tuple(map(str, config.invocation_params.args)),
         repository=repository,
-        reference=Reference(ref=option.torchprof_against, sha=sha, dirty=repository.is_dirty),
+        reference=reference,
         rule=test_files(config.getini("python_files"), config.getini("testpaths"), rootdir, repository),
         own_tests=option.torchprof_against_tests == "own",
         python=option.torchprof_against_python or sys.executable,
         install=option.torchprof_against_install,
         is_fresh=option.torchprof_against_fresh or any(getattr(option, name, False) for name in looks_back),
         roots=import_roots(repository.top, rootdir),
-        folder=folder.resolve(),
-        results=results.resolve(),
+        folder=folder,
+        results=results,
     )
 
 
-def _refuse_clashes(config: pytest.Config) -> None:
+def refuse_clashes(config: pytest.Config, who: str = "--torchprof-against") -> None:
+    """Raise TorchprofError where what measures commits does not go with the other options."""
     option = config.option
     given = {
         "--torchprof-baseline": option.torchprof_baseline,
@@ -143,13 +161,11 @@ def _refuse_clashes(config: pytest.Config) -> None:
         said = "--torchprof-against-python and --torchprof-against-install exclude each other: install what that Python"
         raise TorchprofError(f"{said} is to import in its own environment", Code.BAD_OPTION)
     if not (rank := this_rank()).alone:
-        said = f"--torchprof-against starts processes of its own, and this is one of several: {rank}; run one alone"
+        said = f"{who} starts processes of its own, and this is one of several: {rank}; run one alone"
         raise TorchprofError(said, Code.BAD_OPTION)
     clash = next((name for name, value in given.items() if value), None)
     if clash is not None:
-        said = (
-            f"--torchprof-against and {clash} exclude each other: both sides are measured, and compared with each other"
-        )
+        said = f"{who} and {clash} exclude each other: commits are measured, and compared with each other"
         raise TorchprofError(said, Code.BAD_OPTION)
 
 

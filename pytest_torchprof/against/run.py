@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.against import environment
 from pytest_torchprof.against.base import measure_base
+from pytest_torchprof.against.folders import HERE, kept_folder, run_folder
 from pytest_torchprof.against.request import read_request
-from pytest_torchprof.recording.folder import HIDDEN, hide
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pytest
 
     from pytest_torchprof.against.request import Request
@@ -26,9 +21,8 @@ INTERRUPTED = 2
 
 def run_both(config: pytest.Config) -> int:
     """Run both sides and return the exit status of the working tree's; TorchprofError where that cannot be."""
-    prefix = "torchprof-against-"
-    with _kept_folder(config.rootpath) as folder, tempfile.TemporaryDirectory(prefix=prefix) as results:
-        request = read_request(config, folder, Path(results))
+    with kept_folder(config.rootpath) as folder, run_folder(folder) as results:
+        request = read_request(config, folder, results)
         changed = "with uncommitted changes" if request.reference.dirty else "without uncommitted changes"
         request.say(f"torchprof: the working tree, {changed}, against {request.reference.shown}")
         try:
@@ -39,35 +33,9 @@ def run_both(config: pytest.Config) -> int:
         return _run_here(request)
 
 
-@contextmanager
-def _kept_folder(rootdir: Path) -> Iterator[Path]:
-    """Yield the folder below the root directory that is kept from run to run, or one for this run alone.
-
-    The latter where the working tree cannot be written, or what stands in the folder's place is a link.
-    """
-    folder = rootdir / HIDDEN / "against"
-    if _is_writable(folder):
-        yield folder
-    else:
-        with tempfile.TemporaryDirectory(prefix="torchprof-against-") as alone:
-            yield Path(alone)
-
-
-def _is_writable(folder: Path) -> bool:
-    if folder.parent.is_symlink() or folder.is_symlink():
-        return False
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        hide(folder.parent)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
-
-
 def _run_here(request: Request) -> int:
     """Run the tests in the working tree, as the user has called pytest, and return its exit status."""
-    top, caches = request.repository.top, request.folder / "here"
+    top, caches = request.repository.top, request.folder / HERE
     told = request.variables_of(is_base=False, caches=caches)
     python = sys.executable
     if request.install is not None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from msgspec import json
 
 from pytest_torchprof.against import VARIABLE
 from pytest_torchprof.report import Reference
+
+RECORDINGS: Final = "recordings"
+"""The folder in that of the results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,8 @@ class Side:
     """The folders of its tree that modules are imported from, the first one first."""
     own_tests: bool
     """Whether each side runs its own tests."""
+    keeps_recordings: bool
+    """Whether what the base measures is kept as recordings too."""
     results: Path
     """The folder with what the base has measured."""
     starter: int
@@ -38,6 +44,11 @@ class Side:
     def entries(self) -> Path:
         """The folder with the base's measurements, as baselines."""
         return self.results / "entries"
+
+    @property
+    def recordings(self) -> Path | None:
+        """The folder with the base's recordings; None where they are not kept."""
+        return self.results / RECORDINGS if self.keeps_recordings else None
 
     def announce(self, path: Path) -> dict[str, str]:
         """Write what ``this_side`` reads, and return the variable by which a process finds it."""

@@ -22,6 +22,7 @@ from pytest_torchprof.analysis.ranges import parts_within
 from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.analysis.steps import HasViews, StepProfile, shared
+from pytest_torchprof.analysis.user_ranges import say_instead_of
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -225,10 +226,8 @@ class Analysis(HasViews, AllAttributes):
         if not isinstance(name, str):
             raise TorchprofError(f"expected the name of a range, got {name!r}", Code.BAD_VALUE)
         trace = self.trace
-        annotations = {trace.names[one] for one in set(trace.annotations.name)}
-        if name not in annotations:
-            known = ", ".join(sorted(map(printable_line, annotations))[:10]) or "none at all"
-            said = f"there is no range {name!r} in the recording; user annotations in it: {known}"
+        if all(trace.names[one] != name for one in set(trace.annotations.name)):
+            said = f"there is no range {name!r} in the recording; {say_instead_of(trace, name)}"
             raise NotMeasured(coded(said, Code.NOT_IN_RECORDING))
 
     def _number(self, name: str) -> Any:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
 from pytest_torchprof.analysis.losses_told import loss_told
 from pytest_torchprof.analysis.regions import PACKAGES, REGION, regions_of
+from pytest_torchprof.analysis.user_ranges import say_instead_of
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
-from pytest_torchprof.text import counted, nearest, printable_line
+from pytest_torchprof.text import counted, printable_line
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 # What changes a graph between its replays, or switches nodes of it off.
 _CHANGES = re.compile(r"(?:cuda|cu)Graph(?:Exec\w*(?:Update|SetParams)\w*|NodeSetEnabled\w*)")
 _GRAPH_BITS = 32
-_RANGES = 10  # As many are named where one is missing.
 
 
 class Cut(NamedTuple):
@@ -117,10 +117,8 @@ def _why_no_ranges(trace: Trace) -> str | None:
     name = None if trace.adoption is None else trace.adoption.step
     if name is None or trace.steps is not trace.profiler_steps:
         return None
-    known = sorted({trace.names[one] for one in set(trace.annotations.name)})
-    among = nearest(name, known[:_RANGES]) if known else "it has no user annotation at all"
-    said = f"the range {printable_line(name, 80)!r} that is to be the step is not in the recording; {among}"
-    return coded(said, Code.NO_SUCH_RANGE)
+    said = f"the range {printable_line(name, 80)!r} that is to be the step is not in the recording"
+    return coded(f"{said}; {say_instead_of(trace, name)}", Code.NO_SUCH_RANGE)
 
 
 def _why_not(trace: Trace) -> str | None:

@@ -22,14 +22,15 @@ COMMANDS = {
     "run": "run a program under the profiler, and judge it",
     "report": "write recordings or a run's results as one HTML file",
     "diff": "compare two recordings or baselines",
+    "bisect": "find the commit that missed a limit first, or changed a test's kernels",
     "export": "write a recording for Perfetto, speedscope or flame graphs",
     "open": "show a recording in Perfetto",
     "doctor": "say what is wrong with the profiler or the device",
     "explain": "say what a limit, a finding or a message means",
     "baseline": "list, show, compare, prune and merge stored baselines",
 }
-RUNS_PROGRAMS = frozenset({"run"})
-"""Whose process is a program's of the user's: it writes when it wants to, and ends as Python ends."""
+RUNS_CODE = frozenset({"run", "bisect"})
+"""Whose process runs code of the user's: it writes when it wants to, and ends as Python ends."""
 USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"
 RANKS = "--ranks"
 """The recordings in a folder are those of one job's ranks."""
@@ -100,7 +101,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"torchprof: {unknown}\n\n{_usage()}")
         return UNUSABLE
     status = _run(words[0], words[1:])
-    if argv is None and words[0] not in RUNS_PROGRAMS:
+    if argv is None and words[0] not in RUNS_CODE:
         # The process ends here: to free what it read, object by object, would take 2 % of its time.
         sys.stderr.flush()
         os._exit(status)
@@ -115,14 +116,14 @@ def _run(command: str, words: list[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     collecting, screen, text = gc.isenabled(), sys.stdout, io.StringIO()
-    if command not in RUNS_PROGRAMS:
+    if command not in RUNS_CODE:
         # The process is short and makes no cycles worth looking for in its million objects: 6 % of the time.
         gc.disable()
         # Written at the end, so that the verdict stands whatever becomes of the text.
         sys.stdout = text
     try:
         module = import_module(f"{__name__}.{command}")
-        own = module.own_words(words) if command in RUNS_PROGRAMS else words
+        own = module.own_words(words) if command in RUNS_CODE else words
         if "-h" in own or "--help" in own:
             sys.stdout.write(module.USAGE)
             status = 0

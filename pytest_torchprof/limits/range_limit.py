@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.range_view import RangeView
 from pytest_torchprof.analysis.regions import regions_of
+from pytest_torchprof.analysis.user_ranges import say_instead_of
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.asked import Asked, check_limits, read_limits
 from pytest_torchprof.limits.limit import NOT_MEASURED, Limit, Verdict
-from pytest_torchprof.text import counted, nearest, printable_line
+from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
 
 Within = Mapping[str, tuple[Asked, ...]]
-_OURS = ("ProfilerStep#", "torchprof::")
-_MOST_NAMES = 10
 _EXPECTED = 'expected a dict of ranges and their limits, such as {"decode": {"max_syncs": 0}}'
 
 
@@ -90,12 +89,4 @@ def _others(view: RangeView) -> str:
     """Return which ranges the recording has, or the one that may be meant."""
     if view.occurrences:
         return f"it begins in {counted(len(view.whole.steps) - len(view.without), 'other step')}"
-    names = {view.trace.names[one] for one in set(view.trace.annotations.name)}
-    users = sorted(printable_line(one) for one in names if not one.startswith(_OURS))
-    if not users:
-        return "the recording has no ranges of the user's"
-    told = nearest(view.name, users)
-    if told.startswith("did you mean"):
-        return told
-    more = f" and {len(users) - _MOST_NAMES} more" if len(users) > _MOST_NAMES else ""
-    return f"ranges in the recording: {', '.join(users[:_MOST_NAMES])}{more}"
+    return say_instead_of(view.trace, view.name)

@@ -77,7 +77,7 @@ class Result:
     environment: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[dict[str, Any], ...] = ()
     kernels: tuple[dict[str, Any], ...] = ()
-    """The kernels of the step shown: short name, calls, time, operators; for a failed measurement only."""
+    """The kernels of the step shown: short name, calls, time, operators; where it failed, or reports are written."""
     recording: str | None = None
     structure: str | None = None
     """A hash of the kernels in launch order: while it stays, a baseline sees the same. Only for reports."""

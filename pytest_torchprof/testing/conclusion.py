@@ -220,10 +220,12 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
 
 def _with_reported(result: Result, profile: Profile) -> Result:
     """Return the result with what reports alone show, and what takes longer than to judge."""
+    known = profile.kernels_unknown is None
     return replace(
         result,
         findings=tuple({**asdict(finding), "evidence": dict(finding.evidence)} for finding in profile.findings),
-        structure=baseline.structure_hash(profile) if profile.kernels_unknown is None else None,
+        structure=baseline.structure_hash(profile) if known else None,
+        kernels=_kernel_rows(profile) if known else (),
     )
 
 

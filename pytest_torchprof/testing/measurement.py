@@ -18,10 +18,11 @@ from pytest_torchprof.limits import (
     something_ran,
 )
 from pytest_torchprof.limits.failure import LONGEST_REASON, fit
+from pytest_torchprof.limits.own_code import OWN
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from typing import Self
 
@@ -48,6 +49,12 @@ class MeasuredTest:
     """How much text a failure may have."""
     progress: Callable[[str, int, int], None]
     """Shows on the terminal which measurement has made how many calls of how many."""
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What limits that the body asks a profile for are given too: whose code counts in this test, or run."""
+        marker = self.options.marker or {}
+        return {**self.state.options.settings, **{name: marker[name] for name in (OWN.name,) if name in marker}}
 
     def stands_in(self, profile: Profile) -> bool:
         """Whether the CPU was measured only because there was no GPU."""

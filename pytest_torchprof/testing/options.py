@@ -163,9 +163,14 @@ def _of_side(options: RunOptions) -> RunOptions:
     side = this_side()
     if not side.is_base:
         return replace(options, baseline=BaselineMode.COMPARE, baseline_dir=side.entries, against=side)
-    mode = BaselineMode.UPDATE
     return replace(
-        options, baseline=mode, baseline_dir=side.entries, against=side, save=None, reports=(), require_gpu=False
+        options,
+        baseline=BaselineMode.UPDATE,
+        baseline_dir=side.entries,
+        against=side,
+        save=side.recordings,
+        reports=(),
+        require_gpu=False,
     )
 
 

@@ -141,7 +141,7 @@ class TestRun:
             explanation=Explanation(
                 screen=self.test.screen,
                 judges=self.test.baseline.judges_limits,
-                settings=self.test.state.options.settings,
+                settings=self.test.settings,
             ),
             of_body=self.body_is_step,
             why_not=why_not,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import baseline
+from pytest_torchprof.against.measured import entry_files
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.report import BaselineState
@@ -25,9 +25,7 @@ def only_at_base(side: Side, baselines: BaselineFiles, compared: Mapping[Path, s
     ``compared`` has the keys of what was measured here, by baseline file.
     """
     found: list[str] = []
-    for file in sorted(side.entries.rglob("*.json")):
-        module = (baseline.split_name(file) or ("", ""))[0]
-        test_file = (file.parent.relative_to(side.entries) / f"{module}.py").as_posix()
+    for file, test_file in entry_files(side.entries):
         with suppress(TorchprofError):  # Its tests have said so.
             keys = baselines.entries(file).keys() - compared.get(file, set())
             found += [f"{test_file}::{key}" for key in sorted(keys)]

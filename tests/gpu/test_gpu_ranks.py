@@ -1,4 +1,4 @@
-"""Several ranks of one job on one GPU."""
+"""Several ranks of one job, on one GPU and on one each; workers with a GPU each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from simulated import gpu_is_simulated
 
 from pytest_torchprof.capture.devices.cuda import gpu_uuid
 from pytest_torchprof.capture.processes import only_measurement
@@ -37,6 +38,28 @@ def test_it():
     x.add_(1)
     if os.environ["RANK"] == "1":
         x.add_(1)
+"""
+APART = """
+import os, pytest, torch
+from torch import distributed
+
+def test_worker(worker_id):
+    assert torch.cuda.device_count() == 1
+    print("sees", os.environ["CUDA_VISIBLE_DEVICES"])
+
+@pytest.mark.torchprof(ranks=2, device="cuda", warmup=1, steps=2)
+def test_ranks(torchprof):
+    distributed.init_process_group("gloo")
+    ranks = torchprof.ranks
+    assert (torch.cuda.device_count(), ranks.device, torch.cuda.current_device()) == (2, torchprof.device, ranks.rank)
+    x = torch.ones(8, device="cuda")
+    torchprof(x.add_, 1).expect(max_kernels=1)
+    print("rank", ranks.rank, "measured", ranks.device)
+
+@pytest.mark.torchprof(ranks=3, device="cuda")
+def test_of_too_many(): pass
+
+test_other_worker = test_worker
 """
 TRY = """
 import sys
@@ -88,3 +111,19 @@ def test_the_first_rank_holds_the_lock_for_all(rank, said, monkeypatch, tmp_path
             [sys.executable, "-c", TRY, gpu_uuid("cuda:0")], cwd=ROOT, capture_output=True, text=True, check=True
         )
     assert other.stdout.strip() == said
+
+
+def test_workers_see_a_gpu_each_and_the_ranks_of_a_job_share_them_out(pytester, monkeypatch):
+    if gpu_is_simulated():
+        monkeypatch.setenv("FAKEGPU_COUNT", "2")
+    elif torch.cuda.device_count() != 2:
+        pytest.skip("needs two GPUs")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makepyfile(test_it=APART)
+    # The first two tests are the first worker's, the others the second one's.
+    words = ["-p", "no:cacheprovider", "-n2", "--torchprof-gpus=each", "-rA"]
+    done = subprocess.run([sys.executable, "-m", "pytest", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    for said in ("sees 0", "sees 1", "rank 0 measured cuda:0", "rank 1 measured cuda:1"):
+        assert said in done.stdout
+    assert "ranks=3 takes a GPU for each, and torch sees 2 GPUs" in done.stdout

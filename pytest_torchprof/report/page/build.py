@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -49,7 +50,9 @@ def page(several: Iterable[Measured], heading: Heading, *, by_two: bool = False)
     details: list[dict[str, Any]] = []
     recordings: dict[str, bytes] = {}
     for measured in several:
-        found, drawn = _told(measured, by_two=by_two, room=_ROOM_BYTES - sum(map(len, recordings.values())))
+        # The first one is drawn whatever it takes.
+        room = _ROOM_BYTES - sum(map(len, recordings.values())) if recordings else math.inf
+        found, drawn = _told(measured, by_two=by_two, room=room)
         names = [f"recording-{len(shown)}{side}" for side in ("", "-before")][: len(drawn)]
         recordings.update(zip(names, drawn, strict=True))
         details.append({**found, **({"drawn": names} if names else {})})
@@ -64,12 +67,12 @@ def page(several: Iterable[Measured], heading: Heading, *, by_two: bool = False)
         f'<main>{table(rows, columns, outcomes, heading.compared)}<div id="details" tabindex="-1"></div></main>'
     )
     sides = {} if heading.sides is None else {"sides": heading.sides}
-    index = {"count": len(details), "together": _TOGETHER, **sides}
+    index = {"count": len(details), "together": _TOGETHER, "compared": heading.compared, **sides}
     payloads = {"index": compressed(as_json(index)), **dict(_chunks(details)), **recordings}
     return document(title=f"torchprof: {heading.title}", body=body, payloads=payloads)
 
 
-def _told(measured: Measured, *, by_two: bool, room: int) -> tuple[dict[str, Any], list[bytes]]:
+def _told(measured: Measured, *, by_two: bool, room: float) -> tuple[dict[str, Any], list[bytes]]:
     """Return the details, and the compressed recordings of the measurement and of the one before where they fit."""
     sides = [one.analysis for one in (measured, measured.before) if one is not None and one.analysis is not None]
     if measured.analysis is None:

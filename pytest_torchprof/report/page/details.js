@@ -2,17 +2,6 @@
 const Details = (() => {
   const LONGEST = 20;
 
-  const make = (name, attributes = {}, ...inside) => {
-    const found = document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) {
-      if (key === "class") found.className = value;
-      else if (typeof value === "function") found.addEventListener(key, value);
-      else if (value !== null && value !== false) found.setAttribute(key, value === true ? "" : value);
-    }
-    found.append(...inside);
-    return found;
-  };
-
   const looked = (recording, texts, column, i) => (column && column[i] ? recording[texts][column[i] - 1] : null);
 
   // The operators around a slice of an operator lane, innermost first.
@@ -34,7 +23,7 @@ const Details = (() => {
     if (lane.step) facts.push(["step", lane.step[at] ? shown(recording.steps[lane.step[at] - 1].name || "the whole recording") : "none: queued outside of the steps", null]);
     const variant = lane.variant && lane.variant[at] ? recording.variants[lane.variant[at] - 1] : null;
     if (variant) facts.push(["family", variant[0], null], ["library", variant[1], null], ["dtype", variant[2], null], ["layout", variant[3], null]);
-    if (lane.bytes && lane.bytes[at]) facts.push(["size", Recording.sizeText(lane.bytes[at]), null]);
+    if (lane.bytes && lane.bytes[at]) facts.push(["size", show.bytes(lane.bytes[at]), null]);
     const op = lane.op && lane.op[at] ? Recording.placeOf(recording, lane.op[at]) : null;
     if (op) facts.push(["operator", name(op), op], ["operands", looked(recording, "inputs", op.lane.inputs, op.at), null]);
     facts.push(["operands", looked(recording, "inputs", lane.inputs, at), null], ["from", looked(recording, "origins", lane.origin, at), null]);
@@ -57,27 +46,27 @@ const Details = (() => {
 
   const stepAt = (recording, moment) => recording.steps.find((step) => moment >= step.start_ns && moment < step.end_ns);
 
-  const listed = (facts, go = null) => make("dl", {class: "tl-facts"}, ...facts.flatMap(([what, text, place]) => {
+  const listed = (facts, go = null) => h("dl", {class: "tl-facts"}, ...facts.flatMap(([what, text, place]) => {
     const said = shown(text, 400);
-    return [make("dt", {}, what), make("dd", {}, place && go ? make("button", {type: "button", class: "tl-link", click: () => go(place)}, said) : said)];
+    return [h("dt", {}, what), h("dd", {}, place && go ? h("button", {type: "button", class: "tl-link", on: {click: () => go(place)}}, said) : said)];
   }));
 
   const named = (recording, {lane, at}, most) => shown(recording.names[lane.name[at]], most);
 
   const fillTip = (tip, {side, lane, at, together}) => {
-    const more = together > 1 ? [make("p", {class: "tl-more"}, `the longest of ${together.toLocaleString("en")} slices here that are narrower than a pixel: zoom in to see each`)] : [];
-    tip.replaceChildren(make("strong", {}, named(side.recording, {lane, at}, 160)), ...more, listed(factsOf(side.recording, {lane, at})));
+    const more = together > 1 ? [h("p", {class: "tl-more"}, `the longest of ${show.count(together)} slices here that are narrower than a pixel: zoom in to see each`)] : [];
+    tip.replaceChildren(h("strong", {}, named(side.recording, {lane, at}, 160)), ...more, listed(factsOf(side.recording, {lane, at})));
   };
 
   const fillPane = (pane, chosen, go) => {
     if (!chosen) {
-      pane.replaceChildren(make("p", {class: "tl-hint"}, "Click a slice, or press Enter for the longest one in view, and its details stand here."));
+      pane.replaceChildren(h("p", {class: "tl-hint"}, "Click a slice, or press Enter for the longest one in view, and its details stand here."));
       return;
     }
     const {side, lane, at} = chosen, raw = named(side.recording, chosen, 4000);
     const short = shown(Painting.labelOf(side.recording, lane, at), 120);
-    const heading = make("p", {class: "tl-name"}, make("strong", {}, short));
-    const whole = short === raw ? [] : [make("p", {class: "tl-raw"}, raw)];
+    const heading = h("p", {class: "tl-name"}, h("strong", {}, short));
+    const whole = short === raw ? [] : [h("p", {class: "tl-raw"}, raw)];
     pane.replaceChildren(heading, ...whole, listed(factsOf(side.recording, chosen), go));
   };
 
@@ -96,16 +85,16 @@ const Details = (() => {
   };
 
   const table = (recording, step, caption, slices) => {
-    const head = make("tr", {}, ...["Name", "Took", "Starts", "Family or kind", "Operator or operands", "Lane"].map((title) => make("th", {scope: "col"}, title)));
+    const head = h("tr", {}, ...["Name", "Took", "Starts", "Family or kind", "Operator or operands", "Lane"].map((title) => h("th", {scope: "col"}, title)));
     const rows = slices.map((one) => {
       const {lane, at} = one, op = lane.op && lane.op[at] ? Recording.placeOf(recording, lane.op[at]) : null;
       const cells = [Recording.timeText(lane.duration[at]), Recording.timeText(lane.start[at] - step.start_ns),
         Painting.familyOf(recording, lane, at) || lane.kind,
         op ? named(recording, op, 80) : shown(looked(recording, "inputs", lane.inputs, at) || "", 80), `${lane.title}, ${lane.subtitle}`];
-      return make("tr", {}, make("th", {scope: "row"}, shown(Painting.labelOf(recording, lane, at), 100)), ...cells.map((cell) => make("td", {}, cell)));
+      return h("tr", {}, h("th", {scope: "row"}, shown(Painting.labelOf(recording, lane, at), 100)), ...cells.map((cell) => h("td", {}, cell)));
     });
-    return make("div", {class: "tl-wide", tabindex: "0", role: "region", "aria-label": caption},
-      make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...rows)));
+    return h("div", {class: "tl-wide", tabindex: "0", role: "region", "aria-label": caption},
+      h("table", {}, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, ...rows)));
   };
 
   // The step in words, for those who do not see the drawing.
@@ -115,11 +104,11 @@ const Details = (() => {
       const of = sides.length > 1 ? `${shown(label)}: ` : "";
       const gpu = longestIn(recording, step, (lane) => lane.onGpu);
       const cpu = longestIn(recording, step, (lane) => lane.kind === "operators");
-      const said = `${of}${name} lasted ${Recording.timeText(told.end_ns - told.start_ns)} on the CPU; its ${told.gpu_ops.toLocaleString("en")} GPU operations took ${Recording.timeText(told.gpu_ns)} together, and the last one ended ${Recording.timeText(told.until_ns - told.start_ns)} after the step began.`;
-      return [make("p", {}, said), ...(gpu.length ? [table(recording, told, `${of}longest work on the GPU in ${name}`, gpu)] : []),
+      const said = `${of}${name} lasted ${Recording.timeText(told.end_ns - told.start_ns)} on the CPU; its ${show.count(told.gpu_ops)} GPU operations took ${Recording.timeText(told.gpu_ns)} together, and the last one ended ${Recording.timeText(told.until_ns - told.start_ns)} after the step began.`;
+      return [h("p", {}, said), ...(gpu.length ? [table(recording, told, `${of}longest work on the GPU in ${name}`, gpu)] : []),
         ...(cpu.length ? [table(recording, told, `${of}longest operators on the CPU in ${name}`, cpu)] : [])];
     }));
   };
 
-  return {make, fillTip, fillPane, fillText, factsOf};
+  return {fillTip, fillPane, fillText, factsOf};
 })();

@@ -1,6 +1,5 @@
 // What called what, the wider the more time: by module, by Python stack or by operator, of one recording or of two on one scale.
 const Flame = (() => {
-  const {make} = Details;
   const ROW = 19, GAP = 26, LONGEST = 20;
   const KINDS = {module: "by module", stack: "by Python stack", operator: "by operator"};
   const HELP = "Arrow keys: to the holder, into it, to the neighbours. Enter or click: widen. Escape: all of it.";
@@ -9,7 +8,7 @@ const Flame = (() => {
     const recordings = Array.isArray(columns) ? columns : [columns];
     const kinds = Object.keys(KINDS).filter((kind) => recordings.every(({flames}) => flames.some((one) => one.kind === kind)));
     if (!kinds.length) {
-      element.replaceChildren(make("p", {class: "tl-hint"}, "No operators, modules or Python stacks ran in the steps of this recording."));
+      element.replaceChildren(h("p", {class: "tl-hint"}, "No operators, modules or Python stacks ran in the steps of this recording."));
       return {destroy: () => element.replaceChildren()};
     }
     const hasGpu = recordings.some(({gpuTimeNs}) => gpuTimeNs > 0);
@@ -20,18 +19,18 @@ const Flame = (() => {
   };
 
   const build = (state, kinds, hasGpu) => {
-    const pick = (label, texts, key) => make("select", {"aria-label": label, change: (event) => { state[key] = event.target.value; state.path = []; plant(state); }},
-      ...Object.entries(texts).map(([value, text]) => make("option", {value}, text)));
+    const pick = (label, texts, key) => h("select", {"aria-label": label, on: {change: (event) => { state[key] = event.target.value; state.path = []; plant(state); }}},
+      ...Object.entries(texts).map(([value, text]) => h("option", {value}, text)));
     const weights = hasGpu ? {gpu: "time on the GPU", cpu: "time on the CPU"} : {cpu: "time on the CPU"};
-    state.search = make("input", {type: "search", placeholder: "Search names", "aria-label": "Search the names in the flame view", input: () => redraw(state)});
-    state.found = make("span", {class: "tl-found", role: "status"});
-    const bar = make("div", {class: "tl-bar"}, pick("What the frames are", Object.fromEntries(kinds.map((kind) => [kind, KINDS[kind]])), "kind"), pick("What makes them wide", weights, "weight"),
-      make("button", {type: "button", click: () => widen(state, [])}, "all of it"), state.search, state.found);
-    state.canvas = make("canvas", {class: "tl-canvas", tabindex: "0", role: "application", "aria-roledescription": "flame view", "aria-label": `Where the time of a step goes. ${HELP}`});
-    state.pane = make("div", {class: "tl-pane", role: "region", "aria-label": "The chosen frame", "aria-live": "polite"});
-    state.table = make("div", {});
-    state.element.replaceChildren(bar, make("div", {class: "tl-frame"}, state.canvas), state.pane,
-      make("details", {class: "tl-text"}, make("summary", {}, "The most of it as text"), state.table));
+    state.search = h("input", {type: "search", placeholder: "Search names", "aria-label": "Search the names in the flame view", on: {input: () => redraw(state)}});
+    state.found = h("span", {class: "tl-found", role: "status"});
+    const bar = h("div", {class: "tl-bar"}, pick("What the frames are", Object.fromEntries(kinds.map((kind) => [kind, KINDS[kind]])), "kind"), pick("What makes them wide", weights, "weight"),
+      h("button", {type: "button", on: {click: () => widen(state, [])}}, "all of it"), state.search, state.found);
+    state.canvas = h("canvas", {class: "tl-canvas", tabindex: "0", role: "application", "aria-roledescription": "flame view", "aria-label": `Where the time of a step goes. ${HELP}`});
+    state.pane = h("div", {class: "tl-pane", role: "region", "aria-label": "The chosen frame", "aria-live": "polite"});
+    state.table = h("div", {});
+    state.element.replaceChildren(bar, h("div", {class: "tl-frame"}, state.canvas), state.pane,
+      h("details", {class: "tl-text"}, h("summary", {}, "The most of it as text"), state.table));
     const listen = (kind, handler) => { state.canvas.addEventListener(kind, handler); };
     listen("pointermove", (event) => { const found = hit(state, event); state.canvas.style.cursor = found ? "pointer" : "default"; if (found) choose(state, found); });
     listen("click", (event) => { const found = hit(state, event); if (found) widen(state, pathOf(found)); });
@@ -79,10 +78,11 @@ const Flame = (() => {
     const {side, node} = chosen, whole = side.root.all || 1, path = pathOf(chosen);
     const others = state.sides.filter((one) => one !== side).map((one) => [one, atPath(one.root, path)]);
     const told = (one, found) => (found ? `${Recording.timeText(found.all)} per step, ${(100 * found.all / (one.root.all || 1)).toFixed(1)} %` : "not there");
-    const facts = [["time", told(side, node)], ["of it its own", Recording.timeText(Math.max(node.own, 0))], ["calls per step", Number(node.calls.toFixed(2)).toLocaleString("en")],
+    const of = node.holder ? [["of it its own", Recording.timeText(Math.max(node.own, 0))], ["calls per step", show.count(node.calls)]] : [];
+    const facts = [["time", told(side, node)], ...of,
       ...others.map(([one, found]) => [shown(one.label || "the other"), told(one, found)]), ["inside", path.slice(0, -1).map((text) => shown(text, 60)).join(" › ")]];
-    state.pane.replaceChildren(make("p", {class: "tl-name"}, make("strong", {}, `${state.sides.length > 1 ? `${shown(side.label)}: ` : ""}${shown(node.text, 300)}`)),
-      make("dl", {class: "tl-facts"}, ...facts.filter(([, text]) => text).flatMap(([what, text]) => [make("dt", {}, what), make("dd", {}, text)])));
+    state.pane.replaceChildren(h("p", {class: "tl-name"}, h("strong", {}, `${state.sides.length > 1 ? `${shown(side.label)}: ` : ""}${shown(node.text, 300)}`)),
+      h("dl", {class: "tl-facts"}, ...facts.filter(([, text]) => text).flatMap(([what, text]) => [h("dt", {}, what), h("dd", {}, text)])));
     state.share = node.all / whole;
     redraw(state);
   };
@@ -122,12 +122,12 @@ const Flame = (() => {
     const context = canvas.getContext("2d");
     context.setTransform(dense, 0, 0, dense, 0, 0);
     context.textBaseline = "middle";
-    if (sides.length > 1) for (const side of sides) write(state, context, `${shown(side.label, 60)}: ${Recording.timeText(side.root.all)} per step`, 6, side.y - GAP / 2, width, state.theme.fg, "600 12px");
+    if (sides.length > 1) for (const side of sides) Painting.writeIn(context, state.theme, `${shown(side.label, 60)}: ${Recording.timeText(side.root.all)} per step`, 6, side.y - GAP / 2, width, state.theme.fg, "600 12px");
     const wanted = state.search.value.trim().toLowerCase();
     let found = 0;
     for (const box of state.boxes) found += paintBox(state, context, box, wanted);
     element.dataset.boxes = state.boxes.length;
-    state.found.textContent = wanted ? `${found.toLocaleString("en")} of the frames shown` : "";
+    state.found.textContent = wanted ? `${show.count(found)} of the frames shown` : "";
   };
 
   // Places a node and what it holds; returns how deep it reaches. What is narrower than half a pixel is in its holder's width.
@@ -143,21 +143,13 @@ const Flame = (() => {
     return deepest;
   };
 
-  const write = (state, context, text, x, y, room, colour, font = "11px") => {
-    const letters = Math.floor(room / 6.2);
-    if (letters < 3) return;
-    context.font = `${font} ${state.theme.sans}`;
-    context.fillStyle = colour;
-    context.fillText(text.length > letters ? `${text.slice(0, letters - 1)}…` : text, x, y);
-  };
-
   const paintBox = (state, context, {side, node, x, wide, y}, wanted) => {
     const {theme, chosen} = state, kernel = side.recording.kernels.get(node.name), marked = wanted && node.text.toLowerCase().includes(wanted);
     const ink = Painting.inkOfName(theme, kernel ? kernel[0] : null, node.text);
     context.globalAlpha = wanted && !marked ? 0.25 : 1;
     context.fillStyle = ink.fill;
     context.fillRect(x, y + 1, Math.max(wide - 1, 0.5), ROW - 2);
-    write(state, context, shown(kernel ? kernel[4] : node.text, 160), x + 4, y + ROW / 2 + 0.5, wide - 8, ink.text);
+    Painting.writeIn(context, theme, shown(kernel ? kernel[4] : node.text, 160), x + 4, y + ROW / 2 + 0.5, wide - 8, ink.text);
     context.globalAlpha = 1;
     if (chosen && chosen.node === node) {
       context.strokeStyle = theme.accent;
@@ -178,10 +170,10 @@ const Flame = (() => {
       gather(root);
       const most = nodes.filter(({own}) => own > 0).sort((one, other) => other.own - one.own).slice(0, LONGEST);
       const caption = `${label ? `${shown(label)}: ` : ""}most time of their own, ${KINDS[state.kind]}`;
-      const head = make("tr", {}, ...["Name", "Own time per step", "Share", "Calls per step", "Inside"].map((title) => make("th", {scope: "col"}, title)));
-      const rows = most.map((node) => make("tr", {}, make("th", {scope: "row"}, shown(recording.kernels.has(node.name) ? recording.kernels.get(node.name)[4] : node.text, 100)),
-        ...[Recording.timeText(node.own), `${(100 * node.own / (root.all || 1)).toFixed(1)} %`, Number(node.calls.toFixed(2)).toLocaleString("en"), node.holder.holder ? shown(node.holder.text, 80) : ""].map((cell) => make("td", {}, cell))));
-      return make("div", {class: "tl-wide", tabindex: "0", role: "region", "aria-label": caption}, make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...rows)));
+      const head = h("tr", {}, ...["Name", "Own time per step", "Share", "Calls per step", "Inside"].map((title) => h("th", {scope: "col"}, title)));
+      const rows = most.map((node) => h("tr", {}, h("th", {scope: "row"}, shown(recording.kernels.has(node.name) ? recording.kernels.get(node.name)[4] : node.text, 100)),
+        ...[Recording.timeText(node.own), `${(100 * node.own / (root.all || 1)).toFixed(1)} %`, show.count(node.calls), node.holder.holder ? shown(node.holder.text, 80) : ""].map((cell) => h("td", {}, cell))));
+      return h("div", {class: "tl-wide", tabindex: "0", role: "region", "aria-label": caption}, h("table", {}, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, ...rows)));
     }));
   };
 

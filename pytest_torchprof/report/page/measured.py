@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,9 @@ MOST_DRAWN: Final = 40
 """Of so many recordings a page has the timeline."""
 RECORDED: Final = "recorded"
 """The verdict on a recording that nothing was asked of."""
+
+OUTCOMES: Final = ("failed", "not measured", "xfailed", "skipped", "passed", RECORDED, "gone")
+"""In the order in which a reader wants them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,8 @@ class Measured:
     @property
     def outcome(self) -> str:
         """The verdict in words."""
-        return str(self.told.get("outcome") or RECORDED)
+        outcome = self.told.get("outcome")
+        return str(outcome) if outcome in OUTCOMES else RECORDED
 
     def number(self, name: str) -> float | None:
         """Return the median over the steps of one of the numbers; None where it is not known."""
@@ -80,7 +85,9 @@ def in_page(results: Sequence[Mapping[str, Any]]) -> set[int]:
 
 def _known(value: object) -> float | None:
     """Return a number of a report as it is; a file may hold anything in its place."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None  # noqa: PLR0124
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return value
 
 
 _FAILURES: Final = ("failed", "not measured")

@@ -21,7 +21,8 @@
       views ??= (async () => {
         const columns = await Promise.all(test.drawn.map(async (id) => Timeline.read(await unpack(id))));
         const inTurn = columns.length > 1 ? [columns[1], columns[0]] : columns;
-        return [Timeline.draw(timeline, inTurn, {labels: columns.length > 1 ? sides : []}), Flame.draw(flame, columns[0], {})];
+        const labels = columns.length > 1 ? sides : [];
+        return [Timeline.draw(timeline, inTurn, {labels}), Flame.draw(flame, inTurn, {labels})];
       })();
       return views;
     };
@@ -46,7 +47,7 @@
     const kernels = [tables.kernel && Sections.kernelTable(tables.kernel, "kernel", find), tables.family && Sections.kernelTable(tables.family, "family", null)];
     const operators = [tables.op && Sections.operatorTable(tables.op, "op", find), tables.module && Sections.operatorTable(tables.module, "module", find)];
     const found = [
-      ["changes", "Changes", Sections.changes(test)],
+      ["changes", "Changes", Sections.changes(test, shown(index.compared, 60))],
       ["limits", "Limits", Sections.limits(test)],
       ["numbers", "Numbers", Sections.numbers(test)],
       ["timeline", "Timeline", drawn ? drawn.timeline : test.missing && h("p", {class: "hint"}, shown(test.missing, 500))],

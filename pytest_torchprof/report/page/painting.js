@@ -4,7 +4,7 @@ const Painting = (() => {
   const WAITS = /Synchronize|StreamWaitEvent|EventQuery/;
   const FAMILIES = ["gemm", "conv", "attention", "pointwise", "reduction", "normalization", "softmax", "optimizer", "copy",
     "index", "sort", "rng", "communication", "other"];
-  const LETTER = 6.2;  // The mean width of a letter, in pixels at 11 px: measuring each name would cost more than painting.
+  const LETTER = 6.2;  // The mean width of a letter, in pixels at 11 px.
   const MOST_ARROWS = 200;
 
   const themeOf = (element) => {
@@ -15,7 +15,7 @@ const Painting = (() => {
     return {
       dark, families, bg: colour("--panel", "#fff"), fg: colour("--fg", "#111"), muted: colour("--muted", "#666"),
       line: colour("--line", "#ddd"), accent: colour("--accent", "#15c"), warn: colour("--warn", "#850"),
-      mark: colour("--mark", "#fe8"), sans: colour("--sans", "sans-serif"), cache: new Map(),
+      mark: colour("--mark", "#fe8"), sans: colour("--sans", "sans-serif"), cache: new Map(), widths: new Map(),
     };
   };
 
@@ -42,7 +42,7 @@ const Painting = (() => {
     if (kind === "launches" && WAITS.test(name)) return solid(theme.warn);
     let hue = 0;
     for (const letter of name.slice(0, 60)) hue = (hue * 31 + letter.codePointAt(0)) % 360;
-    const [strength, light] = kind === "launches" ? [12, theme.dark ? 38 : 78] : [kind === "Python" ? 20 : 42, theme.dark ? 30 : 80];
+    const [strength, light] = kind === "launches" ? [12, theme.dark ? 38 : 78] : [kind === "Python" ? 20 : theme.dark ? 28 : 42, theme.dark ? 32 : 80];
     return {fill: `hsl(${hue} ${strength}% ${light}%)`, text: theme.fg};
   };
 
@@ -104,19 +104,25 @@ const Painting = (() => {
     }
   };
 
-  const write = (frame, text, x, y, room, colour, font = "11px") => {
-    const letters = Math.floor(room / LETTER);
-    if (letters < 2) return;
-    frame.context.font = `${font} ${frame.theme.sans}`;
-    frame.context.fillStyle = colour;
-    frame.context.fillText(text.length > letters ? `${text.slice(0, letters - 1)}…` : text, x, y);
+  // Text that ends where its room does: what a name takes is measured once.
+  const writeIn = (context, theme, text, x, y, room, colour, font = "11px") => {
+    if (room < 3 * LETTER) return;
+    context.font = `${font} ${theme.sans}`;
+    const key = `${font}|${text}`;
+    let wide = theme.widths.get(key);
+    if (wide === undefined) theme.widths.set(key, wide = context.measureText(text).width);
+    const letters = wide > room ? Math.floor(text.length * room / wide) - 1 : text.length;
+    context.fillStyle = colour;
+    if (letters > 1) context.fillText(letters < text.length ? `${text.slice(0, letters)}…` : text, x, y);
   };
+
+  const write = ({context, theme}, ...rest) => writeIn(context, theme, ...rest);
 
   const paintHeader = (frame, one, y) => {
     const {context, theme, width} = frame;
     context.fillStyle = theme.line;
     context.fillRect(0, y, width, 1);
-    const about = one.lane ? `${one.lane.slices.toLocaleString("en")} slice${one.lane.slices === 1 ? "" : "s"}, ${Recording.timeText(one.lane.total)}` : "";
+    const about = one.lane ? `${show.count(one.lane.slices)} slice${one.lane.slices === 1 ? "" : "s"}, ${Recording.timeText(one.lane.total)}` : "";
     const sign = one.closed ? "▸" : "▾";
     write(frame, `${sign} ${one.title}`, 6, y + HEADER / 2 + 1, width - 12, theme.muted, one === frame.marks.part ? "600 11px" : "11px");
     const used = (one.title.length + 5) * LETTER;
@@ -285,11 +291,14 @@ const Painting = (() => {
     context.fillRect(0, AXIS - 1, width, 1);
     const rough = (to - from) / Math.max(width / 110, 1), power = 10 ** Math.floor(Math.log10(rough));
     const tick = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
-    for (let moment = Math.ceil(from / tick) * tick; moment <= to; moment += tick) {
-      const x = (moment - from) * scale;
+    const most = Math.max(Math.abs(from), Math.abs(to));
+    const [unit, called] = most < 1e3 ? [1, "ns"] : most < 1e6 ? [1e3, "µs"] : most < 1e9 ? [1e6, "ms"] : [1e9, "s"];
+    const digits = Math.max(0, Math.ceil(-Math.log10(tick / unit) - 1e-9));
+    for (let place = Math.ceil(from / tick); place * tick <= to; place += 1) {
+      const x = (place * tick - from) * scale;
       context.fillStyle = theme.line;
       context.fillRect(Math.round(x), AXIS - 8, 1, 8);
-      write(frame, Math.abs(moment) < tick / 2 ? "0" : Recording.timeText(Math.round(moment)), x + 4, AXIS / 2, 100, theme.muted);
+      write(frame, place ? `${(place * tick / unit).toFixed(digits)} ${called}` : "0", x + 4, AXIS / 2, 100, theme.muted);
     }
   };
 
@@ -321,5 +330,5 @@ const Painting = (() => {
     return {side, lane, at: found, together};
   };
 
-  return {themeOf, layOut, paint, hit, pairsOf, familyOf, inkOfName, labelOf, isMarked, isOfStep, HEADER, AXIS, FAMILIES};
+  return {themeOf, layOut, paint, hit, writeIn, pairsOf, familyOf, inkOfName, labelOf, isMarked, isOfStep, HEADER, AXIS, FAMILIES};
 })();

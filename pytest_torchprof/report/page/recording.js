@@ -70,7 +70,7 @@ const Recording = (() => {
       return {title: told.title, time: sums(columns.time), used: sums(signed(columns.size))};
     });
     const flames = header.flames.map((told) => flame(told, take(told.columns, told.nodes)));
-    return {...header, ...totals(lanes, flames), lanes, memory, flames, kernels: kernelsByName(lanes, header.variants)};
+    return {...header, ...totals(lanes, flames), lanes, memory, flames, kernels: kernelsByName(lanes, header)};
   };
 
   const totals = (lanes, flames) => {
@@ -84,10 +84,13 @@ const Recording = (() => {
   };
 
   // What is known of the kernels of each name, for the flames, which have names alone.
-  const kernelsByName = (lanes, variants) => {
+  const kernelsByName = (lanes, {variants, names}) => {
     const found = new Map();
-    for (const {variant, name} of lanes) {
-      for (let i = 0; variant && i < name.length; i += 1) if (variant[i]) found.set(name[i], variants[variant[i] - 1]);
+    for (const {variant, name, onGpu} of lanes) {
+      for (let i = 0; variant && i < name.length; i += 1) {
+        if (variant[i]) found.set(name[i], variants[variant[i] - 1]);
+        else if (onGpu) found.set(name[i], ["copy", "", null, null, names[name[i]]]);
+      }
     }
     return found;
   };
@@ -125,19 +128,8 @@ const Recording = (() => {
     return low;
   };
 
-  const timeText = (ns) => {
-    const size = Math.abs(ns);
-    const [divisor, unit] = size < 999.5 ? [1, "ns"] : size < 999500 ? [1e3, "us"] : size < 999.5e6 ? [1e6, "ms"] : [1e9, "s"];
-    const value = ns / divisor;
-    const digits = Number.isInteger(value) ? 0 : Math.abs(value) < 9.995 ? 2 : Math.abs(value) < 99.95 ? 1 : 0;
-    return `${value.toFixed(digits)} ${unit}`;
-  };
+  // Beside what the page shows elsewhere, slices are so short that ns are needed.
+  const timeText = (ns) => (Math.abs(ns) < 999.5 ? `${Math.round(ns)} ns` : show.us(ns / 1000));
 
-  const sizeText = (bytes) => {
-    const power = Math.min(4, Math.floor(Math.log2(Math.max(Math.abs(bytes), 1)) / 10));
-    const value = bytes / 1024 ** power;
-    return `${value.toFixed(power && Math.abs(value) < 100 ? 1 : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
-  };
-
-  return {read, placeOf, launchedBy, firstAfter, timeText, sizeText};
+  return {read, placeOf, launchedBy, firstAfter, timeText};
 })();

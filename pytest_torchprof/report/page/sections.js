@@ -4,11 +4,12 @@ const Sections = (() => {
     kernel: "kernels", memcpy: "copies", memset: "fills", communication: "communication", runtime: "runtime calls",
     data_loader: "data loading", cpu: "operators, annotations, Python", other: "nothing recorded",
   };
+  const STATUSES = {holds: "v-holds", missed: "v-missed", "not measured": "v-not-measured"};
   const changed = (before, now) => {
     if (!isNumber(before) || !isNumber(now) || before === now) return null;
     if (before === 0 || now === 0) return "";
     const ratio = now / before;
-    return ratio >= 1.1 || ratio <= 1 / 1.1 ? `${show.ratio(ratio)}×` : `${ratio > 1 ? "+" : "−"}${Math.abs(100 * (ratio - 1)).toFixed(1)}\u00a0%`;
+    return ratio >= 1.1 || ratio <= 1 / 1.1 ? show.factor(ratio) : `${ratio > 1 ? "+" : "−"}${Math.abs(100 * (ratio - 1)).toFixed(1)}\u00a0%`;
   };
   const direction = (better, before, now) =>
     !better || !isNumber(before) || !isNumber(now) || before === now ? "" : (now > before) === (better === "higher") ? "good" : "bad";
@@ -57,7 +58,7 @@ const Sections = (() => {
     return DataTable.make({caption: more ? `${caption}; ${show.count(more)} more are left out` : caption, columns, rows, by: "difference"});
   };
 
-  const changes = (test) => {
+  const changes = (test, compared) => {
     const found = test.compared;
     if (found?.why_not) return h("p", {}, shown(found.why_not, 1000));
     if (found) {
@@ -76,7 +77,7 @@ const Sections = (() => {
     }
     if (!test.changes?.length && (!test.baseline || test.baseline === "same")) return null;
     return [
-      h("p", {}, shown(test.baseline ?? "")),
+      h("p", {}, `${compared}: ${shown(test.baseline ?? "", 400)}`),
       test.changes?.length && h("pre", {class: "changes"}, test.changes.map((line) => visible(line)).join("\n")),
     ];
   };
@@ -90,7 +91,7 @@ const Sections = (() => {
         : shown(limit.message || measured, 300);
       return h(
         "tr", {},
-        h("td", {class: "verdict"}, h("span", {class: `v v-${limit.status.replace(" ", "-")}`}, shown(limit.status))),
+        h("td", {class: "verdict"}, h("span", {class: `v ${STATUSES[limit.status] ?? ""}`}, shown(limit.status, 40))),
         h("th", {scope: "row", class: "left"}, h("code", {}, shown(limit.name)), limit.range ? h("span", {class: "file"}, ` in “${shown(limit.range)}”`) : null),
         h("td", {class: "left"}, shown(limit.expected, 300)),
         h("td", {class: "left"}, details),
@@ -253,7 +254,7 @@ const Sections = (() => {
   const findings = (test, highlight) => {
     if (!test.findings?.length) return test.tables ? h("p", {class: "hint"}, "Nothing stands out.") : null;
     const NAMES = {recording: "about the recording", warning: "time that is lost", information: "good to know"};
-    return h("ol", {class: "findings"}, test.findings.map((finding) => h("li", {class: `s-${finding.severity}`},
+    return h("ol", {class: "findings"}, test.findings.map((finding) => h("li", {class: NAMES[finding.severity] && `s-${finding.severity}`},
       h("h4", {}, shown(finding.title), h("span", {class: "file"}, ` ${NAMES[finding.severity] ?? ""}`), h("code", {}, shown(finding.code))),
       h("p", {}, shown(finding.message, 2000)),
       finding.source && h("p", {class: "hint"}, shown(finding.source)),

@@ -1,6 +1,5 @@
 // The timeline: one recording, or two on one scale; zoom, pan, search, details, all by pointer and by keyboard.
 const Timeline = (() => {
-  const {make} = Details;
   const NARROWEST_NS = 50, DEEP = 8, TALLEST = 720;
   const HELP = "Arrow keys or W A S D: zoom and pan. + and -: zoom. 0: the whole step. [ and ]: other steps. /: search, then N and Shift+N: "
     + "hits. Enter: details of the slice under the pointer, else of the longest in view. , and .: the slice before and after in its row. "
@@ -12,12 +11,12 @@ const Timeline = (() => {
     build(state);
     const wanted = step === null ? -1 : recordings[0].steps.findIndex(({name}) => name === step);
     goToStep(state, wanted);
-    if (view) show(state, view[0] * 1000 - sides[0].zero, view[1] * 1000 - sides[0].zero);
+    if (view) look(state, view[0] * 1000 - sides[0].zero, view[1] * 1000 - sides[0].zero);
     element.dataset.slices = sides.reduce((sum, {recording}) => sum + recording.slices, 0);
     element.dataset.timeNs = sides.reduce((sum, {recording}) => sum + recording.timeNs, 0);
     element.dataset.gpuTimeNs = sides.reduce((sum, {recording}) => sum + recording.gpuTimeNs, 0);
     return {
-      show: (from, to) => show(state, from * 1000 - sides[0].zero, to * 1000 - sides[0].zero),
+      show: (from, to) => look(state, from * 1000 - sides[0].zero, to * 1000 - sides[0].zero),
       highlight: (wanted) => highlight(state, wanted),
       destroy: () => { for (const undo of state.gone) undo(); element.replaceChildren(); },
     };
@@ -36,21 +35,21 @@ const Timeline = (() => {
     state.gone.push(() => target.removeEventListener(kind, handler, options));
   };
 
-  const button = (title, text, click) => make("button", {type: "button", title, "aria-label": title, click}, text);
+  const button = (title, text, click) => h("button", {type: "button", title, "aria-label": title, on: {click}}, text);
 
   const build = (state) => {
     const {element, sides} = state;
-    state.canvas = make("canvas", {class: "tl-canvas", tabindex: "0", role: "application", "aria-roledescription": "timeline", "aria-label": `Timeline of ${sides.length > 1 ? "two recordings" : "the recording"}. ${HELP}`});
-    state.room = make("div", {class: "tl-room"}, state.canvas);
-    state.scroll = make("div", {class: "tl-scroll"}, state.room);
-    state.tip = make("div", {class: "tl-tip", hidden: true, "aria-hidden": "true"});
-    state.pane = make("div", {class: "tl-pane", role: "region", "aria-label": "Details of the chosen slice", "aria-live": "polite"});
-    state.status = make("p", {class: "tl-status"});
-    const text = make("div", {});
-    const asText = make("details", {class: "tl-text"}, make("summary", {}, "This step as text"), text);
+    state.canvas = h("canvas", {class: "tl-canvas", tabindex: "0", role: "application", "aria-roledescription": "timeline", "aria-label": `Timeline of ${sides.length > 1 ? "two recordings" : "the recording"}. ${HELP}`});
+    state.room = h("div", {class: "tl-room"}, state.canvas);
+    state.scroll = h("div", {class: "tl-scroll"}, state.room);
+    state.tip = h("div", {class: "tl-tip", hidden: true, "aria-hidden": "true"});
+    state.pane = h("div", {class: "tl-pane", role: "region", "aria-label": "Details of the chosen slice", "aria-live": "polite"});
+    state.status = h("p", {class: "tl-status"});
+    const text = h("div", {});
+    const asText = h("details", {class: "tl-text"}, h("summary", {}, "This step as text"), text);
     asText.addEventListener("toggle", () => { if (asText.open) Details.fillText(text, sides); });
     state.refillText = () => { if (asText.open) Details.fillText(text, sides); };
-    element.replaceChildren(toolbar(state), legend(sides), make("div", {class: "tl-frame"}, state.scroll, state.tip), state.status, state.pane, asText);
+    element.replaceChildren(toolbar(state), legend(sides), h("div", {class: "tl-frame"}, state.scroll, state.tip), state.status, state.pane, asText);
     listenAll(state);
     Details.fillPane(state.pane, null);
   };
@@ -59,15 +58,15 @@ const Timeline = (() => {
     const most = Math.max(...state.sides.map(({recording}) => recording.steps.length));
     const longer = state.sides.find(({recording}) => recording.steps.length === most).recording;
     const worst = state.sides.length > 1 ? "the worst step of each" : `the worst step: ${stepName(longer, longer.worst)}`;
-    state.select = make("select", {"aria-label": "Step", change: () => goToStep(state, Number(state.select.value))},
-      make("option", {value: "-1"}, worst), ...longer.steps.map((_, i) => make("option", {value: String(i)}, stepName(longer, i))));
-    const steps = most > 1 ? [make("span", {class: "tl-group"}, button("step before ([)", "◂", () => otherStep(state, -1)), state.select, button("step after (])", "▸", () => otherStep(state, 1)))] : [];
-    state.search = make("input", {type: "search", placeholder: "Search names ( / )", "aria-label": "Search the names of slices", input: () => search(state), keydown: (event) => inSearch(state, event)});
-    state.found = make("span", {class: "tl-found", role: "status"});
-    return make("div", {class: "tl-bar"}, ...steps,
-      make("span", {class: "tl-group"}, button("zoom in (+)", "+", () => zoom(state, 0.5)), button("zoom out (-)", "−", () => zoom(state, 2)), button("the whole step (0)", "fit", () => fit(state))),
-      make("span", {class: "tl-group"}, state.search, button("hit before (Shift+N)", "◂", () => nextHit(state, -1)), button("next hit (N)", "▸", () => nextHit(state, 1))), state.found,
-      make("details", {class: "tl-help"}, make("summary", {}, "Keys"), make("p", {}, HELP)));
+    state.select = h("select", {"aria-label": "Step", on: {change: () => goToStep(state, Number(state.select.value))}},
+      h("option", {value: "-1"}, worst), ...longer.steps.map((_, i) => h("option", {value: String(i)}, stepName(longer, i))));
+    const steps = most > 1 ? [h("span", {class: "tl-group"}, button("step before ([)", "◂", () => otherStep(state, -1)), state.select, button("step after (])", "▸", () => otherStep(state, 1)))] : [];
+    state.search = h("input", {type: "search", placeholder: "Search names ( / )", "aria-label": "Search the names of slices", on: {input: () => search(state), keydown: (event) => inSearch(state, event)}});
+    state.found = h("span", {class: "tl-found", role: "status"});
+    return h("div", {class: "tl-bar"}, ...steps,
+      h("span", {class: "tl-group"}, button("zoom in (+)", "+", () => zoom(state, 0.5)), button("zoom out (-)", "−", () => zoom(state, 2)), button("fit the whole step (0)", "fit", () => fit(state))),
+      h("span", {class: "tl-group"}, state.search, button("hit before (Shift+N)", "◂", () => nextHit(state, -1)), button("next hit (N)", "▸", () => nextHit(state, 1))), state.found,
+      h("details", {class: "tl-help"}, h("summary", {}, "Keys"), h("p", {}, HELP)));
   };
 
   const stepName = (recording, i) => `${shown(recording.steps[i].name || "the whole recording")}, ${Recording.timeText(recording.steps[i].until_ns - recording.steps[i].start_ns)}`;
@@ -78,8 +77,8 @@ const Timeline = (() => {
       for (const [family] of recording.variants) used.add(family);
       if (recording.lanes.some((lane) => lane.onGpu && lane.variant.includes(0))) used.add("copy");
     }
-    const items = Painting.FAMILIES.filter((family) => used.has(family)).map((family) => make("li", {}, make("span", {class: `tl-swatch tl-f-${family}`}), family));
-    return make("ul", {class: "tl-legend", "aria-label": "Colours of kernel families"}, ...items);
+    const items = Painting.FAMILIES.filter((family) => used.has(family)).map((family) => h("li", {}, h("span", {class: `tl-swatch tl-f-${family}`}), family));
+    return h("ul", {class: "tl-legend", "aria-label": "Colours of kernel families"}, ...items);
   };
 
   // Steps and the view.
@@ -103,10 +102,10 @@ const Timeline = (() => {
   const fit = (state) => {
     const lengths = state.sides.map(({recording, step, zero}) => Math.max(recording.steps[step].until_ns - zero, 1000));
     const length = Math.max(...lengths);
-    show(state, -length * 0.01, length * 1.01);
+    look(state, -length * 0.01, length * 1.01);
   };
 
-  const show = (state, from, to) => {
+  const look = (state, from, to) => {
     const width = Math.max(to - from, NARROWEST_NS), middle = (from + to) / 2;
     const ends = state.sides.map(({recording, zero}) => recording.endNs - zero), begins = state.sides.map(({zero}) => -zero);
     const longest = (Math.max(...ends) - Math.min(...begins)) * 1.1 + 1000, taken = Math.min(width, longest);
@@ -119,10 +118,10 @@ const Timeline = (() => {
   const zoom = (state, factor, at = 0.5) => {
     const width = state.to - state.from, pivot = state.from + width * at;
     const next = Math.max(width * factor, NARROWEST_NS);
-    show(state, pivot - next * at, pivot + next * (1 - at));
+    look(state, pivot - next * at, pivot + next * (1 - at));
   };
 
-  const pan = (state, share) => show(state, state.from + (state.to - state.from) * share, state.to + (state.to - state.from) * share);
+  const pan = (state, share) => look(state, state.from + (state.to - state.from) * share, state.to + (state.to - state.from) * share);
 
   const redraw = (state) => {
     if (state.due) return;
@@ -148,9 +147,9 @@ const Timeline = (() => {
     state.frame = {context, theme: state.theme, width, height, top: scroll.scrollTop, from: state.from, to: state.to, sides, marks: state.marks};
     const counted = Painting.paint(state.frame);
     state.element.dataset.frames = Number(state.element.dataset.frames || 0) + 1;
-    const together = counted.together ? `; ${counted.together.toLocaleString("en")} of them are narrower than a pixel, and those side by side are drawn as one line` : "";
+    const together = counted.together ? `; ${show.count(counted.together)} of them are narrower than a pixel, and those side by side are drawn as one line` : "";
     const left = sides.map(({recording}) => recording.left_out).filter(Boolean).join("; ");
-    state.status.textContent = `${Recording.timeText(state.to - state.from)} in view, ${counted.seen.toLocaleString("en")} slices in the rows shown${together}. ${left || "No slice is left out."}`;
+    state.status.textContent = `${Recording.timeText(state.to - state.from)} in view, ${show.count(counted.seen)} slices in the rows shown${together}. ${left || "No slice is left out."}`;
   };
 
   // Search and marks.
@@ -175,7 +174,7 @@ const Timeline = (() => {
       }
     }
     state.hits.sort((one, other) => one.lane.start[one.at] - one.side.zero - (other.lane.start[other.at] - other.side.zero));
-    state.found.textContent = names ? `${state.hits.length.toLocaleString("en")} found${state.hits.length ? `, ${Recording.timeText(time)}` : ""}` : "";
+    state.found.textContent = names ? `${show.count(state.hits.length)} found${state.hits.length ? `, ${Recording.timeText(time)}` : ""}` : "";
     redraw(state);
     return state.hits.length;
   };
@@ -226,7 +225,7 @@ const Timeline = (() => {
     part.closed = false;
     Painting.layOut(state.sides);
     const fitting = Math.min(Math.max(width, length * 1.2), length * 400), middle = begin + length / 2;
-    if (begin < state.from || begin + length > state.to || fitting !== width) show(state, middle - fitting / 2, middle + fitting / 2);
+    if (begin < state.from || begin + length > state.to || fitting !== width) look(state, middle - fitting / 2, middle + fitting / 2);
     const y = part.y + Painting.HEADER + lane.row[at] * 16;
     if (y < state.scroll.scrollTop + Painting.AXIS || y > state.scroll.scrollTop + state.scroll.clientHeight - 30) {
       state.room.style.height = `${Painting.layOut(state.sides)}px`;
@@ -301,7 +300,7 @@ const Timeline = (() => {
     listen(state, canvas, "pointerleave", () => { state.marks.over = null; hideTip(state); redraw(state); });
     listen(state, canvas, "dblclick", (event) => {
       const found = at(state, event);
-      if (found && found.lane) show(state, found.lane.start[found.at] - found.side.zero - found.lane.duration[found.at] * 0.1, found.lane.end[found.at] - found.side.zero + found.lane.duration[found.at] * 0.1);
+      if (found && found.lane) look(state, found.lane.start[found.at] - found.side.zero - found.lane.duration[found.at] * 0.1, found.lane.end[found.at] - found.side.zero + found.lane.duration[found.at] * 0.1);
     });
     const themed = () => { state.theme = null; redraw(state); };
     for (const query of ["(prefers-color-scheme: dark)", "print"]) listen(state, matchMedia(query), "change", themed);
@@ -332,7 +331,7 @@ const Timeline = (() => {
     hideTip(state);
     const width = state.to - state.from, from = drag.from - (x / state.canvas.clientWidth) * width;
     state.scroll.scrollTop = drag.top - y;
-    show(state, from, from + width);
+    look(state, from, from + width);
   };
 
   const hover = (state, event) => {

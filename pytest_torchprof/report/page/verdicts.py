@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.report.page.document import text
-from pytest_torchprof.report.page.measured import RECORDED, SHOWN
+from pytest_torchprof.report.page.measured import OUTCOMES, RECORDED, SHOWN
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.report.page.measured import Measured
 
-OUTCOMES: Final = ("failed", "not measured", "xfailed", "skipped", "passed", RECORDED, "gone")
-"""In the order in which a reader wants them."""
 _WORDS: Final = {"skipped": "not judged", "xfailed": "failed as expected", "gone": "only before"}
 _TITLES: Final = {"gpu_busy_us": "busy", "cpu_gpu_ratio": "CPU/GPU", "graph_breaks": "graph breaks"}
 
@@ -28,7 +26,7 @@ def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Meas
 
 def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
     """Return the row of a measurement; ``columns`` are the numbers shown, ``"baseline"`` among them."""
-    outcome = measured.outcome if measured.outcome in OUTCOMES else RECORDED
+    outcome = measured.outcome
     cells = [
         f'<td class="verdict"><span class="v v-{outcome.replace(" ", "-")}">{_WORDS.get(outcome, outcome)}</span></td>',
         f'<th scope="row" class="name"><a href="#{number}">{_split_name(measured.name)}</a></th>',

@@ -10,7 +10,7 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const show = {
   us(value) {
     const size = Math.abs(value);
-    if (size < 999.5) return `${threeDigits(value)} µs`;
+    if (size < 999.5) return `${threeDigits(value)} us`;
     return size < 0.9995 * SECOND_US ? `${threeDigits(value / 1e3)} ms` : `${threeDigits(value / SECOND_US)} s`;
   },
   bytes(value) {
@@ -22,6 +22,7 @@ const show = {
   },
   share: (value) => `${(100 * value).toFixed(1)} %`,
   ratio: (value) => (value > 0 && value < 0.005 ? "<0.01" : value < 10 ? value.toFixed(2) : value.toPrecision(3)),
+  factor: (value) => (value >= 9.95 ? `${show.count(Math.round(value))}x` : `${value < 0.1 ? Number(value.toPrecision(2)) : value.toFixed(value < 1 ? 2 : 1)}x`),
   rate: (value) => (value < 100 ? String(Number(value.toPrecision(3))) : value.toFixed(0)),
   count: (value) => value.toLocaleString("en-US", {maximumFractionDigits: 2}),
 };

@@ -35,13 +35,18 @@ class Ranks:
 def join(device: torch.device, at_end: ExitStack, *, replays: bool) -> Ranks:
     """Return this process's place among the ranks; initialize the process group if nobody has.
 
-    ``at_end`` destroys the group. In a replay, whose ranks have nothing to do with each other, there is none.
-    TorchprofError where this process is in no job.
+    ``at_end`` destroys the group. TorchprofError where this process is in no job.
+
+    In a replay the ranks have nothing to do with each other. What the test does besides, such as to build a model that
+    is sharded, finds a group in which nothing is sent.
     """
     rank, joined = this_rank(), distributed.is_available() and distributed.is_initialized()
-    if not joined and not replays:
-        _refuse_alone(rank)
-        distributed.init_process_group(_backend(device), rank=rank.number, world_size=rank.world)
+    if not joined:
+        if replays and not rank.alone:
+            _pretend(rank)
+        else:
+            _refuse_alone(rank)
+            distributed.init_process_group(_backend(device), rank=rank.number, world_size=rank.world)
         at_end.callback(_leave)
     local = rank.number if rank.local is None else rank.local
     return Ranks(rank=rank.number, world_size=rank.world, local_rank=local, device=device)
@@ -67,6 +72,13 @@ def _backend(device: torch.device) -> str:
     if device.type == "cuda" and distributed.is_nccl_available():
         return "cpu:gloo,cuda:nccl"
     return "gloo"
+
+
+def _pretend(rank: Rank) -> None:
+    """Initialize the process group of torch's own tests, in torch since 2.1, whose collectives do nothing."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: PLC0415 - it registers the backend
+
+    distributed.init_process_group("fake", store=FakeStore(), rank=rank.number, world_size=rank.world)
 
 
 def _leave() -> None:

@@ -1,0 +1,284 @@
+"""Which commit changed the kernels of a test, or was the first that missed a limit: measured commit by commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from pytest_torchprof.against import history
+from pytest_torchprof.against.base import log_end, obtain_results
+from pytest_torchprof.against.folders import kept_folder, run_folder
+from pytest_torchprof.against.measured import read_measured
+from pytest_torchprof.against.outcomes import BaseOutcomes, write_outcomes
+from pytest_torchprof.against.request import refuse_clashes, repository_of, request_for
+from pytest_torchprof.codes import Code
+from pytest_torchprof.compare import compare
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.limits import MISSED, NOT_MEASURED, check_limits
+from pytest_torchprof.report import Reference
+from pytest_torchprof.text import counted, printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_torchprof.against.git import NamedCommit, Repository
+    from pytest_torchprof.against.measured import CommitMeasurements
+    from pytest_torchprof.against.request import Request
+    from pytest_torchprof.compare import Comparison
+    from pytest_torchprof.limits import Asked
+
+
+class CommitAnswer(StrEnum):
+    """What a commit is."""
+
+    GOOD = "good"
+    BAD = "bad"
+    SKIPPED = "skipped"
+    """It cannot be measured."""
+
+
+_SPOKEN: Final = {CommitAnswer.GOOD: history.GOOD, CommitAnswer.BAD: history.BAD, CommitAnswer.SKIPPED: history.SKIP}
+
+
+class SearchOutcome(StrEnum):
+    """What a search came to."""
+
+    FOUND = "found"
+    NOT_THERE = "not there"
+    """Both ends are good, or both are bad: there is no such commit between them."""
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectTask:
+    """What is asked: by which a commit is bad, and between which two."""
+
+    words: Sequence[str]
+    """For pytest: the test, and the user's options."""
+    good: str
+    bad: str
+    limits: tuple[Asked, ...]
+    """None: a commit is bad whose kernels are not the good one's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A commit that was measured, and what it is."""
+
+    sha: str
+    answer: CommitAnswer
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a search came to."""
+
+    outcome: SearchOutcome
+    why: str
+    good: Reference
+    bad: Reference
+    commits: tuple[Judged, ...]
+    """Those that were measured, in that order."""
+    candidates: tuple[NamedCommit, ...] = ()
+    """The first bad commit; several where only skipped ones are between the last good and the first bad."""
+    parent: str | None = None
+    """The parent of the first bad commit."""
+    differences: Mapping[str, Comparison] = field(default_factory=dict)
+    """By test, how it differs from what its parent measured; none where the parent cannot be measured."""
+
+
+def bisect(task: BisectTask, tell: Callable[[str], None]) -> Found:
+    """Search as ``task`` says; ``tell`` is handed a line at a time.
+
+    TorchprofError where that cannot begin.
+    """
+    settings = _Settings(task, tell)
+    pytest.main([*task.words, "-q"], plugins=[settings])
+    if settings.found is None:
+        raise TorchprofError("pytest cannot be started with these words, as it says itself", Code.BAD_USAGE)
+    return settings.found
+
+
+class _Settings:
+    """A plugin that makes use of what pytest reads from its files and words, in the place of a run."""
+
+    def __init__(self, task: BisectTask, tell: Callable[[str], None]) -> None:
+        self._task, self._tell = task, tell
+        self.found: Found | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> int:
+        refuse_clashes(config, "torchprof bisect")
+        repository = repository_of(config)
+        good = Reference(ref=self._task.good, sha=repository.commit(self._task.good, "--good"), dirty=False)
+        bad = Reference(ref=self._task.bad, sha=repository.commit(self._task.bad, "--bad"), dirty=False)
+        _refuse_strangers(repository, good, bad)
+        with kept_folder(config.rootpath) as folder, run_folder(folder) as results:
+            request = request_for(config, repository, bad, folder, results)
+            # Whatever the ends are called, what is measured at a commit is the same.
+            asked = (*self._task.words, "--torchprof-against=HEAD")
+            request = replace(request, words=asked, keeps_recordings=True)
+            self.found = _Search(self._task.limits, request, good, bad, self._tell).run()
+        return 0
+
+
+def _refuse_strangers(repository: Repository, good: Reference, bad: Reference) -> None:
+    """Raise TorchprofError where the bad commit does not come after the good one."""
+    if good.sha == bad.sha:
+        said = f"--good and --bad are the same commit, {good.sha[:7]}: name one that was still good"
+        raise TorchprofError(said, Code.NO_ANCESTOR)
+    if repository.descends(bad.sha, good.sha):
+        return
+    said = f"{bad.shown} does not come after {good.shown}"
+    if repository.is_shallow:
+        hint = "; this clone is shallow and may lack the commits between them: git fetch --unshallow"
+    elif repository.descends(good.sha, bad.sha):
+        hint = ", it comes before it: exchange --good and --bad"
+    elif parted := repository.branch_point(good.sha, bad.sha):
+        hint = f": their branches parted at {parted[:7]}, which --good={parted[:7]} names"
+    else:
+        hint = ", and they have no commit in common"
+    raise TorchprofError(f"{said}{hint}", Code.NO_ANCESTOR)
+
+
+class _Search:
+    """The commits of one search, each measured once."""
+
+    def __init__(
+        self, limits: tuple[Asked, ...], request: Request, good: Reference, bad: Reference, tell: Callable[[str], None]
+    ) -> None:
+        self._limits, self._request, self._tell = limits, request, tell
+        self._good, self._bad = good, bad
+        self._measured: dict[str, CommitMeasurements] = {}
+        self._judged: dict[str, Judged] = {}
+
+    def run(self) -> Found:
+        """Measure both ends, then the commits that git chooses."""
+        repository = self._request.repository
+        between = counted(repository.distance(self._good.sha, self._bad.sha), "commit")
+        self._tell(f"{between} from {self._good.shown}, good, to {self._bad.shown}, bad")
+        if not self._names:
+            return self._found(SearchOutcome.NOT_MEASURED, f"at {self._bad.shown}: {self._why_nothing()}")
+        for end, wanted in ((self._bad, CommitAnswer.BAD), (self._good, CommitAnswer.GOOD)):
+            judged = self._judge(end.sha)
+            if judged.answer is CommitAnswer.SKIPPED:
+                return self._found(SearchOutcome.NOT_MEASURED, f"at {end.shown}: {judged.why}")
+            if judged.answer is not wanted:
+                return self._found(SearchOutcome.NOT_THERE, self._contradiction(end, judged))
+        shas = history.first_bad(
+            repository,
+            good=self._good.sha,
+            bad=self._bad.sha,
+            judge=lambda sha: _SPOKEN[self._judge(sha).answer],
+            folder=self._request.results / "search",
+        )
+        candidates = tuple(map(repository.told, shas))
+        if len(candidates) > 1:
+            why = f"only commits that cannot be measured are left: it is one of {len(candidates)}"
+            return self._found(SearchOutcome.NOT_MEASURED, why, candidates)
+        return self._found(SearchOutcome.FOUND, self._judge(*shas).why, candidates)
+
+    def _found(self, outcome: SearchOutcome, why: str, candidates: tuple[NamedCommit, ...] = ()) -> Found:
+        parent, differences = None, {}
+        if outcome is SearchOutcome.FOUND:
+            (first,) = candidates
+            parent = self._request.repository.parent(first.sha)
+            before = {} if parent is None else self._measure(parent).entries
+            after = self._measure(first.sha).entries
+            differences = {name: compare(before[name], after[name]) for name in before if name in after}
+        return Found(
+            outcome=outcome,
+            why=why,
+            good=self._good,
+            bad=self._bad,
+            commits=tuple(self._judged.values()),
+            candidates=candidates,
+            parent=parent,
+            differences=differences,
+        )
+
+    def _contradiction(self, end: Reference, judged: Judged) -> str:
+        if end is self._good:
+            return f"{end.shown} is to be good, and is not: {judged.why}; name an older commit with --good"
+        if self._limits:
+            return f"{end.shown} is to be bad, and the limits hold there: {judged.why}"
+        return f"the kernels at {end.shown} are those at {self._good.shown}: nothing has changed"
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """The measurements that are asked for: those of the bad commit."""
+        return tuple(self._measure(self._bad.sha).entries)
+
+    def _why_nothing(self) -> str:
+        """Return why the bad commit has measured nothing; TorchprofError where there is no such test."""
+        outcomes = self._measure(self._bad.sha).outcomes
+        if outcomes.troubles:
+            return next(iter(outcomes.troubles.values()))
+        if outcomes.tests:
+            return "nothing was measured: the test has neither the torchprof marker nor the fixture"
+        said = "\n".join(f"  | {line}" for line in log_end(self._request.results / self._bad.sha))
+        if outcomes.status in (pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.USAGE_ERROR):
+            named = " ".join(self._request.config.args)
+            raise TorchprofError(f"pytest finds no test {named} at {self._bad.shown}, and says:\n{said}", Code.NO_TEST)
+        return f"{outcomes.broken}, and it said:\n{said}"
+
+    def _measure(self, sha: str) -> CommitMeasurements:
+        if sha not in self._measured:
+            results = self._request.results / sha
+            results.mkdir()
+            reference = Reference(ref=sha, sha=sha, dirty=False)
+            try:
+                obtain_results(replace(self._request, reference=reference, results=results))
+            except TorchprofError as problem:  # Its files are not there, which says nothing of other commits.
+                write_outcomes(results, BaseOutcomes(status=-1, broken=str(problem)))
+            self._measured[sha] = read_measured(results)
+        return self._measured[sha]
+
+    def _judge(self, sha: str) -> Judged:
+        if sha not in self._judged:
+            measured = self._measure(sha)
+            answer, why = self._by_limits(measured) if self._limits else self._by_kernels(measured)
+            self._judged[sha] = Judged(sha=sha, answer=answer, why=why)
+            self._tell(f"{sha[:7]}  {answer:<9}{printable_line(why)}")
+        return self._judged[sha]
+
+    def _by_limits(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
+        profiles = dict(measured.profiles())
+        said = {
+            verdict.status: self._said(name, f"{verdict.written}: {verdict.measured}")
+            for name in self._names
+            if name in profiles and name in measured.entries
+            for verdict in check_limits(profiles[name], self._limits)
+        }
+        if MISSED in said:
+            return CommitAnswer.BAD, said[MISSED]
+        if (gap := self._gap(measured)) is not None:
+            return CommitAnswer.SKIPPED, gap
+        if NOT_MEASURED in said or not said:
+            return CommitAnswer.SKIPPED, said.get(NOT_MEASURED, "its recording is not there")
+        return CommitAnswer.GOOD, next(iter(said.values()))
+
+    def _by_kernels(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
+        if (gap := self._gap(measured)) is not None:
+            return CommitAnswer.SKIPPED, gap
+        good = self._measure(self._good.sha)
+        for name in self._names:
+            found = compare(good.entries.get(name), measured.entries[name])
+            if found.kernels_differ:
+                return CommitAnswer.BAD, self._said(name, found.summary)
+        return CommitAnswer.GOOD, "the kernels are the same"
+
+    def _gap(self, measured: CommitMeasurements) -> str | None:
+        """Return why something that is asked for was not measured; None where all of it was."""
+        lacking = next((name for name in self._names if name not in measured.entries), None)
+        if lacking is None:
+            return None
+        return self._said(lacking, measured.why_not(lacking))
+
+    def _said(self, name: str, what: str) -> str:
+        """Return what is said of a measurement, with its name where there are others."""
+        return what if len(self._names) == 1 else f"{name}: {what}"

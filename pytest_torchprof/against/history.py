@@ -1,0 +1,74 @@
+"""``git bisect run`` over the user's commits, in a repository of its own that borrows them.
+
+The user's own references, index, state of bisecting and files are never touched, not even by a run that is killed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from typing import IO, TYPE_CHECKING, Final, cast
+
+from pytest_torchprof.against.git import GitRefused, ask_git, borrow, git_command, git_environment
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_torchprof.against.git import Repository
+
+GOOD, BAD, SKIP = 0, 1, 125
+"""What ``git bisect run`` takes for an answer."""
+# Each commit is measured in this process, which has read pytest's settings already: git's script asks, and we answer.
+_ASK: Final = 'echo "measure $(git rev-parse BISECT_HEAD)"; read -r answer; exit "$answer"'
+_MEASURE: Final = "measure "
+_FOUND: Final = ("# first bad commit: [", "# possible first bad commit: [")
+
+
+def first_bad(
+    repository: Repository, *, good: str, bad: str, judge: Callable[[str], int], folder: Path
+) -> tuple[str, ...]:
+    """Return the first bad commit, or all that may be it where only skipped ones are left between them.
+
+    ``judge`` answers for a commit: GOOD, BAD or SKIP. ``folder`` is an empty one for git. TorchprofError where git
+    cannot go on.
+    """
+    try:
+        borrow(repository.top, bad, folder)
+        ask_git(folder, "bisect", "start", "--no-checkout", bad, good, GIT_DIR=str(folder))
+        # Of two neighbours the answer is known without a question.
+        if not _candidates(folder):
+            _run(folder, judge)
+    except GitRefused as refused:
+        raise TorchprofError(f"git bisect cannot go on: {refused}", Code.OBJECT_MISSING) from None
+    return _candidates(folder)
+
+
+def _candidates(folder: Path) -> tuple[str, ...]:
+    lines = (folder / "BISECT_LOG").read_text(encoding="utf-8", errors="replace").splitlines()
+    return tuple(line.partition("[")[2].partition("]")[0] for line in lines if line.startswith(_FOUND))
+
+
+def _run(folder: Path, judge: Callable[[str], int]) -> None:
+    with subprocess.Popen(  # noqa: S603 - git, with a script of ours
+        git_command(folder, "bisect", "run", "sh", "-c", _ASK),
+        env=git_environment(GIT_DIR=str(folder)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        questions, answers = cast("IO[str]", process.stdout), cast("IO[str]", process.stdin)
+        said: list[str] = []
+        try:
+            for line in questions:
+                said.append(line)
+                if line.startswith(_MEASURE):
+                    answers.write(f"{judge(line.removeprefix(_MEASURE).strip())}\n")
+                    answers.flush()
+        finally:
+            process.kill()
+    if not _candidates(folder):
+        raise GitRefused("".join(said[-5:]).strip())

@@ -1,0 +1,210 @@
+"""`torchprof bisect`: which commit was the first that missed a limit, or changed the kernels of a test."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import json_schemas
+import pytest
+from jsonschema import Draft202012Validator
+from repository import PACKAGE, SLOWER, TESTS, TORCHPROF, Repository
+
+from pytest_torchprof.cli import main
+
+pytestmark = pytest.mark.any_torch
+
+TEST = "tests/test_waves.py::test_wave"
+LIMIT = ("--limit", "max_kernels=1")
+FOUND, NOT_THERE, REFUSED, NOT_MEASURED = 0, 1, 2, 3
+BROKEN = "raise ValueError('no such wave')\n"
+SLOWEST = SLOWER.replace(".cos()", ".cos().tan()")
+HISTORY = {
+    "the first": PACKAGE,
+    "another docstring": '"""Waves."""\n' + PACKAGE,
+    "does not work": BROKEN,
+    "the same by another name": PACKAGE.replace("sin", "special.expit") + "\n",
+    "works again": PACKAGE,
+    "a cosine too": SLOWER,
+    "a tangent too": SLOWEST,
+    "notes": SLOWEST + "\n",
+}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    made = Repository(tmp_path_factory.mktemp("bisect") / "a folder", {"waves.py": PACKAGE, "notes.txt": "first"})
+    for subject, code in HISTORY.items():
+        made.write({"waves.py": code, "notes.txt": subject})
+        made.git("tag", subject.replace(" ", "-"), made.commit(subject))
+    # Not committed yet, and its tests are run at every commit.
+    made.write({"tests/test_waves.py": TESTS, "waves.py": BROKEN})
+    made.git("bisect", "start")  # The user's own, which is not ended by it.
+    return made
+
+
+@pytest.fixture(scope="module")
+def before(repository):
+    return repository.state()
+
+
+@pytest.fixture(scope="module")
+def by_limit(repository, before):
+    return repository.torchprof("bisect", *LIMIT, TEST, "--good", "the-first")
+
+
+def answers(repository, out: str) -> dict[str, str]:
+    """Return what was said of each commit that was measured, by its subject."""
+    lines = (line.split(maxsplit=2) for line in out.splitlines())
+    known = {repository.git("rev-parse", "--short=7", name.replace(" ", "-")).strip(): name for name in HISTORY}
+    return {known[words[0]]: words[1] for words in lines if len(words) > 1 and words[0] in known}
+
+
+def test_the_first_commit_that_misses_a_limit_is_named_with_what_it_changed(repository, by_limit):
+    assert by_limit.status == FOUND
+    sha = repository.git("rev-parse", "a-cosine-too").strip()
+    parent = repository.git("rev-parse", "--short=7", "works-again").strip()
+    date = repository.git("log", "-1", "--format=%aI", sha).strip()
+    told = by_limit.out.partition("first bad commit: ")[2]
+    assert told.splitlines() == [
+        sha,
+        "  author   someone <someone>",
+        f"  date     {date}",
+        "  subject  a cosine too",
+        "  because  max_kernels=1: 2 kernels in step 1 of 5",
+        f"against its parent {parent}, {TEST}: worse (+1 kernel)",
+        "  + pointwise cos: 1 per step, launched by aten::cos",
+        "    kernels 1 -> 2",
+    ]
+
+
+def test_each_commit_that_was_measured_is_told(repository, by_limit):
+    said = answers(repository, by_limit.out)
+    assert (said["notes"], said["the first"], said["works again"], said["a cosine too"]) == (
+        "bad",
+        "good",
+        "good",
+        "bad",
+    )
+    assert len(said) < len(HISTORY)  # Git halves what is left.
+
+
+def test_the_users_repository_is_as_it_was(repository, before, by_limit):
+    assert repository.state() == before
+    assert not list((repository.path / ".torchprof/against/runs").iterdir())
+
+
+def test_a_commit_that_cannot_be_measured_is_skipped_and_says_why(repository):
+    """Also the first commit that changed the kernels, whatever they are; as data."""
+    run = repository.torchprof("bisect", "--changed", TEST, "--good=the-first", "--bad=works-again~1", "--json")
+    assert run.status == NOT_MEASURED
+    data = json.loads(run.out[run.out.index("{") :])
+    schema = json.loads((json_schemas.FOLDER / "bisect.json").read_text())
+    assert [*Draft202012Validator(json_schemas.closed(schema)).iter_errors(data)] == []
+    shas = {repository.git("rev-parse", name.replace(" ", "-")).strip(): name for name in HISTORY}
+    skipped = {shas[one["sha"]]: one["why"] for one in data["commits"] if one["answer"] == "skipped"}
+    assert skipped == {"does not work": "tests/test_waves.py cannot be collected: ValueError: no such wave"}
+    # The one that cannot be measured, or the one after it.
+    assert {one["subject"] for one in data["candidates"]} == {"does not work", "the same by another name"}
+    assert data["why"] == "only commits that cannot be measured are left: it is one of 2"
+
+
+def test_where_the_kernels_changed_first(repository, before):
+    run = repository.torchprof("bisect", "--changed", TEST, "--good", "works-again", "--json")
+    assert run.status == FOUND
+    data = json.loads(run.out[run.out.index("{") :])
+    schema = json.loads((json_schemas.FOLDER / "bisect.json").read_text())
+    assert [*Draft202012Validator(json_schemas.closed(schema)).iter_errors(data)] == []
+    assert [one["subject"] for one in data["candidates"]] == ["a cosine too"]
+    assert data["tests"][TEST]["summary"] == "worse (+1 kernel)"
+    assert repository.state() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--good", "a-cosine-too"), "a-cosine-too (SHA) is to be good, and is not: max_kernels=1: 2 kernels"),
+        (("--good", "the-first", "--bad", "works-again"), "works-again (SHA) is to be bad, and the limits hold there"),
+    ],
+)
+def test_ends_that_contradict_what_is_asked(repository, words, said):
+    run = repository.torchprof("bisect", *LIMIT, TEST, *words)
+    assert run.status == NOT_THERE
+    sha = repository.git("rev-parse", "--short=7", words[-1]).strip()
+    assert f"not there: {said.replace('SHA', sha)}" in run.out
+
+
+def test_an_end_that_cannot_be_measured(repository):
+    run = repository.torchprof("bisect", *LIMIT, TEST, "--good", "the-first", "--bad", "does-not-work")
+    assert run.status == NOT_MEASURED
+    assert "not measured: at does-not-work (" in run.out
+    assert "ValueError: no such wave" in run.out
+
+
+def test_a_test_that_pytest_does_not_find(repository):
+    run = repository.torchprof("bisect", *LIMIT, f"{TEST}s", "--good", "works-again")
+    assert run.status == REFUSED
+    assert "pytest finds no test tests/test_waves.py::test_waves at HEAD (" in run.out
+    assert "  | ERROR: not found:" in run.out
+    assert "[no-test]" in run.out
+
+
+@pytest.fixture
+def other(repository):
+    """Return a commit on a branch of its own."""
+    sha = repository.git("commit-tree", "main^{tree}", "-p", "works-again", "-m", "on another branch").strip()
+    repository.git("update-ref", "refs/heads/other", sha)
+    yield
+    repository.git("update-ref", "-d", "refs/heads/other")
+
+
+@pytest.mark.usefixtures("other")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((TEST, "--good", "works-agian"), "--good=works-agian: there is no such commit in"),
+        (
+            (TEST, "--good", "notes", "--bad", "the-first"),
+            "it comes before it: exchange --good and --bad [no-ancestor]",
+        ),
+        ((TEST, "--good", "notes"), "--good and --bad are the same commit"),
+        ((TEST, "--good", "other"), "their branches parted at PARTED, which --good=PARTED names [no-ancestor]"),
+        ((TEST,), "expected --good REF"),
+        ((TEST, "--good", "notes~1", "--changed"), "expected --limit NAME=VALUE, or --changed"),
+        ((TEST, "--good", "notes~1", "--", "--torchprof-baseline=update"), "torchprof bisect and --torchprof-baseline"),
+        ((TEST, "--good", "notes~1", "--limit", "max_kernel=1"), "did you mean 'max_kernels'?"),
+        ((TEST, "--good", "notes~1", "--", "--no-such-option"), "pytest cannot be started with these words"),
+    ],
+)
+def test_what_cannot_begin_is_refused(repository, words, said, monkeypatch, capfd):
+    monkeypatch.chdir(repository.path)
+    assert main(["bisect", *LIMIT, *words]) == REFUSED
+    parted = repository.git("rev-parse", "--short=7", "works-again").strip()
+    assert said.replace("PARTED", parted) in " ".join(capfd.readouterr().err.split())
+
+
+def test_a_shallow_clone_that_lacks_the_commits_between(repository, tmp_path):
+    clone = Repository.__new__(Repository)
+    clone.path = tmp_path / "clone"
+    repository.git("clone", "--quiet", "--depth=2", "--no-tags", f"file://{repository.path}", str(clone.path))
+    clone.git("fetch", "--quiet", "--depth=1", "origin", "tag", "the-first", "--no-tags")
+    run = clone.torchprof("bisect", *LIMIT, TEST, "--good", "the-first")
+    assert run.status == REFUSED
+    assert "this clone is shallow and may lack the commits between them: git fetch --unshallow" in run.out
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_an_end_at_any_moment_leaves_nothing_that_lasts(repository, by_limit, sent):
+    before = repository.state()
+    # Other words for pytest: nothing is kept of them.
+    words = ("bisect", *LIMIT, TEST, "--good", "the-first", "--", f"--torchprof-warmup={int(sent)}")
+    with repository.start(*words, program=TORCHPROF) as process:
+        assert "7 commits from the-first" in process.stdout.readline()
+        time.sleep(1)
+        process.send_signal(sent)
+    assert process.returncode in (130, -signal.SIGKILL)
+    assert repository.state() == before
+    again = repository.torchprof("bisect", *LIMIT, TEST, "--good", "the-first")
+    assert (again.status, again.out) == (by_limit.status, by_limit.out)
+    assert not list((repository.path / ".torchprof/against/runs").iterdir())

@@ -1,0 +1,273 @@
+"""The report as one HTML file: what it holds, what it refuses to load, how large it gets. No browser is needed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+from builder import TraceBuilder
+from pages import HOSTILE, Page, result, write
+
+from pytest_torchprof.cli import main
+from pytest_torchprof.report import BaselineState, Outcome
+from pytest_torchprof.report.page import document
+from pytest_torchprof.report.page.measured import MOST_DRAWN
+
+RUN = """
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_kept():
+    torch.sin(x)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=1)
+def test_missed():
+    torch.sin(torch.cos(x))
+"""
+
+
+def small(path: Path, *, kernels: int = 3, slow: float = 1) -> Path:
+    builder = TraceBuilder()
+    for number in range(kernels):
+        builder.launched(f"void add_{number}(float*)", 100.0 * number, dur=10 * slow)
+    builder.step(0, 0, 100 * kernels)
+    return builder.write(path)
+
+
+@pytest.fixture
+def report(capsys):
+    """Run the command; return its exit status, the page, and what it said on stderr."""
+
+    def run(*words: object, output: Path) -> tuple[int, Page | None, str]:
+        status = main(["report", *map(str, words), "-o", str(output)])
+        page = Page(output.read_text(encoding="utf-8")) if output.is_file() else None
+        return status, page, capsys.readouterr().err
+
+    return run
+
+
+def test_a_run_leaves_a_page_with_the_verdicts_and_the_recordings_of_what_failed(run_tests, pytester):
+    run_tests(RUN, "--torchprof-report=out/run.html").assert_outcomes(passed=1, failed=1)
+    page = Page((pytester.path / "out" / "run.html").read_text())
+    assert "1 passed, 1 failed" in page.words
+    # What failed stands first, for a reader without scripts too.
+    assert page.words.index("test_missed") < page.words.index("test_kept")
+    kept, missed = page.details
+    assert (kept["outcome"], missed["outcome"]) == ("passed", "failed")
+    assert "max_kernels=1" in missed["message"]
+    assert missed["limits"][0]["status"] == "missed"
+    assert missed["drawn"] == ["recording-1"]
+    assert page.unpacked("recording-1")
+    assert missed["tables"]["kernel"]["rows"]
+    assert "--torchprof-save" in kept["missing"]
+    # What a run knows of a measurement without its recording: the kernels of a step.
+    assert kept["tables"]["kernel"]["of_step"]
+
+
+@pytest.mark.any_torch
+def test_the_page_allows_its_own_script_and_style_and_nothing_else(tmp_path):
+    page = Page(write(tmp_path / "run.html", result()).read_text())
+    policy = page.policy
+    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert policy["img-src"] == "data:"
+    for directive, content in (("script-src", page.scripts[None]), ("style-src", page.style)):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert policy[directive] == f"'sha256-{digest}'"
+    assert page.elements[3][1].get("http-equiv") == "Content-Security-Policy", "before anything that it is about"
+    for tag, attributes in page.elements:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], (tag, attributes)
+        for name in ("src", "href"):
+            assert str(attributes.get(name, "#")).startswith(("#", "data:,")), (tag, attributes)
+    assert not re.search(r"https?://|innerHTML|\beval\(|document\.write|fetch\(", page.scripts[None] + page.style)
+
+
+@pytest.mark.any_torch
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+def test_names_are_text_wherever_they_stand(tmp_path, hostile):
+    calm = Page(write(tmp_path / "calm.html", result(name="calm")).read_text())
+    strange = result(
+        name=hostile, label=hostile, outcome=Outcome.FAILED, message=hostile, baseline=hostile, changes=(hostile,),
+        baseline_state=BaselineState.SAME, recording=hostile, environment={"gpu": hostile},
+        findings=({"code": hostile, "title": hostile, "message": hostile, "evidence": {"kernels": [hostile]}},),
+    )  # fmt: skip
+    text = write(tmp_path / "hostile.html", strange).read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.tags == calm.tags
+    assert page.scripts[None] == calm.scripts[None]
+    assert page.policy == calm.policy
+    visible = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
+    assert visible == {"\n"}
+    assert len(page.words) < 5000, "long names are cut"
+    (told,) = page.details
+    assert told["message"] == hostile
+
+
+@pytest.mark.any_torch
+def test_what_is_no_number_is_unknown(tmp_path):
+    summary = {"kernels": math.nan, "gpu_busy_us": math.inf, "launches": "five", "worst": None}
+    page = Page(write(tmp_path / "run.html", result(summary=summary, time={"median_us": math.nan})).read_text())
+    (told,) = page.details
+    assert told["time"] == {"median_us": None}
+    assert "nan" not in page.words.lower()
+
+
+@pytest.mark.any_torch
+def test_two_thousand_tests_fit_into_ten_megabytes(tmp_path):
+    recording = small(tmp_path / "a.json.gz")
+    results = [
+        result(i, recording=recording.name, outcome=Outcome.FAILED if i > 1900 else Outcome.PASSED) for i in range(2000)
+    ]
+    path = write(tmp_path / "run.html", *results, rootdir=tmp_path)
+    assert path.stat().st_size < 10_000_000
+    details = Page(path.read_text()).details
+    assert len(details) == 2000
+    drawn = [number for number, told in enumerate(details) if "drawn" in told]
+    assert drawn == list(range(1901, 1901 + MOST_DRAWN)), "failures come first"
+    assert f"the first {MOST_DRAWN} recordings" in details[0]["missing"]
+
+
+@pytest.mark.any_torch
+def test_a_recording_that_cannot_be_read_leaves_the_rest_of_the_page(tmp_path):
+    (tmp_path / "cut.json").write_text('{"traceEvents": [')
+    one = result(1, outcome=Outcome.FAILED, message="missed", recording="cut.json")
+    (told,) = Page(write(tmp_path / "run.html", one, rootdir=tmp_path).read_text()).details
+    assert told["message"] == "missed"
+    assert "recording-cut-off" in told["missing"]
+
+
+@pytest.mark.any_torch
+def test_the_page_is_written_the_same_twice(tmp_path, report):
+    recording = small(tmp_path / "a.json")
+    report(recording, output=tmp_path / "1.html")
+    report(recording, output=tmp_path / "2.html")
+    assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
+
+
+@pytest.mark.any_torch
+def test_a_single_recording_has_no_verdict(tmp_path, report):
+    status, page, _ = report(small(tmp_path / "a.json"), output=tmp_path / "deep" / "out.html")
+    assert status == 0
+    assert "Verdicts" not in page.words
+    (told,) = page.details
+    assert told["outcome"] == "recorded"
+    assert told["drawn"] == ["recording-0"]
+    names = dict(zip(told["tables"]["kernel"]["columns"], told["tables"]["kernel"]["rows"][0], strict=True))
+    assert names["calls"] > 0
+    assert names["time_us"] > 0
+    assert sum(told["time"]["parts"].values()) == pytest.approx(told["time"]["total_us"])
+
+
+@pytest.mark.any_torch
+def test_findings_name_the_events_that_they_mean(tmp_path, report):
+    builder = TraceBuilder()
+    for step in range(2):
+        for number in range(40):
+            builder.launched("ampere_sgemm_128x64_tn", 1000.0 * step + 20 * number, op="aten::mm", dur=15)
+        builder.step(step, 1000.0 * step, 1000)
+    _, page, _ = report(builder.write(tmp_path / "a.json"), output=tmp_path / "out.html")
+    (told,) = page.details
+    meant = {name for finding in told["findings"] for name in finding.get("events", {}).get("names", ())}
+    assert "ampere_sgemm_128x64_tn" in meant
+    assert not any("evidence" in finding for finding in told["findings"])
+
+
+@pytest.mark.any_torch
+def test_two_recordings_are_told_by_what_costs(tmp_path, report):
+    before, after = small(tmp_path / "before.json"), small(tmp_path / "after.json", slow=5)
+    status, page, _ = report(after, "--against", before, output=tmp_path / "out.html")
+    assert status == 0
+    (told,) = page.details
+    assert told["compared"]["time_us"] == [30, 150]
+    assert sum(row["time_us"] - row["before_us"] for row in told["compared"]["kernels"]) == 120
+    assert told["drawn"] == ["recording-0", "recording-0-before"]
+    columns = told["tables"]["kernel"]["columns"]
+    row = dict(zip(columns, told["tables"]["kernel"]["rows"][0], strict=True))
+    assert (row["before_time_us"], row["time_us"]) == (10, 50)
+    assert json.loads(page.unpacked("index"))["sides"] == ["before.json", "after.json"]
+
+
+@pytest.mark.any_torch
+def test_folders_are_compared_file_by_file(tmp_path, report):
+    for folder, names in (("before", "ab"), ("after", "bc")):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            small(tmp_path / folder / f"{name}.json", kernels=3 if folder == "before" else 4)
+    status, page, _ = report(tmp_path / "after", "--against", tmp_path / "before", output=tmp_path / "out.html")
+    assert status == 0
+    told = {one["name"]: one for one in page.details}
+    assert list(told) == ["b.json", "c.json", "a.json"]
+    assert told["b.json"]["compared"]["time_us"] == [30, 40]
+    assert "compared" not in told["c.json"]
+    assert told["a.json"]["outcome"] == "gone"
+    assert "only before" in page.words
+
+
+def test_a_json_report_becomes_a_page_with_the_recordings_beside_it(run_tests, pytester, report, tmp_path):
+    run_tests(RUN, "--torchprof-report=run.json")
+    status, page, _ = report(pytester.path / "run.json", output=tmp_path / "out.html")
+    assert status == 0
+    kept, missed = page.details
+    assert missed["drawn"] == ["recording-1"]
+    assert "did not keep" in kept["missing"]
+    assert "torch 2" in page.words
+    _, page, _ = report(
+        pytester.path / "run.json", "--against", pytester.path / "run.json", output=tmp_path / "same.html"
+    )
+    assert [one["name"] for one in page.details] == [kept["name"], missed["name"]]
+    assert page.details[1]["compared"]["time_us"][0] == page.details[1]["compared"]["time_us"][1]
+
+
+@pytest.mark.any_torch
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"schema": 9, "results": []}', "recording-newer"),
+        ('{"schema": 1, "results": [3]}', "recording-damaged"),
+        ('{"schema": 1, "results": [', "recording-damaged"),
+        ('{"traceEvents": [', "recording-cut-off"),
+        (None, "recording-missing"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_and_nothing_is_written(tmp_path, report, content, said):
+    path = tmp_path / "in.json"
+    if content is not None:
+        path.write_text(content)
+    status, page, err = report(path, output=tmp_path / "out.html")
+    assert (status, page) == (2, None)
+    assert f"[{said}]" in err
+
+
+@pytest.mark.any_torch
+@pytest.mark.parametrize("words", [["report"], ["report", "a.json"], ["report", "a.json", "b.json", "-o", "x.html"]])
+def test_bad_usage_is_refused(words, capsys):
+    assert main(words) == 2
+    assert "[bad-usage]" in capsys.readouterr().err
+
+
+@pytest.mark.any_torch
+def test_a_page_that_cannot_be_written_is_an_error(tmp_path, report):
+    (tmp_path / "file").write_text("")
+    status, _, err = report(small(tmp_path / "a.json"), output=tmp_path / "file" / "out.html")
+    assert status == 2
+    assert "[report-not-written]" in err
+
+
+@pytest.mark.any_torch
+def test_a_large_recording_is_a_small_page(tmp_path, report, shared_trace):
+    status, page, _ = report(shared_trace("a100_sam_fast_large"), output=tmp_path / "out.html")
+    assert status == 0
+    assert page.details[0]["events"] == 255_170
+    assert len(page.text) < 2_000_000
+
+
+@pytest.mark.any_torch
+def test_all_that_the_page_is_made_of_is_in_its_folder():
+    """Whatever lies in the package's folder goes into a wheel."""
+    folder = Path(document.__file__).parent
+    there = {path.name for path in folder.iterdir() if path.suffix in (".html", ".css", ".js")}
+    assert there == {"page.html", *document.SCRIPTS, *document.STYLES}
+    assert not re.search(r"</script|<!--", "".join((folder / name).read_text() for name in document.SCRIPTS))

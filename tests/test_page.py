@@ -1,0 +1,205 @@
+"""The page in a browser: nothing is asked of the network, nothing a name says is carried out, all of it works by keyboard."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from browser import CHROMIUM, Browser
+from builder import TraceBuilder
+from pages import HOSTILE, result, write
+
+from pytest_torchprof.cli import main
+from pytest_torchprof.report import Outcome
+
+pytestmark = [
+    pytest.mark.any_torch,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
+]
+AXE = next(
+    (
+        path
+        for path in (Path(os.environ.get("AXE_CORE", "axe.min.js")), Path("/usr/share/javascript/axe.min.js"))
+        if path.is_file()
+    ),
+    None,
+)
+OUTCOMES = [Outcome.PASSED] * 30 + [Outcome.FAILED] * 3 + [Outcome.NOT_MEASURED, Outcome.SKIPPED, Outcome.XFAILED]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as window:
+        yield window
+
+
+@pytest.fixture(autouse=True)
+def _quiet(browser):
+    """Hold every test to it: no request, no word on the console."""
+    browser.requests.clear()
+    browser.complaints.clear()
+    yield
+    assert browser.requests == []
+    assert browser.complaints == []
+
+
+@pytest.fixture(scope="module")
+def run_page(tmp_path_factory):
+    """A run's report: 36 tests, the failures with a recording."""
+    folder = tmp_path_factory.mktemp("run")
+    recording(folder / "a.json")
+    found = {
+        "code": "fp32-gemm",
+        "title": "Products in fp32",
+        "message": "slow",
+        "remedy": "bf16",
+        "severity": "warning",
+        "evidence": {"kernels": ["gemm fp32 tn ampere_sgemm_128x64"]},
+    }
+    failed = {"message": "does not hold", "recording": "a.json", "findings": (found,)}
+    results = [result(i, outcome=one, **(failed if one.is_failure else {})) for i, one in enumerate(OUTCOMES)]
+    return write(folder / "run.html", *results, rootdir=folder)
+
+
+@pytest.fixture(scope="module")
+def pair_page(tmp_path_factory):
+    """Two recordings side by side."""
+    folder = tmp_path_factory.mktemp("pair")
+    before, after = recording(folder / "before.json"), recording(folder / "after.json", slow=4)
+    assert main(["report", str(after), "--against", str(before), "-o", str(folder / "pair.html")]) == 0
+    return folder / "pair.html"
+
+
+def recording(path: Path, *, slow: int = 1, name: str = "ampere_sgemm_128x64_tn") -> Path:
+    builder = TraceBuilder()
+    for step in range(2):
+        for number in range(24):
+            kernel = name if number % 2 else f"void kernel_{number}(float*)"
+            builder.launched(kernel, 2000.0 * step + 40 * number, op="aten::mm", dur=(15 + step) * slow, wait=5)
+        builder.step(step, 2000.0 * step, 1900)
+    return builder.write(path)
+
+
+def texts(browser: Browser, selector: str) -> list[str]:
+    script = f"[...document.querySelectorAll({json.dumps(selector)})].filter((e) => e.checkVisibility()).map((e) => e.textContent)"
+    return browser.run(script)
+
+
+def test_the_first_failure_is_open_and_tests_are_filtered_searched_and_sorted(browser, run_page):
+    browser.open(run_page)
+    assert texts(browser, "#details h2") == ["failedtests/test_model.py::test_30"]
+    assert len(texts(browser, "#tests tbody tr")) == len(OUTCOMES)
+    browser.click(".chip[data-outcome='not measured']")
+    assert texts(browser, "#tests tbody bdi:first-child") == ["test_33"]
+    assert texts(browser, "#count") == ["1 of 36 tests"]
+    browser.click(".chip[data-outcome='not measured']")
+    browser.run("search.value = 'model test_3'; search.dispatchEvent(new Event('input'))")
+    assert len(texts(browser, "#tests tbody tr")) == 7
+    browser.run("search.value = ''; search.dispatchEvent(new Event('input'))")
+    browser.click("#tests button[data-sort=kernels]")
+    assert browser.run("document.querySelector('#tests [aria-sort]').ariaSort") == "descending"
+    counts = [int(text) for text in texts(browser, "#tests td:nth-child(3)")]
+    assert counts == sorted(counts, reverse=True)
+    browser.click("#tests button[data-sort=kernels]")
+    assert [int(text) for text in texts(browser, "#tests td:nth-child(3)")] == sorted(counts)
+
+
+def test_everything_can_be_reached_by_keyboard(browser, run_page):
+    browser.open(run_page, fragment="#2")
+    assert texts(browser, "#details h2") == ["passedtests/test_model.py::test_2"]
+    browser.press("j")
+    browser.wait("document.querySelector('#details h2').textContent.endsWith('test_3')")
+    browser.press("k")
+    browser.wait("document.querySelector('#details h2').textContent.endsWith('test_2')")
+    browser.press("/")
+    assert browser.run("document.activeElement.id") == "search"
+    for key in "test_34":
+        browser.press(key)
+    assert texts(browser, "#tests tbody bdi:first-child") == ["test_34"]
+    # On from there: the list itself, which scrolls, then its headings, then the test's link.
+    browser.press("Tab")
+    assert browser.run("document.activeElement.getAttribute('role')") == "region"
+    while browser.run("document.activeElement.tagName") != "A":
+        browser.press("Tab")
+    browser.press("Enter")
+    browser.wait("document.querySelector('#details h2').textContent.endsWith('test_34')")
+
+
+def test_kernels_are_sorted_and_found_and_a_section_has_an_address(browser, run_page):
+    browser.open(run_page, fragment="#30/kernels")
+    rows = "[id='30/kernels'] .data:first-of-type tbody tr"
+    assert len(texts(browser, rows)) == 13
+    assert "gemm fp32 tn ampere_sgemm_128x64" in texts(browser, rows)[0]
+    browser.click("[id='30/kernels'] thead th:nth-child(2) button")
+    assert browser.run("document.querySelector(\"[id='30/kernels'] [aria-sort]\").ariaSort") == "descending"
+    browser.click("[id='30/kernels'] summary")
+    assert "launched by" not in texts(browser, "[id='30/kernels'] details[open] code")
+
+
+def test_a_finding_shows_its_events_in_the_timeline(browser, run_page):
+    browser.open(run_page, fragment="#30/findings")
+    browser.click("[id='30/findings'] li button")
+    browser.wait("document.querySelector('.timeline').dataset.slices > 0")
+    browser.wait("document.querySelector('.timeline').getBoundingClientRect().top < innerHeight")
+    # Twelve of them in each step.
+    browser.wait("document.querySelector('.tl-found').textContent.includes('24')")
+
+
+def test_two_recordings_are_drawn_on_one_scale(browser, pair_page):
+    browser.open(pair_page, fragment="#0/timeline")
+    browser.wait("document.querySelector('.timeline').dataset.gpuTimeNs > 0")
+    assert texts(browser, ".headline")[0].startswith("GPU time of a step 372 us → 1.49 ms")
+    assert "4.0x" in texts(browser, ".headline")[0]
+    widths = browser.run(
+        "[...document.querySelectorAll('.r-kernel:not(.swatch)')].map((e) => e.getBoundingClientRect().width)"
+    )
+    assert widths[1] > 2 * widths[0]
+
+
+def test_hostile_names_stay_text(browser, tmp_path):
+    results = [
+        result(i, name=name, label=name, outcome=Outcome.FAILED, message=name, baseline=name, changes=(name,),
+            recording="a.json", environment={"gpu": name}, limits=(),
+            findings=({"code": name, "title": name, "message": name, "remedy": name, "severity": name, "evidence": {"source": name}},))
+        for i, name in enumerate(HOSTILE)
+    ]  # fmt: skip
+    recording(tmp_path / "a.json", name=HOSTILE[0] + HOSTILE[4].replace("\u2028", "") + "m" * 50_000)
+    page = write(tmp_path / "hostile.html", *results, rootdir=tmp_path)
+    for number, name in enumerate(HOSTILE):
+        browser.open(page, width=400, fragment=f"#{number}/timeline")
+        browser.wait("document.querySelector('.timeline').dataset.slices > 0")
+        assert browser.run("window.pwned") is None, name
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth"), name
+        assert browser.run("document.querySelectorAll('img, style').length") == 1, name
+        assert browser.run(r"!/[\u202a-\u202e\u2066-\u2069\u200e\u200f\0\x1b]/.test(document.body.innerText)"), name
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_page_fits_the_window_and_is_accessible(browser, run_page, pair_page, width, dark):
+    for page, fragment in ((run_page, "#30"), (pair_page, "#0")):
+        browser.open(page, width=width, dark=dark, fragment=fragment)
+        browser.run("document.querySelector('.timeline').scrollIntoView()")
+        browser.wait("document.querySelector('.timeline').dataset.slices > 0")
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        if AXE is not None:
+            browser.run(AXE.read_text() + ";0")
+            found = browser.run("axe.run({resultTypes: ['violations']}).then((r) => r.violations)")
+            serious = [one for one in found if one["impact"] in ("serious", "critical")]
+            assert not [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in serious]
+
+
+@pytest.mark.skipif(AXE is None, reason="needs axe-core: npm pack axe-core, and AXE_CORE is the path of its axe.min.js")
+def test_accessibility_is_looked_at():
+    """A reader of the run sees whether the test above had the tool that it asks."""
+
+
+def test_two_thousand_tests_are_there_at_once(browser, tmp_path):
+    page = write(tmp_path / "many.html", *(result(i) for i in range(2000)))
+    browser.open(page)
+    assert len(texts(browser, "#tests tbody tr")) == 2000
+    browser.run("search.value = 'test_1999'; search.dispatchEvent(new Event('input'))")
+    assert len(texts(browser, "#tests tbody tr")) == 1
+    assert browser.run("performance.getEntriesByType('paint')[0].startTime") > 0
