@@ -103,6 +103,8 @@ class Code(StrEnum):
     NO_COMMUNICATION = "no-communication"
     ONE_RANK = "one-rank"
     NO_RANK = "no-rank"
+    SILENT_RANK = "silent-rank"
+    OTHER_RANK = "other-rank"
     RANK_LOST = "rank-lost"
     NO_JOB = "no-job"
     BASELINE_ELSEWHERE = "baseline-elsewhere"

@@ -70,9 +70,17 @@ def not_measured(reason: str, *, ask_the_doctor: bool = False) -> NotMeasured:
 def is_for_the_doctor(reason: str) -> bool:
     """Whether `torchprof doctor` knows more of what the profiler or the device could not measure.
 
-    Where another profiler is in the way, it is the user's code that starts it: the reason says what to do.
+    Where another profiler is in the way, it is the user's code that starts it: the reason says what to do. What another
+    rank says is for its own doctor.
     """
-    return not reason.startswith("another profiler")
+    others = reason.startswith("rank ") or code_in(reason) in (Code.SILENT_RANK, Code.OTHER_RANK)
+    return not (others or reason.startswith("another profiler"))
+
+
+def describe(problem: BaseException) -> str:
+    """Return an exception as "ValueError: the first line of its text"."""
+    text = str(problem).partition("\n")[0]
+    return f"{type(problem).__name__}{f': {text}' if text else ''}"
 
 
 class LimitsMissed(AssertionError, TorchprofError):

@@ -32,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if (lone := against.lone_option(config)) is not None:
+        said = f"{lone} says how to compare with another commit: name it, with --torchprof-against=REF"
+        raise pytest.UsageError(coded(said, Code.BAD_OPTION))
     if ranks.VARIABLE in os.environ:
         from pytest_torchprof.testing.ranks.inside import settle as settle_rank
 
@@ -92,7 +95,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     if options.save is not None:
         notes.append(f"keeping recordings in {options.save}")
     if options.against is not None:
-        notes.append(f"against {options.against.reference.shown}: all but times is compared")
+        notes.append(f"against {options.against.reference.shown}")
     elif options.baseline.writes:
         where = " in CI (the CI variable is set)" if os.environ.get("CI") else ""
         notes.append(f"writing baselines{where} (--torchprof-baseline={options.baseline})")
@@ -154,13 +157,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     return result
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     state = session.config.stash.get(STATE, None)
-    if state is not None and not session.config.option.collectonly:
-        from pytest_torchprof.testing.collection import arm
+    if state is None or session.config.option.collectonly:
+        return (yield)
+    from pytest_torchprof.testing.collection import arm
 
-        arm(state, session)
+    arm(state, session)
+    times_wanted = state.options.against is not None and not is_worker(session.config)
+    if not times_wanted:
+        return (yield)
+    from pytest_torchprof.testing.time_pairs import compare_times, miss_times
+
+    try:
+        result = yield
+        compare_times(state, session.config)
+    except BaseException:
+        miss_times(state)
+        raise
+    return result
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -204,7 +220,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 
 
 @pytest.hookimpl(wrapper=True, trylast=True, specname="pytest_runtest_teardown")
-def finalizers_are_quiet(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_finalizers_are_quiet(item: pytest.Item) -> Generator[None, object, object]:
     if item.stash.get(RUN, None) is None:
         return (yield)
     from pytest_torchprof.testing.phases import without_trace_records
@@ -214,7 +230,7 @@ def finalizers_are_quiet(item: pytest.Item) -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(trylast=True, specname="pytest_runtest_teardown")
-def dynamo_is_read(item: pytest.Item) -> None:
+def pytest_dynamo_is_read(item: pytest.Item) -> None:
     if item.config.stash.get(STATE, None) is not None and "torch._dynamo" in sys.modules:
         from pytest_torchprof.capture.compile_history import compile_history
 
@@ -238,9 +254,13 @@ def pytest_runtest_makereport(
         from pytest_torchprof.testing.phases import mend_report
 
         mend_report(report, call, run, item)
+    state = item.config.stash.get(STATE, None)
+    if state is not None and state.other_ranks is not None:
+        from pytest_torchprof.testing.phases import tell_other_ranks
+
+        tell_other_ranks(state.other_ranks, report)
     passed = report.passed and not hasattr(report, "wasxfail")
     item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
-    state = item.config.stash.get(STATE, None)
     if report.when == "teardown" and item.stash[PASSED] and state is not None:
         state.passed[item.nodeid] = item.path
         if run is not None:
@@ -273,7 +293,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if state is not None:
         from pytest_torchprof.testing.session import finish
 
+        if state.other_ranks is not None:
+            state.other_ranks.leave()
         finish(state, session)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Let no launcher end the other ranks before they have told their results."""
+    state = config.stash.get(STATE, None)
+    if state is not None and state.other_ranks is not None:
+        sys.stdout.flush()
+        state.other_ranks.end_run()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -21,6 +21,7 @@ from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
 from pytest_torchprof.compare.changes import Change
 from pytest_torchprof.compare.cost import Cost
+from pytest_torchprof.compare.pace import PaceVerdict
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import Disuse, Outcome, analysis_json, json_report, ranks_report
 
@@ -274,6 +275,17 @@ def report() -> Schema:
             "details": listed(TEXT),
         }
     )
+    figures = fields(every("base_us here_us share low high floor chance", NUMBER))
+    against_time = fields(
+        {
+            "verdict": {"enum": [*get_args(PaceVerdict), "new", "not judged", "not measured"]},
+            **every("tolerance seed", perhaps(NUMBER)),
+            "words": TEXT,
+            **every("pairs confirming_pairs", WHOLE),
+            **every("step kernels", perhaps(figures)),
+            "disturbed": listed(TEXT),
+        }
+    )
     result = fields(
         {
             "nodeid": TEXT,
@@ -287,6 +299,7 @@ def report() -> Schema:
             "findings": listed(fields({**FINDING, "saves_us": NUMBER})),
             "recording": perhaps(TEXT),
             "time": perhaps(of_type(Times)),
+            "against_time": perhaps(against_time),
         }
     )
     environment = of_type(Environment, whole=False)

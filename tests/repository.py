@@ -92,10 +92,10 @@ class Repository:
             start_new_session=True,  # A group of processes of its own, as a terminal makes it.
         )
 
-    def run(self, *words: str, **how: object) -> Run:
+    def run(self, *words: str, patience_s: float = 300, **how: object) -> Run:
         """Run pytest in the repository to its end."""
         process = self.start(*words, **how)
-        out, _ = process.communicate(timeout=300)
+        out, _ = process.communicate(timeout=patience_s)
         sys.stdout.write(out)
         return Run(process.returncode, out)
 

@@ -313,6 +313,8 @@ ELSEWHERE = {
     Code.UNFINISHED_RECORDING: "test_adopt.py",
     Code.MIXED_JOBS: "test_adopt.py",
     Code.NO_RANK: "test_jobs.py",
+    Code.SILENT_RANK: "test_ranks_lockstep.py",
+    Code.OTHER_RANK: "test_ranks_lockstep.py",
     Code.RANK_LOST: "test_ranks_marker.py",
     Code.NO_JOB: "test_ranks_marker.py",
     Code.COMPILED_BEFORE: "test_compile_watch.py",

@@ -170,8 +170,10 @@ def test_findings_name_the_events_that_they_mean(tmp_path, report):
         builder.step(step, 1000.0 * step, 1000)
     _, page, _ = report(builder.write(tmp_path / "a.json"), output=tmp_path / "out.html")
     (told,) = page.details
-    meant = {name for finding in told["findings"] for name in finding.get("events", {}).get("names", ())}
-    assert "ampere_sgemm_128x64_tn" in meant
+    events = {finding["code"]: finding.get("events") for finding in told["findings"]}
+    assert events["fp32-gemm"] == {"names": ["ampere_sgemm_128x64_tn"]}
+    # The GPU waited for what this operator launched.
+    assert events["launch-gaps"] == {"ops": ["aten::mm"]}
     assert not any("evidence" in finding for finding in told["findings"])
 
 

@@ -1,4 +1,4 @@
-"""Several ranks run the same tests: each calls the measured code as often as the others, and one of them writes."""
+"""Several ranks run the same tests: which one a process is, and what each of them leaves behind."""
 
 from __future__ import annotations
 
@@ -9,60 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fresh
 import pytest
 
 from pytest_torchprof.capture.rank import Rank, rank_in, this_rank
 
-torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
-
-LONGEST_S = 240
-"""A rank that waits for another would wait for half an hour."""
-
-TOGETHER = """
-import os, pytest, torch
-from torch import distributed
-
-@pytest.fixture(scope="session", autouse=True)
-def job():
-    distributed.init_process_group("gloo")
-    yield
-    distributed.destroy_process_group()
-
-x = torch.ones(8)
-
-def step():
-    distributed.all_reduce(x)
-    torch.sin(x)
-    if os.environ["RANK"] == "1":
-        torch.cos(x)
-"""
-ONE = "MARKER\ndef test_it():\n    step()\n"
-
-
-@pytest.fixture
-def ranks(pytester, monkeypatch):
-    """Return a function that runs a test module in two ranks that wait for each other, and gives each one's outcome."""
-    for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
-        monkeypatch.delenv(name, raising=False)
-
-    def run(source, *args, marker=""):
-        pytester.makepyfile(
-            test_it=TOGETHER + source.replace("MARKER", f'@pytest.mark.torchprof(device="cpu", {marker})')
-        )
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        started = [
-            fresh.start_pytest("-p", "no:cacheprovider", *args, **told, RANK=str(rank), LOCAL_RANK=str(rank))
-            for rank in range(2)
-        ]
-        done = [rank.done(LONGEST_S) for rank in started]
-        return [(one.returncode, one.stdout + one.stderr) for one in done]
-
-    return run
+pytest.importorskip("torch")
 
 
 def kept(pytester, folder="kept"):
@@ -155,102 +106,6 @@ def test_the_name_of_a_recording_tells_whose_it_is(name):
 @pytest.mark.parametrize("name", ["a.json.gz", "a.rank1of2.0123abcd.json.gz", "rank1of2.json.gz"])
 def test_a_test_that_is_named_like_a_rank_is_none(name):
     assert rank_in(name) == Rank()
-
-
-# What ranks do together
-
-
-def test_a_limit_that_one_rank_misses_fails_there_and_keeps_nobody_waiting(ranks, pytester):
-    (first, _), (second, said) = ranks(ONE, "--torchprof-save=kept", marker="max_kernels=2")
-    assert (first, second) == (0, 1), said
-    assert "lines: not known: the repeat with stacks failed: the code runs on 2 ranks" in " ".join(said.split())
-    found = kept(pytester)
-    assert set(found) == {Rank(0, 2), Rank(1, 2)}
-    assert [(ours["rank"], ours["world_size"], ours["calls"]) for _, ours in sorted(found.items(), key=str)] == [
-        (0, 2, 8),
-        (1, 2, 8),
-    ]
-
-
-def test_torchrun_runs_them_too(pytester):
-    pytester.makepyfile(test_it=TOGETHER + ONE.replace("MARKER", '@pytest.mark.torchprof(device="cpu", max_kernels=3)'))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pytest"]
-    done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", "--torchprof-save=kept", "--torchprof-baseline=update"],
-        cwd=pytester.path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LONGEST_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert set(kept(pytester)) == {Rank(0, 2), Rank(1, 2)}
-    (entry,) = baseline_of(pytester).values()
-    assert [kernel["name"] for kernel in entry["steps"][0][:-1]] == ["c10d::allreduce_", "aten::sin"]
-    assert "left to rank 0" in done.stdout
-
-
-BROKEN = """
-from torch.profiler import profile
-
-@pytest.fixture
-def broken_on_one():
-    profiler = profile()
-    if os.environ["RANK"] == "1":
-        profiler.__enter__()
-    yield
-    if os.environ["RANK"] == "1":
-        profiler.__exit__(None, None, None)
-
-MARKER
-def test_it(broken_on_one):
-    step()
-
-MARKER
-def test_after():
-    step()
-"""
-
-
-def test_a_rank_that_cannot_measure_still_makes_the_calls_in_which_the_others_wait(ranks):
-    (first, _), (second, said) = ranks(BROKEN, marker='max_kernels=3, tolerance={"time": 0.5}')
-    assert (first, second) == (0, 1), said
-    assert "1 failed, 1 passed" in said
-    assert "another profiler is running on this thread" in said
-
-
-INTRUDED = """
-from torch.profiler import profile
-
-calls = []
-
-MARKER
-def test_it():
-    calls.append(1)
-    step()
-    if os.environ["RANK"] == "1" and len(calls) == 5:
-        with profile():
-            pass
-
-def test_calls():
-    assert len(calls) == 8
-"""
-
-
-def test_a_measurement_that_fails_on_one_rank_is_not_made_again(ranks):
-    (first, _), (second, said) = ranks(INTRUDED, marker="max_kernels=3")
-    assert (first, second) == (0, 1), said
-    assert "1 failed, 1 passed" in said
-    assert "another profiler was started inside the measured code" in said
-
-
-def test_times_take_as_many_calls_on_each_rank_as_on_the_others(ranks, pytester):
-    outcomes = ranks(ONE, "--torchprof-save=kept", marker='max_kernels=3, tolerance={"time": 50.0}')
-    assert [status for status, _ in outcomes] == [0, 0], outcomes
-    found = kept(pytester)
-    assert [len(ours["timing"]["batches"]) for ours in found.values()] == [2, 2]
-    assert len({ours["calls"] for ours in found.values()}) == 1
 
 
 # What each of them leaves behind

@@ -43,6 +43,21 @@ def add_options(parser: pytest.Parser) -> None:
         "--torchprof-against-fresh", action="store_true", default=False,
         help="measure the other commit again, whatever an earlier run has kept of it",
     )  # fmt: skip
+    group.addoption(
+        "--torchprof-against-time", metavar="SHARE", default=None,
+        help="compare the times of all tests too, and fail what became slower by more than this share: 10%%",
+    )  # fmt: skip
+    group.addoption(
+        "--torchprof-against-budget", metavar="SECONDS", default=None,
+        help="how long times may be taken: 120s; what does not fit is told",
+    )  # fmt: skip
+
+
+def lone_option(config: pytest.Config) -> str | None:
+    """Return an option that says how to compare with a commit where none is named; None where all is well."""
+    names = ("time", "budget") if config.option.torchprof_against is None else ()
+    given = (name for name in names if getattr(config.option, f"torchprof_against_{name}") is not None)
+    return next((f"--torchprof-against-{name}" for name in given), None)
 
 
 def is_asked_for(config: pytest.Config) -> bool:

@@ -6,9 +6,8 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,9 @@ from pytest_torchprof import baseline
 from pytest_torchprof.against import environment, overlay
 from pytest_torchprof.against.folders import HERE, RUNS
 from pytest_torchprof.against.git import export
+from pytest_torchprof.against.launch import SideLaunch
 from pytest_torchprof.against.outcomes import BaseOutcomes, read_outcomes, write_outcomes
+from pytest_torchprof.against.pairs import TIMED
 from pytest_torchprof.against.request import within
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 from pytest_torchprof.text import counted, printable
@@ -34,14 +35,26 @@ MOST_KEPT: Final = 10
 LAST_LINES: Final = 30
 """How much is shown of what a run said that did not come to its tests."""
 _OWN_SETTINGS: Final = "torchprof-against"
+_KEPT: Final = "kept from an earlier run"
 
 
-def measure_base(request: Request) -> None:
+@contextmanager
+def measured_base(request: Request) -> Iterator[SideLaunch | None]:
     """Leave what the tests measure at the other commit in the folder of results, and tell of it.
 
+    Yield how to start them there again, as long as the block lasts, where times are to be compared; else None.
     TorchprofError where the commit's files cannot be had.
     """
-    _tell(request, obtain_results(request))
+    with ExitStack() as held:
+        how = _obtain(request, held)
+        _tell(request, how)
+        if not (request.results / TIMED).is_file():
+            held.close()
+            yield None
+            return
+        if how == _KEPT:
+            held.enter_context(_files(request))
+        yield _launch(request)
 
 
 def obtain_results(request: Request) -> str:
@@ -49,20 +62,25 @@ def obtain_results(request: Request) -> str:
 
     TorchprofError where the commit's files cannot be had.
     """
-    with _alone(request):
-        kept = request.of_commit / _key(request)
-        if (kept / "complete").is_file() and not request.is_fresh:
-            shutil.copytree(kept, request.results, dirs_exist_ok=True)
-            os.utime(request.of_commit)
-            return "kept from an earlier run"
-        request.say(f"base {request.reference.shown}: measuring")
-        began = time.monotonic()
-        _clear(request)
-        outcomes = _run(request)
-        write_outcomes(request.results, outcomes)
-        if outcomes.status == 0:
-            _keep(request, kept)
-        return f"in {time.monotonic() - began:.0f} s"
+    with ExitStack() as held:
+        return _obtain(request, held)
+
+
+def _obtain(request: Request, held: ExitStack) -> str:
+    """Do the same, with the lock of the folder, and the files of what is measured now, held on to."""
+    held.enter_context(_alone(request))
+    kept = request.of_commit / _key(request)
+    if (kept / "complete").is_file() and not request.is_fresh:
+        shutil.copytree(kept, request.results, dirs_exist_ok=True)
+        os.utime(request.of_commit)
+        return _KEPT
+    request.say(f"base {request.reference.shown}: measuring")
+    began = time.monotonic()
+    outcomes = _measure(request, held.enter_context(_files(request)))
+    write_outcomes(request.results, outcomes)
+    if outcomes.status == 0:
+        _keep(request, kept)
+    return f"in {time.monotonic() - began:.0f} s"
 
 
 @contextmanager
@@ -114,66 +132,64 @@ def _clear(request: Request) -> None:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _run(request: Request) -> BaseOutcomes:
-    """Run the tests at the other commit and return what they came to."""
-    tree = request.tree
-    installed = request.of_commit / "installed"
-    wanted = json.dumps([request.install, *environment.described(request.python).values()])
-    if not (installed.is_file() and installed.read_text(encoding="utf-8") == wanted):
+@contextmanager
+def _files(request: Request) -> Iterator[Mapping[str, tuple[str, ...]]]:
+    """Have the other commit's files there for as long as the block lasts; yield what ``names_in`` says of them."""
+    _clear(request)
+    installed, tree = _installed(request), request.tree
+    if not (installed.is_file() and installed.read_text(encoding="utf-8") == _environment(request)):
         installed.unlink(missing_ok=True)
         shutil.rmtree(tree, ignore_errors=True)
         export(request.repository, request.reference.sha, tree)
-    own = overlay.names_in(tree, request.rule)
     try:
-        if not request.own_tests:
-            overlay.overlay(request.repository.top, _tests(request), tree, request.rule)
-        python, told = request.python, request.variables_of(is_base=True, caches=request.of_commit / "caches")
-        if request.install is not None:
-            if installed.is_file():
-                python = environment.python_of(request.of_commit)
-            else:
-                python = environment.install(request.of_commit, request.install, tree / request.rootdir, told)
-                installed.write_text(wanted, encoding="utf-8")
-        status = _start(request, python, told)
-        outcomes = read_outcomes(request.results)
-        broken = outcomes.broken and f"pytest ended there with status {status}"
-        return replace(outcomes, status=status, own=own, broken=broken)
-    except TorchprofError as problem:
-        return BaseOutcomes(status=-1, own=own, broken=str(problem))
+        yield overlay.names_in(tree, request.rule)
     finally:
         if not installed.is_file():
             shutil.rmtree(tree, ignore_errors=True)
         shutil.rmtree(request.of_commit / "caches", ignore_errors=True)
 
 
-def _start(request: Request, python: str, told: Mapping[str, str]) -> int:
-    """Run pytest in the other commit's files, what it says going to a file, and return its exit status."""
+def _measure(request: Request, own: Mapping[str, tuple[str, ...]]) -> BaseOutcomes:
+    """Run the tests at the other commit and return what they came to."""
+    try:
+        status = _launch(request).run(request.results / "log")
+    except TorchprofError as problem:
+        return BaseOutcomes(status=-1, own=own, broken=str(problem))
+    outcomes = read_outcomes(request.results)
+    broken = outcomes.broken and f"pytest ended there with status {status}"
+    return replace(outcomes, status=status, own=own, broken=broken)
+
+
+def _installed(request: Request) -> Path:
+    """Return the file that says what environment the commit was installed in."""
+    return request.of_commit / "installed"
+
+
+def _environment(request: Request) -> str:
+    return json.dumps([request.install, *environment.described(request.python).values()])
+
+
+def _launch(request: Request) -> SideLaunch:
+    """Return how to start pytest in the other commit's files, with the tests that are to run in them.
+
+    TorchprofError where the commit cannot be installed.
+    """
     top, tree = request.repository.top, request.tree
-    words = [within(tree, word, top) for word in request.words]
+    if not request.own_tests:
+        overlay.overlay(top, _tests(request), tree, request.rule)
+    python, told = request.python, request.variables_of(is_base=True, caches=request.of_commit / "caches")
+    if request.install is not None:
+        if (installed := _installed(request)).is_file():
+            python = environment.python_of(request.of_commit)
+        else:
+            python = environment.install(request.of_commit, request.install, tree / request.rootdir, told)
+            installed.write_text(_environment(request), encoding="utf-8")
     ours = [f"--rootdir={tree / request.rootdir}", "-c", str(_settings(request))]
-    if request.config.pluginmanager.hasplugin("cacheprovider"):
-        ours += ["-o", f"cache_dir={_copied_cache(request)}"]
-    at = words.index("--") if "--" in words else len(words)
     folder = tree / request.started_in
     folder.mkdir(parents=True, exist_ok=True)
-    with (request.results / "log").open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603 - pytest, with the user's own words
-            [python, "-P", "-m", "pytest", *words[:at], *ours, *words[at:]],
-            cwd=folder,
-            env=dict(told),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            return process.wait()
-        except BaseException:
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            process.kill()
-            process.wait()
-            raise
+    words = tuple(within(tree, word, top) for word in request.words)
+    launch = SideLaunch(python=python, words=words, folder=str(folder), environment=told)
+    return launch.with_words([*ours, *cache_words(request)])
 
 
 def _settings(request: Request) -> Path:
@@ -195,13 +211,15 @@ def _settings(request: Request) -> Path:
     return beside
 
 
-def _copied_cache(request: Request) -> Path:
-    """Return a cache of pytest for this run, which knows of the last runs what the user's does."""
+def cache_words(request: Request) -> list[str]:
+    """Return words that give pytest a cache for this run, which knows of the last runs what the user's does."""
+    if not request.config.pluginmanager.hasplugin("cacheprovider"):
+        return []
     cache = request.results / "cache"
     given = request.config.rootpath / os.path.expandvars(request.config.getini("cache_dir"))
     with suppress(OSError):
-        shutil.copytree(given / "v", cache / "v")
-    return cache
+        shutil.copytree(given / "v", cache / "v", dirs_exist_ok=True)
+    return ["-o", f"cache_dir={cache}"]
 
 
 def _keep(request: Request, kept: Path) -> None:

@@ -69,8 +69,8 @@ def _mapped() -> Iterator[Path]:
             yield from (Path(place).parents[name.count(".")] for name, place in mapping.items())
 
 
-def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_base: bool) -> dict[str, str]:
-    """Return the environment of a side's processes."""
+def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_told: bool) -> dict[str, str]:
+    """Return the environment of a side's processes; ``is_told``: what they come to is told to CI, and to coverage."""
     # What the user has put on the path stays there, but for the folders of the working tree: those are in the roots.
     given = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     kept = [place for place in given if not lies_in(os.path.realpath(place), os.path.realpath(top))]
@@ -79,8 +79,7 @@ def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_base: bool
         "PYTHONPATH": os.pathsep.join([*map(str, roots), *kept]),
         **{name: str(caches / folder) for name, folder in _CACHES.items()},
     }
-    if is_base:
-        # What a run tells CI, and coverage, is the working tree's alone.
+    if not is_told:
         told = {name: value for name, value in told.items() if name not in (*_OF_CI, *HOOKS_VARIABLES)}
         told["COVERAGE_FILE"] = str(caches / "coverage")
     return told

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.against.side import Side
 
-# What the user asked pytest for is asked of the working tree: its files, its debugger, its end at the first failure.
-_NOT_AT_BASE: Final = {
+# What the user asked pytest for is asked of the working tree's run: its files, debugger, end at the first failure.
+_NOT_BESIDE: Final = {
     "maxfail": 0,
     "xmlpath": None,
     "basetemp": None,
@@ -28,15 +30,19 @@ _NOT_AT_BASE: Final = {
     "verbose": -1,
     "continue_on_collection_errors": True,
 }
+KEEPER: Final = "torchprof-side"
+"""Under which name pytest knows the plugin that each of these processes has."""
 
 
 def settle(config: pytest.Config) -> None:
     """Make this process the side that it was told to be."""
     side = this_side()
-    config.pluginmanager.register(SideKeeper(side))
-    if side.is_base:
+    config.pluginmanager.register(SideKeeper(side), KEEPER)
+    if side.timed is not None:
+        config.pluginmanager.register(TimedTests(side.timed))
+    if not side.is_judged:
         config.pluginmanager.register(OutcomeKeeper(side))
-        for name, value in _NOT_AT_BASE.items():
+        for name, value in _NOT_BESIDE.items():
             setattr(config.option, name, value)
 
 
@@ -46,6 +52,10 @@ class SideKeeper:
     def __init__(self, side: Side) -> None:
         self._side = side
         self._started_by_starter = os.getppid() == side.starter
+        self.start_s = 0.0
+        """What it took this process until its first test could run."""
+        self.durations_s: defaultdict[str, float] = defaultdict(float)
+        """Test id -> how long it took."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
@@ -53,6 +63,34 @@ class SideKeeper:
         return True if within and not collection_path.is_relative_to(self._side.tree) else None
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        # To import and to collect keeps one thread busy.
+        self.start_s = time.process_time()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.durations_s[report.nodeid] += report.duration
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
         if self._started_by_starter and os.getppid() != self._side.starter:
             pytest.exit("the run that compares with another commit has ended, and this was a part of it", returncode=2)
+
+
+class TimedTests:
+    """A plugin for processes that take times: no other tests are collected, as far as that is known by their files."""
+
+    def __init__(self, nodeids: tuple[str, ...]) -> None:
+        self._nodeids = frozenset(nodeids)
+        self._files = frozenset(nodeid.partition("::")[0] for nodeid in nodeids)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
+        below = collection_path.is_relative_to(config.rootpath)
+        name = collection_path.relative_to(config.rootpath).as_posix() if below else ""
+        return True if below and name not in self._files and collection_path.is_file() else None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        others = [item for item in items if item.nodeid not in self._nodeids]
+        items[:] = [item for item in items if item.nodeid in self._nodeids]
+        config.hook.pytest_deselected(items=others)

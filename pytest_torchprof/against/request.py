@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,11 +12,12 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.against.environment import import_roots, variables
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.against.overlay import TestFiles, test_files
-from pytest_torchprof.against.side import Side
+from pytest_torchprof.against.side import BASE, Side
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.report import Reference
+from pytest_torchprof.text import duration_us
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,8 +49,12 @@ class Request:
     """What is kept from run to run."""
     results: Path
     """What this run has measured at the other commit."""
+    time_share: float | None
+    """By how much every test may become slower; None where that is not asked."""
+    budget_s: float | None
+    """How long times may be taken."""
     keeps_recordings: bool = False
-    """Whether that is kept as recordings too."""
+    """Whether what is measured is kept as recordings too."""
 
     @property
     def rootdir(self) -> Path:
@@ -69,8 +76,11 @@ class Request:
         """The folder of all that is kept of the other commit."""
         return self.folder / self.reference.sha
 
-    def variables_of(self, *, is_base: bool, caches: Path) -> dict[str, str]:
-        """Return the environment in which a side's processes find its code, its caches and what they are."""
+    def variables_of(self, *, is_base: bool, caches: Path, is_told: bool = False) -> dict[str, str]:
+        """Return the environment in which a side's processes find its code, its caches and what they are.
+
+        ``is_told``: what they come to is told to CI.
+        """
         here, there = self.repository.top, self.tree
         tree, other = (there, here) if is_base else (here, there)
         side = Side(
@@ -84,9 +94,11 @@ class Request:
             keeps_recordings=self.keeps_recordings,
             results=self.results,
             starter=os.getpid(),
+            time_share=self.time_share,
+            budget_s=self.budget_s,
         )
-        told = side.announce(self.results / ("base.json" if is_base else "here.json"))
-        return {**variables(side.roots, here, caches, is_base=is_base), **told}
+        told = side.announce(self.results / (BASE if is_base else "here.json"))
+        return {**variables(side.roots, here, caches, is_told=is_told), **told}
 
     def roots_in(self, tree: Path) -> tuple[Path, ...]:
         """Return the folders of a side's files that its modules are imported from."""
@@ -145,7 +157,39 @@ def request_for(
         roots=import_roots(repository.top, rootdir),
         folder=folder,
         results=results,
+        time_share=_time_share(option.torchprof_against_time),
+        budget_s=_budget_s(option.torchprof_against_budget),
     )
+
+
+def _time_share(text: str | None) -> float | None:
+    """Return a share from "10%" or "0.1"."""
+    if text is None:
+        return None
+    number, percent, rest = text.strip().partition("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = math.nan
+    # As of 3, nobody knows whether it is 3 % or three times as long.
+    if rest or not 0 < share < math.inf or (not percent and share >= 1):
+        said = f"--torchprof-against-time={text}: expected a share such as 10% or 0.1"
+        raise TorchprofError(said, Code.BAD_OPTION)
+    return share
+
+
+def _budget_s(text: str | None) -> float | None:
+    """Return seconds from "120s" or "120"."""
+    if text is None:
+        return None
+    try:
+        seconds = duration_us(float(text) if re.fullmatch(r"[\d.]+", text) else text) / 1e6
+    except (UnknownLimit, ValueError):
+        seconds = 0.0
+    if not seconds:
+        said = f"--torchprof-against-budget={text}: expected seconds such as 120s"
+        raise TorchprofError(said, Code.BAD_OPTION)
+    return seconds
 
 
 def refuse_clashes(config: pytest.Config, who: str = "--torchprof-against") -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.against import environment
-from pytest_torchprof.against.base import measure_base
+from pytest_torchprof.against.base import cache_words, measured_base
 from pytest_torchprof.against.folders import HERE, kept_folder, run_folder
+from pytest_torchprof.against.launch import SideLaunch, write_launches
 from pytest_torchprof.against.request import read_request
 
 if TYPE_CHECKING:
@@ -25,21 +28,34 @@ def run_both(config: pytest.Config) -> int:
         request = read_request(config, folder, results)
         changed = "with uncommitted changes" if request.reference.dirty else "without uncommitted changes"
         request.say(f"torchprof: the working tree, {changed}, against {request.reference.shown}")
-        try:
-            measure_base(request)
-        except KeyboardInterrupt:
-            request.say(f"torchprof: interrupted while {request.reference.shown} was measured", always=True)
-            return INTERRUPTED
-        return _run_here(request)
+        with ExitStack() as held:
+            try:
+                base = held.enter_context(measured_base(request))
+            except KeyboardInterrupt:
+                request.say(f"torchprof: interrupted while {request.reference.shown} was measured", always=True)
+                return INTERRUPTED
+            return _run_here(request, base)
 
 
-def _run_here(request: Request) -> int:
-    """Run the tests in the working tree, as the user has called pytest, and return its exit status."""
+def _run_here(request: Request, base: SideLaunch | None) -> int:
+    """Run the tests in the working tree, as the user has called pytest, and return its exit status.
+
+    ``base``: how they are started at the other commit, where times are compared.
+    """
     top, caches = request.repository.top, request.folder / HERE
-    told = request.variables_of(is_base=False, caches=caches)
+    told = request.variables_of(is_base=False, caches=caches, is_told=True)
     python = sys.executable
     if request.install is not None:
         python = environment.install(caches, request.install, top / request.rootdir, told)
+    if base is not None:
+        here = SideLaunch(
+            python=python,
+            words=request.words,
+            folder=os.fspath(request.config.invocation_params.dir),
+            environment=request.variables_of(is_base=False, caches=caches),
+        ).with_words(cache_words(request))
+        alone = _alone_words(request.config)
+        write_launches(request.results, base.with_words(alone), here.with_words(alone))
     process = subprocess.Popen([python, "-P", "-m", "pytest", *request.words], env=told)  # noqa: S603 - as above
     while True:
         try:
@@ -47,3 +63,10 @@ def _run_here(request: Request) -> int:
         except KeyboardInterrupt:  # The terminal tells both of us, and how to end is for the tests to say.
             continue
         return status if status >= 0 else 128 - status
+
+
+def _alone_words(config: pytest.Config) -> list[str]:
+    """Return words for a process whose times mean something: without workers beside it, or tracing of lines."""
+    plugins = config.pluginmanager
+    words = ["-n0", "--dist=no"] if plugins.hasplugin("xdist") else []
+    return [*words, "--no-cov"] if plugins.hasplugin("pytest_cov") else words

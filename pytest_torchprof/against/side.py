@@ -12,6 +12,8 @@ from msgspec import json
 from pytest_torchprof.against import VARIABLE
 from pytest_torchprof.report import Reference
 
+BASE: Final = "base.json"
+"""The name of the file that tells the other commit's processes what they are."""
 RECORDINGS: Final = "recordings"
 """The folder in that of the results."""
 
@@ -38,7 +40,18 @@ class Side:
     results: Path
     """The folder with what the base has measured."""
     starter: int
-    """The process that started both sides."""
+    """The process that started it."""
+    time_share: float | None = None
+    """By how much every test may become slower, where it does not say it itself; None where only those are timed."""
+    budget_s: float | None = None
+    """How long times may be taken; None where nobody says."""
+    timed: tuple[str, ...] | None = None
+    """The tests whose times this process takes, beside nothing else; None where it takes none."""
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it is held against the base: by its kernels, and by limits."""
+        return not self.is_base and self.timed is None
 
     @property
     def entries(self) -> Path:
@@ -58,5 +71,14 @@ class Side:
 
 def this_side() -> Side:
     """Return the side that this process runs, where it is one of two."""
-    written = Path(os.environ[VARIABLE]).read_bytes()
-    return json.decode(written, type=Side, dec_hook=lambda _kind, value: Path(value))
+    return read_side(Path(os.environ[VARIABLE]))
+
+
+def base_side(results: Path) -> Side:
+    """Return the other commit's side, as its own processes were told of it."""
+    return read_side(results / BASE)
+
+
+def read_side(path: Path) -> Side:
+    """Return what ``Side.announce`` has written."""
+    return json.decode(path.read_bytes(), type=Side, dec_hook=lambda _kind, value: Path(value))

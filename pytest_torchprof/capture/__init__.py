@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pytest_torchprof.capture.devices import count_gpus, live_device, pick_device
 from pytest_torchprof.capture.measurement import Plan, calls_beside_others, iterations, once_more
+from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.reasons import no_gpu
 from pytest_torchprof.capture.recording_file import environment
 from pytest_torchprof.capture.session import arm
 
 __all__ = [
+    "Pace",
     "Plan",
     "arm",
     "calls_beside_others",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,10 +14,17 @@ from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
+from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.processes import only_measurement
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
-from pytest_torchprof.capture.samples import CALLS_BESIDE_OTHERS, Samples, on_one_stream
+from pytest_torchprof.capture.samples import (
+    CALLS_BESIDE_OTHERS,
+    SAMPLES_BESIDE_OTHERS,
+    SETTLING,
+    Samples,
+    on_one_stream,
+)
 from pytest_torchprof.capture.session import (
     NOTHING_HELD,
     Session,
@@ -28,7 +35,7 @@ from pytest_torchprof.capture.session import (
 )
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording, describe
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Metadata
 from pytest_torchprof.recording.reader import read
@@ -38,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-# Once, and twice more after an invalid measurement; of several ranks each must make as many calls as the others.
+# Once, and twice more after an invalid measurement.
 _ATTEMPTS = 3
 # Times once, and once more where the first ones leave a doubt.
 _BATCHES = 2
@@ -69,6 +76,8 @@ class Plan:
     """Whether the steps can be called anew where a recording of them cannot be believed."""
     times: Literal["hot", "cold"] | None = None
     """Whether untraced times are sampled after the steps, and with what in the caches."""
+    pace: Pace = field(default_factory=Pace)
+    """How it keeps up with the other ranks, where several run the code."""
 
 
 def iterations(
@@ -80,7 +89,7 @@ def iterations(
     cannot be believed, or None; after a reason `plan.steps` more calls are profiled, twice at most, then NotMeasured is
     raised with it and the last recording stays for inspection. With `plan.times` the code is called further for
     untraced times, which are added to the recording: one batch, and another if `unsure()` after the first. Of several
-    ranks each makes the same number of calls, whatever happens: one attempt, and as many samples as all others.
+    ranks each makes the same number of calls, whatever happens: as many as they agree on, or as `Pace` has fixed it.
     Whoever runs the code must close this generator when the code raises or is left early (`contextlib.closing`): the
     profiler is then stopped and no recording is left.
     """
@@ -91,11 +100,22 @@ def iterations(
             for _ in calls:
                 made += 1
                 yield
+        except GeneratorExit as left:
+            plan.pace.leave(_why_left(left))
+            raise
         except Exception as problem:  # noqa: BLE001 - the measured code raises where it is called, not here
             reason = _own_reason(problem, plan.device)
-    yield from [None] * (calls_beside_others(plan.warmup, plan.steps, times=plan.times is not None) - made)
+    yield from [None] * (calls_beside_others(plan.pace, plan.warmup, plan.steps, times=plan.times is not None) - made)
     if reason is not None:
         raise reason from None
+
+
+def _why_left(problem: BaseException | None) -> str:
+    """Return why the calls were not made to their end: what is raised around a generator is the context of its exit."""
+    while isinstance(problem, GeneratorExit):
+        problem = problem.__context__
+    said = "its loop over the measured calls was left" if problem is None else f"the code raised {describe(problem)}"
+    return coded(said, Code.OTHER_RANK)
 
 
 def _own_reason(problem: Exception, device: str) -> Exception:
@@ -110,41 +130,59 @@ def _own_reason(problem: Exception, device: str) -> Exception:
     return NotMeasured(reasons.of_ourselves(problem))
 
 
-def calls_beside_others(warmup: int, steps: int, *, times: bool) -> int:
+def calls_beside_others(pace: Pace, warmup: int, steps: int, *, times: bool) -> int:
     """Return how many calls each of several ranks makes, also one that measures less: the others wait for it in them.
 
-    0 for a process alone, which makes as many as it needs.
+    0 where that is not fixed: a process alone makes as many as it needs, and ranks in step agree on it.
     """
-    return 0 if this_rank().alone else warmup + steps + times * CALLS_BESIDE_OTHERS
+    return warmup + steps + times * CALLS_BESIDE_OTHERS if pace.is_fixed else 0
 
 
 def _measure(
     plan: Plan, path: Path, check: Callable[[Path], str | None], unsure: Callable[[], bool]
 ) -> Generator[None, None, None]:
-    measurement = _Measurement(plan=plan, path=path)
-    with measurement.removing_what_is_unfinished():
-        refuse_second_profiler()
-        if reason := why_unusable(plan.device):
-            raise NotMeasured(reason)
-        with only_measurement(plan.device):
-            arm(plan.device)
-            yield from measurement.counted_call()
-            with measurement.compile_log() as log, CompileWatch(plan.device, log) as watch:
-                yield from measurement.warm_up(watch)
-                for _ in range(_ATTEMPTS if this_rank().alone and plan.repeatable else 1):
-                    yield from measurement.attempt(watch)
-                    reason = measurement.problem or _why_unbelievable(path, check)
-                    if reason is None or another_profiler_runs():
-                        break
-                    measurement.prepare_another()
-            if reason is None and plan.times is not None and measurement.written is not None:
-                samples = Samples(
-                    plan.device, plan.times, one_stream=kind_of(plan.device).has_launches and on_one_stream(read(path))
-                )
-                yield from measurement.sample(measurement.written, samples, check, unsure)
+    measurement, pace = _Measurement(plan=plan, path=path, check=check), plan.pace
+    with measurement.removing_what_is_unfinished(), ExitStack() as locks:
+        yield from _phase(plan, "the start", 0, measurement.arm(locks))
+        counted = int(measurement.counts_operations)
+        yield from _phase(plan, "the first call", counted, measurement.counted_call())
+        with measurement.compile_log() as log, CompileWatch(plan.device, log) as watch:
+            yield from _phase(plan, "the warm-up", plan.warmup - counted, measurement.warm_up(watch))
+            for _ in range(_ATTEMPTS if plan.repeatable and not pace.is_fixed else 1):
+                yield from _phase(plan, "the steps", plan.steps, measurement.attempt(watch))
+                reason = pace.agree("the attempt", measurement.problem)
+                if reason is None or any(pace.exchange("the look for profilers", another_profiler_runs())):
+                    break
+                measurement.prepare_another()
+        if reason is None and plan.times is not None and measurement.written is not None:
+            yield from measurement.sample(measurement.written, unsure)
         measurement.over = True
         if reason:
             raise NotMeasured(reason)
+
+
+def _phase(plan: Plan, goal: str, calls: int, phase: Iterator[None]) -> Iterator[None]:
+    """Yield for the calls of a phase, which are as many on each rank that measures in step with others.
+
+    One that cannot measure makes them all the same. Then no rank goes on: each raises why.
+    """
+    if not plan.pace.in_step:
+        yield from phase
+        return
+    made, problem = 0, None
+    plan.pace.head_for(f"the end of {goal}")
+    try:
+        for _ in phase:
+            made += 1
+            yield
+    except Exception as raised:  # noqa: BLE001 - the measured code raises where it is called, not here
+        problem = _own_reason(raised, plan.device)
+    yield from [None] * (calls - made)
+    reason = plan.pace.agree(goal, None if problem is None else str(problem))
+    if problem is not None:
+        raise problem from None
+    if reason is not None:
+        raise NotMeasured(reason)
 
 
 def _why_unbelievable(path: Path, check: Callable[[Path], str | None]) -> str | None:
@@ -162,6 +200,7 @@ def _why_unbelievable(path: Path, check: Callable[[Path], str | None]) -> str | 
 class _Measurement:
     plan: Plan
     path: Path
+    check: Callable[[Path], str | None]
     calls: int = 0
     attempts: int = 0
     untraced_step_times_us: list[float] = field(default_factory=list)
@@ -171,9 +210,23 @@ class _Measurement:
     written: Metadata | None = None
     """What the recording at ``path`` holds beside the trace, if there is one."""
 
+    def arm(self, locks: ExitStack) -> Iterator[None]:
+        """Make sure that there can be a recording, and hold the GPU until the locks are freed; no call is needed."""
+        refuse_second_profiler()
+        if reason := why_unusable(self.plan.device):
+            raise NotMeasured(reason)
+        locks.enter_context(only_measurement(self.plan.device))
+        arm(self.plan.device)
+        yield from ()
+
+    @property
+    def counts_operations(self) -> bool:
+        """Whether the first warm-up call is made unwatched, since the steps will run other code."""
+        return self.plan.count_flops and self.plan.warmup >= LEAST_WARMUP
+
     def counted_call(self) -> Iterator[None]:
-        """Make the first warm-up call unwatched if its operations are to be counted: the steps will run other code."""
-        if self.plan.count_flops and self.plan.warmup >= LEAST_WARMUP:
+        """Make the first warm-up call if its operations are to be counted."""
+        if self.counts_operations:
             self.calls += 1
             with self.flops.counting():
                 yield
@@ -190,6 +243,7 @@ class _Measurement:
     def warm_up(self, watch: CompileWatch) -> Iterator[None]:
         for done in range(self.calls, self.plan.warmup):
             self.calls += 1
+            self.plan.pace.head_for(f"the end of warm-up call {done + 1}")
             with watch.call(warmup_calls_left=self.plan.warmup - done):
                 synchronize(self.plan.device)
                 began = perf_counter_ns()
@@ -203,6 +257,7 @@ class _Measurement:
         with Session(self.plan.device, self.plan.record) as session:
             for index in range(self.plan.steps):
                 self.calls += 1
+                self.plan.pace.head_for(f"the end of step {index + 1}")
                 with watch.call(warmup_calls_left=0), session.step(index):
                     yield
             session.finish()
@@ -219,21 +274,28 @@ class _Measurement:
                     graph_replays=session.replays.in_order,
                 )
                 write_recording(session, self.path, self.written)
+        self.problem = self.problem or _why_unbelievable(self.path, self.check)
 
     def prepare_another(self) -> None:
         """Look at what the recording that cannot be believed has lost, so that the next one loses less."""
         if self.written and kind_of(self.plan.device).has_launches:
             look_for_losses(self.path)
 
-    def sample(
-        self, written: Metadata, samples: Samples, check: Callable[[Path], str | None], unsure: Callable[[], bool]
-    ) -> Iterator[None]:
+    def sample(self, written: Metadata, unsure: Callable[[], bool]) -> Iterator[None]:
+        plan, pace = self.plan, self.plan.pace
+        ours = kind_of(plan.device).has_launches and on_one_stream(read(self.path))
+        samples = Samples(plan.device, plan.times or "hot", one_stream=ours)
         for _ in range(_BATCHES):
-            yield from samples.batch()
+            yield from _phase(plan, "the calls before the untraced ones", SETTLING, samples.settle())
+            if (reason := pace.agree("the calls before the untraced ones", samples.why_not)) is None:
+                count = SAMPLES_BESIDE_OTHERS if pace.is_fixed else min(pace.exchange("a count", samples.wanted))
+                yield from _phase(plan, "the untraced calls", count, samples.take(count))
+                reason = pace.agree("the untraced calls", samples.why_not)
+            samples.why_not = reason
             calls = self.calls + samples.calls
             replace_metadata(self.path, replace(written, calls=calls, timing=samples.timing))
-            check(self.path)
-            if this_rank().alone and not unsure():
+            self.check(self.path)
+            if reason is not None or not (pace.is_fixed or any(pace.exchange("the times", unsure()))):
                 break
 
     @contextmanager
@@ -251,14 +313,20 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
     NotMeasured says why there is none. The warm-up is over: the measurement was just made. Marks cost time, so there is
     one step and no further attempt.
     """
-    if not (rank := this_rank()).alone:
+    if plan.pace.is_fixed:
         # They may have kept their limits: a collective of this rank alone would wait for them for ever.
-        raise NotMeasured(f"the code runs on {rank.world} ranks, and the others would not take part in one more call")
+        raise NotMeasured(
+            f"the code runs on {this_rank().world} ranks, and the others would not take part in one more call"
+        )
+    made = 0
     with closing(_repeated(plan, path)) as calls:
         try:
             for _ in calls:
+                made += 1
                 yield
         except Exception as problem:  # noqa: BLE001 - the measured code raises where it is called, not here
+            if plan.pace.in_step and not made:
+                yield  # The others make this call.
             raise _own_reason(problem, plan.device) from None
 
 

@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.capture.devices import after_measured_code, live_device, synchronize
-from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.recording.metadata import Batch, Timing
@@ -24,10 +23,10 @@ Cache = Literal["hot", "cold"]
 LEAST = 20
 MOST = 5000
 # Calls between the profiler's stop and the first sample; their times tell how many samples the budget allows.
-_SETTLING = 3
-# What each of several ranks takes: how long its own calls take may not decide how many it makes.
-_SAMPLES_BESIDE_OTHERS = 50
-CALLS_BESIDE_OTHERS = 2 * (_SETTLING + _SAMPLES_BESIDE_OTHERS)
+SETTLING = 3
+# What each of several ranks takes that cannot agree: how long its own calls take may not decide how many it makes.
+SAMPLES_BESIDE_OTHERS = 50
+CALLS_BESIDE_OTHERS = 2 * (SETTLING + SAMPLES_BESIDE_OTHERS)
 """How many calls two batches make beside other ranks."""
 # A short call is sampled as long as a slow one: what slows a busy machine down for a moment must not cover a batch.
 _BUDGET_S = 0.5
@@ -53,7 +52,10 @@ class _Settled(NamedTuple):
 
 
 class Samples:
-    """Batches of samples; ``timing`` is what the recording keeps of them.
+    """Batches of samples, each a few calls to settle and one per sample; the recording keeps ``timing`` of them.
+
+    After ``settle`` and after ``take``: ``why_not`` says why there are no times, None where there are; ``wanted`` how
+    many samples the budget allows.
 
     ``one_stream``: whether all that a call does on the GPU comes after what was put on the current stream before it.
     """
@@ -64,13 +66,14 @@ class Samples:
         self._cache = cache
         self._clock = self._device.clock()
         self._batches: list[tuple[array[float], list[str]]] = []
-        self._why_not: str | None = None
+        self.why_not: str | None = None
+        self.wanted = LEAST
         self.calls = 0
 
-    def batch(self) -> Iterator[None]:
-        """Yield once per call of the measured code: a few to settle, then one per sample, at least ``LEAST``."""
+    def settle(self) -> Iterator[None]:
+        """Yield for a few calls, whose times tell how many samples there can be."""
         settled: list[_Settled] = []
-        for _ in range(_SETTLING):
+        for _ in range(SETTLING):
             self.calls += 1
             synchronize(self._device.name)
             began = perf_counter()
@@ -83,19 +86,19 @@ class Samples:
             idle = perf_counter()
             settled.append(_Settled(returned - began, idle - in_order, idle - began))
         seconds = statistics.median(call.whole for call in settled)
-        self._why_not = _why_no_times(seconds, min(call.left_over for call in settled))
-        if self._why_not:
+        self.why_not = _why_no_times(seconds, min(call.left_over for call in settled))
+        if self.why_not:
             return
         if self._one_stream:
             seconds += self._clock.head_start(statistics.median(call.launching for call in settled))
-        count = round(min(max(_BUDGET_S / max(seconds, 1e-9), LEAST), MOST))
-        yield from self._sampled(count if this_rank().alone else _SAMPLES_BESIDE_OTHERS)
+        self.wanted = round(min(max(_BUDGET_S / max(seconds, 1e-9), LEAST), MOST))
 
-    def _sampled(self, count: int) -> Iterator[None]:
+    def take(self, count: int) -> Iterator[None]:
+        """Yield once for each of so many samples."""
         try:
             flush = _flushing(self._device, self._cache)
         except (RuntimeError, MemoryError) as error:
-            self._why_not = coded(
+            self.why_not = coded(
                 "the cache cannot be emptied before each call, for which as much memory as it has twice is needed: "
                 f"{first_line(error)}. Leave the device that much, or take times with a hot cache",
                 Code.NO_TIMES,
@@ -129,7 +132,7 @@ class Samples:
                 Batch(samples_us=tuple(round(sample, 3) for sample in samples), disturbed=tuple(disturbed))
                 for samples, disturbed in self._batches
             ),
-            why_not=self._why_not,
+            why_not=self.why_not,
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof import capture
 from pytest_torchprof.analysis.analysis import Repeat
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.errors import TorchprofError, describe
 from pytest_torchprof.profiles import load_file
 
 if TYPE_CHECKING:
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.capture import Plan
     from pytest_torchprof.limits import Asked, Screen
     from pytest_torchprof.profiles import Profile
-
-
-def describe(problem: BaseException) -> str:
-    """Return an exception as "ValueError: the first line of its text"."""
-    text = str(problem).partition("\n")[0]
-    return f"{type(problem).__name__}{f': {text}' if text else ''}"
 
 
 @dataclass(slots=True, weakref_slot=True, kw_only=True, eq=False)

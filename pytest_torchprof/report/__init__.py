@@ -83,6 +83,10 @@ class Result:
     """A hash of the kernels in launch order: while it stays, a baseline sees the same. Only for reports."""
     time: Mapping[str, Any] = field(default_factory=dict)
     """Untraced times where the test asks for them: median, quantiles, conditions."""
+    time_share: float | None = None
+    """By how much it may become slower than it was; None where times are not compared."""
+    against_time: Mapping[str, Any] = field(default_factory=dict)
+    """How its time compares with another commit's, as `pace` says; empty where that was not asked."""
     location: tuple[str, int] | None = None
     """The test's file, relative to the root directory, and line."""
     culprit: tuple[str, int] | None = None

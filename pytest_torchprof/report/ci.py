@@ -34,7 +34,7 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
     for result in run.results:
         if result.outcome.is_failure:
             yield _result_command("error", result, result.message, rootdir, workspace)
-        elif result.baseline_state is BaselineState.AMBIGUOUS:
+        elif result.baseline_state is BaselineState.AMBIGUOUS or result.against_time.get("verdict") == "ambiguous":
             message = "\n".join([f"{result.baseline} against {run.compared_with}", *result.changes])
             yield _result_command("warning", result, message, rootdir, workspace)
     for unused in run.unused:
@@ -99,6 +99,7 @@ def properties(result: Result) -> list[tuple[str, str]]:
         "baseline": result.baseline,
         **{number.name: result.summary.get(number.name) for number in TABLE if number.headline},
         "time_us": result.time.get("median_us"),
+        "against_time": result.against_time.get("words"),
         "recording": result.recording,
     }
     return [

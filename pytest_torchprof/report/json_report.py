@@ -33,7 +33,12 @@ _LONGEST_NAME: Final = 1024
 def render(run: RunResults) -> str:
     """Return ``{"schema", "environment", "results"}`` and the unused entries of baselines as indented JSON."""
     results = [
-        {**{name: getattr(result, name) for name in _FIELDS}, "time": result.time or None} for result in run.results
+        {
+            **{name: getattr(result, name) for name in _FIELDS},
+            "time": result.time or None,
+            "against_time": result.against_time or None,
+        }
+        for result in run.results
     ]
     unused: dict[str, dict[str, list[str]]] = {str(why): {} for why in Disuse}
     for entries in run.unused:

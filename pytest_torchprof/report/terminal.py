@@ -29,10 +29,11 @@ RESULT_COLUMNS: Final = (
     _number_column("busy", "gpu_busy_us", leaves=4),
     _number_column("CPU/GPU", "cpu_gpu_ratio", leaves=1),
     _number_column("breaks", "graph_breaks", leaves=3),
-    Column("baseline", lambda result: result.baseline or "-", "left", leaves=5),
+    Column("baseline", lambda result: result.baseline or "-", "left", leaves=6),
     Column("verdict", lambda result: result.outcome, "left"),
 )
 """One row per measurement; columns with nothing to show leave a narrow terminal first."""
+_TIME_COLUMN: Final = Column("time", lambda result: _show_time(result.against_time), "left", leaves=5)
 KERNEL_COLUMNS: Final = (
     Column("kernel", lambda kernel: printable(kernel["name"]), "left"),
     Column("calls", lambda kernel: str(kernel["count"])),
@@ -74,9 +75,21 @@ def result_columns(run: RunResults) -> tuple[Column, ...]:
     """Return the columns of a run's table: what is compared with a commit has no baseline."""
     if run.against is None:
         return RESULT_COLUMNS
-    return tuple(
-        column._replace(title="against") if column.title == "baseline" else column for column in RESULT_COLUMNS
-    )
+    columns = []
+    for column in RESULT_COLUMNS:
+        if column.title == "baseline":
+            columns += [_TIME_COLUMN] if any(result.against_time for result in run.results) else []
+            column = column._replace(title="against")  # noqa: PLW2901
+        columns.append(column)
+    return tuple(columns)
+
+
+def _show_time(compared: Mapping[str, Any]) -> str:
+    """Return how the time of a measurement compares, in a cell: "worse +21% (+18% to +23%)"."""
+    if not compared or not compared["step"]:
+        return str(compared.get("verdict", "-"))
+    share, low, high = (f"{compared['step'][name]:+.0%}" for name in ("share", "low", "high"))
+    return f"{compared['verdict']} {share} ({low} to {high})"
 
 
 def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:

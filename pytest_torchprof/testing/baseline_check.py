@@ -78,15 +78,23 @@ class BaselineCheck:
         return self.run.baseline is not BaselineMode.OFF and self.options.uses_baseline
 
     @property
+    def time_share(self) -> float | None:
+        """By how much it may become slower; None where times are not compared."""
+        if not self.wanted:
+            return None
+        of_all = None if self.run.against is None else self.run.against.time_share
+        return self.options.tolerance.allowed.get("time", of_all)
+
+    @property
     def of_times(self) -> bool:
-        """Whether times are compared too."""
-        # One process on each side says nothing of times.
-        return self.wanted and "time" in self.options.tolerance.allowed and self.run.against is None
+        """Whether times are taken: of two commits, by processes that do nothing else."""
+        side = self.run.against
+        return self.time_share is not None if side is None else side.timed is not None
 
     @property
     def judges_limits(self) -> bool:
         """Whether limits are judged: they are of the code as it is, and another commit's is only compared with it."""
-        return self.run.against is None or not self.run.against.is_base
+        return self.run.against is None or self.run.against.is_judged
 
     @property
     def takes_times(self) -> bool:
@@ -127,6 +135,8 @@ class BaselineCheck:
 
     def needs_more_times(self, label: str | None, profile: Profile) -> bool:
         """Whether times are to be taken once more: they look slower, or what will be compared with them is written."""
+        if not self.wanted:
+            return False
         file, key = self.place(label, profile)
         old, new = self.files.entries(file).get(key), self._new_entry(profile)
         if self.writes(old):
@@ -150,7 +160,7 @@ class BaselineCheck:
     def unmeasured_times(self, profile: Profile) -> Iterator[Verdict]:
         """Yield a verdict where times were to be compared and cannot be; how they compare is for `compare` to say."""
         if self.of_times and (reason := self._why_no_times(profile)):
-            share = self.options.tolerance.allowed["time"]
+            share = self.options.tolerance.allowed.get("time")
             yield Verdict(limit="tolerance", expected=f'{{"time": {share}}}', measured=reason, status=NOT_MEASURED)
 
     def _why_no_times(self, profile: Profile) -> str | None:

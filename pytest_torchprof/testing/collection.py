@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.capture.lockstep import OtherRanks
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
@@ -121,6 +122,9 @@ def arm(state: RunState, session: pytest.Session) -> None:
     if session.config.getoption("forked", default=False):
         # Each test runs in a fork of this process (pytest-forked), and CUDA must not have begun before it.
         return
+    if not is_worker(session.config):
+        # Workers of xdist run tests in an order of their own.
+        state.other_ranks = OtherRanks(state.options.rank_timeout_s)
     devices = {item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash}
     for device in sorted(devices):
         try:
@@ -172,6 +176,8 @@ def start_run(state: RunState, item: pytest.Item) -> TestRun:
         # The marker came after collection.
         item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
     state.forget(item.nodeid)
+    if state.other_ranks is not None:
+        state.other_ranks.begin_test(item.nodeid)
     item.user_properties[:] = [entry for entry in item.user_properties if not entry[0].startswith(PREFIX)]
     return TestRun(
         test=_measured_test(state, item),

@@ -18,6 +18,8 @@ from pytest_torchprof.report import BaselineState, Outcome, Result
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.testing.baseline_check import environment_of
 from pytest_torchprof.testing.measurement import judge_measurement
+from pytest_torchprof.testing.other_ranks import with_other_ranks
+from pytest_torchprof.testing.pace_words import told_aside
 from pytest_torchprof.testing.recordings import stacks_name
 from pytest_torchprof.text import printable_line
 
@@ -79,9 +81,10 @@ def _complete_judgement(run: TestRun, measurement: Measurement, measurements: tu
     former = run.judgements.get(measurement.label)
     siblings = tuple(other.profile for other in measurements if other.profile is not None and other is not measurement)
     explanation = measurement.explanation
-    if former is not None and not siblings and explanation.repeat is None and not explanation.asked:
-        return former
-    return judge_measurement(run.test, measurement, siblings=siblings, former=former)
+    judgement = former
+    if judgement is None or siblings or explanation.repeat is not None or explanation.asked:
+        judgement = judge_measurement(run.test, measurement, siblings=siblings, former=former)
+    return with_other_ranks(judgement, run.told.get(measurement.label, ()), this_rank().number)
 
 
 def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> Conclusion:
@@ -106,6 +109,7 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         environment=dict(environment_of(seen)) if seen is not None else {},
         recording=test.state.options.shown(kept) if kept else None,
         location=test.location,
+        time_share=test.baseline.time_share if test.state.options.against is not None else None,
         culprit=_culprit(run, judgement) if outcome.is_failure else None,
     )
     if profile is not None:
@@ -115,6 +119,8 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         result = _with_baseline(run, result, judgement, writable=judgement.holds and not unanswerable)
         if measurement.recording is not None and outcome is not Outcome.SKIPPED:
             test.state.replayed.add(measurement.recording.name)
+    if judgement.stands_in and result.time_share is not None:
+        result = told_aside(result, "not judged", 'the CPU stands in for a missing GPU; device="cpu" times the CPU')
     return Conclusion(
         judgement=judgement,
         result=result,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -57,6 +59,7 @@ def add_options(parser: pytest.Parser) -> None:
         ".pytorch.json (repeatable)",
     )  # fmt: skip
     parser.addini("torchprof_tolerance", "of tests that have none of their own, e.g. time=0.10 memory=0.05", default="")
+    parser.addini("torchprof_rank_timeout", "seconds that ranks wait for one of which nothing is heard", default="60")
     parser.addini("torchprof_own", "packages whose graph breaks and recompiles count: limits without own=", type="args")
     parser.addini("torchprof_report", "as --torchprof-report", type="linelist", default=[])
     parser.addini("torchprof_thresholds", "of findings, a line each: hotspot.share = 0.6", type="linelist", default=[])
@@ -108,6 +111,8 @@ class RunOptions:
     """Whether workers of pytest-xdist see all GPUs or each its own."""
     workers: int
     """How many processes of pytest-xdist run tests at once; 1 without it."""
+    rank_timeout_s: float = 60.0
+    """How long ranks wait for one of which nothing is heard."""
     against: Side | None = None
     """Which side of a comparison with a commit this is; None where it is none."""
 
@@ -150,6 +155,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         rootdir=config.rootpath,
         tolerance=source.tolerance(),
         settings=source.settings(),
+        rank_timeout_s=source.rank_timeout_s(),
         gpus=source.read("gpus", _one_of(("all", "each"))) or "all",
         workers=getattr(config, "workerinput", {}).get("workercount", 1),
     )
@@ -161,11 +167,11 @@ def _of_side(options: RunOptions) -> RunOptions:
     from pytest_torchprof.against.side import this_side  # noqa: PLC0415  (this module loads in every pytest run)
 
     side = this_side()
-    if not side.is_base:
+    if side.is_judged:
         return replace(options, baseline=BaselineMode.COMPARE, baseline_dir=side.entries, against=side)
     return replace(
         options,
-        baseline=BaselineMode.UPDATE,
+        baseline=BaselineMode.UPDATE if side.timed is None else BaselineMode.OFF,
         baseline_dir=side.entries,
         against=side,
         save=side.recordings,
@@ -209,6 +215,14 @@ class _Source:
             return {"own": read_own(names)}
         except UnknownLimit as problem:
             raise _bad_option(f"torchprof_own: {problem.text}") from None
+
+    def rank_timeout_s(self) -> float:
+        """Return how long ranks wait for each other."""
+        text = self._config.getini("torchprof_rank_timeout")
+        with suppress(ValueError):
+            if 0 < (seconds := float(text)) < math.inf:
+                return seconds
+        raise _bad_option(f"torchprof_rank_timeout = {text}: expected seconds above 0, such as 60")
 
     def tolerance(self) -> Tolerance | None:
         """Return the tolerance in the ini file's form, "time=0.10 kernels=1"."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import baseline
+from pytest_torchprof.capture import Pace
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.capture.lockstep import OtherRanks
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.limits import Limit
     from pytest_torchprof.report import Reporter
@@ -69,6 +71,8 @@ class RunState:
     """A GPU was required, and a selected test could not be measured on one."""
     unarmed: dict[str, str] = field(default_factory=dict)
     """Device as it was asked for -> why nothing can be measured on it in this process."""
+    other_ranks: OtherRanks | None = None
+    """The other ranks that run the same tests; None where this process does not look for any."""
     at_end: ExitStack = field(default_factory=ExitStack)
     """What is given back when the run is over."""
     _has_baselines: dict[Path, bool] = field(default_factory=dict)
@@ -105,6 +109,10 @@ class RunState:
         for key, result in self.results.items():
             if result.nodeid == nodeid:
                 self.results[key] = replace(result, outcome=Outcome.NOT_MEASURED, message=reason)
+
+    def pace(self, nodeid: str, label: str | None, *, after_test: bool) -> Pace:
+        """Return how a measurement keeps up with those of other ranks."""
+        return Pace() if self.other_ranks is None else self.other_ranks.pace(nodeid, label, after_test=after_test)
 
     def drop_stale(self, nodeid: str) -> None:
         """Remove the saved recordings that earlier runs left of a test that failed in this one."""
@@ -260,7 +268,9 @@ def finish(state: RunState, session: pytest.Session) -> None:
             side = state.options.against
             if side is None:
                 state.unused.extend(_unused_entries(state))
-            elif not side.is_base:
+            elif not side.is_judged:
+                two_sides.leave_times(side, state.run_results)
+            else:
                 if not (session.shouldfail or session.shouldstop):  # All tests have run.
                     state.gone = two_sides.only_at_base(side, state.baselines, state.compared_keys)
                 state.problems += two_sides.nothing_compared(side, state.results.values())
@@ -270,7 +280,7 @@ def finish(state: RunState, session: pytest.Session) -> None:
             state.problems.append(coded(unused, Code.REPLAY_UNUSED))
         if state.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        if state.problems and state.options.against is not None and state.options.against.is_base:
+        if state.problems and state.options.against is not None and not state.options.against.is_judged:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR  # What was measured may be missing.
         if state.lacks_gpu:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR

@@ -18,15 +18,16 @@ from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit
+from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning, UnknownLimit, describe
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import needs_flops, read_limits
-from pytest_torchprof.measuring.explanation import Explanation, describe
+from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
 from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.testing.measurement import Measurement, judge_measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
+from pytest_torchprof.testing.other_ranks import to_tell
 from pytest_torchprof.testing.recordings import stacks_name
 from pytest_torchprof.text import printable_line
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.limits import Asked
     from pytest_torchprof.testing.measurement import Judgement, MeasuredTest
+    from pytest_torchprof.testing.other_ranks import Told
     from pytest_torchprof.trace import Trace
 
     Calls = Generator[None, None, None]
@@ -55,6 +57,8 @@ class TestRun:
     """Those that are not concluded yet, by label."""
     judgements: dict[str | None, Judgement] = field(default_factory=dict)
     """What the measurements come to when each is judged by itself."""
+    told: dict[str | None, list[Told]] = field(default_factory=dict)
+    """What all ranks of a job have told of a measurement, in their order."""
     labels: set[str | None] = field(default_factory=set)
     """Those of all measurements so far, concluded or not."""
     announced: list[str] = field(default_factory=list)
@@ -179,6 +183,7 @@ class TestRun:
         """Drop what was measured or announced, concluded or not; its labels stay taken."""
         self.measurements.clear()
         self.judgements.clear()
+        self.told.clear()
         self.announced.clear()
         self.unused_limits = {}
 
@@ -287,14 +292,23 @@ def _replay(run: TestRun, label: str | None) -> Calls:
 
 
 def _live(run: TestRun, label: str | None) -> Calls:
-    test, measurement = run.test, run.measurements[label]
-    options = test.options
+    try:
+        yield from _measured_live(run, label)
+    except NotMeasured as problem:
+        run.measurements[label] = run.measurements[label].doubted(str(problem))
+        raise run.measurements[label].error from None
+
+
+def _measured_live(run: TestRun, label: str | None) -> Calls:
+    test, options = run.test, run.test.options
+    pace = test.state.pace(test.nodeid, label, after_test=run.judged)
     if (reason := test.state.unarmed.get(options.device)) is not None:
-        run.measurements[label] = measurement.doubted(reason)
         times = test.baseline.takes_times
-        yield from [None] * capture.calls_beside_others(options.warmup, options.steps, times=times)
-        raise run.measurements[label].error
-    plan = _plan(run, measurement)
+        pace.leave(reason)
+        yield from [None] * capture.calls_beside_others(pace, options.warmup, options.steps, times=times)
+        raise NotMeasured(reason)
+    measurement = run.measurements[label]
+    plan = _plan(run, measurement, pace)
     profile = yield from _captured(run, label, plan)
     if profile is None:
         return
@@ -302,11 +316,16 @@ def _live(run: TestRun, label: str | None) -> Calls:
     explanation.plan = plan
     guarded_profile = guarded(run, profile, explanation, replay=False)
     measurement = run.change(label, profile=guarded_profile, why_not=foreign_code(run))
-    if _lacks_lines(run, measurement):
+    lacks_lines = _lacks_lines(run, measurement)
+    if pace.in_step:
+        run.told[label] = pace.exchange("the verdicts", to_tell(run.judgements.get(label)))
+        lacks_lines = any(one.get("lacks_lines") for one in run.told[label])
+        pace.close()
+    if lacks_lines:
         yield from explanation.calls(plan, test.state.recordings.new_stacks_file(test.nodeid, label))
 
 
-def _plan(run: TestRun, measurement: Measurement) -> capture.Plan:
+def _plan(run: TestRun, measurement: Measurement, pace: capture.Pace) -> capture.Plan:
     test, options = run.test, run.test.options
     device = capture.pick_device(options.device)
     takes_times = test.baseline.takes_times and (options.device != "auto" or kind_of(device).has_launches)
@@ -321,6 +340,7 @@ def _plan(run: TestRun, measurement: Measurement) -> capture.Plan:
         count_flops=needs_flops(measurement.limits),
         compiled=run.compiled,
         times=options.tolerance.cache if takes_times else None,
+        pace=pace,
     )
 
 
@@ -344,9 +364,6 @@ def _captured(run: TestRun, label: str | None, plan: capture.Plan) -> Generator[
             for done, _ in enumerate(calls):
                 test.progress(shown, min(done, total - 1), total)
                 yield
-        except NotMeasured as problem:
-            run.measurements[label] = run.measurements[label].doubted(str(problem))
-            raise run.measurements[label].error from None
         finally:
             test.progress(shown, total, total)
     if profile is not None:

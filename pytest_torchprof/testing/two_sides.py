@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.against.measured import entry_files
+from pytest_torchprof.against.pairs import TIMED, write_results
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.report import BaselineState
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.against.side import Side
-    from pytest_torchprof.report import Result
+    from pytest_torchprof.report import Result, RunResults
     from pytest_torchprof.testing.baseline_check import BaselineFiles
 
 
@@ -30,6 +31,14 @@ def only_at_base(side: Side, baselines: BaselineFiles, compared: Mapping[Path, s
             keys = baselines.entries(file).keys() - compared.get(file, set())
             found += [f"{test_file}::{key}" for key in sorted(keys)]
     return tuple(found)
+
+
+def leave_times(side: Side, run: RunResults) -> None:
+    """Leave the times that this process took; of the base itself, whether any are to be taken."""
+    if side.timed is not None:
+        write_results(side.results, run)
+    elif any(result.time_share is not None for result in run.results):
+        (side.results / TIMED).touch()
 
 
 def nothing_compared(side: Side, results: Collection[Result]) -> list[str]:

@@ -83,7 +83,7 @@ def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
         "events": trace.events,
         "devices": [device.name or "GPU without a name" for device in trace.devices],
         "orphans": trace.orphans,
-        "attribution": trace.attribution,
+        "unlinked": trace.attribution == "time" and len(trace.gpu) > 0,
     }
 
 
@@ -93,14 +93,24 @@ def _findings(told: Mapping[str, Any], kernels: Table | None, *, linked: bool) -
     names = kernel_names(kernels) if linked and found and kernels else {}
     for one in found:
         evidence = one.pop("evidence", None) or {}
-        meant = sorted({raw for word in _listed(evidence, "kernels") for raw in names.get(word, ())})
-        ops = _listed(evidence, "ops")
         one["source"] = evidence.get("source")
-        one["saves_us"] = one.get("saves_us") or evidence.get("time_us")
-        if linked and (meant or ops):
-            # A kernel is said more exactly by its own name than by who launched it.
-            one["events"] = {"names": meant} if meant else {"ops": ops}
+        if linked and (events := _events(evidence, names)):
+            one["events"] = events
     return found
+
+
+def _events(evidence: Mapping[str, Any], names: Mapping[str, set[str]]) -> dict[str, Any]:
+    """Return by what the timeline finds the events that a finding's evidence is of; empty where it names none."""
+    words = [*_listed(evidence, "kernels"), *_listed(evidence, "collectives_us")]
+    meant = sorted({raw for word in words for raw in names.get(word, ())})
+    if meant:
+        # A kernel is said more exactly by its own name than by who launched it.
+        return {"names": meant}
+    before, constants = evidence.get("longest_before"), _listed(evidence, "constants")
+    ops = [*_listed(evidence, "ops"), *(constant.partition("(")[0] for constant in constants)]
+    ops += [before] if isinstance(before, str) else []
+    steps = _listed(evidence, "steps")
+    return {**({"ops": ops} if ops else {}), **({"step": steps[0]} if steps else {})}
 
 
 def _listed(evidence: Mapping[str, Any], key: str) -> list[str]:

@@ -14,6 +14,8 @@ const Sections = (() => {
   const direction = (better, before, now) =>
     !better || !isNumber(before) || !isNumber(now) || before === now ? "" : (now > before) === (better === "higher") ? "good" : "bad";
 
+  // What is wider than the window scrolls by itself, by keyboard too.
+  const scrolled = (label, table) => h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label}, table);
   const lines = (text) => String(text).split("\n").map((line) => visible(line)).join("\n");
 
   const message = (test) => {
@@ -97,7 +99,7 @@ const Sections = (() => {
         h("td", {class: "left"}, details),
       );
     };
-    return h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Limits"},
+    return scrolled("Limits",
       h("table", {class: "limits"}, h("caption", {class: "unseen"}, "Limits: what was expected and what was measured"),
         h("thead", {}, h("tr", {}, ["verdict", "limit", "expected", "measured"].map((title) => h("th", {scope: "col", class: "left"}, title)))),
         h("tbody", {}, test.limits.map(row))));
@@ -232,7 +234,7 @@ const Sections = (() => {
     const rows = names.map((name) => h("tr", {},
       h("th", {scope: "row", class: "left"}, h("span", {class: `swatch r-${name}`}), ROLES[name]),
       both.map((time) => [h("td", {}, told("us", time.parts[name])), h("td", {}, told("share", time.parts[name] / time.total_us))])));
-    const heads = both.map((time) => [h("th", {scope: "col", class: "number"}, both.length > 1 ? (time === test.time ? sides[1] : sides[0]) : "time"), h("th", {scope: "col", class: "number"}, "share")]);
+    const heads = both.map((time) => [h("th", {scope: "col", class: "number"}, both.length > 1 ? (time === test.time ? "now" : "before") : "time"), h("th", {scope: "col", class: "number"}, "share")]);
     const gaps = (test.time ?? both[0]).other ?? [];
     return [
       both.map((time) => [
@@ -240,8 +242,8 @@ const Sections = (() => {
         strip(names.map((name) => [name, time.parts[name]]), scale, "r-", `Where a step's time goes: ${names.map((name) => `${ROLES[name]} ${told("share", time.parts[name] / time.total_us)}`).join(", ")}`),
       ]),
       h("div", {class: "side"},
-        h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Where a step's time goes"), h("thead", {}, h("tr", {}, h("th", {scope: "col", class: "left"}, "part"), heads)), h("tbody", {}, rows)),
-        gaps.length && h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Nothing recorded"},
+        scrolled("Where a step's time goes", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Where a step's time goes"), h("thead", {}, h("tr", {}, h("th", {scope: "col", class: "left"}, "part"), heads)), h("tbody", {}, rows))),
+        gaps.length && scrolled("Nothing recorded",
           h("table", {class: "fit"}, h("caption", {class: "hint"}, "nothing recorded on CPU or GPU between"),
             h("thead", {}, h("tr", {}, ["after", "before", "a step", "gaps", "longest"].map((head, place) => h("th", {scope: "col", class: place < 2 ? "left" : "number"}, head)))),
             h("tbody", {}, gaps.map((gap) => h("tr", {},
@@ -268,11 +270,11 @@ const Sections = (() => {
     if (!names.length) return null;
     const value = (side, name) => shown(typeof side[name] === "object" && side[name] ? JSON.stringify(side[name]) : side[name] ?? "–", 300);
     const compared = Boolean(test.before);
-    return h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Environment"),
+    return scrolled("Environment", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Environment"),
       h("thead", {}, h("tr", {}, ["", ...(compared ? sides : ["value"])].map((head) => (head ? h("th", {scope: "col", class: "left"}, head) : h("td", {}))))),
       h("tbody", {}, names.map((name) => h("tr", {class: compared && value(before, name) !== value(now, name) ? "differs" : null},
         h("th", {scope: "row", class: "left"}, name.replaceAll("_", " ")),
-        compared && h("td", {class: "left"}, value(before, name)), h("td", {class: "left"}, value(now, name))))));
+        compared && h("td", {class: "left"}, value(before, name)), h("td", {class: "left"}, value(now, name)))))));
   };
 
   return {message, changes, limits, numbers, kernelTable, operatorTable, stepTime, findings, environment};

@@ -43,8 +43,9 @@ def kernel_names(kernels: Table) -> dict[str, set[str]]:
     name, short = (kernels["columns"].index(column) for column in ("name", "short"))
     for row in kernels["rows"]:
         decoded = decode(row[name])
-        for word in (row[name], row[short], decoded.short, decoded.stem):
-            found[word].add(row[name])
+        for word in (row[name], row[short], decoded.short, decoded.stem, decoded.collective):
+            if word is not None:
+                found[word].add(row[name])
     return found
 
 

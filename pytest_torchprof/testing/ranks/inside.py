@@ -38,7 +38,6 @@ _NOT_IN_A_RANK: Final[dict[str, object]] = {
     "report_log": None,
     "htmlpath": None,
     "json_report": None,
-    "no_cov": True,
     "usepdb": False,
     "trace": False,
 }

@@ -41,7 +41,7 @@ class JobPlan:
     task: Task
     ranks: int
     words: tuple[str, ...]
-    """Those that pytest was called with."""
+    """Those that each rank calls pytest with."""
     folder: Path
     """Where it was called."""
     variables: Mapping[str, str]
@@ -96,7 +96,7 @@ def run_job(plan: JobPlan) -> JobEnd:
 
 def _start(plan: JobPlan, job: Path) -> Iterator[Process]:
     """Start the launcher, or for a replay each rank by itself."""
-    words = ["-m", "pytest", *_as_a_rank(plan.words)]
+    words = ["-m", "pytest", *plan.words]
     told = {**os.environ, **plan.variables, VARIABLE: str(job)}
     if str(plan.folder) not in sys.path and "" not in sys.path:
         told["PYTHONSAFEPATH"] = "1"  # As `pytest` was called, and not `python -m pytest`.
@@ -108,12 +108,6 @@ def _start(plan: JobPlan, job: Path) -> Iterator[Process]:
     for rank in range(plan.ranks):
         place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.ranks)}
         yield _popen(words, plan.folder, {**told, **place}, job / "logs" / str(rank))
-
-
-def _as_a_rank(words: Sequence[str]) -> list[str]:
-    """Return the user's words and one of our own: what a rank writes is shown with its report."""
-    at = words.index("--") if "--" in words else len(words)
-    return [*words[:at], "--capture=fd", *words[at:]]
 
 
 def _popen(words: list[str], folder: Path, told: Mapping[str, str], logs: Path) -> Process:

@@ -52,13 +52,24 @@ def lacks_gpus(options: TestOptions, run: RunOptions) -> str | None:
     return f"ranks={options.ranks} takes a GPU for each, and torch sees {counted(gpus, 'GPU') if gpus else 'none'}"
 
 
+def _words(config: pytest.Config) -> tuple[str, ...]:
+    """Return the words that pytest was called with, and more for what is settled before a plugin has a say."""
+    words, own = words_of(config), ["--capture=fd"]  # What a rank writes is shown with its report.
+    if hasattr(config.option, "no_cov"):
+        own.append("--no-cov")  # pytest-cov: ranks would write one file together.
+    if (seed := getattr(config.option, "randomly_seed", None)) is not None:
+        own.append(f"--randomly-seed={seed}")  # pytest-randomly: all ranks are to draw the same.
+    at = words.index("--") if "--" in words else len(words)
+    return (*words[:at], *own, *words[at:])
+
+
 def _plan(item: pytest.Function, ranks: int, run: RunOptions) -> JobPlan:
     return JobPlan(
         task=Task(nodeid=item.nodeid, file=str(item.path)),
         ranks=ranks,
-        words=tuple(words_of(item.config)),
+        words=_words(item.config),
         folder=item.config.invocation_params.dir,
         variables={**_LOOPBACK, **seeing_all()},
-        patience_s=60.0,
+        patience_s=run.rank_timeout_s,
         replays=run.replay is not None and run.enabled,
     )

@@ -155,6 +155,10 @@ def _results(nodeid: str, verdict: JobVerdict, states: list[dict[str, Any]]) -> 
         known = worst.get(None) or next(iter(worst.values()), Result(nodeid=nodeid, label=None, outcome=Outcome.FAILED))
         said = f"not measured: {verdict.line}"
         worst[None] = replace(known, label=None, outcome=Outcome.NOT_MEASURED, message=said)
+    elif verdict.outcome == "failed" and not any(one.outcome.is_failure for one in worst.values()):
+        # A rank failed before it measured, or after.
+        yield from (replace(one, outcome=Outcome.FAILED, message=verdict.line) for one in worst.values())
+        return
     yield from worst.values()
 
 

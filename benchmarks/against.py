@@ -1,0 +1,171 @@
+"""How often `--torchprof-against-time` is wrong: equal code called worse, and slower code not found.
+
+Real processes, started one after the other as a comparison with a commit starts them, time each workload as it is and
+with 20 % more of it. That is the pool. A comparison then takes processes from it in the order in which they ran, in
+pairs in random order, until the plugin's own rules have decided: base and working tree either do the same, or the
+working tree does 20 % more. So each figure is of a process of its own, as in a real run, and the processes of one
+comparison ran one after the other; but comparisons share processes with others that begin a little earlier or later.
+The pool is a ring: the last process is followed by the first.
+
+    python benchmarks/against.py [--processes 120] [--tolerance 0.10] [--keep FILE] [--from FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_torchprof.against.launch import SideLaunch
+from pytest_torchprof.against.pairs import TimedSide
+from pytest_torchprof.against.side import Side
+from pytest_torchprof.compare.pace import Pace, TimePair
+from pytest_torchprof.report import Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EQUAL, SLOWER = REPEATS = (10, 12)
+ORDERS = 4
+"""In how many random orders the pairs of a comparison are taken."""
+WORKLOADS = {
+    "small operators": "small.add(1).mul(2).relu().sum()",
+    "matrix product": "square @ square",
+    "memory": "large.add(1)",
+    "Python": "sum(i * i for i in range(2000)); small.add(1)",
+}
+TESTS = """
+import pytest, torch
+
+torch.set_num_threads(1)
+small, square, large = torch.ones(256), torch.ones(128, 128), torch.ones(1 << 19)
+"""
+TEST = """
+@pytest.mark.torchprof(device="cpu")
+@pytest.mark.parametrize("repeats", {repeats})
+def test_{name}(repeats):
+    for _ in range(repeats):
+        {work}
+"""
+
+
+def plain(name: str) -> str:
+    """Return a workload's name as a function may be called."""
+    return name.replace(" ", "_")
+
+
+def key(name: str, repeats: int) -> tuple[str, None]:
+    """Return the test that times so much of a workload."""
+    return f"test_work.py::test_{plain(name)}[{repeats}]", None
+
+
+def measured(processes: int) -> list[dict[str, float]]:
+    """Return what each process says, in the order in which they ran: by test, and how long it took beside what load."""
+    keys = [key(name, repeats) for name in WORKLOADS for repeats in REPEATS]
+    runs = []
+    with tempfile.TemporaryDirectory() as folder:
+        code, results = Path(folder, "code"), Path(folder, "results")
+        code.mkdir()
+        results.mkdir()
+        tests = [
+            TEST.format(name=name.replace(" ", "_"), work=work, repeats=REPEATS) for name, work in WORKLOADS.items()
+        ]
+        Path(code, "test_work.py").write_text(TESTS + "".join(tests))
+        side = Side(
+            is_base=True, reference=Reference(ref="pool", sha="0" * 40, dirty=False), tree=code, other=results,
+            caches=results, roots=(code,), own_tests=False, results=results, starter=0,
+        )  # fmt: skip
+        package = str(Path(__file__).parents[1])
+        words = ("-q", f"--rootdir={code}", "-p", "no:cacheprovider", "--torchprof-against=pool", "test_work.py")
+        launch = SideLaunch(words=words, folder=str(code), environment={**os.environ, "PYTHONPATH": package})
+        for index in range(processes):
+            began = time.monotonic()
+            said = TimedSide(side, launch).read(results / str(index), keys)
+            failed = next((one for one in said.values() if isinstance(one, str)), None)
+            if failed is not None:
+                sys.exit(failed)
+            beside = {"seconds": time.monotonic() - began, "load": os.getloadavg()[0]}
+            runs.append({test: one.step_us for (test, _), one in said.items()} | beside)
+            print(f"\r{index + 1} of {processes} processes", end="", file=sys.stderr)
+    return runs
+
+
+def compared(base_us: list[float], here_us: list[float], order: random.Random, tolerance: float) -> Pace:
+    """Return what a comparison comes to, by the medians of the processes in the order in which they ran."""
+    pace, at = Pace(allowed=tolerance), 0
+    while pace.wanting:
+        turns = [at, at + 1]
+        order.shuffle(turns)
+        pace = pace.with_pair(TimePair(base_us[turns[0] % len(base_us)], here_us[turns[1] % len(here_us)]))
+        at += 2
+    return pace
+
+
+def comparisons(runs: list[dict[str, float]], name: str, repeats: int, tolerance: float) -> Iterator[Pace]:
+    """Yield what comparisons of a workload come to, where the working tree does so many repeats of it."""
+    base_us, here_us = ([run[key(name, number)[0]] for run in runs] for number in (EQUAL, repeats))
+    for start in range(len(runs)):
+        for seed in range(ORDERS):
+            sides = (side[start:] + side[:start] for side in (base_us, here_us))
+            yield compared(*sides, random.Random(start * ORDERS + seed), tolerance)
+
+
+def machine() -> str:
+    """Return what this was run on."""
+    model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
+    return (
+        f"{model.partition(':')[2].strip() or platform.processor()}, {os.cpu_count()} CPUs, "
+        f"Python {platform.python_version()}, torch {torch.__version__}, {datetime.now().astimezone():%Y-%m-%d}"
+    )
+
+
+def print_table(runs: list[dict[str, float]], tolerance: float) -> None:
+    """Print how the comparisons came out."""
+    print(f"{'work':>5} {'workload':<16} {'spread':>7} {'comparisons':>12} {'worse':>7} {'ambiguous':>10} {'pairs':>6}")
+    for repeats in REPEATS:
+        for name in [*WORKLOADS, "all"]:
+            names = [name] if name in WORKLOADS else [*WORKLOADS]
+            paces = [pace for one in names for pace in comparisons(runs, one, repeats, tolerance)]
+            counts = Counter(pace.verdict for pace in paces)
+            worse, ambiguous = (counts[said] / len(paces) for said in ("worse", "ambiguous"))
+            pairs = statistics.mean(len(pace.all_pairs) for pace in paces)
+            medians = [run[key(name, repeats)[0]] for run in runs] if name in WORKLOADS else []
+            spread = f"{statistics.stdev(medians) / statistics.mean(medians):.1%}" if medians else ""
+            work = "same" if repeats == EQUAL else f"{repeats / EQUAL - 1:+.0%}"
+            print(f"{work:>5} {name:<16} {spread:>7} {len(paces):>12} {worse:>7.1%} {ambiguous:>10.1%} {pairs:>6.1f}")
+
+
+def main() -> None:
+    """Measure a pool, or read one, and say how comparisons within it come out."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", type=int, default=120)
+    parser.add_argument("--tolerance", type=float, default=0.10)
+    parser.add_argument("--keep", type=Path, help="write the pool to this file as JSON")
+    parser.add_argument("--from", type=Path, dest="kept", help="read the pool from such a file")
+    asked = parser.parse_args()
+    runs = measured(asked.processes) if asked.kept is None else json.loads(asked.kept.read_text())
+    if asked.keep:
+        asked.keep.write_text(json.dumps(runs))
+    seconds, load = (statistics.median(run[name] for run in runs) for name in ("seconds", "load"))
+    most = max(run["load"] for run in runs)
+    print(machine())
+    print(
+        f"{len(runs)} processes of {seconds:.0f} s; load {load:.1f}, up to {most:.1f}; tolerance {asked.tolerance:.0%}"
+    )
+    print_table(runs, asked.tolerance)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""Times of the tests on both sides, by pairs of processes that take nothing else: one at the commit, one here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pytest_torchprof.against.outcomes import read_outcomes
+from pytest_torchprof.compare.pace import Pace, TimePair
+from pytest_torchprof.report import RunResults
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    from pytest_torchprof.against.launch import SideLaunch
+    from pytest_torchprof.against.side import Side
+    from pytest_torchprof.report import Result
+
+TIMED: Final = "timed"
+"""The file that the base leaves where a test asks for times."""
+MOST_LOST: Final = 2
+"""So many pairs may come to nothing before a test is given up."""
+_RESULTS: Final = "results.json"
+
+Key = tuple[str, str | None]
+"""Test id and label of a measurement."""
+
+
+class Reading(NamedTuple):
+    """What one process says of one measurement."""
+
+    step_us: float
+    """The median of its untraced steps."""
+    kernel_us: float | None
+    """The time of a step's kernels on the GPU, as it was recorded; None without a GPU."""
+    conditions: Mapping[str, object]
+    """Clock, cache, threads, machine."""
+    disturbed: tuple[str, ...]
+
+
+Readings = Mapping[Key, Reading | str]
+"""By measurement: what a process says, or why it says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedSide:
+    """One side, as often as it is started."""
+
+    side: Side
+    launch: SideLaunch
+
+    def read(self, folder: Path, keys: Collection[Key]) -> Readings:
+        """Start a process that takes the times of these measurements, and return what it says; the folder is new."""
+        folder.mkdir()
+        nodeids = tuple(dict.fromkeys(nodeid for nodeid, _ in keys))
+        side = replace(self.side, results=folder, timed=nodeids, starter=os.getpid())
+        told = side.announce(folder / "side.json")
+        status = self.launch.with_variables(told).run(folder / "log")
+        where = f"at {side.reference.shown}" if side.is_base else "in the working tree"
+        found = {(result.nodeid, result.label): result for result in read_results(folder)}
+        outcomes = read_outcomes(folder)
+
+        def why_not(key: Key) -> str:
+            said = outcomes.troubles.get(key[0]) or outcomes.broken or "it was not measured there"
+            return f"a process {where} that ended with status {status}: {said}"
+
+        return {key: _reading(found[key], where) if key in found else why_not(key) for key in keys}
+
+
+def write_results(folder: Path, run: RunResults) -> None:
+    """Write what ``read_results`` reads."""
+    (folder / _RESULTS).write_text(json.dumps(run.to_plain()), encoding="utf-8")
+
+
+def read_results(folder: Path) -> tuple[Result, ...]:
+    """Return the results that a process has left; nothing where it left none."""
+    path = folder / _RESULTS
+    return RunResults.from_plain(json.loads(path.read_text(encoding="utf-8"))).results if path.is_file() else ()
+
+
+def _reading(result: Result, where: str) -> Reading | str:
+    if not result.time:
+        return f"{where}: {result.message.removeprefix('not measured: ') or 'no times were taken'}"
+    return Reading(
+        step_us=result.time["median_us"],
+        kernel_us=result.summary.get("kernel_time_us") if result.environment.get("gpu") else None,
+        conditions=result.time["conditions"],
+        disturbed=tuple(result.time["disturbed"]),
+    )
+
+
+Take = Callable[[Collection[Key]], tuple[Readings, Readings]]
+"""Takes one pair: what the commit says, and what the working tree says."""
+
+
+def taker(base: TimedSide, here: TimedSide, folder: Path, order: random.Random) -> Take:
+    """Return what takes pairs, the sides of each in random order."""
+
+    def take(keys: Collection[Key]) -> tuple[Readings, Readings]:
+        place = folder / "pair"
+        place.mkdir(parents=True)
+        turns = [("base", base), ("here", here)]
+        order.shuffle(turns)
+        said = {name: side.read(place / name, keys) for name, side in turns}
+        shutil.rmtree(place)
+        return said["base"], said["here"]
+
+    return take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedMeasurement:
+    """One measurement, as far as its times are known."""
+
+    pace: Pace
+    kernels: tuple[TimePair, ...] = ()
+    """The times of its kernels, of the same processes."""
+    lost: tuple[str, ...] = ()
+    """Why pairs came to nothing."""
+    disturbed: tuple[str, ...] = ()
+    """What was wrong with the machine meanwhile."""
+
+    @property
+    def wanting(self) -> int:
+        """How many more pairs it takes at least."""
+        return 0 if len(self.lost) >= MOST_LOST else self.pace.wanting
+
+    def with_readings(self, base: Reading | str, here: Reading | str) -> TimedMeasurement:
+        """Return the same with one pair more, or with one that came to nothing."""
+        if isinstance(base, str):
+            return self._without(base)
+        if isinstance(here, str):
+            return self._without(here)
+        if base.conditions != here.conditions:
+            there, now = (_listed(one.conditions) for one in (base, here))
+            return self._without(f"samples were taken with {there} at the commit, and with {now} in the working tree")
+        if not (base.step_us and here.step_us):
+            return self._without("a step takes less time than the clock tells")
+        kernels = self.kernels
+        if base.kernel_us and here.kernel_us:
+            kernels = (*kernels, TimePair(base.kernel_us, here.kernel_us))
+        return replace(
+            self,
+            pace=self.pace.with_pair(TimePair(base.step_us, here.step_us)),
+            kernels=kernels,
+            disturbed=tuple(dict.fromkeys((*self.disturbed, *base.disturbed, *here.disturbed))),
+        )
+
+    def _without(self, reason: str) -> TimedMeasurement:
+        return replace(self, lost=(*self.lost, reason))
+
+
+def _listed(conditions: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(conditions.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairCosts:
+    """What processes are expected to take, in seconds."""
+
+    start_s: float
+    """Until the first test runs."""
+    test_s: Mapping[str, float]
+    """By test id."""
+    factor: float = 1.0
+    """How much longer they really take."""
+
+    def pair_s(self, keys: Collection[Key]) -> float:
+        """Return what a pair of processes takes."""
+        tests = sum(self.test_s[nodeid] for nodeid in {nodeid for nodeid, _ in keys})
+        return 2 * self.factor * (self.start_s + tests)
+
+    def corrected(self, keys: Collection[Key], seconds: float) -> PairCosts:
+        """Return the costs by which a pair takes what it took."""
+        return replace(self, factor=self.factor * seconds / self.pair_s(keys))
+
+    def total_s(self, wanting: Mapping[Key, int]) -> float:
+        """Return what so many pairs of each measurement take."""
+        rounds = range(max(wanting.values(), default=0))
+        return sum(self.pair_s([key for key, number in wanting.items() if number > at]) for at in rounds)
+
+    def fitting(self, wanting: Mapping[Key, int], left_s: float) -> dict[Key, int]:
+        """Return those of the measurements, the first ones first, whose pairs fit into the time that is left."""
+        found: dict[Key, int] = {}
+        for key, number in wanting.items():
+            if number and self.total_s({**found, key: number}) <= left_s:
+                found[key] = number
+        return found
+
+
+@dataclass(slots=True, kw_only=True)
+class PairedTiming:
+    """Times being taken, until all is decided or no time is left."""
+
+    measurements: dict[Key, TimedMeasurement]
+    costs: PairCosts
+    budget_s: float
+    clock: Callable[[], float]
+    taken: int = 0
+    """How many pairs were."""
+    began_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        self.began_s = self.clock()
+
+    @property
+    def spent_s(self) -> float:
+        """How long it has taken so far."""
+        return self.clock() - self.began_s
+
+    def give_up(self, reason: str) -> None:
+        """Take no more pairs, for a reason that holds for all."""
+        self.measurements = {key: replace(one, lost=(reason,) * MOST_LOST) for key, one in self.measurements.items()}
+
+    def next_keys(self) -> dict[Key, int]:
+        """Return what the next pair is to time, with how many pairs that wants still; empty where it is at its end."""
+        wanting = {key: one.wanting for key, one in self.measurements.items()}
+        return self.costs.fitting(wanting, self.budget_s - self.spent_s)
+
+    def take(self, take: Take, keys: Collection[Key]) -> None:
+        """Take one pair."""
+        before = self.clock()
+        base, here = take(keys)
+        self.costs = self.costs.corrected(keys, self.clock() - before)
+        self.taken += 1
+        for key in keys:
+            self.measurements[key] = self.measurements[key].with_readings(base[key], here[key])

@@ -1,0 +1,248 @@
+"""Ranks of one job in step: none begins the next phase of a measurement before it knows how all have ended the last.
+
+They meet at the job's own store, under keys of their own: no process group of the user's takes part, and no collective.
+A rank of which nothing is heard keeps the others waiting for as long as the ini key ``torchprof_rank_timeout`` says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import contextmanager, suppress
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_torchprof.capture.pace import Pace
+from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.capture.rank_store import connect, meeting_point
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import NotMeasured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch._C._distributed_c10d import Store
+
+    from pytest_torchprof.capture.rank import Rank
+    from pytest_torchprof.capture.rank_store import MeetingPoint
+
+_NAPS_S = (0.0005, 0.001, 0.002, 0.005, 0.01)
+_LONGEST_NAP_S = 0.02
+_LAST_LOOK_S = 5.0
+"""How long rank 0 waits for the others' last look at a store in its process."""
+
+
+class _Sign(NamedTuple):
+    """The last that was heard of a rank."""
+
+    text: bytes = b""
+    heard: float = 0.0
+    """When it was seen to be new, by ``time.monotonic``."""
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where the rank said it was; empty before it said anything."""
+        return json.loads(self.text) if self.text else {}
+
+
+class OtherRanks:
+    """What one process knows of the other ranks of its job, over all tests of a run."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.signs: dict[int, _Sign] = {}
+        self.silent: set[int] = set()
+        """Those that were waited for in vain, and have not been heard of since."""
+        self._runs: dict[str, int] = {}
+        self._signs_given = 0
+        self._session: int | None = None
+        self._point: MeetingPoint | None = None
+        """The last that was there: a rank whose process group is gone may still tell the others so."""
+
+    def begin_test(self, nodeid: str) -> None:
+        """Note that a test begins; one may run several times."""
+        self._runs[nodeid] = self._runs.get(nodeid, 0) + 1
+
+    def end_phase(self, nodeid: str, outcome: str, *, after_test: bool) -> None:
+        """Tell ranks that may wait for a measurement that none is to come in a test, or after it in its teardown."""
+        with suppress(RuntimeError):  # Who cannot be told finds out by the timeout.
+            if (store := self._store(also_former=True)) is not None:
+                store.set(f"{self._phase_key(nodeid, after_test=after_test)}/ended/{this_rank().number}", outcome)
+
+    def leave(self) -> None:
+        """Tell the others that no test of this rank is to come."""
+        with suppress(RuntimeError):
+            if (store := self._store(also_former=True)) is not None:
+                store.set(f"left/{this_rank().number}", "1")
+
+    def end_run(self) -> None:
+        """Wait until each rank has written what it writes: a launcher ends all of them once one has failed."""
+        with suppress(RuntimeError):  # The run is over, whatever is wrong with the store.
+            if (store := self._store()) is not None:
+                Lockstep(self, store, "", this_rank()).wait_for_the_end()
+
+    def pace(self, nodeid: str, label: str | None, *, after_test: bool) -> Pace:
+        """Return how this rank keeps up with the others in a measurement: in step, where it can reach them."""
+        with _told_in_words():
+            store = self._store()
+            if store is None:
+                return Pace()
+            return Lockstep(self, store, self._phase_key(nodeid, after_test=after_test), this_rank(), label)
+
+    def _store(self, *, also_former: bool = False) -> Store | None:
+        """Return a connection to the store of the job, for our keys alone; None without other ranks or a store.
+
+        ``also_former``: where there is none any more, that of the process group which this rank has left.
+        """
+        point = meeting_point()
+        self._point, rank = point or self._point, this_rank()
+        point = self._point if also_former else point
+        if point is None or rank.alone:
+            return None
+        from torch.distributed.distributed_c10d import PrefixStore
+
+        store = connect(point)
+        if self._session is None:
+            # One process may run pytest several times.
+            self._session = store.add(f"torchprof/sessions/{rank.number}", 1)
+        return PrefixStore(f"torchprof/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{self._session}", store)
+
+    def _phase_key(self, nodeid: str, *, after_test: bool) -> str:
+        return f"{nodeid}#{self._runs.get(nodeid, 1)}{'/teardown' if after_test else ''}"
+
+    def sign(self, store: Store, rank: Rank, test: str, goal: str) -> None:
+        """Let the others know that this rank is alive, and what it does."""
+        self._signs_given += 1
+        place = {"count": self._signs_given, "test": test, "goal": goal, "pid": os.getpid(), "host": rank.host}
+        store.set(f"at/{rank.number}", json.dumps(place))
+
+    def heard(self, store: Store, number: int) -> _Sign:
+        """Return the last sign of a rank."""
+        known = self.signs.get(number, _Sign())
+        text = store.get(f"at/{number}") if store.check([f"at/{number}"]) else b""
+        if text != known.text:
+            known = self.signs[number] = _Sign(text, time.monotonic())
+            self.silent.discard(number)
+        return known
+
+
+class Lockstep(Pace):
+    """One measurement of several ranks that reach each other."""
+
+    in_step = True
+    is_fixed = False
+
+    def __init__(self, others: OtherRanks, store: Store, test: str, rank: Rank, label: str | None = None) -> None:
+        self._others = others
+        self._store = store
+        self._rank = rank
+        self._test = test
+        self._key = f"{test}/measurement/{label or ''}"
+        self._exchanges = 0
+        self.head_for("the start of this measurement")
+
+    def head_for(self, goal: str) -> None:
+        """Say what this rank is about to reach the end of."""
+        with _told_in_words():
+            self._others.sign(self._store, self._rank, self._test, goal)
+
+    def exchange(self, goal: str, value: Any) -> list[Any]:
+        """Return each rank's value, in their order, once all have come here; NotMeasured for all where one does not."""
+        self._exchanges += 1
+        place = f"{self._key}/{self._exchanges}: {goal}"
+        with _told_in_words():
+            self._store.set(f"{place}/{self._rank.number}", json.dumps(value))
+            return [json.loads(text) for text in self._wait_for_all(place)]
+
+    def leave(self, reason: str) -> None:
+        """Tell the others why this rank does not take part any more."""
+        with suppress(RuntimeError):
+            self._end_for_all(f"rank {self._rank.number}: {reason}")
+
+    def close(self) -> None:
+        """End the last exchange: rank 0, in whose process the store may be, is the last who looks at it."""
+        if (point := meeting_point()) is None or not point.of_a_rank:
+            return
+        with suppress(RuntimeError):
+            self._store.add(f"{self._key}/done", 1)
+            until, naps = time.monotonic() + _LAST_LOOK_S, _naps()
+            last = self._rank.number == 0
+            while last and self._store.add(f"{self._key}/done", 0) < self._rank.world and time.monotonic() < until:
+                time.sleep(next(naps))
+
+    def wait_for_the_end(self) -> None:
+        """Return once all ranks have come to the end of their run, or are not heard of."""
+        self._store.set(f"over/{self._rank.number}", "1")
+        self.head_for("the end of the run")
+        naps, began = _naps(), time.monotonic()
+        for number in range(self._rank.world):
+            while not self._store.check([f"over/{number}"]) and self._may_come(number, began):
+                time.sleep(next(naps))
+        self.close()
+
+    def _wait_for_all(self, place: str) -> list[bytes]:
+        began, naps = time.monotonic(), _naps()
+        found: dict[int, bytes] = {}
+        while True:
+            for number in set(range(self._rank.world)) - found.keys():
+                if self._store.check([f"{place}/{number}"]):
+                    found[number] = self._store.get(f"{place}/{number}")
+            if len(found) == self._rank.world:
+                return [found[number] for number in sorted(found)]
+            if self._store.check([f"{self._key}/over"]):
+                raise NotMeasured(self._store.get(f"{self._key}/over").decode())
+            for number in set(range(self._rank.world)) - found.keys():
+                if reason := self._why_it_does_not_come(number, began):
+                    raise NotMeasured(self._end_for_all(reason))
+            time.sleep(next(naps))
+
+    def _end_for_all(self, reason: str) -> str:
+        """End the measurement on all ranks, and return why: the first reason that any of them had."""
+        return self._store.compare_set(f"{self._key}/over", "", reason).decode()
+
+    def _why_it_does_not_come(self, number: int, began: float) -> str | None:
+        ended, left = f"{self._test}/ended/{number}", f"left/{number}"
+        if self._store.check([ended]):
+            said = f"rank {number} has ended the test without this measurement: {self._store.get(ended).decode()}"
+            return coded(said, Code.OTHER_RANK)
+        if self._store.check([left]):
+            return coded(f"rank {number} has ended its run before this measurement", Code.OTHER_RANK)
+        if self._may_come(number, began):
+            return None
+        return coded(self._silence(number), Code.SILENT_RANK)
+
+    def _silence(self, number: int) -> str:
+        place, within = self._others.heard(self._store, number).place, f"within {self._others.timeout_s:g} s"
+        again = number in self._others.silent
+        self._others.silent.add(number)
+        if not place:
+            return f"nothing was heard of rank {number} {within}: it has measured nothing so far"
+        who, test = f"pid {place['pid']} on {place['host']}", place["test"].rpartition("#")[0] or "no test"
+        if place["test"] == self._test:
+            return f"rank {number} did not reach {place['goal']} {within} ({who})"
+        if again:
+            return f"rank {number} is still silent, and was last heard of in {test} ({who})"
+        return (
+            f"rank {number} did not begin this measurement {within}, and was last heard of in {test} ({who}): "
+            "each rank has to run the same tests in one order"
+        )
+
+    def _may_come(self, number: int, began: float) -> bool:
+        """Whether a rank is still to be waited for: it is given time anew with each sign."""
+        heard = self._others.heard(self._store, number).heard
+        return number not in self._others.silent and time.monotonic() - max(heard, began) < self._others.timeout_s
+
+
+def _naps() -> Iterator[float]:
+    return chain(_NAPS_S, repeat(_LONGEST_NAP_S))
+
+
+@contextmanager
+def _told_in_words() -> Iterator[None]:
+    """Around what is done at the store: that it cannot be reached is a reason not to be measured."""
+    try:
+        yield
+    except RuntimeError as error:
+        said = f"the ranks of the job cannot reach each other: {str(error).partition(chr(10))[0]}"
+        raise NotMeasured(coded(said, Code.SILENT_RANK)) from None

@@ -1,0 +1,45 @@
+"""How often the measured code is called where several ranks run it: as often on each as on the others.
+
+Where it has collectives, a rank that made one call more than the others would wait for them for ever. So nothing that a
+rank finds out by itself may decide how often the code is called.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_torchprof.capture.rank import this_rank
+
+
+class Pace:
+    """That of a process which decides by itself: it is alone, or it cannot reach the other ranks of its job.
+
+    In the second case the number of calls is fixed: one attempt, as many samples as all others, and no repeat.
+    """
+
+    in_step = False
+    """Whether the ranks tell each other what they found, and decide together."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether there are other ranks, and nobody knows what they do."""
+        return not this_rank().alone
+
+    def head_for(self, goal: str) -> None:
+        """Say what this rank is about to do, for those who wait for it."""
+
+    def exchange(self, goal: str, value: Any) -> list[Any]:  # noqa: ARG002  (what the ranks have in common)
+        """Return each rank's value, in their order, once all have reached this goal; NotMeasured where one does not."""
+        return [value]
+
+    def agree(self, goal: str, reason: str | None) -> str | None:
+        """Return why what has come to this goal is not to be believed: this rank's reason, or else another's."""
+        values = self.exchange(goal, reason)
+        others = (f"rank {number}: {one}" for number, one in enumerate(values) if one is not None)
+        return reason if reason is not None else next(others, None)
+
+    def leave(self, reason: str) -> None:
+        """Tell the others why this rank does not take part any more."""
+
+    def close(self) -> None:
+        """End the last exchange."""

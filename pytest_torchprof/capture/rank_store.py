@@ -1,0 +1,51 @@
+"""The store at which the ranks of a job find each other: torchrun's own, else that of the default process group."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import TCPStore
+
+
+_PATIENCE = timedelta(seconds=10)
+"""A store that is there answers at once."""
+
+
+class MeetingPoint(NamedTuple):
+    """Where a store listens."""
+
+    host: str
+    port: int
+    of_a_rank: bool
+    """Whether it is in the process of rank 0, and gone with its process group."""
+
+
+def meeting_point() -> MeetingPoint | None:
+    """Return where the ranks of this process's job can meet; None where they have no store that others can reach."""
+    # An attribute of torch's launcher: the store in its agent is there before and after any process group.
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return MeetingPoint(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), of_a_rank=False)
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    store = distributed.distributed_c10d._get_default_store()  # noqa: SLF001 - nothing else names it
+    while isinstance(store, distributed.PrefixStore):
+        store = store.underlying_store
+    return MeetingPoint(store.host, store.port, of_a_rank=True) if isinstance(store, distributed.TCPStore) else None
+
+
+def connect(point: MeetingPoint) -> TCPStore:
+    """Return a connection of our own: to wait at it keeps nobody else waiting; RuntimeError where nobody listens."""
+    from torch._C._distributed_c10d import TCPStore
+
+    try:
+        # torch would go on trying to reach a store that is gone.
+        socket.create_connection((point.host, point.port), _PATIENCE.seconds).close()
+    except OSError as error:
+        raise RuntimeError(f"the store at {point.host}:{point.port} is gone ({error.strerror or error})") from None
+    return TCPStore(point.host, point.port, is_master=False, wait_for_workers=False, timeout=_PATIENCE)

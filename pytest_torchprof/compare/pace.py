@@ -1,0 +1,126 @@
+"""Whether code became slower, by pairs of processes that ran it as it was and as it is.
+
+What differs between two processes of the same code, as where their memory lies, stays for as long as they live, and no
+number of samples in one of them tells it from slower code. So a process counts once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, interval
+
+PaceVerdict = Literal["same", "better", "worse", "ambiguous"]
+
+LEAST_PAIRS: Final = 7
+"""Of fewer pairs even the clearest difference is chance in more than 1 of 100 runs."""
+MOST_PAIRS: Final = 15
+CHANCE: Final = 0.01
+"""What chance would bring about less often than this is no chance."""
+
+
+class TimePair(NamedTuple):
+    """The medians of two processes that ran one after the other, in microseconds."""
+
+    base_us: float
+    here_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """By how much the code became slower: shares of the time before, negative where it became faster."""
+
+    share: float
+    low: float
+    high: float
+    """The ends of the interval of 95 %."""
+    floor: float
+    """By how much processes of the same code, that before, differ in the middle."""
+    chance: float
+    """How often chance would bring about as much, in this direction."""
+
+    def exceeds(self, allowed: float) -> bool:
+        """Whether so much is neither allowed nor to be had from the same code, nor by chance."""
+        return self.share > max(allowed, self.floor) and self.chance < CHANCE
+
+    @property
+    def words(self) -> str:
+        """The share and its interval: "+12.1% (+8.0% to +15.9%)"."""
+        return f"{self.share:+.1%} ({self.low:+.1%} to {self.high:+.1%})"
+
+
+@lru_cache(maxsize=1024)
+def slowdown(pairs: tuple[TimePair, ...]) -> Slowdown:
+    """Return what pairs of processes, in the order in which they ran, say; at least two."""
+    ratios = [math.log(pair.here_us / pair.base_us) for pair in pairs]
+    apart = [abs(math.log(later.base_us / earlier.base_us)) for earlier, later in pairwise(pairs)]
+    low, high = interval(ratios)
+    return Slowdown(
+        share=math.expm1(hodges_lehmann(ratios)),
+        low=math.expm1(low),
+        high=math.expm1(high),
+        floor=math.expm1(hodges_lehmann(apart)),
+        chance=chance_of_sum(ratios),
+    )
+
+
+def speedup(pairs: tuple[TimePair, ...]) -> Slowdown:
+    """Return the same with the sides exchanged, but for the floor: by how much the code was slower before."""
+    exchanged = slowdown(tuple(TimePair(pair.here_us, pair.base_us) for pair in pairs))
+    return replace(exchanged, floor=slowdown(pairs).floor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The times of one measurement on both sides, as far as they are known."""
+
+    allowed: float
+    """The share by which it may become slower."""
+    pairs: tuple[TimePair, ...] = ()
+    fresh: tuple[TimePair, ...] = ()
+    """Those that came after the first ones had shown it to be slower: they confirm that, or do not."""
+
+    def with_pair(self, pair: TimePair) -> Pace:
+        """Return the same with one pair more."""
+        if self.doubted:
+            return Pace(allowed=self.allowed, pairs=self.pairs, fresh=(*self.fresh, pair))
+        return Pace(allowed=self.allowed, pairs=(*self.pairs, pair))
+
+    @property
+    def doubted(self) -> bool:
+        """Whether the first pairs show it to be slower, which fresh ones have to confirm."""
+        return len(self.pairs) >= LEAST_PAIRS and slowdown(self.pairs).exceeds(self.allowed)
+
+    @property
+    def wanting(self) -> int:
+        """How many more pairs it takes at least; 0 where all is decided, or more would not decide it."""
+        current = self.fresh if self.doubted else self.pairs
+        if len(current) < LEAST_PAIRS:
+            return LEAST_PAIRS - len(current)
+        return int(self._decision is None and len(current) < MOST_PAIRS)
+
+    @property
+    def all_pairs(self) -> tuple[TimePair, ...]:
+        """The pairs in the order in which they came."""
+        return (*self.pairs, *self.fresh)
+
+    @property
+    def verdict(self) -> PaceVerdict:
+        """What the pairs so far say."""
+        return self._decision or "ambiguous"
+
+    @property
+    def _decision(self) -> PaceVerdict | None:
+        """What the pairs say, None where they leave it open."""
+        if len(self.pairs) < LEAST_PAIRS:
+            return None
+        if self.doubted:
+            confirmed = len(self.fresh) >= LEAST_PAIRS and slowdown(self.fresh).exceeds(self.allowed)
+            return "worse" if confirmed else None
+        if speedup(self.pairs).exceeds(self.allowed):
+            return "better"
+        return "same" if slowdown(self.pairs).high <= self.allowed else None

@@ -1,0 +1,61 @@
+"""Statistics of a few paired differences: exact, without an assumption about their distribution but symmetry."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONFIDENCE: Final = 0.95
+
+
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """Return the median of the values' pairwise means: as robust as a median, and nearly as steady as a mean."""
+    return statistics.median(_walsh_averages(values))
+
+
+def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the ends between which the middle of the differences lies, with at least this confidence, 0..1.
+
+    By the exact distribution of Wilcoxon's signed ranks; of fewer than 6 values 95 % cannot be had, and the ends are
+    those of the widest interval.
+    """
+    averages = _walsh_averages(values)
+    outside = _signed_rank_quantile(len(values), (1 - confidence) / 2)
+    return averages[outside], averages[-1 - outside]
+
+
+def chance_of_sum(values: Sequence[float]) -> float:
+    """Return how often differences whose signs are thrown anew sum up to as much as these do, 0..1: one-sided, exact.
+
+    All ways to throw them are counted: at most 20 values.
+    """
+    sums = [0.0]
+    for value in values:
+        sums = [before + signed for before in sums for signed in (value, -value)]
+    # The sum itself is among them, by the same additions or by others that round differently.
+    reached = sums[0] - 1e-9 * sum(map(abs, values))
+    return sum(one >= reached for one in sums) / len(sums)
+
+
+def _walsh_averages(values: Sequence[float]) -> list[float]:
+    return sorted((one + other) / 2 for at, one in enumerate(values) for other in values[: at + 1])
+
+
+def _signed_rank_quantile(count: int, tail: float) -> int:
+    """Return the largest rank sum that at most this share of all 2**count throws of signs stays within; at least 0."""
+    ways = [1]
+    for rank in range(1, count + 1):
+        longer = [*ways, *[0] * rank]
+        for at, number in enumerate(ways):
+            longer[at + rank] += number
+        ways = longer
+    below, quantile = 0, 0
+    for rank_sum, number in enumerate(ways):
+        below += number
+        if below > tail * 2**count:
+            break
+        quantile = rank_sum
+    return quantile

@@ -1,0 +1,90 @@
+"""What the ranks of a job tell each other of a measurement that each has judged by itself, and what that comes to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_torchprof.testing.measurement import Judgement
+
+Told = dict[str, Any]
+"""How a measurement came out on one rank, as JSON values; empty where it could not be judged."""
+
+_MOST_DETAILS = 5
+
+
+def to_tell(judgement: Judgement | None) -> Told:
+    """Return what the other ranks are to know of a measurement."""
+    if judgement is None or judgement.profile is None:
+        return {}
+    return {
+        "verdicts": [
+            {
+                "limit": verdict.limit,
+                "range": verdict.range,
+                "expected": verdict.expected,
+                "status": str(verdict.status),
+                "measured": verdict.measured,
+                "number": verdict.number,
+                "details": [str(one).strip() for one in verdict.details[:_MOST_DETAILS]],
+            }
+            for verdict in judgement.verdicts
+        ],
+        "baseline": list(judgement.baseline_failure),
+        "lacks_lines": judgement.lacks_lines,
+    }
+
+
+def with_other_ranks(judgement: Judgement, told: Sequence[Told], own: int) -> Judgement:
+    """Return the judgement that holds on no rank what another misses, and names the rank on which it is worst."""
+    if judgement.profile is None or len(told) < 2:
+        return judgement
+    verdicts = {_key(verdict): verdict for verdict in judgement.verdicts}
+    found: dict[tuple[str, str | None, str], dict[int, Verdict]] = {}
+    for rank, one in enumerate(told):
+        for plain in one.get("verdicts", ()):
+            verdict = Verdict(**{**plain, "details": tuple(plain["details"])})
+            if verdict.status != HOLDS:
+                found.setdefault(_key(verdict), {})[rank] = verdict
+    for key, of_rank in found.items():
+        verdicts[key] = _together(verdicts.get(key), of_rank, own, len(told))
+    failure = judgement.baseline_failure or _baseline_of_others(told)
+    return replace(judgement, verdicts=tuple(verdicts.values()), baseline_failure=failure)
+
+
+def _key(verdict: Verdict) -> tuple[str, str | None, str]:
+    return verdict.limit, verdict.range, verdict.expected
+
+
+def _together(own_verdict: Verdict | None, of_rank: Mapping[int, Verdict], own: int, world: int) -> Verdict:
+    worst = _worst(of_rank)
+    if own_verdict is None or own_verdict.status == HOLDS:
+        return replace(of_rank[worst], measured=f"rank {worst}: {of_rank[worst].measured}")
+    if own_verdict.status != of_rank[worst].status:
+        said = f"{of_rank[worst].status} on rank {worst}: {of_rank[worst].measured}"
+    else:
+        said = f"worst on rank {worst} of {world}" + ("" if worst == own else f": {of_rank[worst].measured}")
+    return replace(own_verdict, details=(said, *own_verdict.details))
+
+
+def _worst(of_rank: Mapping[int, Verdict]) -> int:
+    """Return the rank that is not measured, else the one that is furthest beyond the limit, else the first."""
+    unmeasured = [rank for rank, verdict in of_rank.items() if verdict.status == NOT_MEASURED]
+    if unmeasured:
+        return unmeasured[0]
+    missed = {rank: verdict.number for rank, verdict in of_rank.items() if verdict.status == MISSED}
+    numbers = {rank: number for rank, number in missed.items() if number is not None}
+    if len(numbers) < len(missed):
+        return next(iter(missed))
+    least = next(iter(of_rank.values())).limit.startswith("min_")
+    return (min if least else max)(numbers, key=lambda rank: numbers[rank])
+
+
+def _baseline_of_others(told: Sequence[Told]) -> tuple[str, ...]:
+    failures = {rank: lines for rank, one in enumerate(told) if (lines := one.get("baseline"))}
+    return next(((f"rank {rank}: {lines[0]}", *lines[1:]) for rank, lines in failures.items()), ())

@@ -1,0 +1,185 @@
+"""At the end of a run that is compared with another commit: the times of the tests that ask for it."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from _pytest.junitxml import xml_key
+
+from pytest_torchprof.against.inside import KEEPER
+from pytest_torchprof.against.launch import read_launches
+from pytest_torchprof.against.pairs import TIMED, PairCosts, PairedTiming, TimedMeasurement, TimedSide, taker
+from pytest_torchprof.against.side import base_side
+from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, Pace
+from pytest_torchprof.errors import TorchprofWarning
+from pytest_torchprof.report import BaselineState, Outcome
+from pytest_torchprof.report.ci import PREFIX, properties
+from pytest_torchprof.testing.pace_words import concluded, told_aside
+from pytest_torchprof.testing.phases import BriefFailure
+from pytest_torchprof.text import counted, first_of, printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_torchprof.against.pairs import Key
+    from pytest_torchprof.against.side import Side
+    from pytest_torchprof.report import Result
+    from pytest_torchprof.testing.session import RunState
+
+_SAMPLES_S: Final = 0.7
+"""What the samples of a measurement take, with the calls before them."""
+_LEAST_START_S: Final = 1.0
+_COMPARED: Final = frozenset(BaselineState) - {
+    BaselineState.NEW, BaselineState.WRITTEN, BaselineState.NOT_WRITTEN, BaselineState.LEFT_TO_RANK_0
+}  # fmt: skip
+
+
+def compare_times(state: RunState, config: pytest.Config) -> None:
+    """Take the times of what was measured on both sides, where they are asked for, and judge them."""
+    for key, result in state.results.items():
+        if result.time_share is not None and result.baseline_state is BaselineState.NEW:
+            state.results[key] = told_aside(result, "new", "new")
+    side, results = state.options.against, _on_both_sides(state)
+    if side is not None and side.is_judged and results:
+        _compare(state, config, side, results)
+
+
+def miss_times(state: RunState) -> None:
+    """Say that no times are compared, since the run ends before its time."""
+    if results := _on_both_sides(state):
+        names = first_of([result.name for result in results.values()])
+        state.problems.append(f"times were not compared, since the run stopped before its end: {names}")
+
+
+def _on_both_sides(state: RunState) -> dict[Key, Result]:
+    """Return the results of what was measured on both sides and is to be timed."""
+    return {
+        key: result
+        for key, result in state.results.items()
+        if result.time_share is not None
+        and not result.against_time
+        and result.baseline_state in _COMPARED
+        and result.outcome in (Outcome.PASSED, Outcome.FAILED)
+    }
+
+
+def _compare(state: RunState, config: pytest.Config, side: Side, results: Mapping[Key, Result]) -> None:
+    terminal = _Terminal(config)
+    timing = _new_timing(config, side, results)
+    seed = random.SystemRandom().randrange(1 << 32)
+    if (side.results / TIMED).is_file():
+        launches = read_launches(side.results)
+        sides = (TimedSide(base_side(side.results), launches[0]), TimedSide(side, launches[1]))
+        take = taker(*sides, side.results, random.Random(seed))  # noqa: S311 - the order is to be had again
+        terminal.say(_plan(timing, side, seed))
+        while keys := timing.next_keys():
+            terminal.show(f"  [times: pair {timing.taken + 1}, of {counted(len(keys), 'measurement')}]")
+            timing.take(take, keys)
+        terminal.show("")
+        terminal.say(f"torchprof: {counted(timing.taken, 'pair')} of processes in {timing.spent_s:.0f} s")
+    else:
+        timing.give_up("no test there asks for it: --torchprof-against-time=10% asks for that of all")
+    for key, result in results.items():
+        told = concluded(result, timing.measurements[key], side, seed=seed, budget_s=timing.budget_s)
+        state.results[key] = told
+        _report(config, result, told)
+
+
+def _new_timing(config: pytest.Config, side: Side, results: Mapping[Key, Result]) -> PairedTiming:
+    keeper: Any = config.pluginmanager.getplugin(KEEPER)
+    tests_s = {nodeid: keeper.durations_s[nodeid] for nodeid, _ in results}
+    for nodeid, _ in results:
+        tests_s[nodeid] += _SAMPLES_S
+    shares = {key: result.time_share for key, result in results.items()}
+    return PairedTiming(
+        measurements={
+            key: TimedMeasurement(pace=Pace(allowed=share)) for key, share in shares.items() if share is not None
+        },
+        costs=PairCosts(start_s=max(keeper.start_s, _LEAST_START_S), test_s=tests_s),
+        budget_s=math.inf if side.budget_s is None else side.budget_s,
+        clock=time.monotonic,
+    )
+
+
+def _plan(timing: PairedTiming, side: Side, seed: int) -> str:
+    """Return what will be done, and how long that may take."""
+    fitting, everything = timing.next_keys(), timing.measurements
+    least_s = timing.costs.total_s(dict.fromkeys(everything, LEAST_PAIRS))
+    most_s = min(timing.budget_s, timing.costs.total_s(dict.fromkeys(everything, 2 * MOST_PAIRS)))
+    what = counted(len(everything), "measurement")
+    said = (
+        f"torchprof: times of {what} against {side.reference.shown}: {LEAST_PAIRS} to {MOST_PAIRS} pairs of processes "
+        f"in random order (seed {seed}), as many again to confirm what is slower; about {least_s:.0f} s"
+        + (f" to {most_s:.0f} s" if most_s > least_s else "")
+    )
+    if len(fitting) < len(everything):
+        said += f"; the budget of {timing.budget_s:g} s is enough for {len(fitting)} of them"
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class _Terminal:
+    """What the user sees meanwhile; with ``-q`` nothing."""
+
+    config: pytest.Config
+
+    @property
+    def reporter(self) -> Any:
+        quiet = self.config.get_verbosity() < 0
+        return None if quiet else self.config.pluginmanager.getplugin("terminalreporter")
+
+    def say(self, line: str) -> None:
+        if self.reporter is not None:
+            self.reporter.ensure_newline()
+            self.reporter.write_line(line)
+
+    def show(self, line: str) -> None:
+        """Show a line until the next one is shown, on a terminal only."""
+        if self.reporter is not None and self.reporter.isatty:
+            self.reporter.ensure_newline() if line else None
+            self.reporter.rewrite(line, erase=True)
+
+
+def _report(config: pytest.Config, before: Result, told: Result) -> None:
+    """Tell pytest what the times have come to: a failure, a warning, a property of the suite."""
+    if (xml := config.stash.get(xml_key, None)) is not None:
+        xml.add_global_property(f"{PREFIX}.time[{printable_line(told.name)}]", told.against_time["words"])
+    file, line = told.location or ("", 1)
+    if told.outcome.is_failure and not before.outcome.is_failure:
+        report = pytest.TestReport(
+            nodeid=told.nodeid,
+            location=(file, line - 1, told.nodeid.partition("::")[2]),
+            keywords={},
+            outcome="failed",
+            longrepr=BriefFailure(told.message, _Crash(told.message.partition("\n")[0])),  # type: ignore[arg-type]
+            when="call",
+            user_properties=properties(told),
+        )
+        _forget_pass(config, told.nodeid)
+        config.hook.pytest_runtest_logreport(report=report)
+    elif told.against_time["verdict"] == "ambiguous":
+        text = f"{told.name}: time ambiguous: {told.against_time['words']}"
+        warning = warnings.WarningMessage(TorchprofWarning(text), TorchprofWarning, str(config.rootpath / file), line)
+        config.hook.pytest_warning_recorded.call_historic(
+            kwargs={"warning_message": warning, "nodeid": told.nodeid, "when": "runtest", "location": None}
+        )
+
+
+def _forget_pass(config: pytest.Config, nodeid: str) -> None:
+    """Take a test out of those that the terminal counts as passed."""
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    passed = [] if reporter is None else reporter.stats.get("passed", [])
+    passed[:] = [report for report in passed if report.nodeid != nodeid]
+
+
+@dataclass(frozen=True, slots=True)
+class _Crash:
+    """Of what pytest says where an exception was raised, what its last lines take."""
+
+    message: str

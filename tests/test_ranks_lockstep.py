@@ -1,0 +1,431 @@
+"""Ranks of one job go through a measurement in step: what one finds out, all know, and none waits for ever."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import rank_jobs
+from rank_jobs import LONGEST_S, TOGETHER
+
+from pytest_torchprof.capture.rank import rank_in
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
+
+MARK = '@pytest.mark.torchprof(device="cpu", max_kernels=2{})'
+MARKER = MARK.format("")
+AT_MOST_S = 10
+"""Beyond the timeout, how long a run may take in which a rank is silent; more on a busy machine is no fault."""
+
+ONE_JOB = f"""
+from torch.profiler import profile
+
+@pytest.fixture
+def calls():
+    return []
+
+@pytest.fixture
+def profiled_on_rank_1():
+    profiler = profile()
+    if RANK == 1:
+        profiler.__enter__()
+    yield
+    if RANK == 1:
+        profiler.__exit__(None, None, None)
+
+{MARKER}
+def test_holds():
+    step()
+
+{MARKER}
+def test_missed_on_rank_1():
+    step()
+    if RANK == 1:
+        torch.cos(x)
+
+{MARKER}
+def test_missed_on_both():
+    step()
+    for _ in range(RANK + 1):
+        torch.cos(x)
+
+def test_profiled_elsewhere(torchprof, profiled_on_rank_1, calls):
+    try:
+        torchprof(lambda: (calls.append(1), step()))
+    finally:
+        assert not calls
+
+def test_intruded_once(torchprof, calls):
+    def code():
+        calls.append(1)
+        step()
+        if RANK == 1 and len(calls) == 5:
+            with profile():
+                pass
+    torchprof(code)
+    assert len(calls) == 13
+
+def test_intruded_always(torchprof, calls):
+    def code():
+        calls.append(1)
+        step()
+        if RANK == 1:
+            with profile():
+                pass
+    try:
+        torchprof(code)
+    finally:
+        assert len(calls) == 18
+
+{MARKER}
+def test_raises_on_rank_1():
+    if RANK == 1:
+        raise ValueError("boom")
+    torch.sin(x)
+
+{MARKER}
+def test_fails_before_it_measures(torchprof):
+    assert RANK == 0, "not here"
+    torchprof(step)
+
+def test_skipped_on_rank_1(torchprof):
+    if RANK == 1:
+        pytest.skip("no such layer")
+    torchprof(step)
+
+def test_measures_once_more_on_rank_0(torchprof):
+    torchprof(torch.sin, x)
+    if RANK == 0:
+        torchprof(torch.sin, x)
+
+def test_several_measurements(torchprof):
+    torchprof(step)
+    with torchprof.measure("second", max_kernels=2) as m:
+        for _ in m.steps():
+            step()
+
+{MARK.format(', tolerance={"time": 50.0}')}
+def test_times():
+    step()
+    if RANK == 1:
+        time.sleep(0.003)
+
+{MARKER}
+def test_left_early_on_rank_1(torchprof):
+    with torchprof.measure("part") as m:
+        for _ in m.steps():
+            torch.sin(x)
+            if RANK == 1:
+                break
+
+{MARKER}
+def test_as_if_nothing_had_happened():
+    step()
+
+slept = []
+
+{MARKER}
+def test_sleeps_on_rank_1():
+    torch.sin(x)
+    if RANK == 1 and not slept:
+        slept.append(time.sleep(7))
+
+{MARKER}
+def test_after():
+    torch.sin(x)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return the folder in which the ranks of the one job ran."""
+    return tmp_path_factory.mktemp("job")
+
+
+@pytest.fixture(scope="module")
+def job(folder):
+    """Return what each of two ranks says of one run of all of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        rank_jobs.without_ci(patch)
+        Path("pytest.ini").write_text("[pytest]\ntorchprof_rank_timeout = 4\n")
+        Path("test_it.py").write_text(TOGETHER + ONE_JOB)
+        return rank_jobs.run(2, "--torchprof-save=kept", "--torchprof-baseline=update")
+
+
+def kept(folder, test):
+    """Return the own key of each rank's recording of a test."""
+    files = sorted((folder / "kept").glob(f"test_it.{test}.*.json.gz"))
+    return {
+        rank_in(path.name).number: json.loads(gzip.decompress(path.read_bytes()))["torchprof"]
+        for path in files
+        if ".stacks." not in path.name
+    }
+
+
+@pytest.mark.parametrize("test", ["test_holds", "test_several_measurements", "test_as_if_nothing_had_happened"])
+def test_what_holds_on_all_ranks_passes_on_all(job, test):
+    assert [rank.outcome(test) for rank in job] == ["passed", "passed"], job
+
+
+def test_a_limit_that_one_rank_misses_fails_on_all_and_each_names_it(job, folder):
+    first, second = (rank.said("test_missed_on_rank_1") for rank in job)
+    assert "1 limit missed: max_kernels" in first
+    assert "max_kernels=2 rank 1: 3 kernels" in first
+    assert "aten::cos" in first
+    assert "max_kernels=2 3 kernels" in second
+    assert "worst on rank 1 of 2" in second
+    assert {ours["calls"] for ours in kept(folder, "test_missed_on_rank_1").values()} == {8}
+
+
+def test_where_all_miss_it_the_worst_is_named(job):
+    first, second = (rank.said("test_missed_on_both") for rank in job)
+    assert "max_kernels=2 3 kernels" in first
+    assert "worst on rank 1 of 2: 4 kernels" in first
+    assert "max_kernels=2 4 kernels" in second
+    assert "worst on rank 1 of 2 " in second
+
+
+def test_all_repeat_for_the_lines_that_one_needs(job, folder):
+    for rank, text in enumerate(one.text for one in job):
+        assert "lines: not known" not in text
+        assert list((folder / "kept").glob(f"test_it.test_missed_on_rank_1.*.rank{rank}of2.stacks.json.gz"))
+    assert re.search(r"test_it.py:\d+ in test_missed_on_rank_1", job[1].said("test_missed_on_rank_1"))
+
+
+def test_where_one_cannot_measure_none_does_and_the_code_is_not_called(job):
+    first, second = (rank.said("test_profiled_elsewhere") for rank in job)
+    assert "not measured: rank 1: another profiler is running on this thread" in first
+    assert "not measured: another profiler is running on this thread" in second
+
+
+def test_where_one_must_measure_again_all_do(job, folder):
+    assert [rank.outcome("test_intruded_once") for rank in job] == ["passed", "passed"], job[0].said(
+        "test_intruded_once"
+    )
+    assert [ours["attempts"] for ours in kept(folder, "test_intruded_once").values()] == [2, 2]
+
+
+def test_after_three_attempts_none_is_measured(job):
+    first, second = (rank.said("test_intruded_always") for rank in job)
+    assert "not measured: rank 1: another profiler was started inside the measured code" in first
+    assert "not measured: another profiler was started inside the measured code" in second
+
+
+def test_code_that_raises_on_one_rank_is_that_ranks_failure_and_the_others_say_so(job):
+    first, second = (rank.said("test_raises_on_rank_1") for rank in job)
+    assert "not measured: rank 1: the code raised ValueError: boom [other-rank]" in first
+    assert second.startswith("ValueError: boom")
+
+
+def test_a_loop_that_one_rank_leaves_is_told(job):
+    first, second = (rank.said("test_left_early_on_rank_1") for rank in job)
+    assert "not measured: rank 1: its loop over the measured calls was left [other-rank]" in first
+    assert "run `for _ in m.steps():` to its end" in second
+
+
+@pytest.mark.parametrize(
+    ("test", "why"),
+    [
+        ("test_fails_before_it_measures", "it failed (AssertionError: not here"),
+        ("test_skipped_on_rank_1", "it skipped (Skipped: no such layer)"),
+        ("test_measures_once_more_on_rank_0", "it passed"),
+    ],
+)
+def test_a_rank_that_ends_the_test_without_measuring_is_not_waited_for(job, test, why):
+    assert f"not measured: rank 1 has ended the test without this measurement: {why}" in job[0].said(test)
+
+
+def test_times_are_as_many_samples_on_each_rank(job, folder):
+    assert [rank.outcome("test_times") for rank in job] == ["passed", "passed"], job[0].said("test_times")
+    first, second = kept(folder, "test_times").values()
+    lengths = [[len(batch["samples_us"]) for batch in ours["timing"]["batches"]] for ours in (first, second)]
+    assert lengths[0] == lengths[1]
+    assert len(lengths[0]) == 2
+    assert first["calls"] == second["calls"]
+
+
+def test_a_silent_rank_ends_the_measurement_in_bounded_time(job):
+    said = job[0].said("test_sleeps_on_rank_1")
+    assert re.search(r"not measured: rank 1 did not reach the end of warm-up call 1 within 4 s \(pid \d+ on", said)
+    assert job[1].outcome("test_sleeps_on_rank_1") == "failure"
+
+
+def test_a_silent_rank_is_not_waited_for_again(job):
+    assert "not measured: rank 1 is still silent" in job[0].said("test_after")
+    assert job[1].outcome("test_after") == "failure"
+
+
+def test_the_baseline_is_rank_0s_and_holds_what_passed_on_all(job, folder):
+    (path,) = folder.rglob("__torchprof__/*.json")
+    assert set(json.loads(path.read_text())["entries"]) == {
+        "test_holds",
+        "test_intruded_once",
+        "test_several_measurements",
+        "test_several_measurements (second)",
+        "test_as_if_nothing_had_happened",
+        "test_times",
+    }
+
+
+# Ranks that go
+
+
+@pytest.fixture
+def ranks(pytester, monkeypatch):
+    """Return a function that runs a module's tests in several ranks."""
+    rank_jobs.without_ci(monkeypatch)
+
+    def run(source, *args, world=2, timeout_s=3, head=TOGETHER):
+        pytester.makeini(f"[pytest]\ntorchprof_rank_timeout = {timeout_s}\n")
+        pytester.makepyfile(test_it=head + source.replace("MARKER", MARKER))
+        return rank_jobs.run(world, *args)
+
+    return run
+
+
+WITHOUT_COLLECTIVES = """
+MARKER
+def test_it():
+    torch.sin(x)
+    if RANK == 1:
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("deed", "first_said"),
+    [
+        ("os._exit(0)", "rank 1 did not reach the end of warm-up call 1 within 3 s"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 did not reach the end of warm-up call 1 within 3 s"),
+    ],
+)
+def test_a_rank_that_is_gone_is_named(ranks, deed, first_said):
+    first, _ = ranks(WITHOUT_COLLECTIVES.format(deed))
+    assert first.status == 1
+    assert f"not measured: {first_said}" in first.said("test_it")
+    assert first.seconds < 3 + AT_MOST_S + 20
+
+
+def test_where_the_rank_is_gone_that_holds_the_store_the_others_say_so(ranks):
+    _, second = ranks(WITHOUT_COLLECTIVES.replace("RANK == 1", "RANK == 0").format("os._exit(0)"))
+    assert second.status == 1
+    assert "not measured: the ranks of the job cannot reach each other" in second.said("test_it")
+    assert "[silent-rank]" in second.said("test_it")
+
+
+OTHER_TESTS = """
+MARKER
+def test_one():
+    torch.sin(x)
+
+MARKER
+def test_two():
+    torch.sin(x)
+
+if RANK == 1:
+    del test_one
+"""
+
+
+def test_ranks_that_run_different_tests_are_told(ranks):
+    first, second = ranks(OTHER_TESTS)
+    assert first.status == second.status == 1
+    said = first.said("test_one") + second.said("test_two")
+    assert re.search(
+        r"did not begin this measurement within 3 s, and was last heard of in test_it.py::test_(one|two)", said
+    )
+    assert "each rank has to run the same tests in one order" in said
+
+
+STOPS = """
+def test_first():
+    assert RANK == 0
+
+MARKER
+def test_second():
+    torch.sin(x)
+"""
+
+
+def test_a_rank_that_has_ended_its_run_is_not_waited_for(ranks):
+    first, second = ranks(STOPS, "-x", timeout_s=60)
+    assert second.status == 1
+    assert "not measured: rank 1 has ended its run before this measurement" in first.said("test_second")
+    assert first.seconds < 60
+
+
+def test_four_ranks(ranks):
+    source = "MARKER\ndef test_it():\n    step()\n    for _ in range(RANK):\n        torch.cos(x)\n"
+    for rank, one in enumerate(ranks(source, world=4)):
+        assert one.status == 1
+        assert f"rank 3{' of 4' if rank else ''}: 5 kernels" in one.said("test_it") or rank == 3
+        assert ("worst on rank 3 of 4" in one.said("test_it")) is (rank > 0)
+
+
+def test_ranks_that_reach_nobody_measure_as_often_as_all_others(ranks):
+    alone = "import os\nimport pytest, torch\nRANK = int(os.environ['RANK'])\nx = torch.ones(8)\n"
+    first, second = ranks(
+        "MARKER\ndef test_it():\n    torch.sin(x)\n    if RANK: torch.cos(x), torch.cos(x)\n", head=alone
+    )
+    assert (first.status, second.status) == (0, 1)
+
+
+# Under torchrun itself
+
+UNDER_TORCHRUN = """
+MARKER
+def test_one():
+    step()
+
+def test_two(torchprof):
+    torchprof(step)
+    with torchprof.measure("again", max_kernels=2) as m:
+        for _ in m.steps():
+            step()
+"""
+
+
+def torchrun(folder, *args):
+    """Run pytest in two ranks by torchrun; return the finished process."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    return subprocess.run(
+        [*launcher, "-m", "pytest", "-p", "no:cacheprovider", "--torchprof-device=cpu", *args],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+
+
+def test_torchrun_leaves_a_recording_of_each_rank_and_one_baseline(pytester, monkeypatch):
+    rank_jobs.without_ci(monkeypatch)
+    pytester.makepyfile(test_it=TOGETHER + UNDER_TORCHRUN.replace("MARKER", MARKER))
+    done = torchrun(pytester.path, "--torchprof-save=kept", "--torchprof-baseline=update")
+    assert done.returncode == 0, done.stdout
+    assert "left to rank 0" in done.stdout
+    names = sorted(path.name for path in (pytester.path / "kept").iterdir())
+    assert [name.partition(".rank")[2] for name in names] == ["0of2.json.gz", "1of2.json.gz"] * 3
+    ours = [json.loads(gzip.decompress((pytester.path / "kept" / name).read_bytes()))["torchprof"] for name in names]
+    assert [one["local_rank"] for one in ours] == [0, 1] * 3
+    assert len({one["run_id"] for one in ours}) == 1
+    (path,) = pytester.path.rglob("__torchprof__/*.json")
+    assert len(json.loads(path.read_text())["entries"]) == 3
+
+
+def test_torchrun_ends_no_rank_before_it_has_told_its_results(pytester, monkeypatch):
+    rank_jobs.without_ci(monkeypatch)
+    source = "MARKER\ndef test_it():\n    step()\n    if RANK: torch.cos(x)\n"
+    pytester.makepyfile(test_it=TOGETHER + source.replace("MARKER", MARKER))
+    done = torchrun(pytester.path, "--torchprof-report=r.json")
+    assert done.returncode == 1
+    assert json.loads((pytester.path / "r.json").read_text())["results"][0]["outcome"] == "failed"
+    assert done.stdout.count("= 1 failed") == 2
