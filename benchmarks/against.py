@@ -31,7 +31,7 @@ import torch
 from pytest_torchprof.against.launch import SideLaunch
 from pytest_torchprof.against.pairs import TimedSide
 from pytest_torchprof.against.side import Side
-from pytest_torchprof.compare.pace import Pace, TimePair
+from pytest_torchprof.compare.pace import TimedPairs, TimePair
 from pytest_torchprof.report import Reference
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def measured(processes: int) -> list[dict[str, float]]:
     return runs
 
 
-def compared(base_us: list[float], here_us: list[float], order: random.Random, tolerance: float) -> Pace:
+def compared(base_us: list[float], here_us: list[float], order: random.Random, tolerance: float) -> TimedPairs:
     """Return what a comparison comes to, by the medians of the processes in the order in which they ran."""
-    pace, at = Pace(allowed=tolerance), 0
+    pace, at = TimedPairs(allowed=tolerance), 0
     while pace.wanting:
         turns = [at, at + 1]
         order.shuffle(turns)
@@ -113,7 +113,7 @@ def compared(base_us: list[float], here_us: list[float], order: random.Random, t
     return pace
 
 
-def comparisons(runs: list[dict[str, float]], name: str, repeats: int, tolerance: float) -> Iterator[Pace]:
+def comparisons(runs: list[dict[str, float]], name: str, repeats: int, tolerance: float) -> Iterator[TimedPairs]:
     """Yield what comparisons of a workload come to, where the working tree does so many repeats of it."""
     base_us, here_us = ([run[key(name, number)[0]] for run in runs] for number in (EQUAL, repeats))
     for start in range(len(runs)):

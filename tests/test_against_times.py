@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from repository import Repository
 
 from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, TimedMeasurement
-from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, Pace, TimePair, slowdown
+from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs, TimePair, slowdown
 from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, interval
 
 pytestmark = pytest.mark.any_torch
@@ -58,8 +58,8 @@ def pairs(*shares: float, bases: tuple[float, ...] = (1.0,)) -> list[TimePair]:
     return [TimePair(bases[at % len(bases)], bases[at % len(bases)] * (1 + share)) for at, share in enumerate(shares)]
 
 
-def pace_of(taken: list[TimePair]) -> Pace:
-    pace = Pace(allowed=0.10)
+def pace_of(taken: list[TimePair]) -> TimedPairs:
+    pace = TimedPairs(allowed=0.10)
     for pair in taken:
         assert pace.wanting
         pace = pace.with_pair(pair)
@@ -136,7 +136,7 @@ class Machine:
 
     def timing(self, budget_s: float = math.inf) -> PairedTiming:
         taken = PairedTiming(
-            measurements={(name, None): TimedMeasurement(pace=Pace(allowed=0.10)) for name in self.said},
+            measurements={(name, None): TimedMeasurement(pace=TimedPairs(allowed=0.10)) for name in self.said},
             costs=PairCosts(start_s=1.0, test_s=dict.fromkeys(self.said, 1.0)),
             budget_s=budget_s,
             clock=self.clock,
@@ -211,7 +211,7 @@ def test_one_process_that_fails_costs_a_pair():
 
 
 def test_the_time_of_kernels_is_kept_apart():
-    measured = TimedMeasurement(pace=Pace(allowed=0.10)).with_readings(reading(100.0, 60.0), reading(120.0, 61.0))
+    measured = TimedMeasurement(pace=TimedPairs(allowed=0.10)).with_readings(reading(100.0, 60.0), reading(120.0, 61.0))
     assert measured.pace.pairs == (TimePair(100.0, 120.0),)
     assert measured.kernels == (TimePair(60.0, 61.0),)
 

@@ -8,6 +8,7 @@ import zlib
 from base64 import b64encode
 from itertools import accumulate, pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ from pytest_torchprof import load
 from pytest_torchprof.analysis.lanes import rows_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.report.page.columns import pack
+from pytest_torchprof.report.page.measured import with_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,8 +184,8 @@ def text(browser: Browser, selector: str) -> str:
 
 
 def in_view_us(browser: Browser) -> float:
-    number, unit = re.match(r"([\d.]+) (ns|µs|ms|s) in view", text(browser, ".timeline .tl-status")).groups()
-    return float(number) * {"ns": 1e-3, "µs": 1, "ms": 1e3, "s": 1e6}[unit]
+    number, unit = re.match(r"([\d.]+) (ns|us|ms|s) in view", text(browser, ".timeline .tl-status")).groups()
+    return float(number) * {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}[unit]
 
 
 @needs_chromium
@@ -226,7 +228,7 @@ def test_a_slice_tells_what_is_known_of_it_by_keyboard_alone(drawn):
     told = text(drawn, ".timeline .tl-pane")
     for fact in (
         "gemm fp32 ampere_sgemm_128x64",
-        "300 µs",
+        "300 us",
         "ProfilerStep#1",
         "aten::mm",
         "float[8,16], float[16,4]",
@@ -259,7 +261,7 @@ def test_keys_zoom_pan_and_go_from_step_to_step(drawn):
 def test_search_finds_all_of_a_name_and_goes_through_them(drawn):
     keys(drawn, "Escape", "0", "/", *"SGEMM")
     settled(drawn)
-    assert text(drawn, ".timeline .tl-found") == "4 found, 600 µs"
+    assert text(drawn, ".timeline .tl-found") == "4 found, 600 us"
     drawn.press("Enter")
     settled(drawn)
     first = text(drawn, ".timeline .tl-pane")
@@ -292,7 +294,7 @@ def test_the_step_is_there_as_text_for_those_who_do_not_see_it(drawn):
     drawn.run("document.querySelector('.timeline .tl-text').open = true")
     drawn.wait("document.querySelector('.timeline .tl-text table')")
     told = text(drawn, ".timeline .tl-text")
-    assert "its 2 GPU operations took 350 µs together" in told
+    assert "its 2 GPU operations took 350 us together" in told
     assert "gemm fp32 ampere_sgemm_128x64" in told
     assert drawn.run("document.querySelectorAll('.timeline .tl-text th[scope=row]').length") == 4
     drawn.run("document.querySelector('.timeline .tl-text').open = false")
@@ -343,3 +345,22 @@ def test_two_recordings_stand_one_above_the_other_on_one_scale(browser, tmp_path
     keys(browser, "/", *"sgemm")
     assert text(browser, ".timeline .tl-found").startswith("8 found")
     assert (browser.complaints, browser.requests) == ([], [])
+
+
+def test_a_repeat_that_lies_beside_a_recording_gives_its_kernels_their_lines(run_tests, pytester):
+    source = """
+    @pytest.mark.torchprof(device="cpu", max_kernels=0)
+    def test_it():
+        torch.nn.Linear(8, 8)(x)
+    """
+    run_tests(dedent(source), "--torchprof-save=kept").assert_outcomes(failed=1)
+    (recording,) = [path for path in (pytester.path / "kept").iterdir() if ".stacks" not in path.name]
+    packed = Packed(pack(with_lines(load(recording))))
+    (operators,) = [lane for lane in packed.lanes if lane["kind"] == "operators"]
+    lines = {
+        packed.header["origins"][origin - 1]
+        for origin, variant in zip(operators["origin"], operators["variant"], strict=True)
+        if variant
+    }
+    assert any(re.fullmatch(r"test_\S+\.py:\d+ in test_it(, Linear_0)?", line) for line in lines)
+    assert "origin" not in dict(Packed(pack(load(recording))).lanes[-1]["columns"])

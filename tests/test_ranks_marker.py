@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
+import filelock
 import fresh
 import jobs
 import pytest
@@ -116,16 +117,27 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Run jobs in two workers; give what was said and left."""
-    folder = tmp_path_factory.mktemp("jobs")
+    """Run jobs in two workers; give what was said and left. Workers that run tests of this file share one run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "jobs"
+    with filelock.FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            run_jobs(folder)
+    said = (folder / "said").read_text()
+    results = {one["nodeid"]: one for one in json.loads((folder / "r.json").read_text())["results"]}
+    cases = {case.get("name"): case for case in ET.parse(folder / "r.xml").iter("testcase")}
+    return SimpleNamespace(folder=folder, said=said, results=results, cases=cases)
+
+
+def run_jobs(folder: Path) -> None:
+    folder.mkdir()
     write(folder, TESTS)
     words = ("--torchprof-save=kept", "--torchprof-report=r.json", "--junitxml=r.xml", "--torchprof-baseline=update")
     process = start(folder, "-n2", "-rA", "--deselect=test_it.py::TestSum::test_passes[other]", *words)
     said = process.communicate(timeout=300)[0]
     assert process.returncode == 1, said
-    results = {one["nodeid"]: one for one in json.loads((folder / "r.json").read_text())["results"]}
-    cases = {case.get("name"): case for case in ET.parse(folder / "r.xml").iter("testcase")}
-    return SimpleNamespace(folder=folder, said=said, results=results, cases=cases)
+    assert (left_of(folder), jobs_left(folder)) == ([], [])
+    (folder / "said").write_text(said)
 
 
 PASSING = "test_passes[a::b[c] /\\xe9]"
@@ -169,11 +181,6 @@ def test_baselines_and_properties_are_those_of_rank_0(run):
     (file,) = (run.folder / "__torchprof__").glob("*.json")
     assert [key.partition("[")[0] for key in json.loads(file.read_text())["entries"]] == ["TestSum::test_passes"]
     assert [one.get("value") for one in run.cases[PASSING].iter("property") if one.get("name") == "by"] == ["0"]
-
-
-def test_no_process_and_no_folder_of_a_job_is_left(run):
-    assert left_of(run.folder) == []
-    assert jobs_left(run.folder) == []
 
 
 def test_recordings_of_ranks_are_judged_without_a_job(run):

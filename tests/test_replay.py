@@ -138,7 +138,7 @@ def test_result(torchprof):
         (["--torchprof=maybe"], "--torchprof: expected on or off"),
         (
             ["--torchprof-report=report.pdf"],
-            "no report has the suffix '.pdf'; known are: .benchmark.json, .bmf.json, .csv, .json, .jsonl, .md, .pytorch.json",
+            "no report has the suffix '.pdf'; known are: .benchmark.json, .bmf.json, .csv, .html, .json, .jsonl, .md, .pytorch.json",
         ),
     ],
 )

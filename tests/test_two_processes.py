@@ -13,10 +13,14 @@ import pytest
 from builder import AUTOGRAD, TraceBuilder
 from msgspec import Struct
 from msgspec.structs import asdict
+from pages import Page
 
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.recording import reader, text, two_processes
 from pytest_torchprof.report import analysis_json
+from pytest_torchprof.report.page import build
+from pytest_torchprof.report.page.build import Heading, page
+from pytest_torchprof.report.page.measured import of_recording
 
 pytestmark = pytest.mark.any_torch
 
@@ -150,6 +154,19 @@ def test_what_is_damaged_is_refused_in_the_same_words(tmp_path, where):
     with pytest.raises(UnreadableRecording) as alone:
         reader.read(path)
     assert shared(path) == (str(alone.value), 1)
+
+
+@pytest.mark.parametrize("other", [Here, lambda _: Here(lambda: None)], ids=["answers", "fails"])
+def test_a_page_is_the_same_with_two_processes(tmp_path, monkeypatch, other):
+    profile = load(training(200).write(tmp_path / "t.json"))
+    alone = page([of_recording(profile, "t.json")], Heading(title="t"))
+    monkeypatch.setattr(build, "_MANY_EVENTS", 1)
+    monkeypatch.setattr(two_processes, "possible", lambda: True)
+    monkeypatch.setattr(two_processes, "Other", other)
+    together = page([of_recording(profile, "t.json")], Heading(title="t"), by_two=True)
+    told, again = Page(alone).details, Page(together).details
+    assert told == again
+    assert Page(alone).scripts["recording-0"] == Page(together).scripts["recording-0"]
 
 
 @pytest.mark.parametrize("other", [Here, lambda _: Here(lambda: None)], ids=["answers", "fails"])

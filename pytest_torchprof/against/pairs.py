@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_torchprof.against.outcomes import read_outcomes
-from pytest_torchprof.compare.pace import Pace, TimePair
+from pytest_torchprof.compare.pace import TimedPairs, TimePair
 from pytest_torchprof.report import RunResults
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def taker(base: TimedSide, here: TimedSide, folder: Path, order: random.Random) 
 class TimedMeasurement:
     """One measurement, as far as its times are known."""
 
-    pace: Pace
+    pace: TimedPairs
     kernels: tuple[TimePair, ...] = ()
     """The times of its kernels, of the same processes."""
     lost: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from pytest_torchprof.cli import UsageError
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profiles import load_each, load_file
+from pytest_torchprof.recording.repeats import is_stacks_name
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.report.page.build import Heading
 from pytest_torchprof.report.page.measured import Measured, in_page, of_recording
@@ -24,7 +25,6 @@ Key = tuple[str, str | None]
 SCHEMA: Final = 1
 _PEEK: Final = 65536
 _BESIDE: Final = "torchprof-recordings"
-_STACKS: Final = (".stacks.json", ".stacks.json.gz")
 GONE: Final = "gone"
 
 
@@ -52,7 +52,7 @@ class Source:
         else:
             for profile in load_each(self.path, device=self.device):
                 name = str(profile.trace.path)
-                if not name.endswith(_STACKS):
+                if not is_stacks_name(name):
                     yield of_recording(profile, Path(name).relative_to(self.path).as_posix())
 
     def _of_report(self) -> Iterator[Measured]:

@@ -75,7 +75,7 @@ def speedup(pairs: tuple[TimePair, ...]) -> Slowdown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class TimedPairs:
     """The times of one measurement on both sides, as far as they are known."""
 
     allowed: float
@@ -84,11 +84,11 @@ class Pace:
     fresh: tuple[TimePair, ...] = ()
     """Those that came after the first ones had shown it to be slower: they confirm that, or do not."""
 
-    def with_pair(self, pair: TimePair) -> Pace:
+    def with_pair(self, pair: TimePair) -> TimedPairs:
         """Return the same with one pair more."""
         if self.doubted:
-            return Pace(allowed=self.allowed, pairs=self.pairs, fresh=(*self.fresh, pair))
-        return Pace(allowed=self.allowed, pairs=(*self.pairs, pair))
+            return TimedPairs(allowed=self.allowed, pairs=self.pairs, fresh=(*self.fresh, pair))
+        return TimedPairs(allowed=self.allowed, pairs=(*self.pairs, pair))
 
     @property
     def doubted(self) -> bool:

@@ -14,13 +14,13 @@ from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.limits import MISSED, NOT_MEASURED
+from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.report import BaselineState, Outcome, Result
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.testing.baseline_check import environment_of
 from pytest_torchprof.testing.measurement import judge_measurement
 from pytest_torchprof.testing.other_ranks import with_other_ranks
 from pytest_torchprof.testing.pace_words import told_aside
-from pytest_torchprof.testing.recordings import stacks_name
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.folder import HIDDEN, hide
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.recording.repeats import stacks_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.options import RunOptions
 
 SUFFIX = ".json.gz"
-STACKS = ".stacks"
 STEM_LENGTH = 80
 """A file name of a test id cut to this and made unique by a hash still fits every file system."""
 
@@ -151,11 +151,6 @@ class Recordings:
 def recording_name(nodeid: str, label: str | None, rank: Rank) -> str:
     """Return the file name of a measurement: readable, safe on every file system, one per test, label and rank."""
     return _names(nodeid, label, rank)[0]
-
-
-def stacks_name(name: str) -> str:
-    """Return the file name of the recording with stacks beside a recording of this name."""
-    return f"{name.removesuffix('.gz').removesuffix('.json')}{STACKS}{SUFFIX}"
 
 
 def _names(nodeid: str, label: str | None, rank: Rank) -> tuple[str, str]:

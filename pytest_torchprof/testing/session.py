@@ -22,11 +22,12 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.recording.folder import hide
+from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.baseline_check import BaselineFiles
 from pytest_torchprof.testing.commit import commit_of
-from pytest_torchprof.testing.recordings import SUFFIX, stacks_name
+from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.workers import hand_over, is_worker
 
 if TYPE_CHECKING:

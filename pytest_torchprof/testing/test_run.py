@@ -25,10 +25,10 @@ from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
 from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.testing.measurement import Measurement, judge_measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
 from pytest_torchprof.testing.other_ranks import to_tell
-from pytest_torchprof.testing.recordings import stacks_name
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:

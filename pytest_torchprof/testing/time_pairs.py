@@ -16,7 +16,7 @@ from pytest_torchprof.against.inside import KEEPER
 from pytest_torchprof.against.launch import read_launches
 from pytest_torchprof.against.pairs import TIMED, PairCosts, PairedTiming, TimedMeasurement, TimedSide, taker
 from pytest_torchprof.against.side import base_side
-from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, Pace
+from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs
 from pytest_torchprof.errors import TorchprofWarning
 from pytest_torchprof.report import BaselineState, Outcome
 from pytest_torchprof.report.ci import PREFIX, properties
@@ -99,7 +99,7 @@ def _new_timing(config: pytest.Config, side: Side, results: Mapping[Key, Result]
     shares = {key: result.time_share for key, result in results.items()}
     return PairedTiming(
         measurements={
-            key: TimedMeasurement(pace=Pace(allowed=share)) for key, share in shares.items() if share is not None
+            key: TimedMeasurement(pace=TimedPairs(allowed=share)) for key, share in shares.items() if share is not None
         },
         costs=PairCosts(start_s=max(keeper.start_s, _LEAST_START_S), test_s=tests_s),
         budget_s=math.inf if side.budget_s is None else side.budget_s,

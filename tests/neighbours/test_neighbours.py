@@ -10,14 +10,15 @@ import os
 import re
 import subprocess
 import sys
+import time
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 # Three outcomes that no neighbour may change: a limit that holds, one that is missed, one that cannot be told here.
 THREE = """
@@ -147,6 +148,47 @@ def test_a_timeout_by_thread_ends_the_process_and_no_test_has_passed(run):
     assert done.returncode == 1
     assert "Timeout" in done.stdout + done.stderr
     assert "passed" not in done.stdout
+
+
+RANKS = """
+import pytest, torch
+from torch import distributed
+
+@pytest.mark.torchprof(device="cpu", ranks=2, warmup=1, steps=2)
+@pytest.mark.parametrize("size", [8])
+def test_ranks(torchprof, size):
+    x = torch.ones(size) * torchprof.ranks.rank
+    torchprof(distributed.all_reduce, x).expect(collectives="all_reduce")
+    if {hangs}:
+        import time
+        time.sleep(60)
+"""
+RANKS_BESIDE = (
+    *("importlib", "no capture", "capture by sys", "logging live", "strict", "each warning an error"),
+    *("xdist, loadgroup", "timeout by thread", "randomly", "cov", "asyncio, auto"),
+)
+
+
+@pytest.mark.parametrize("mode", RANKS_BESIDE)
+def test_a_test_of_two_ranks_is_one_test(run, mode):
+    arguments, modules = MODES[mode]
+    for module in modules:
+        pytest.importorskip(module)
+    plugins = tuple(ENTRY_POINTS.get(module, module) for module in modules)
+    done = run(RANKS.format(hangs=False), *arguments, plugins=plugins)
+    assert outcomes(done) == {"passed": 1}, done.stdout + done.stderr
+
+
+@needs("pytest_timeout")
+@pytest.mark.parametrize("method", ["signal", "thread"])
+def test_ranks_that_hang_end_with_the_timeout(run, method, tmp_path):
+    done = run(RANKS.format(hangs=True), "--timeout=25", f"--timeout-method={method}", plugins=("timeout",))
+    assert done.returncode == 1
+    assert "Timeout" in done.stdout + done.stderr
+    until = time.monotonic() + 30
+    while left := [place for place in Path("/proc").glob("[0-9]*/cwd") if place.resolve() == tmp_path.resolve()]:
+        assert time.monotonic() < until, left
+        time.sleep(0.1)
 
 
 FLAKY = """

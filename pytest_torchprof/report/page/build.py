@@ -7,15 +7,19 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from pytest_torchprof.recording import two_processes
 from pytest_torchprof.report.page.columns import pack
 from pytest_torchprof.report.page.details import as_json, details_of
 from pytest_torchprof.report.page.document import compressed, document, text
+from pytest_torchprof.report.page.measured import with_lines
+from pytest_torchprof.report.page.tables import OPERATORS, WAYS, tables_of
 from pytest_torchprof.report.page.verdicts import columns_of, row, table, worst_first
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.report.page.measured import Measured
@@ -74,28 +78,39 @@ def page(several: Iterable[Measured], heading: Heading, *, by_two: bool = False)
 
 def _told(measured: Measured, *, by_two: bool, room: float) -> tuple[dict[str, Any], list[bytes]]:
     """Return the details, and the compressed recordings of the measurement and of the one before where they fit."""
-    sides = [one.analysis for one in (measured, measured.before) if one is not None and one.analysis is not None]
-    if measured.analysis is None:
+    analysis = measured.analysis
+    if analysis is None:
         return {**details_of(measured), "missing": measured.missing}, []
-    details, drawn = _both(lambda: details_of(measured), sides, by_two=by_two)
+    events = analysis.trace.events
+    large = by_two and measured.before is None and events >= _MANY_EVENTS and two_processes.possible()
+    found = _by_two(measured, analysis) if large else None
+    details, drawn = found or (details_of(measured), [compressed(pack(side)) for side in _sides(measured)])
     if sum(map(len, drawn)) > room:
-        events = counted(measured.analysis.trace.events, "event")
-        return {**details, "missing": f"no timeline: {events} would make the page too large"}, []
+        return {**details, "missing": f"no timeline: {counted(events, 'event')} would make the page too large"}, []
     return details, drawn
 
 
-def _both(
-    tell: Callable[[], dict[str, Any]], sides: list[Analysis], *, by_two: bool
-) -> tuple[dict[str, Any], list[bytes]]:
-    """Return the details and the compressed recordings, of large ones both at the same time."""
-    large = by_two and sum(side.trace.events for side in sides) >= _MANY_EVENTS and two_processes.possible()
-    if large and len(sides) == 1:
-        with two_processes.Other(lambda: compressed(pack(sides[0]))) as other:
-            told, answer = tell(), other.answer()
-        if answer is not None:
-            return told, [answer]
-        return told, [compressed(pack(sides[0]))]
-    return tell(), [compressed(pack(side)) for side in sides]
+def _sides(measured: Measured) -> list[Analysis]:
+    both = [one.analysis for one in (measured, measured.before) if one is not None]
+    return [with_lines(analysis) for analysis in both if analysis is not None]
+
+
+def _by_two(measured: Measured, analysis: Analysis) -> tuple[dict[str, Any], list[bytes]] | None:
+    """Return both as two processes work them out; None where the second one failed."""
+    # What both need, once.
+    _ = analysis.launching.op_of, analysis.launching.parts
+    mine = [way for way in WAYS if way != OPERATORS]
+
+    def theirs() -> bytes:
+        return msgspec.msgpack.encode((compressed(pack(with_lines(analysis))), tables_of(analysis, ways=[OPERATORS])))
+
+    with two_processes.Other(theirs) as other:
+        details, answer = details_of(measured, mine), other.answer()
+    if answer is None:
+        return None
+    drawn, tables = msgspec.msgpack.decode(answer)
+    details["tables"] |= tables
+    return details, [drawn]
 
 
 def _without_recording(measured: Measured) -> Measured:

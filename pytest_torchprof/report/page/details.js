@@ -53,9 +53,15 @@ const Details = (() => {
 
   const named = (recording, {lane, at}, most) => shown(recording.names[lane.name[at]], most);
 
+  const headed = (recording, slice, most) => {
+    const raw = named(recording, slice, most), short = shown(Painting.labelOf(recording, slice.lane, slice.at), 120);
+    const whole = short === raw ? [] : [h("p", {class: "tl-raw"}, raw)];
+    return [h("p", {class: "tl-name"}, h("strong", {}, short)), ...whole];
+  };
+
   const fillTip = (tip, {side, lane, at, together}) => {
     const more = together > 1 ? [h("p", {class: "tl-more"}, `the longest of ${show.count(together)} slices here that are narrower than a pixel: zoom in to see each`)] : [];
-    tip.replaceChildren(h("strong", {}, named(side.recording, {lane, at}, 160)), ...more, listed(factsOf(side.recording, {lane, at})));
+    tip.replaceChildren(...headed(side.recording, {lane, at}, 120), ...more, listed(factsOf(side.recording, {lane, at})));
   };
 
   const fillPane = (pane, chosen, go) => {
@@ -63,11 +69,7 @@ const Details = (() => {
       pane.replaceChildren(h("p", {class: "tl-hint"}, "Click a slice, or press Enter for the longest one in view, and its details stand here."));
       return;
     }
-    const {side, lane, at} = chosen, raw = named(side.recording, chosen, 4000);
-    const short = shown(Painting.labelOf(side.recording, lane, at), 120);
-    const heading = h("p", {class: "tl-name"}, h("strong", {}, short));
-    const whole = short === raw ? [] : [h("p", {class: "tl-raw"}, raw)];
-    pane.replaceChildren(heading, ...whole, listed(factsOf(side.recording, chosen), go));
+    pane.replaceChildren(...headed(chosen.side.recording, chosen, 4000), listed(factsOf(chosen.side.recording, chosen), go));
   };
 
   // The longest slices of a step, from lanes of this kind.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report.page.changes import changes_of
-from pytest_torchprof.report.page.tables import kernel_names, tables_of, time_breakdown
+from pytest_torchprof.report.page.tables import WAYS, kernel_names, tables_of, time_breakdown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.report.page.measured import Measured
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _TOLD: Final = ("message", "baseline", "changes", "limits", "environment", "recording", "time")
 
 
-def details_of(measured: Measured) -> dict[str, Any]:
-    """Return what stands below the list of verdicts when the measurement is chosen there."""
+def details_of(measured: Measured, ways: Sequence[str] = WAYS) -> dict[str, Any]:
+    """Return what stands below the list of verdicts when the measurement is chosen there, tables in these ways."""
     told, analysis, before = measured.told, measured.analysis, measured.before
     earlier = before.analysis if before is not None else None
     found: dict[str, Any] = {
@@ -33,7 +33,7 @@ def details_of(measured: Measured) -> dict[str, Any]:
     if before is not None:
         found["before"] = {name: before.told.get(name) for name in ("environment", "recording")}
     if analysis is not None:
-        found |= _of_analysis(analysis, earlier)
+        found |= _of_analysis(analysis, earlier, ways)
         if earlier is not None:
             found["compared"] = changes_of(analysis, earlier)
     elif told.get("kernels"):
@@ -72,11 +72,11 @@ def _numbers(measured: Measured) -> list[list[Any]]:
     ]
 
 
-def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
+def _of_analysis(analysis: Analysis, before: Analysis | None, ways: Sequence[str]) -> dict[str, Any]:
     trace = analysis.trace
     return {
         "doubt": analysis.kernels_unknown,
-        "tables": tables_of(analysis, before),
+        "tables": tables_of(analysis, before, ways),
         "time": time_breakdown(analysis),
         "time_before": time_breakdown(before) if before is not None else None,
         "steps": len(analysis.steps),

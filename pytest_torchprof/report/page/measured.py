@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
 
+from pytest_torchprof.analysis.analysis import Analysis, Repeat
 from pytest_torchprof.analysis.numbers import BY_NAME
+from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.recording.reader import read
+from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.report.analysis_json import finding_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Rule
 
 MOST_DRAWN: Final = 40
@@ -75,6 +79,19 @@ def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -
         "recording": name,
     }
     return Measured(told=told, analysis=analysis)
+
+
+def with_lines(analysis: Analysis) -> Analysis:
+    """Return the analysis with the lines and modules that a repeat recorded beside it tells, if there is one."""
+    path = Path(analysis.trace.path or "")
+    beside = path.with_name(stacks_name(path.name)) if path.name else path
+    if not path.name or analysis.repeat is not None or not beside.is_file():
+        return analysis
+    try:
+        repeat = Repeat(Analysis(read(beside)))
+    except TorchprofError:
+        return analysis
+    return Analysis(analysis.trace, repeat=repeat)
 
 
 def in_page(results: Sequence[Mapping[str, Any]]) -> set[int]:

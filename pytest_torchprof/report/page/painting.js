@@ -292,7 +292,7 @@ const Painting = (() => {
     const rough = (to - from) / Math.max(width / 110, 1), power = 10 ** Math.floor(Math.log10(rough));
     const tick = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
     const most = Math.max(Math.abs(from), Math.abs(to));
-    const [unit, called] = most < 1e3 ? [1, "ns"] : most < 1e6 ? [1e3, "µs"] : most < 1e9 ? [1e6, "ms"] : [1e9, "s"];
+    const [unit, called] = most < 1e3 ? [1, "ns"] : most < 1e6 ? [1e3, "us"] : most < 1e9 ? [1e6, "ms"] : [1e9, "s"];
     const digits = Math.max(0, Math.ceil(-Math.log10(tick / unit) - 1e-9));
     for (let place = Math.ceil(from / tick); place * tick <= to; place += 1) {
       const x = (place * tick - from) * scale;
@@ -319,6 +319,8 @@ const Painting = (() => {
     const places = lane.inRow[row], pixel = 1 / frame.scale;
     if (!places) return null;
     const moment = frame.from + side.zero + x / frame.scale;
+    const under = places[Recording.firstAfter(lane.end, places, moment)];
+    if (under !== undefined && lane.start[under] <= moment && lane.duration[under] >= pixel) return {side, lane, at: under, together: 0};
     const first = Recording.firstAfter(lane.end, places, moment - 2 * pixel);
     const beyond = Recording.firstAfter(lane.start, places, moment + 2 * pixel);
     if (beyond <= first) return null;
@@ -327,6 +329,7 @@ const Painting = (() => {
       if (lane.duration[places[at]] > lane.duration[found]) found = places[at];
       together += lane.duration[places[at]] < pixel;
     }
+    if (lane.duration[found] >= pixel) together = 0;
     return {side, lane, at: found, together};
   };
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
 
-from pytest_torchprof.analysis.kernel_rows import by_family, by_kernel
+from pytest_torchprof.analysis.kernel_rows import by_kernel
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.kernels.names import decode, without_index
 
@@ -26,14 +26,18 @@ _MOST_ROWS: Final = 2000
 """More of a table nobody scrolls through; what is left out is counted."""
 
 
-def tables_of(analysis: Analysis, before: Analysis | None = None) -> dict[str, Table]:
-    """Return the tables by kernel, family, operator and module; with ``before`` each row has its cells there too."""
-    sides = [_rows(analysis), _rows(before) if before is not None else {}]
+WAYS: Final = ("kernel", "family", "op", "module")
+OPERATORS: Final = "op"
+
+
+def tables_of(analysis: Analysis, before: Analysis | None = None, ways: Sequence[str] = WAYS) -> dict[str, Table]:
+    """Return the tables in some of the `WAYS`; with ``before`` each row has the cells that its name has there too."""
+    sides = [_rows(analysis, ways), _rows(before, ways) if before is not None else {}]
     found = {}
-    for way, cells in _CELLS.items():
+    for way in ways:
         now, was = (side.get(way, []) for side in sides)
         if now or was:
-            found[way] = _table(now, was if before is not None else None, cells, _KEYS[way])
+            found[way] = _table(now, was if before is not None else None, _CELLS[way], _KEYS[way])
     return found
 
 
@@ -62,12 +66,11 @@ def time_breakdown(analysis: Analysis) -> dict[str, Any] | None:
     }
 
 
-def _rows(analysis: Analysis) -> dict[str, Sequence[Any]]:
+def _rows(analysis: Analysis, ways: Sequence[str]) -> dict[str, Sequence[Any]]:
     if analysis.kernels_unknown is not None:
         return {}
-    kernels = by_kernel(analysis.trace, analysis.launching, analysis.launching.parts)
-    more = {way: rows_by(way, analysis, analysis.steps) for way in ("op", "module")}
-    return {"kernel": kernels, "family": by_family(kernels), **more}
+    kernels = by_kernel(analysis.trace, analysis.launching, analysis.launching.parts) if "kernel" in ways else None
+    return {way: rows_by(way, analysis, analysis.steps, kernels) for way in ways}
 
 
 def _kernel(row: KernelRow) -> dict[str, Any]:

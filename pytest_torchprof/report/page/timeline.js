@@ -192,8 +192,8 @@ const Timeline = (() => {
 
   const nextHit = (state, by) => {
     if (!state.hits.length) return;
-    const inView = ({side, lane, at}) => lane.end[at] - side.zero >= state.from;
-    if (state.hit < 0) state.hit = Math.max(state.hits.findIndex(inView), 0);
+    const ahead = ({side, lane, at}) => lane.start[at] - side.zero >= state.from;
+    if (state.hit < 0) state.hit = Math.max(state.hits.findIndex(ahead), 0);
     else state.hit = (state.hit + by + state.hits.length) % state.hits.length;
     goTo(state, state.hits[state.hit]);
   };

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _LOOPBACK: Final = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
 """Ranks of one host need no other network, and the one that its name belongs to may not be there."""
 
+_MORE_PATIENCE_S: Final = 5.0
+"""Ranks that wait for each other in a measurement find out by themselves, and have more to say of it."""
+
 
 def placed(item: pytest.Item, options: TestOptions, state: RunState) -> pytest.Item:
     """Return what is to run in the place of a test: itself, where it asks for no ranks or runs in a job."""
@@ -70,6 +73,6 @@ def _plan(item: pytest.Function, ranks: int, run: RunOptions) -> JobPlan:
         words=_words(item.config),
         folder=item.config.invocation_params.dir,
         variables={**_LOOPBACK, **seeing_all()},
-        patience_s=run.rank_timeout_s,
+        patience_s=run.rank_timeout_s + _MORE_PATIENCE_S,
         replays=run.replay is not None and run.enabled,
     )
