@@ -354,3 +354,59 @@ def test_under_another_torch_exactly_the_structure_is_gated(before, after):
     families = Counter(row.family for row in after) - Counter(row.family for row in before)
     assert comparison.fails() or not families
     assert more or not comparison.fails()
+
+
+def fused_and_apart(*apart):
+    was = KernelRecord(name="triton_poi_fused_add_mul_relu_0", family="pointwise")
+    now = [KernelRecord(name=name, family="pointwise", op=op) for name, op in apart]
+    return compare(entry((was,)), entry(tuple(now)))
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        [("triton_poi_fused_add_mul_0", None), ("triton_poi_fused_relu_1", None)],
+        [("triton_poi_fused_add_mul_0", None), ("aten::clamp_min", "aten::clamp_min")],
+        [("cpp_fused_mul_0", None), ("cpp_fused_add_relu_1", None)],
+    ],
+)
+def test_a_fusion_that_was_lost_is_told(apart):
+    comparison = fused_and_apart(*apart)
+    assert comparison.verdict == "worse"
+    assert any(
+        line.endswith("; fusion lost: add, mul and relu ran in this kernel, and now in 2") for line in comparison.lines
+    )
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        [("triton_poi_fused_add_mul_0", None)],  # The rest is not done any more.
+        [("triton_poi_fused_add_mul_relu_sum_0", None), ("aten::mul", "aten::mul")],
+        [("triton_poi_fused_exp_0", None), ("aten::mul", "aten::mul")],
+    ],
+)
+def test_another_kernel_is_no_lost_fusion(apart):
+    assert not any("fusion" in line for line in fused_and_apart(*apart).lines)
+
+
+def test_names_that_only_another_version_gives_are_told_together():
+    """As by pytest --torchprof-against-python: what is the same but for its name, and what is not."""
+    names = [
+        ("cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x256_32x3_tn_align8", "nvjet_tst_128x256_64x4_1x2_h_bz_TNT"),
+        ("sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x64x32_stage4", "nvjet_tst_64x64_64x4_1x2_h_bz_TNT"),
+    ]
+    old, new = (
+        tuple(KernelRecord(name=name, family="gemm", dtype="bf16", layout="tn", op="aten::addmm") for name in side)
+        for side in zip(*names, strict=True)
+    )
+    comparison = compare(entry(old * 2 + (SOFTMAX,)), entry(new * 2 + (SOFTMAX,), environment=other(torch="2.14.0")))
+    assert comparison.summary == "changed (4 kernels renamed, other environment)"
+    assert comparison.lines[1:] == (
+        "  ~ two GEMMs renamed: library cutlass -> cublas, tile 128x256x32 -> 128x256x64 (bf16, tn as before)",
+        "  ~ two GEMMs renamed: tile 64x64x32 -> 64x64x64 (bf16, tn as before)",
+        "    apart from names the kernels are the same",
+    )
+    more = compare(entry(old), entry((*new, GEMM_NN), environment=other(torch="2.14.0")))
+    assert more.verdict == "worse"
+    assert "    apart from names the kernels are the same" not in more.lines

@@ -39,7 +39,6 @@ from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecor
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Metadata
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.text import counted
 from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
@@ -296,7 +295,7 @@ class _Measurement:
             yield from _phase(plan, "the calls before the untraced ones", SETTLING, samples.settle())
             if (reason := pace.agree("the calls before the untraced ones", samples.why_not)) is None:
                 count = SAMPLES_BESIDE_OTHERS if pace.is_fixed else min(pace.exchange("a count", samples.wanted))
-                plan.tell(f"{counted(count, 'untraced call')}")
+                plan.tell(f"untraced calls: {count:,}")
                 yield from _phase(plan, "the untraced calls", count, samples.take(count))
                 reason = pace.agree("the untraced calls", samples.why_not)
             samples.why_not = reason

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.baseline.entry import KernelRecord
 from pytest_torchprof.compare.changes import (
     AMBIGUOUS,
     BETTER,
@@ -18,6 +20,8 @@ from pytest_torchprof.compare.changes import (
     WORTH_A_LINE,
     Change,
     kernel_changes,
+    kind_of,
+    number_of,
     number_words,
     other_device,
     other_software,
@@ -25,6 +29,7 @@ from pytest_torchprof.compare.changes import (
 from pytest_torchprof.compare.cost import exchanged
 from pytest_torchprof.compare.cost_lines import exchange_words
 from pytest_torchprof.compare.ratios import size_of, turn_of
+from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import counted, numbered, show_us
 
 if TYPE_CHECKING:
@@ -110,7 +115,7 @@ class Comparison:
             if _is_number(change) and (change.gated or change.what not in _WITH_BUSY_TIME)
         ]
         exchange = [f"  what came and went: {self.exchange}"] if self.exchange else []
-        kernels = [_kernel_line(change) for change in self.changes if not _is_number(change)]
+        kernels = _kernel_lines([change for change in self.changes if not _is_number(change)])
         return (*first, *map(_number_line, sorted(numbers, key=_gated_and_largest_first)), *exchange, *kernels)
 
     @property
@@ -181,6 +186,22 @@ def _is_number(change: Change) -> bool:
     return change.kind == "number"
 
 
+def _kernel_lines(changes: Sequence[Change]) -> list[str]:
+    """Return a line for each change; kernels that other software renamed alike share one."""
+    renames: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for change in changes:
+        if change.renamed is not None:
+            renames[_kind(change), change.renamed] += change.times
+    lines = [f"  ~ {number_of(kind, times)} renamed: {how}" for (kind, how), times in renames.items()]
+    others = [_kernel_line(change) for change in changes if change.renamed is None]
+    return [*others, *lines, *(["    apart from names the kernels are the same"] if lines and not others else [])]
+
+
+def _kind(change: Change) -> str:
+    name = str(change.new)
+    return kind_of(KernelRecord(name=name, family=decode(name).family))
+
+
 def _kernel_line(change: Change) -> str:
     if change.kind != "changed":
         return f"  {_MARKS.get(change.direction, ' ')} {change.words}"
@@ -203,6 +224,8 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     launches = sum(change.times for change in deciding if change.kind != "reordered")
     if launches:
         changed = " changed" if verdict != "changed" else ""
+        if all(change.renamed is not None for change in deciding):
+            changed = " renamed"
         return [f"{counted(launches, 'kernel')}{changed}"]
     return ["order"] if deciding else [change.what for change in changes if change.what in _COUNTS][:2]
 

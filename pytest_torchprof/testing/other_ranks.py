@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof import baseline
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.measurement import Judgement
 
 Told = dict[str, Any]
@@ -18,11 +21,14 @@ Told = dict[str, Any]
 _MOST_DETAILS = 5
 
 
-def to_tell(judgement: Judgement | None) -> Told:
-    """Return what the other ranks are to know of a measurement."""
+def to_tell(judgement: Judgement | None, check: BaselineCheck) -> Told:
+    """Return what the other ranks are to know of a measurement; of its baseline where that is to be written."""
     if judgement is None or judgement.profile is None:
         return {}
+    held = judgement.baseline
+    entry = baseline.plain(held.new()) if held is not None and check.writes(held.old) else None
     return {
+        "entry": entry,
         "verdicts": [
             {
                 "limit": verdict.limit,
@@ -55,6 +61,12 @@ def with_other_ranks(judgement: Judgement, told: Sequence[Told], own: int) -> Ju
         verdicts[key] = _together(verdicts.get(key), of_rank, own, len(told))
     failure = judgement.baseline_failure or _baseline_of_others(told)
     return replace(judgement, verdicts=tuple(verdicts.values()), baseline_failure=failure)
+
+
+def entries_of_others(told: Sequence[Told]) -> dict[int, Entry]:
+    """Return what each of the ranks but the first would leave in the baseline, by its number."""
+    entries = {rank: one["entry"] for rank, one in enumerate(told) if rank and one.get("entry") is not None}
+    return {rank: baseline.from_plain(entry) for rank, entry in entries.items()}
 
 
 def _key(verdict: Verdict) -> tuple[str, str | None, str]:

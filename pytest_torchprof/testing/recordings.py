@@ -54,7 +54,10 @@ class Recordings:
     @property
     def _scratch_folder(self) -> Path:
         if self._scratch is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="torchprof-")
+            # What a killed run leaves goes with the folder of the run that compares with a commit, if there is one.
+            side = self._options.against
+            folder = None if side is None else side.results
+            self._scratch = tempfile.TemporaryDirectory(prefix="torchprof-", dir=folder)
         return Path(self._scratch.name)
 
     def keep(

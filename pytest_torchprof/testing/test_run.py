@@ -318,7 +318,7 @@ def _measured_live(run: TestRun, label: str | None) -> Calls:
     measurement = run.change(label, profile=guarded_profile, why_not=foreign_code(run))
     lacks_lines = _lacks_lines(run, measurement)
     if pace.in_step:
-        run.told[label] = pace.exchange("the verdicts", to_tell(run.judgements.get(label)))
+        run.told[label] = pace.exchange("the verdicts", to_tell(run.judgements.get(label), test.baseline))
         lacks_lines = any(one.get("lacks_lines") for one in run.told[label])
         pace.close()
     if lacks_lines:
