@@ -345,6 +345,7 @@ def _plan(run: TestRun, measurement: Measurement, pace: capture.Pace) -> capture
         compiled=run.compiled,
         times=options.tolerance.cache if takes_times else None,
         pace=pace,
+        tell=partial(test.progress, _shown(test.nodeid, measurement.label)),
     )
 
 
@@ -362,14 +363,11 @@ def _captured(run: TestRun, label: str | None, plan: capture.Plan) -> Generator[
         return profile is not None and test.baseline.needs_more_times(label, profile)
 
     path, shown = test.state.recordings.new_file(test.nodeid, label), _shown(test.nodeid, label)
-    total = plan.warmup + plan.steps
     with closing(capture.iterations(plan, path, check, needs_more_times)) as calls:
         try:
-            for done, _ in enumerate(calls):
-                test.progress(shown, min(done, total - 1), total)
-                yield
+            yield from calls
         finally:
-            test.progress(shown, total, total)
+            test.progress(shown, "")
     if profile is not None:
         run.compiled.note_run(regions_of(profile.trace).ids)
     return profile
