@@ -43,6 +43,27 @@ def profiled_on_rank_1():
 def test_holds():
     step()
 
+@pytest.mark.torchprof(device="cpu", max_rank_skew="10s", same_kernels=True)
+def test_judged_together(torchprof):
+    def late():
+        distributed.all_reduce(x)
+        if RANK == 1:
+            time.sleep(0.05)
+        distributed.all_reduce(x)
+    profile = torchprof(late)
+    assert [one.rank for one in profile.ranks] == [0, 1]
+    assert profile.ranks.one_clock
+    assert (profile.ranks.straggler, profile.ranks.missing, len(profile.ranks.collectives)) == (1, (), 10)
+    waits = [one.wait_us for one in profile.collectives][1::2]
+    assert min(waits) > 40_000 if RANK == 0 else max(waits) == 0, waits
+    assert ("straggler" in [one.code for one in profile.findings]) is (RANK == 1)
+
+@pytest.mark.torchprof(device="cpu", max_rank_skew="1ns", same_kernels=True)
+def test_other_kernels_on_rank_1():
+    step()
+    if RANK == 1:
+        torch.cos(x)
+
 {MARKER}
 def test_missed_on_rank_1():
     step()
@@ -156,7 +177,9 @@ def kept(folder, test):
     }
 
 
-@pytest.mark.parametrize("test", ["test_holds", "test_several_measurements", "test_as_if_nothing_had_happened"])
+@pytest.mark.parametrize(
+    "test", ["test_holds", "test_judged_together", "test_several_measurements", "test_as_if_nothing_had_happened"]
+)
 def test_what_holds_on_all_ranks_passes_on_all(job, test):
     assert [rank.outcome(test) for rank in job] == ["passed", "passed"], job
 
@@ -169,6 +192,15 @@ def test_a_limit_that_one_rank_misses_fails_on_all_and_each_names_it(job, folder
     assert "max_kernels=2 3 kernels" in second
     assert "worst on rank 1 of 2" in second
     assert {ours["calls"] for ours in kept(folder, "test_missed_on_rank_1").values()} == {8}
+
+
+def test_limits_on_all_ranks_together_come_out_the_same_on_each(job):
+    first, second = (rank.said("test_other_kernels_on_rank_1") for rank in job)
+    for said in (first, second):
+        assert "2 limits missed: max_rank_skew, same_kernels" in said
+        assert "rank 1 against rank 0: 1 more x pointwise cos in step 1" in said
+        assert "the median over 5 collectives" in said
+        assert "worst on rank" not in said
 
 
 def test_where_all_miss_it_the_worst_is_named(job):

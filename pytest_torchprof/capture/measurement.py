@@ -352,6 +352,7 @@ def _metadata(plan: Plan, session: Session, **more: Any) -> Metadata:
         world_size=rank.world,
         local_rank=rank.local,
         run_id=rank.run_id,
+        clock=rank.clock,
         device=plan.device,
         device_asked=plan.asked,
         devices_used=session.devices,

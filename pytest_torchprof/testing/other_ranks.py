@@ -6,12 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import baseline
+from pytest_torchprof.analysis.joining import joined
+from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_told, to_plain
+from pytest_torchprof.analysis.ranks import InJob
+from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.measurement import Judgement
 
@@ -19,6 +25,23 @@ Told = dict[str, Any]
 """How a measurement came out on one rank, as JSON values; empty where it could not be judged."""
 
 _MOST_DETAILS = 5
+
+
+def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]) -> Profile:
+    """Return the profile as that of one of the ranks, each of which calls this; alone where one of them tells nothing.
+
+    ``exchange`` returns the JSON values that all of them have given to it.
+    """
+    own = part_of(profile) if rank_told(profile.trace) is not None else None
+    told = exchange(None if own is None else to_plain(own))
+    if own is None or len(told) < 2 or None in told:
+        return profile
+    try:
+        job = joined(map(from_plain, told))
+    except TorchprofError:
+        # Limits that ask for what all ranks tell together are not measured then.
+        return profile
+    return profile.with_ranks(InJob(job=job, rank=own.rank))
 
 
 def to_tell(judgement: Judgement | None, check: BaselineCheck) -> Told:
@@ -39,7 +62,9 @@ def to_tell(judgement: Judgement | None, check: BaselineCheck) -> Told:
                 "number": verdict.number,
                 "details": [str(one).strip() for one in verdict.details[:_MOST_DETAILS]],
             }
+            # What is asked of all ranks together comes out the same on each.
             for verdict in judgement.verdicts
+            if verdict.limit not in ON_ALL_RANKS
         ],
         "baseline": list(judgement.baseline_failure),
         "lacks_lines": judgement.lacks_lines,

@@ -28,7 +28,7 @@ from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.testing.measurement import Measurement, judge_measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
-from pytest_torchprof.testing.other_ranks import to_tell
+from pytest_torchprof.testing.other_ranks import to_tell, with_other_recordings
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -314,6 +314,8 @@ def _measured_live(run: TestRun, label: str | None) -> Calls:
         return
     explanation = measurement.explanation
     explanation.plan = plan
+    if pace.in_step:
+        profile = with_other_recordings(profile, partial(pace.exchange, "the recordings"))
     guarded_profile = guarded(run, profile, explanation, replay=False)
     measurement = run.change(label, profile=guarded_profile, why_not=foreign_code(run))
     lacks_lines = _lacks_lines(run, measurement)
