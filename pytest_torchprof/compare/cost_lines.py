@@ -13,7 +13,7 @@ from pytest_torchprof.kernels.names.kernelname import DTYPES, LAYOUTS
 from pytest_torchprof.text import Column, counted, cut_inside, numbered, printable, show_us, table_lines, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.compare.cost import Cost, Shift
     from pytest_torchprof.compare.ratios import Pair
@@ -138,9 +138,9 @@ def _of(kinds: Sequence[str]) -> str:
     return " by Triton" if kinds == ["Triton"] else f" {'/'.join(kinds)}" if kinds else ""
 
 
-def exchange_words(cost: Cost) -> str | None:
+def exchange_words(families: Iterable[Shift]) -> str | None:
     """Return what came and went by family: "1,281 GEMMs fp32 -> 929 GEMMs bf16; 12 copies more"; None for nothing."""
-    moved = [row for row in cost.families if row.family not in MEMORY.values()]
+    moved = [row for row in families if row.family not in MEMORY.values()]
     changed = [calls_words(row) for row in moved if row.calls[0] != row.calls[1] or len({*_kinds(row)}) > 1]
     more = len(changed) - _EXCHANGES
     return "; ".join(changed[:_EXCHANGES] + [f"and {counted(more, 'other family')}"] * (more > 0)) or None

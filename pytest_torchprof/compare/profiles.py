@@ -138,7 +138,7 @@ class ProfileDiff:
         lines = [f"recorded on {' and on '.join(self.devices)}"] if self.devices else []
         lines += [line for words in number_lines(self.numbers, self.cost) for line in wrapped(words, "  ", width=width)]
         lines += cost_lines(self.cost, width=width, every=every)
-        if came_and_went := exchange_words(self.cost):
+        if came_and_went := exchange_words(self.cost.families):
             lines += wrapped(f"what came and went: {came_and_went}", "  ", width=width)
         if self.steps:
             first, second = (name or "the recording" for name in self.steps)

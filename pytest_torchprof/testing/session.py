@@ -183,7 +183,7 @@ class RunState:
 
 NARROWEST, WIDEST = 60, 100
 PATIENCE_S = 1.0
-"""A measurement shorter than this says nothing; a longer one is heard of at most this often."""
+"""Within a phase of a measurement the line is written at most this often."""
 
 
 def screen_of(config: pytest.Config) -> Screen:
@@ -193,25 +193,27 @@ def screen_of(config: pytest.Config) -> Screen:
     return Screen(width=min(max(columns or 80, NARROWEST), WIDEST), columns=columns or None, everything=everything)
 
 
-def progress_of(config: pytest.Config) -> Callable[[str, int, int], None]:
-    """Return a function (test, calls done, calls in all) that shows where a measurement is, on a terminal only.
+def progress_of(config: pytest.Config) -> Callable[[str, str], None]:
+    """Return a function (test, what comes next) that shows where a measurement is, on a terminal only.
 
-    With all calls done it takes the line away again.
+    With nothing to come it takes the line away again.
     """
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     capture: Any = config.pluginmanager.getplugin("capturemanager")
-    if reporter is None or capture is None or not reporter.isatty or config.get_verbosity() < 0:
-        return lambda _name, _done, _total: None
-    last = time.monotonic()
-    shown = False
+    silent = config.get_verbosity() < 0 or os.environ.get("CI") or os.environ.get("TERM") == "dumb"
+    if reporter is None or capture is None or not reporter.isatty or silent:
+        return lambda _name, _words: None
+    last, shown = 0.0, ""
 
-    def show(name: str, done: int, total: int) -> None:
+    def show(name: str, words: str) -> None:
         nonlocal last, shown
         now = time.monotonic()
-        if not (shown if done == total else now - last >= PATIENCE_S):
+        # The first word says which phase it is: a call may take long, so that its name must stand before it begins.
+        if words.split()[:1] == shown.split()[:1] and now - last < PATIENCE_S:
             return
-        last, shown = now, done < total
-        text = f"  [{name}: call {done + 1} of {total}]" if shown else ""
+        last, shown = now, words
+        # pytest has written the file's name already.
+        text = f"  [{words}: {name.partition('::')[2] or name}]" if words else ""
         with capture.global_and_fixture_disabled():
             # Behind the cursor, clipped at the edge, and the cursor goes back: pytest's own line goes on undisturbed.
             sys.stdout.write(f"\0337\033[?7l{text}\033[K\033[?7h\0338")
