@@ -28,7 +28,7 @@ from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.testing.measurement import Measurement, judge_measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
-from pytest_torchprof.testing.other_ranks import to_tell, with_other_recordings
+from pytest_torchprof.testing.other_ranks import to_tell, told_in, with_other_recordings
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -281,6 +281,8 @@ def _replay(run: TestRun, label: str | None) -> Calls:
         run.change(label, why_not=coded(reason, Code.REPLAY_MISMATCH))
     elif profile.why_not is not None:
         run.measurements[label] = measurement.doubted(profile.why_not)
+    if len(paths := test.state.recordings.of_all_ranks(test.nodeid, label)) > 1:
+        profile = with_other_recordings(profile, lambda own: [told_in(one) if one != path else own for one in paths])
     measurement = run.change(label, profile=guarded(run, profile, measurement.explanation, replay=True))
     beside = path.with_name(stacks_name(path.name))
     if beside.is_file():
