@@ -167,7 +167,7 @@ def _table(cost: Cost, title: str, shown: Sequence[Shift], width: int) -> list[s
         rows.append(_sum(rest, f"{len(rest)} others" if rows else title))
     columns = [
         Column(title, lambda row: row.label, "left"),
-        Column("before", lambda row: show_us(row.time_us[0] or None)),
+        Column("before", lambda row: show_us(row.time_us[0] or None), leaves=4),
         Column("after", lambda row: show_us(row.time_us[1] or None)),
         Column("difference", lambda row: _signed(row.difference_us)),
         Column("calls", lambda row: _show_calls(row.calls), leaves=2),

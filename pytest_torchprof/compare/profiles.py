@@ -155,7 +155,7 @@ class ProfileDiff:
         return [
             *wrapped(self.words if len(self.words) <= 2 * width else self._brief, "  ", width=width),
             *(f"  {cut_inside(words, width - 2)}" for words in changes[:_LINES]),
-            *([f"  ... and {counted(more, 'more change')} of single kernels (-v)"] if more > 0 else []),
+            *([f"  ... and {counted(more, 'more change')} (-v)"] if more > 0 else []),
         ]
 
     @property
