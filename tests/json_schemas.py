@@ -211,7 +211,7 @@ def ranks() -> Schema:
 
 
 def diff() -> Schema:
-    """Return that of ``torchprof diff --json``: of two recordings, of two jobs' ranks, or of two baseline files."""
+    """Return that of ``torchprof diff --json``: of recordings, folders of them, jobs' ranks, or baseline files."""
     differ = {"kernels_differ": BOOL}
     both = {"schema": {"const": 1}, "files": listed(TEXT), **differ}
     renamed = fields({**every("old new explanation", TEXT), "count": WHOLE})
@@ -235,7 +235,12 @@ def diff() -> Schema:
         "straggler": {**pair, "items": perhaps(WHOLE)},
     }
     of_ranks = {"ranks": mapped(fields({**differ, **recordings})), "all_ranks": fields(together)}
-    of_each = of_ranks, {"tests": mapped(fields(test))}
+    of_folders = {
+        "recordings": mapped(fields({**differ, **recordings})),
+        "not_measured": mapped(TEXT),
+        "alone": fields(every("first second", listed(TEXT))),
+    }
+    of_each = of_ranks, of_folders, {"tests": mapped(fields(test))}
     return root("torchprof diff --json", 1, {"anyOf": [fields({**both, **more}) for more in (recordings, *of_each)]})
 
 

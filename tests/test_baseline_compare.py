@@ -85,23 +85,33 @@ def test_an_added_kernel_is_worse_and_named_with_its_operator():
     assert comparison.verdict == "worse"
     assert comparison.fails()
     assert comparison.summary == "worse (+1 kernel)"
-    assert comparison.lines[0] == "  + pointwise mul: 1 per step, launched by aten::mul"
-    assert "    kernels 2 -> 3" in comparison.lines
+    assert comparison.lines[-1] == "  + pointwise mul: 1 per step, launched by aten::mul"
+    assert "  kernels 2 -> 3" in comparison.lines
 
 
 def test_a_vanished_kernel_is_better():
     comparison = compare(entry((GEMM, MUL, ADD)), entry((GEMM, ADD)))
     assert (comparison.verdict, comparison.summary) == ("better", "better (-1 kernel)")
     assert not comparison.fails(strict=True)
-    assert comparison.lines[0].startswith("  - pointwise mul: 1 per step")
+    assert comparison.lines[-1].startswith("  - pointwise mul: 1 per step")
 
 
 def test_a_kernel_launched_more_often_is_worse_and_the_counts_are_shown():
     comparison = compare(entry((ADD, GEMM)), entry((ADD, GEMM, ADD, ADD)))
     assert comparison.verdict == "worse"
-    assert comparison.lines[0] == "  + pointwise add: 1 -> 3 per step, launched by aten::add"
+    assert comparison.lines[-1] == "  + pointwise add: 1 -> 3 per step, launched by aten::add"
     assert comparison.changes[0].kind == "count"
     assert (comparison.changes[0].old, comparison.changes[0].new) == (1, 3)
+
+
+def test_numbers_come_first_and_many_kernels_are_summed_up_before_they_are_listed():
+    eager = (GEMM, ADD, GEMM, MUL, GEMM, SOFTMAX, FLASH)
+    comparison = compare(entry(eager, launches=50), entry((GEMM_FP32, FUSED), launches=200, syncs=3))
+    numbers, exchange = comparison.lines[:3], comparison.lines[3]
+    assert numbers == ("  launches 50 -> 200, 4.0x", "  kernels 7 -> 2", "  syncs 0 -> 3")
+    families = "3 GEMMs bf16 -> 1 GEMM fp32; 2 pointwise fp32 -> 1 pointwise by Triton"
+    assert exchange == f"  what came and went: {families}; 1 attention kernel bf16 gone; 1 softmax kernel gone"
+    assert all(line.lstrip()[0] in "+-~" for line in comparison.lines[4:])
 
 
 def test_one_kernel_less_does_not_pay_for_another_one_more():
@@ -190,7 +200,7 @@ def test_a_gated_number_fails_when_it_rises_and_is_better_when_it_falls(number):
     low, high = entry((GEMM,), **{number: 1}), entry((GEMM,), **{number: 2})
     assert compare(low, high).fails()
     assert compare(high, low).verdict == "better"
-    assert f"    {number} 1 -> 2" in compare(low, high).lines
+    assert f"  {number} 1 -> 2" in compare(low, high).lines
 
 
 @pytest.mark.parametrize("number", ["memsets", "recompiles", "memcpy_bytes", "graph_launches"])
@@ -204,7 +214,7 @@ def test_a_number_that_is_not_gated_is_shown_and_passes(number):
 def test_a_number_that_is_no_longer_recorded_is_no_silent_pass():
     comparison = compare(entry((GEMM,), graph_breaks=0), entry((GEMM,)))
     assert comparison.verdict == "changed"
-    assert comparison.lines == ("    graph_breaks 0 -> not recorded",)
+    assert comparison.lines == ("  graph_breaks 0 -> not recorded",)
 
 
 def test_times_alone_change_nothing_but_are_shown_with_their_direction():
@@ -214,9 +224,9 @@ def test_times_alone_change_nothing_but_are_shown_with_their_direction():
     assert comparison.verdict == "same"
     assert [change.direction for change in comparison.changes] == ["worse", "worse", "better", "worse"]
     assert comparison.lines == (
-        "    busy 10.0 us -> 30.0 us (not gated)",
-        "    utilization 0.50 -> 0.90",
-        "    peak memory 1000 B -> 4.88 KiB (not gated)",
+        "  peak memory 1000 B -> 4.88 KiB, 5.0x (not gated)",
+        "  busy 10.0 us -> 30.0 us, 3.0x (not gated)",
+        "  utilization 0.50 -> 0.90",
     )
     assert not compare(entry((GEMM,), gpu_busy_us=10.0), entry((GEMM,), gpu_busy_us=10.9)).changes
 
@@ -258,7 +268,7 @@ def test_under_another_torch_a_kernel_may_be_renamed_and_moved_but_not_joined_by
     moved = compare(entry((ADD, GEMM, FUSED)), entry((GEMM_64, MUL, FUSED), environment=new))
     assert (moved.verdict, {change.kind for change in moved.changes}) == ("changed", {"changed"})
     more = compare(entry((ADD, GEMM)), entry((ADD, GEMM, MUL), environment=new))
-    assert more.lines[1] == "  + pointwise mul: 1 per step, launched by aten::mul"
+    assert more.lines[-1] == "  + pointwise mul: 1 per step, launched by aten::mul"
     assert more.summary == "worse (+1 kernel, other environment)"
 
 
@@ -397,6 +407,10 @@ def test_names_that_only_another_version_gives_are_told_together():
         "  ~ two GEMMs renamed: tile 64x64x32 -> 64x64x64 (bf16, tn as before)",
         "    apart from names the kernels are the same",
     )
+    sides = ("main (42cca44) was", "the working tree")
+    named = compare(entry(old), entry(new, environment=other(torch="2.14.0")), sides=sides)
+    assert named.lines[0].startswith("main (42cca44) was recorded with torch ")
+    assert ", the working tree has torch 2.14.0: names may differ, structure is compared" in named.lines[0]
     more = compare(entry(old), entry((*new, GEMM_NN), environment=other(torch="2.14.0")))
     assert more.verdict == "worse"
     assert "    apart from names the kernels are the same" not in more.lines

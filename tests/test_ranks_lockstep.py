@@ -194,6 +194,14 @@ def test_a_limit_that_one_rank_misses_fails_on_all_and_each_names_it(job, folder
     assert {ours["calls"] for ours in kept(folder, "test_missed_on_rank_1").values()} == {8}
 
 
+def test_a_replay_judges_the_recordings_of_all_ranks_together(job, folder, monkeypatch):
+    assert job[0].outcome("test_judged_together") == "passed"
+    monkeypatch.chdir(folder)
+    again = rank_jobs.run(2, "--torchprof-replay=kept", "-k", "judged_together or other_kernels")
+    assert [rank.outcome("test_judged_together") for rank in again] == ["passed", "passed"], again
+    assert "2 limits missed: max_rank_skew, same_kernels" in again[0].said("test_other_kernels_on_rank_1")
+
+
 def test_limits_on_all_ranks_together_come_out_the_same_on_each(job):
     first, second = (rank.said("test_other_kernels_on_rank_1") for rank in job)
     for said in (first, second):

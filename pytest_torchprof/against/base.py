@@ -121,7 +121,8 @@ def _tests(request: Request) -> list[str]:
 
 def _clear(request: Request) -> None:
     """Remove what earlier runs have left: files of commits after a kill, and the results longest unused."""
-    folders = [place for place in request.folder.iterdir() if place.is_dir() and place.name not in (HERE, RUNS)]
+    here = (place for place in request.folder.iterdir() if place.is_dir() and not place.is_symlink())
+    folders = [place for place in here if place.name not in (HERE, RUNS)]
     for place in folders:
         if not (place / "installed").is_file():
             shutil.rmtree(place / "tree", ignore_errors=True)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 RUNS: Final = "runs"
 """Below the kept folder, what each run needs while it lasts."""
 _LOCK: Final = ".lock"
+_COMPILED: Final = "torchprof-compiled-"
+"""How the folder is called that stands in for the kept one where compilers cannot use that."""
 HERE: Final = "here"
 """Beside it, what the working tree's side keeps; the other folders are those of commits."""
 
@@ -38,7 +40,7 @@ class RunFolders:
 @contextmanager
 def run_folders(rootdir: Path) -> Iterator[RunFolders]:
     """Yield the folders of a run; what it does not keep goes with it."""
-    with _kept_folder(rootdir) as kept, _compilers_folder(kept) as caches, _own_folder(kept) as results:
+    with _kept_folder(rootdir) as kept, _own_folder(kept) as results, _compilers_folder(kept, results) as caches:
         yield RunFolders(kept=kept, caches=caches, results=results)
 
 
@@ -57,7 +59,7 @@ def _kept_folder(rootdir: Path) -> Iterator[Path]:
 
 
 def _is_writable(folder: Path) -> bool:
-    if folder.parent.is_symlink() or folder.is_symlink():
+    if any(place.is_symlink() for place in (folder.parent, folder, folder / RUNS)):
         return False
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -85,13 +87,14 @@ def _own_folder(kept: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _compilers_folder(kept: Path) -> Iterator[Path]:
+def _compilers_folder(kept: Path, own: Path) -> Iterator[Path]:
     """Yield where compilers keep what they make of both sides: the kept folder, or another for this run."""
     # torch.compile hands paths to the C++ compiler as they are, which takes one with spaces for several.
     if not any(map(str.isspace, str(kept))):
         yield kept
     else:
-        with tempfile.TemporaryDirectory(prefix="torchprof-compiled-") as folder:
+        with tempfile.TemporaryDirectory(prefix=_COMPILED) as folder:
+            (own / _COMPILED).symlink_to(folder)
             yield Path(folder)
 
 
@@ -105,6 +108,11 @@ def _clear(runs: Path) -> None:
 
 
 def _remove(folder: Path, lock: filelock.BaseFileLock) -> None:
+    if (link := folder / _COMPILED).is_symlink():
+        elsewhere = link.readlink()
+        # One that a checkout brings may lead anywhere.
+        if elsewhere.parent == Path(tempfile.gettempdir()) and elsewhere.name.startswith(_COMPILED):
+            shutil.rmtree(elsewhere, ignore_errors=True)
     # What a killed run has started may still write there; the next run removes the rest.
     shutil.rmtree(folder, ignore_errors=True)
     Path(lock.lock_file).unlink(missing_ok=True)

@@ -26,6 +26,9 @@ from pytest_torchprof.compare.changes import (
     other_device,
     other_software,
 )
+from pytest_torchprof.compare.cost import exchanged
+from pytest_torchprof.compare.cost_lines import exchange_words
+from pytest_torchprof.compare.ratios import size_of, turn_of
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import counted, numbered, show_us
 
@@ -52,6 +55,8 @@ _COUNTS: Final = tuple(number.name for number in TABLE if number.exact)
 _VARYING: Final = frozenset(number.name for number in TABLE if not number.exact)
 # These move with gpu_busy_us; a line each would bury what matters.
 _WITH_BUSY_TIME: Final = frozenset(number.name for number in TABLE if number.follows == "gpu_busy_us")
+_FEW: Final = 4
+"""Up to so many changes of kernels need no line that sums them up."""
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 GATED: Final = frozenset(number.name for number in TABLE if number.gated)
@@ -76,6 +81,8 @@ class Comparison:
     """The test's source has changed since the baseline was recorded; it is compared all the same."""
     environment: str | None = None
     """A line about the other device or software, shown before the verdict."""
+    exchange: str | None = None
+    """What came and went by family, where it is more than a few kernels."""
 
     def fails(self, *, strict: bool = False) -> bool:
         """Whether the test fails; ``strict`` also fails one without a baseline, or with times that leave it open."""
@@ -98,17 +105,18 @@ class Comparison:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What changed, a line each: environment first, then kernels, then numbers."""
+        """What changed, a line each: environment, numbers, those that moved most first, then kernels."""
         first = [self.environment] if self.environment else []
         if self.stale:
             first.append("the test was edited after its baseline was recorded (stale)")
-        kernels = _kernel_lines([change for change in self.changes if not _is_number(change)])
         numbers = [
-            _number_line(change)
+            change
             for change in self.changes
             if _is_number(change) and (change.gated or change.what not in _WITH_BUSY_TIME)
         ]
-        return (*first, *kernels, *numbers)
+        exchange = [f"  what came and went: {self.exchange}"] if self.exchange else []
+        kernels = _kernel_lines([change for change in self.changes if not _is_number(change)])
+        return (*first, *map(_number_line, sorted(numbers, key=_gated_and_largest_first)), *exchange, *kernels)
 
     @property
     def noise(self) -> tuple[str, ...]:
@@ -117,8 +125,13 @@ class Comparison:
         return tuple(_number_line(change) for change in varying if change.what in _VARYING)
 
 
+def _gated_and_largest_first(change: Change) -> tuple[bool, int, float]:
+    values = [value if isinstance(value, int | float) else None for value in (change.old, change.new)]
+    return not change.gated, turn_of(change.what), -size_of(change.what, (values[0], values[1]))
+
+
 def _number_line(change: Change) -> str:
-    return f"    {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
+    return f"  {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
 
 
 def compare(
@@ -148,8 +161,15 @@ def compare(
         *number_changes(old, new, tolerance),
         *time_changes(old.time, new.time, tolerance.get("time")),
     )
-    stale = old.source != new.source
-    return Comparison(verdict=_decide(changes), changes=changes, stale=stale, environment=environment)
+    many = sum(not _is_number(change) for change in changes) > _FEW
+    largest = (max(side.steps, key=len, default=()) for side in (old, new))
+    return Comparison(
+        verdict=_decide(changes),
+        changes=changes,
+        stale=old.source != new.source,
+        environment=environment,
+        exchange=exchange_words(exchanged(*largest)) if many else None,
+    )
 
 
 def _decide(changes: tuple[Change, ...]) -> Verdict:

@@ -26,9 +26,10 @@ from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.measurement import MeasuredTest
 from pytest_torchprof.testing.options import RunOptions, TestOptions, read_test_options, run_options
+from pytest_torchprof.testing.progress import progress_of
 from pytest_torchprof.testing.ranks.placing import lacks_gpus, placed
 from pytest_torchprof.testing.recordings import Recordings
-from pytest_torchprof.testing.session import RunState, progress_of, screen_of
+from pytest_torchprof.testing.session import RunState, screen_of
 from pytest_torchprof.testing.test_run import TestRun
 from pytest_torchprof.testing.workers import is_of_xdist, is_worker
 

@@ -12,12 +12,14 @@ from pytest_torchprof.analysis.ranks import InJob
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
+from pytest_torchprof.profiles import Profile
+from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.measurement import Judgement
 
@@ -42,6 +44,12 @@ def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]
         # Limits that ask for what all ranks tell together are not measured then.
         return profile
     return profile.with_ranks(InJob(job=job, rank=own.rank))
+
+
+def told_in(recording: Path) -> Any:
+    """Return what a rank would tell of its recording, for a replay; None where it does not say which rank it is of."""
+    profile = Profile.from_trace(read(recording))
+    return to_plain(part_of(profile)) if rank_told(profile.trace) is not None else None
 
 
 def to_tell(judgement: Judgement | None, check: BaselineCheck) -> Told:
