@@ -16,6 +16,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.keywords import Limits
 from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.profiles import Profile
+from pytest_torchprof.testing.ranks.this_job import Ranks
 from pytest_torchprof.testing.test_run import measure_function, measured_calls
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.testing.measurement import Measurement
-    from pytest_torchprof.testing.ranks.group import Ranks
     from pytest_torchprof.testing.test_run import TestRun
 
 Producer = Callable[[Path], object] | str | PathLike[str]

@@ -1,9 +1,8 @@
-"""The process group that a run has for all of its tests, and what a rank knows of itself."""
+"""The process group that a run has for all of its tests."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch import distributed
@@ -12,24 +11,12 @@ from pytest_torchprof.capture.rank import Rank, this_rank
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.testing.ranks.this_job import Ranks
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
 
     import torch
-
-
-@dataclass(frozen=True, slots=True)
-class Ranks:
-    """The job that a test runs in, and which of its ranks this process is."""
-
-    rank: int
-    """From 0."""
-    world_size: int
-    local_rank: int
-    """Its number among the ranks on this host."""
-    device: torch.device
-    """The device that this rank is measured on: with GPUs, one of its own."""
 
 
 def join(device: torch.device, at_end: ExitStack, *, replays: bool) -> Ranks:
