@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.measuring.script import measure, profile
     from pytest_torchprof.profiles import Profile, StepProfile, load, load_ranks
     from pytest_torchprof.testing.fixture import Torchprof
-    from pytest_torchprof.testing.ranks.this_job import Ranks
+    from pytest_torchprof.testing.ranks.place import Ranks
     from pytest_torchprof.trace import Trace
 
 __all__ = [
@@ -84,7 +84,7 @@ _HOMES = {
     "Numbers": "analysis.numbers",
     "mark": "annotation",
     "Torchprof": "testing.fixture",
-    "Ranks": "testing.ranks.this_job",
+    "Ranks": "testing.ranks.place",
     "Trace": "trace",
 }
 

@@ -15,7 +15,7 @@ from pytest_torchprof.against import bisect
 from pytest_torchprof.analysis.efficiency import Efficiency
 from pytest_torchprof.analysis.numbers import OF_STEP, TABLE
 from pytest_torchprof.analysis.ranks import Kind
-from pytest_torchprof.baseline import form
+from pytest_torchprof.baseline import form, step_form
 from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
@@ -211,7 +211,7 @@ def ranks() -> Schema:
 
 
 def diff() -> Schema:
-    """Return that of ``torchprof diff --json``: of two recordings, of two jobs' ranks, or of two baseline files."""
+    """Return that of ``torchprof diff --json``: of recordings, folders of them, jobs' ranks, or baseline files."""
     differ = {"kernels_differ": BOOL}
     both = {"schema": {"const": 1}, "files": listed(TEXT), **differ}
     renamed = fields({**every("old new explanation", TEXT), "count": WHOLE})
@@ -235,7 +235,12 @@ def diff() -> Schema:
         "straggler": {**pair, "items": perhaps(WHOLE)},
     }
     of_ranks = {"ranks": mapped(fields({**differ, **recordings})), "all_ranks": fields(together)}
-    of_each = of_ranks, {"tests": mapped(fields(test))}
+    of_folders = {
+        "recordings": mapped(fields({**differ, **recordings})),
+        "not_measured": mapped(TEXT),
+        "alone": fields(every("first second", listed(TEXT))),
+    }
+    of_each = of_ranks, of_folders, {"tests": mapped(fields(test))}
     return root("torchprof diff --json", 1, {"anyOf": [fields({**both, **more}) for more in (recordings, *of_each)]})
 
 
@@ -307,12 +312,15 @@ def report() -> Schema:
 
 def baseline() -> Schema:
     """Return that of a baseline file, as this version writes it."""
-    line, end = of_type(form.KernelLine, whole=False), {"const": "end"}
-    repeated = of_type(form.RepeatedLines, whole=False)
+    line, end = of_type(step_form.KernelLine, whole=False), {"const": "end"}
+    repeated = of_type(step_form.RepeatedLines, whole=False)
     repeated["properties"]["kernels"] = listed({"anyOf": [{"$ref": "#/$defs/kernel"}, end]})
     entry = of_type(form.EntryFields, whole=False)
     launches = {"anyOf": [{"$ref": "#/$defs/kernel"}, {"$ref": "#/$defs/repeated"}, end]}
-    entry["properties"]["steps"] = {**listed(listed(launches)), "minItems": 1}
+    rank = of_type(form.RankFields, whole=False)
+    entry["properties"]["ranks"] = mapped(rank)
+    for one in (entry, rank):
+        one["properties"]["steps"] = {**listed(listed(launches)), "minItems": 1}
     known = fields({"schema": {"const": form.SCHEMA}, "entries": mapped(entry)})
     return root("a baseline file", form.SCHEMA, {**known, "$defs": {"kernel": line, "repeated": repeated}})
 

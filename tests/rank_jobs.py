@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +43,6 @@ class RankRun:
 
     status: int
     text: str
-    seconds: float
     tests: dict[str, tuple[str, str]]
     """By a test's name how it came out, and the text of a failure or skip."""
 
@@ -74,16 +72,13 @@ def start(world: int, *args: str, **environment: str) -> list[fresh.Fresh]:
 
 def run(world: int, *args: str, **environment: str) -> list[RankRun]:
     """Run pytest in each of so many ranks, and return what came of each."""
-    began = time.monotonic()
     started = start(world, *args, **environment)
-    return [_done(rank, one, began) for rank, one in enumerate(started)]
+    return [_done(rank, one) for rank, one in enumerate(started)]
 
 
-def _done(rank: int, started: fresh.Fresh, began: float) -> RankRun:
+def _done(rank: int, started: fresh.Fresh) -> RankRun:
     done = started.done(LONGEST_S)
-    return RankRun(
-        done.returncode, done.stdout + done.stderr, time.monotonic() - began, _tests(Path(f"rank{rank}.xml"))
-    )
+    return RankRun(done.returncode, done.stdout + done.stderr, _tests(Path(f"rank{rank}.xml")))
 
 
 def _tests(report: Path) -> dict[str, tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -52,13 +53,15 @@ def allowed(x):
 def labelled(x):
     return torch.sin(x)
 
-def unfused(x):
-    return torch.relu(x * 2 + 1)
+def again(x):
+    return compiled(x, 2)
 
-def former(x):
-    return torch.sin(x)
+@torch.compile
+def fused(x):
+    return torch.relu(x * 2 + 1)
 """
 AFTER = """
+from itertools import count
 import torch
 
 def kept(x):
@@ -102,10 +105,21 @@ def allowed(x):
 def labelled(x):
     return torch.sin(x).cos()
 
+factors = count(2)
+
+def again(x):
+    return compiled(x, next(factors))
+
+scaled = torch.compile(lambda x: x * 2 + 1)
+
+def fused(x):
+    return torch.relu(scaled(x))
+
 def latter(x):
     return torch.sin(x)
 """
 CASES = """
+import shutil
 import pytest, torch
 import waves
 
@@ -113,9 +127,14 @@ x = torch.ones(8, 8)
 cpu = pytest.mark.torchprof(device="cpu")
 
 @cpu
-@pytest.mark.parametrize("name", ["kept", "more", "copied", "less", "moved", "product", "whole"])
+@pytest.mark.parametrize("name", ["kept", "more", "copied", "less", "moved", "product", "whole", "again"])
 def test_each(name, torchprof):
     torchprof(getattr(waves, name), x)
+
+@cpu
+@pytest.mark.skipif(not shutil.which("g++"), reason="Inductor needs a C++ compiler")
+def test_fused(torchprof):
+    torchprof(waves.fused, x)
 
 @pytest.mark.torchprof(device="cpu", max_kernels=1)
 def test_limited():
@@ -153,6 +172,9 @@ def test_new(torchprof):
     torchprof(waves.latter, x)
 """
 COMMITTED = '{"schema": 99, "entries": {}}\n'
+
+
+FUSED = {"test_fused": ("worse (+1 kernel)", "failed")} if shutil.which("g++") else {}
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +215,8 @@ def test_each_test_is_held_against_the_other_commit(compared):
         "test_each[moved]": ("changed (order)", "passed"),
         "test_each[product]": ("worse (+2 kernels)", "failed"),
         "test_each[whole]": ("worse (+1 graph break)", "failed"),
+        "test_each[again]": ("changed (recompiles)", "passed"),
+        **FUSED,
         "test_limited": ("same", "failed"),
         "test_checked": ("same", "passed"),
         "test_allowed": ("changed (1 kernel)", "passed"),
@@ -209,6 +233,9 @@ def test_what_is_worse_is_told_by_its_kernels(compared):
     assert "+ copy copy_: 1 per step, launched by aten::copy_" in compared.out
     assert "~ gemm mm: fp32 nn -> fp64 nn, launched by aten::mm" in compared.out
     assert "graph_breaks 0 -> 1" in compared.out
+    assert "recompiles 0 -> 7" in compared.out
+    if FUSED:
+        assert "fusion lost: add, mul and relu ran in this kernel, and now in 2" in " ".join(compared.out.split())
     assert "--torchprof-baseline" not in compared.out
 
 
@@ -219,7 +246,7 @@ def test_every_report_says_what_is_compared(repository, compared):
     by_name = {(one["nodeid"].partition("::")[2], one["label"]): one for one in report["results"]}
     assert by_name["test_each[more]", None]["baseline"] == "worse (+1 kernel)"
     shown = f"main ({sha[:7]})"
-    assert f"base {shown}: 14 tests, 12 measurements" in compared.out
+    assert f"base {shown}: 16 tests, {13 + len(FUSED)} measurements" in compared.out
     assert f"against {shown}" in compared.out
     assert f"against main \\({sha[:7]}\\)" in (compared.folder / "run.md").read_text()
     summary = (compared.folder / "summary.md").read_text()

@@ -130,6 +130,20 @@ def test_with_its_own_tests_each_side_runs_what_it_has(tmp_path):
     assert f"measured only at main ({own.git('rev-parse', 'main')[:7]}): test_waves.py::test_former\n" in run.out
 
 
+def test_a_test_that_moved_to_another_file_is_not_new(tmp_path):
+    """Nor is one below a root directory that is not the repository's."""
+    made = Repository(
+        tmp_path / "made", {"part/pytest.ini": "[pytest]\n", "part/waves.py": PACKAGE, "part/test_waves.py": TESTS}
+    )
+    fails = TESTS.replace("waves.wave(x)", "waves.added(x)")
+    (made.path / "part/test_waves.py").unlink()
+    new = TESTS.replace("test_wave()", "test_new()").replace("waves.wave(x)", "waves.added(x)")
+    made.write({"part/waves.py": PACKAGE + "\nadded = wave\n", "part/test_moved.py": fails, "part/test_more.py": new})
+    run = made.against("main", cwd=made.path / "part")
+    assert run.rows == {"test_wave": ("new", "not measured"), "test_new": ("new", "passed")}
+    assert "it failed: AttributeError: module 'waves' has no attribute 'added'" in " ".join(run.out.split())
+
+
 def test_what_did_not_run_there_before_it_ended_is_not_measured(tmp_path):
     ends = "\n\ndef test_ends():\n    if not hasattr(waves, 'added'): pytest.exit('enough')\n"
     cases = TESTS + ends + TESTS.replace("test_wave", "test_after")

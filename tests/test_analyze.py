@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import sys
 
 import pytest
 from builder import TraceBuilder, own_recording
@@ -343,3 +346,65 @@ def test_what_other_is_made_of_is_listed(analyze, tmp_path):
         ["aten::add", "its", "end", "20.0%", "1", "20.0", "us"],
         ["the", "step's", "beginning", "aten::mul", "10.0%", "1", "10.0", "us"],
     ]
+
+
+class Terminal(io.StringIO):
+    """A terminal of some encoding."""
+
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Return a function that analyses a recording on a terminal, and returns what it shows."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def show(path, columns=80, encoding="utf-8", stream=Terminal, **environment):
+        for name, value in {"COLUMNS": str(columns), **environment}.items():
+            monkeypatch.setenv(name, value)
+        screen = stream() if encoding == "utf-8" else type("Other", (stream,), {"encoding": encoding})()
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", screen)
+            assert main(["analyze", "--no-findings", str(path)]) == 0
+        return screen.getvalue()
+
+    return show
+
+
+def shares(shown, heading):
+    """Return the lines below a heading."""
+    lines = shown.splitlines()
+    begin = next(at for at, line in enumerate(lines) if line.startswith(heading))
+    return [line for line in lines[begin + 1 : begin + 9] if line.startswith("  ") and "%" in line]
+
+
+def test_a_terminal_shows_shares_as_bars(trace, terminal):
+    shown = terminal(trace, NO_COLOR="1")
+    bars = shares(shown, "of the kernel time, by family:")
+    assert bars
+    assert all(re.fullmatch(r"  \S.*  +[\d.]+%  [▏▎▍▌▋▊▉█]*", line) for line in bars)
+    assert "\033" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    # As long as the share is large.
+    sizes = [(float(line.split("%")[0].split()[-1]), line.count("█")) for line in bars]
+    assert [size for _, size in sorted(sizes)] == sorted(size for _, size in sizes)
+
+
+def test_bars_are_coloured_by_pytests_rules(trace, terminal):
+    assert "\033[36m" in terminal(trace)
+    assert "\033" not in terminal(trace, NO_COLOR="1")
+    assert "\033" in terminal(trace, NO_COLOR="1", PY_COLORS="1")
+    assert "\033" in terminal(trace, NO_COLOR="", PY_COLORS="", FORCE_COLOR="1", stream=io.StringIO)
+
+
+def test_where_no_bar_can_be_drawn_there_is_a_sentence(trace, terminal):
+    sentence = "of the kernel time, by family: "
+    assert sentence in terminal(trace, TERM="dumb")
+    assert sentence in terminal(trace, stream=io.StringIO)
+    assert "█" not in (plain := terminal(trace, encoding="ascii", TERM="xterm"))
+    assert "##" in plain

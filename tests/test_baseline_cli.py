@@ -231,9 +231,10 @@ def test_diff_exits_with_1_where_kernels_differ_and_says_how(project, capsys):
     update(project / "b.json", {"t": entry(ADD, MUL), "same": entry(ADD)})
     assert run(["diff", "a.json", "b.json"]) == 1
     out = capsys.readouterr().out
-    assert out.splitlines()[:3] == [
+    assert out.splitlines()[:4] == [
         "t",
         "  worse (+1 kernel)",
+        "    kernels 1 -> 2",
         "    + triton_poi_fused_mul_0: 1 per step, launched by aten::mul",
     ]
     assert "same" not in "".join(out.splitlines()[:-1])

@@ -85,23 +85,33 @@ def test_an_added_kernel_is_worse_and_named_with_its_operator():
     assert comparison.verdict == "worse"
     assert comparison.fails()
     assert comparison.summary == "worse (+1 kernel)"
-    assert comparison.lines[0] == "  + pointwise mul: 1 per step, launched by aten::mul"
-    assert "    kernels 2 -> 3" in comparison.lines
+    assert comparison.lines[-1] == "  + pointwise mul: 1 per step, launched by aten::mul"
+    assert "  kernels 2 -> 3" in comparison.lines
 
 
 def test_a_vanished_kernel_is_better():
     comparison = compare(entry((GEMM, MUL, ADD)), entry((GEMM, ADD)))
     assert (comparison.verdict, comparison.summary) == ("better", "better (-1 kernel)")
     assert not comparison.fails(strict=True)
-    assert comparison.lines[0].startswith("  - pointwise mul: 1 per step")
+    assert comparison.lines[-1].startswith("  - pointwise mul: 1 per step")
 
 
 def test_a_kernel_launched_more_often_is_worse_and_the_counts_are_shown():
     comparison = compare(entry((ADD, GEMM)), entry((ADD, GEMM, ADD, ADD)))
     assert comparison.verdict == "worse"
-    assert comparison.lines[0] == "  + pointwise add: 1 -> 3 per step, launched by aten::add"
+    assert comparison.lines[-1] == "  + pointwise add: 1 -> 3 per step, launched by aten::add"
     assert comparison.changes[0].kind == "count"
     assert (comparison.changes[0].old, comparison.changes[0].new) == (1, 3)
+
+
+def test_numbers_come_first_and_many_kernels_are_summed_up_before_they_are_listed():
+    eager = (GEMM, ADD, GEMM, MUL, GEMM, SOFTMAX, FLASH)
+    comparison = compare(entry(eager, launches=50), entry((GEMM_FP32, FUSED), launches=200, syncs=3))
+    numbers, exchange = comparison.lines[:3], comparison.lines[3]
+    assert numbers == ("  launches 50 -> 200, 4.0x", "  kernels 7 -> 2", "  syncs 0 -> 3")
+    families = "3 GEMMs bf16 -> 1 GEMM fp32; 2 pointwise fp32 -> 1 pointwise by Triton"
+    assert exchange == f"  what came and went: {families}; 1 attention kernel bf16 gone; 1 softmax kernel gone"
+    assert all(line.lstrip()[0] in "+-~" for line in comparison.lines[4:])
 
 
 def test_one_kernel_less_does_not_pay_for_another_one_more():
@@ -190,7 +200,7 @@ def test_a_gated_number_fails_when_it_rises_and_is_better_when_it_falls(number):
     low, high = entry((GEMM,), **{number: 1}), entry((GEMM,), **{number: 2})
     assert compare(low, high).fails()
     assert compare(high, low).verdict == "better"
-    assert f"    {number} 1 -> 2" in compare(low, high).lines
+    assert f"  {number} 1 -> 2" in compare(low, high).lines
 
 
 @pytest.mark.parametrize("number", ["memsets", "recompiles", "memcpy_bytes", "graph_launches"])
@@ -204,7 +214,7 @@ def test_a_number_that_is_not_gated_is_shown_and_passes(number):
 def test_a_number_that_is_no_longer_recorded_is_no_silent_pass():
     comparison = compare(entry((GEMM,), graph_breaks=0), entry((GEMM,)))
     assert comparison.verdict == "changed"
-    assert comparison.lines == ("    graph_breaks 0 -> not recorded",)
+    assert comparison.lines == ("  graph_breaks 0 -> not recorded",)
 
 
 def test_times_alone_change_nothing_but_are_shown_with_their_direction():
@@ -214,9 +224,9 @@ def test_times_alone_change_nothing_but_are_shown_with_their_direction():
     assert comparison.verdict == "same"
     assert [change.direction for change in comparison.changes] == ["worse", "worse", "better", "worse"]
     assert comparison.lines == (
-        "    busy 10.0 us -> 30.0 us (not gated)",
-        "    utilization 0.50 -> 0.90",
-        "    peak memory 1000 B -> 4.88 KiB (not gated)",
+        "  peak memory 1000 B -> 4.88 KiB, 5.0x (not gated)",
+        "  busy 10.0 us -> 30.0 us, 3.0x (not gated)",
+        "  utilization 0.50 -> 0.90",
     )
     assert not compare(entry((GEMM,), gpu_busy_us=10.0), entry((GEMM,), gpu_busy_us=10.9)).changes
 
@@ -258,7 +268,7 @@ def test_under_another_torch_a_kernel_may_be_renamed_and_moved_but_not_joined_by
     moved = compare(entry((ADD, GEMM, FUSED)), entry((GEMM_64, MUL, FUSED), environment=new))
     assert (moved.verdict, {change.kind for change in moved.changes}) == ("changed", {"changed"})
     more = compare(entry((ADD, GEMM)), entry((ADD, GEMM, MUL), environment=new))
-    assert more.lines[1] == "  + pointwise mul: 1 per step, launched by aten::mul"
+    assert more.lines[-1] == "  + pointwise mul: 1 per step, launched by aten::mul"
     assert more.summary == "worse (+1 kernel, other environment)"
 
 
@@ -344,3 +354,63 @@ def test_under_another_torch_exactly_the_structure_is_gated(before, after):
     families = Counter(row.family for row in after) - Counter(row.family for row in before)
     assert comparison.fails() or not families
     assert more or not comparison.fails()
+
+
+def fused_and_apart(*apart):
+    was = KernelRecord(name="triton_poi_fused_add_mul_relu_0", family="pointwise")
+    now = [KernelRecord(name=name, family="pointwise", op=op) for name, op in apart]
+    return compare(entry((was,)), entry(tuple(now)))
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        [("triton_poi_fused_add_mul_0", None), ("triton_poi_fused_relu_1", None)],
+        [("triton_poi_fused_add_mul_0", None), ("aten::clamp_min", "aten::clamp_min")],
+        [("cpp_fused_mul_0", None), ("cpp_fused_add_relu_1", None)],
+    ],
+)
+def test_a_fusion_that_was_lost_is_told(apart):
+    comparison = fused_and_apart(*apart)
+    assert comparison.verdict == "worse"
+    assert any(
+        line.endswith("; fusion lost: add, mul and relu ran in this kernel, and now in 2") for line in comparison.lines
+    )
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        [("triton_poi_fused_add_mul_0", None)],  # The rest is not done any more.
+        [("triton_poi_fused_add_mul_relu_sum_0", None), ("aten::mul", "aten::mul")],
+        [("triton_poi_fused_exp_0", None), ("aten::mul", "aten::mul")],
+    ],
+)
+def test_another_kernel_is_no_lost_fusion(apart):
+    assert not any("fusion" in line for line in fused_and_apart(*apart).lines)
+
+
+def test_names_that_only_another_version_gives_are_told_together():
+    """As by pytest --torchprof-against-python: what is the same but for its name, and what is not."""
+    names = [
+        ("cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x256_32x3_tn_align8", "nvjet_tst_128x256_64x4_1x2_h_bz_TNT"),
+        ("sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x64x32_stage4", "nvjet_tst_64x64_64x4_1x2_h_bz_TNT"),
+    ]
+    old, new = (
+        tuple(KernelRecord(name=name, family="gemm", dtype="bf16", layout="tn", op="aten::addmm") for name in side)
+        for side in zip(*names, strict=True)
+    )
+    comparison = compare(entry(old * 2 + (SOFTMAX,)), entry(new * 2 + (SOFTMAX,), environment=other(torch="2.14.0")))
+    assert comparison.summary == "changed (4 kernels renamed, other environment)"
+    assert comparison.lines[1:] == (
+        "  ~ two GEMMs renamed: library cutlass -> cublas, tile 128x256x32 -> 128x256x64 (bf16, tn as before)",
+        "  ~ two GEMMs renamed: tile 64x64x32 -> 64x64x64 (bf16, tn as before)",
+        "    apart from names the kernels are the same",
+    )
+    sides = ("main (42cca44) was", "the working tree")
+    named = compare(entry(old), entry(new, environment=other(torch="2.14.0")), sides=sides)
+    assert named.lines[0].startswith("main (42cca44) was recorded with torch ")
+    assert ", the working tree has torch 2.14.0: names may differ, structure is compared" in named.lines[0]
+    more = compare(entry(old), entry((*new, GEMM_NN), environment=other(torch="2.14.0")))
+    assert more.verdict == "worse"
+    assert "    apart from names the kernels are the same" not in more.lines

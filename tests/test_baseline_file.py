@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from pytest_torchprof.baseline import (
     Entry,
     KernelRecord,
+    RankEntry,
     from_plain,
     key_of,
     plain,
@@ -60,6 +61,20 @@ def test_what_is_written_is_read_back(tmp_path):
         "test_b": entry(),
         "test_a[bf16] (prefill)": entry(steps=((GEMM, GELU), (GELU, GEMM, GEMM))),
     }
+
+
+def test_what_another_rank_has_otherwise_stands_in_its_entry_and_that_rank_is_compared_with_it(tmp_path):
+    file = tmp_path / "b.json"
+    other = entry(steps=((GEMM, GELU, GEMM, GELU),))
+    made = replace(entry(), ranks={"2": other.unlike(entry(), steps=True)})
+    update(file, {"test_a": made})
+    assert read(file).entries == {"test_a": made}
+    assert json.loads(file.read_text())["entries"]["test_a"]["ranks"].keys() == {"2"}
+    assert made.of_rank(0) is made.of_rank(1) is made
+    assert (made.of_rank(2).steps, made.of_rank(2).numbers) == (other.steps, other.numbers)
+    assert entry().unlike(entry(), steps=False) is None
+    update(file, {"test_a": replace(made, ranks={})})
+    assert "ranks" not in file.read_text()
 
 
 def test_the_file_is_sorted_and_has_one_kernel_per_line_and_an_integer_schema(tmp_path):
@@ -301,12 +316,20 @@ ROWS = st.builds(
 )
 
 
+def of_rank(steps):
+    if steps is None:
+        return RankEntry(numbers={"syncs": 3})
+    return RankEntry(steps=tuple(steps), numbers={"kernels": max(map(len, steps)), "launches": None})
+
+
 @given(data=st.data())
 def test_any_entry_survives_a_file_and_a_trip_to_another_process(data, tmp_path_factory):
     kernels = st.sampled_from(data.draw(st.lists(ROWS, unique=True, min_size=1, max_size=4)))
-    steps = data.draw(st.lists(st.lists(kernels, max_size=30).map(tuple), min_size=1, max_size=3, unique=True))
+    orders = st.lists(st.lists(kernels, max_size=30).map(tuple), min_size=1, max_size=3, unique=True)
+    ranks = data.draw(st.dictionaries(st.sampled_from(["1", "2", "12"]), st.none() | orders))
     made = replace(
-        entry(steps=tuple(steps)),
+        entry(steps=tuple(data.draw(orders))),
+        ranks={rank: of_rank(steps) for rank, steps in ranks.items()},
         varying=data.draw(st.dictionaries(st.text(), st.floats(0, allow_infinity=False))),
     )
     assert from_plain(json.loads(json.dumps(plain(made)))) == made

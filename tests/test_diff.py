@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -166,7 +167,8 @@ def test_the_command_says_what_differs_and_exits_one(recording, capsys):
         (["missing.json", "missing.json"], "missing.json"),
         (["one.json"], "expected two files"),
         (["a", "b", "--what"], "unknown option '--what'"),
-        (["{folder}", "{folder}"], "is a folder"),
+        (["{folder}", "{folder}"], "There are no traces in the folder"),
+        (["{folder}", "one.json"], "is a folder and the other is not"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_two(words, text, tmp_path, capsys):
@@ -207,8 +209,77 @@ def test_two_baseline_files_are_compared_test_by_test_as_a_run_compares_them(rec
     assert "- pointwise gelu: 1 per step, launched by aten::gelu" in said
     assert "test_new: only in the second" in said
     assert run([str(first), str(first)]) == 0
-    assert run([str(first), str(recording("eager", EAGER))]) == 2
-    assert "compare two of a kind" in capsys.readouterr().err
+
+
+OURS = Path(__file__).parent / "recordings"
+BEFORE = "test_transformer_step.test_before_attention_is_written_out.7f32cc08"
+AFTER = "test_transformer_step.test_after_attention_is_one_operator.eb101b37"
+
+
+def of_test(name, nodeid, path, faster=1):
+    """Write one of our recordings as that of another test, in which everything takes a part of the time."""
+    trace = json.loads(gzip.decompress((OURS / f"{name}.json.gz").read_bytes()))
+    trace["torchprof"]["nodeid"] = nodeid
+    for one in trace["traceEvents"]:
+        one.update({name: one[name] / faster for name in ("ts", "dur") if name in one})
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(trace))
+    return path
+
+
+def test_a_recording_is_compared_with_the_entry_of_its_test(tmp_path, capsys):
+    """By kernels and numbers, in either direction."""
+    from pytest_torchprof.baseline import entry_of, update
+
+    kept = tmp_path / "kept.json"
+    entry = entry_of(load(OURS / f"{BEFORE}.json.gz"), source_hash="1")
+    update(kept, {"test_step": entry, "test_other": entry})
+    after = str(of_test(AFTER, "tests/test_x.py::test_step", tmp_path / "after.json"))
+    assert run([str(kept), after]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "test_step: worse (26 kernels changed)"
+    assert lines[1] == "    kernels 167 -> 159, 0.95x"
+    assert any(line.startswith("    what came and went: ") for line in lines)
+    assert any(line.startswith("    - softmax ") for line in lines)
+    assert run([after, str(kept), "--json"]) == 1
+    tests = json.loads(capsys.readouterr().out)["tests"]
+    assert [*tests] == ["test_step"]
+    assert tests["test_step"]["summary"].startswith("worse")
+    other = str(of_test(AFTER, "tests/test_x.py::test_new", tmp_path / "new.json"))
+    assert run([str(kept), other]) == 2
+    assert "is of test_new, and" in capsys.readouterr().err
+
+
+def test_two_folders_are_compared_test_by_test_the_costliest_first(tmp_path, capsys):
+    before, after = tmp_path / "before", tmp_path / "after"
+    of_test(AFTER, "test_x.py::test_a", before / "1.json")
+    of_test(AFTER, "test_x.py::test_a", after / "2.json", faster=1.01)
+    of_test(BEFORE, "test_x.py::test_b", before / "3.json")
+    of_test(BEFORE, "test_x.py::test_b", after / "4.json", faster=4)
+    assert run([str(before), str(after)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "test_x.py::test_b:"
+    assert re.fullmatch(r"  kernel time .* ms -> .* us, 0\.25x", lines[1])
+    assert lines.index("test_x.py::test_a:") > 5
+    of_test(BEFORE, "test_x.py::test_new", after / "5.json")
+    assert run([str(before), str(after), "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert [*data["recordings"]] == ["test_x.py::test_b", "test_x.py::test_a"]
+    assert data["alone"] == {"first": [], "second": ["test_x.py::test_new"]}
+
+
+def test_what_is_not_measured_in_a_folder_is_told_and_is_no_difference(tmp_path, capsys):
+    for side in ("before", "after"):
+        (tmp_path / side).mkdir()
+        steps(tmp_path / side / "a.json", [GEMM])
+    builder = TraceBuilder()
+    builder.launch(10)
+    for side in ("before", "after"):
+        builder.write(tmp_path / side / "b.json")
+    assert run([str(tmp_path / "before"), str(tmp_path / "after")]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["a.json:", "  same GEMM"]
+    assert lines[2].startswith("b.json: not measured: ")
 
 
 def steps(path, *steps):
@@ -391,3 +462,12 @@ def test_all_single_kernels_are_listed_on_demand(recording, capsys):
     run([str(first), str(second), "-v"])
     out = capsys.readouterr().out
     assert all(name in out for name in names)
+
+
+@needs_recordings
+def test_the_documentation_shows_what_is_printed(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
+    run([str(SHARED / f"{name}.json.gz") for name in PAIRS[0]])
+    page = (Path(__file__).parents[1] / "docs" / "kernels.md").read_text()
+    shown = re.search(r"```\n(GPU time .*?)\.\.\.\n```", page, re.DOTALL)[1]
+    assert capsys.readouterr().out.startswith(shown)

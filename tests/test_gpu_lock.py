@@ -54,8 +54,15 @@ def test_only_one_process_measures_on_a_gpu_at_a_time(own_folder):
 
 
 def test_who_waits_gets_its_turn():
-    with holder(0.5), holding(UUID, wait_s=60):
-        pass
+    told = []
+    with holder(0.5), holding(UUID, wait_s=60, tell=told.append):
+        assert told == ["waits for the GPU, on which another process measures"]
+
+
+def test_who_need_not_wait_tells_nothing():
+    told = []
+    with holding(UUID, tell=told.append):
+        assert told == []
 
 
 def test_the_lock_of_a_killed_process_is_taken_over():

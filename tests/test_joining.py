@@ -9,7 +9,7 @@ import pytest
 from builder import TraceBuilder
 from jobs import REDUCE, recording
 
-from pytest_torchprof import UnreadableRecording, load, load_ranks
+from pytest_torchprof import TorchprofError, UnreadableRecording, load, load_ranks
 from pytest_torchprof.cli import main
 
 pytestmark = pytest.mark.any_torch
@@ -199,6 +199,23 @@ def test_ranks_of_one_host_share_its_clock(job):
     found = job(*ranks)
     assert waits(found) == [[30, 20, 10, 0]] * 3
     assert found.residue_us == 0
+
+
+def test_our_own_recordings_tell_a_clock_in_place_of_a_host(job):
+    """The ends of collectives would shift the second rank by 30 us."""
+
+    def ranks(*clocks, runs=(None, None)):
+        first, second = rank_of(0, reduce(100, 200), host=None), rank_of(1, reduce(160, 230), host=None)
+        for number, builder in enumerate((first, second)):
+            builder.own(steps=1, rank=number, world_size=2, clock=clocks[number], run_id=runs[number])
+        return first, second
+
+    found = job(*ranks("a", "a"))
+    assert (waits(found), found.one_clock) == ([[60, 0]], True)
+    found = job(*ranks("a", "b"))
+    assert (waits(found), found.one_clock) == ([[30, 0]], False)
+    with pytest.raises(TorchprofError, match="is of another run than"):
+        job(*ranks("a", "a", runs=("1", "2")))
 
 
 def test_hosts_that_no_collective_connects_are_not_compared(job):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser import CHROMIUM, Browser
@@ -176,24 +177,27 @@ def test_hostile_names_stay_text(browser, tmp_path):
         assert browser.run(r"!/[\u202a-\u202e\u2066-\u2069\u200e\u200f\0\x1b]/.test(document.body.innerText)"), name
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
-def test_the_page_fits_the_window_and_is_accessible(browser, run_page, pair_page, width, dark):
+def show_all(browser: Browser, page: Path, fragment: str, **look: Any) -> None:
+    browser.open(page, fragment=fragment, **look)
+    browser.run("document.querySelector('.timeline').scrollIntoView()")
+    browser.wait("document.querySelector('.timeline').dataset.slices > 0")
+
+
+def test_the_page_fits_a_narrow_window(browser, run_page, pair_page):
     for page, fragment in ((run_page, "#30"), (pair_page, "#0")):
-        browser.open(page, width=width, dark=dark, fragment=fragment)
-        browser.run("document.querySelector('.timeline').scrollIntoView()")
-        browser.wait("document.querySelector('.timeline').dataset.slices > 0")
-        assert browser.run("document.documentElement.scrollWidth") <= width
-        if AXE is not None:
-            browser.run(AXE.read_text() + ";0")
-            found = browser.run("axe.run({resultTypes: ['violations']}).then((r) => r.violations)")
-            serious = [one for one in found if one["impact"] in ("serious", "critical")]
-            assert not [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in serious]
+        show_all(browser, page, fragment, width=360)
+        assert browser.run("document.documentElement.scrollWidth") <= 360
 
 
 @pytest.mark.skipif(AXE is None, reason="needs axe-core: npm pack axe-core, and AXE_CORE is the path of its axe.min.js")
-def test_accessibility_is_looked_at():
-    """A reader of the run sees whether the test above had the tool that it asks."""
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_page_is_accessible(browser, run_page, pair_page, dark):
+    for page, fragment in ((run_page, "#30"), (pair_page, "#0")):
+        show_all(browser, page, fragment, dark=dark)
+        browser.run(AXE.read_text() + ";0")
+        found = browser.run("axe.run({resultTypes: ['violations']}).then((result) => result.violations)")
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert not [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in serious]
 
 
 def test_two_thousand_tests_are_there_at_once(browser, tmp_path):

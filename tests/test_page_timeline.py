@@ -115,12 +115,13 @@ def test_a_slice_is_in_the_first_row_that_is_free(ranges, rows):
 
 
 def test_kernels_without_a_usable_time_are_there_and_told(tmp_path):
-    builder = TraceBuilder()
+    builder = TraceBuilder(begin=10**10)
     builder.kernel("usual", 20, 5, builder.launch(5))
     builder.events.append(builder.events[-1] | {"ts": 0, "name": "untimed"})
-    builder.begin += 10**10
     packed = Packed(pack(load(builder.write(tmp_path / "t.json"))))
     assert sum(lane["slices"] for lane in packed.lanes) == 3
+    assert packed.header["left_out"] == "1 GPU operation without a usable time: drawn where the recording begins"
+    assert packed.header["origin_ns"] == (10**10 + 5) * 1000
 
 
 def of_kernels() -> TraceBuilder:

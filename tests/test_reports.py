@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from pytest_torchprof.report.terminal import describe_environment
+from pytest_torchprof.report import Outcome, Result, RunResults
+from pytest_torchprof.report.terminal import describe_environment, render
 
 MIXED = """
 @pytest.mark.torchprof(device="cpu", max_kernels=1)
@@ -150,3 +151,16 @@ def test_require_gpu_does_not_concern_runs_without_a_torchprof_test(run_tests):
 )
 def test_where_a_run_measured_is_said_in_the_words_of_its_maker(environment, said):
     assert describe_environment(environment) == said
+
+
+@pytest.mark.parametrize("columns", [48, 60, 80, 120])
+@pytest.mark.parametrize("test", ["test_compiled_is_one_kernel_that_carries_both", "test_step[cuda-bf16-4096]"])
+def test_a_name_that_is_shortened_keeps_its_file_and_its_end(columns, test):
+    name = f"tests/gpu/test_multiply_add.py::{test}"
+    run = RunResults(results=(Result(nodeid=name, label=None, outcome=Outcome.PASSED, summary={"kernels": 3}),))
+    row = render(run, width=columns).splitlines()[2]
+    file, _, end = row.split()[0].partition("::")
+    assert len(row) <= columns
+    assert file.startswith("test_multi")
+    assert end.endswith(test[-12:])
+    assert (file, end) == ("test_multiply_add.py", test) or "..." in row

@@ -9,6 +9,7 @@ import shutil
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import filelock
@@ -26,7 +27,6 @@ from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from pytest_torchprof.against.request import Request
 
@@ -69,6 +69,7 @@ def obtain_results(request: Request) -> str:
 def _obtain(request: Request, held: ExitStack) -> str:
     """Do the same, with the lock of the folder, and the files of what is measured now, held on to."""
     held.enter_context(_alone(request))
+    _clear(request)
     kept = request.of_commit / _key(request)
     if (kept / "complete").is_file() and not request.is_fresh:
         shutil.copytree(kept, request.results, dirs_exist_ok=True)
@@ -120,7 +121,8 @@ def _tests(request: Request) -> list[str]:
 
 def _clear(request: Request) -> None:
     """Remove what earlier runs have left: files of commits after a kill, and the results longest unused."""
-    folders = [place for place in request.folder.iterdir() if place.is_dir() and place.name not in (HERE, RUNS)]
+    here = (place for place in request.folder.iterdir() if place.is_dir() and not place.is_symlink())
+    folders = [place for place in here if place.name not in (HERE, RUNS)]
     for place in folders:
         if not (place / "installed").is_file():
             shutil.rmtree(place / "tree", ignore_errors=True)
@@ -134,19 +136,24 @@ def _clear(request: Request) -> None:
 
 @contextmanager
 def _files(request: Request) -> Iterator[Mapping[str, tuple[str, ...]]]:
-    """Have the other commit's files there for as long as the block lasts; yield what ``names_in`` says of them."""
-    _clear(request)
+    """Have the other commit's files there for as long as the block lasts; yield the names of its tests."""
     installed, tree = _installed(request), request.tree
     if not (installed.is_file() and installed.read_text(encoding="utf-8") == _environment(request)):
         installed.unlink(missing_ok=True)
         shutil.rmtree(tree, ignore_errors=True)
         export(request.repository, request.reference.sha, tree)
     try:
-        yield overlay.names_in(tree, request.rule)
+        yield _own_names(request)
     finally:
         if not installed.is_file():
             shutil.rmtree(tree, ignore_errors=True)
-        shutil.rmtree(request.of_commit / "caches", ignore_errors=True)
+        shutil.rmtree(request.caches_of(is_base=True), ignore_errors=True)
+
+
+def _own_names(request: Request) -> Mapping[str, tuple[str, ...]]:
+    """Return the names of the commit's own tests by file, as test ids have it: below the root directory of pytest."""
+    own = overlay.with_moved(overlay.names_in(request.tree, request.rule), _tests(request))
+    return {Path(os.path.relpath(file, request.rootdir)).as_posix(): names for file, names in own.items()}
 
 
 def _measure(request: Request, own: Mapping[str, tuple[str, ...]]) -> BaseOutcomes:
@@ -177,7 +184,7 @@ def _launch(request: Request) -> SideLaunch:
     top, tree = request.repository.top, request.tree
     if not request.own_tests:
         overlay.overlay(top, _tests(request), tree, request.rule)
-    python, told = request.python, request.variables_of(is_base=True, caches=request.of_commit / "caches")
+    python, told = request.python, request.variables_of(is_base=True)
     if request.install is not None:
         if (installed := _installed(request)).is_file():
             python = environment.python_of(request.of_commit)

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_torchprof.against import history
 from pytest_torchprof.against.base import log_end, obtain_results
-from pytest_torchprof.against.folders import kept_folder, run_folder
+from pytest_torchprof.against.folders import run_folders
 from pytest_torchprof.against.measured import read_measured
 from pytest_torchprof.against.outcomes import BaseOutcomes, write_outcomes
 from pytest_torchprof.against.request import refuse_clashes, repository_of, request_for
@@ -117,8 +117,8 @@ class _Settings:
         good = Reference(ref=self._task.good, sha=repository.commit(self._task.good, "--good"), dirty=False)
         bad = Reference(ref=self._task.bad, sha=repository.commit(self._task.bad, "--bad"), dirty=False)
         _refuse_strangers(repository, good, bad)
-        with kept_folder(config.rootpath) as folder, run_folder(folder) as results:
-            request = request_for(config, repository, bad, folder, results)
+        with run_folders(config.rootpath) as folders:
+            request = request_for(config, repository, bad, folders)
             # Whatever the ends are called, what is measured at a commit is the same.
             asked = (*self._task.words, "--torchprof-against=HEAD")
             request = replace(request, words=asked, keeps_recordings=True)

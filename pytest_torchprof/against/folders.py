@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +18,34 @@ if TYPE_CHECKING:
 
 RUNS: Final = "runs"
 """Below the kept folder, what each run needs while it lasts."""
+_LOCK: Final = ".lock"
+_COMPILED: Final = "torchprof-compiled-"
+"""How the folder is called that stands in for the kept one where compilers cannot use that."""
 HERE: Final = "here"
 """Beside it, what the working tree's side keeps; the other folders are those of commits."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolders:
+    """Where a run puts what it makes."""
+
+    kept: Path
+    """What the next runs find again."""
+    caches: Path
+    """What compilers keep."""
+    results: Path
+    """What goes with the run."""
+
+
 @contextmanager
-def kept_folder(rootdir: Path) -> Iterator[Path]:
+def run_folders(rootdir: Path) -> Iterator[RunFolders]:
+    """Yield the folders of a run; what it does not keep goes with it."""
+    with _kept_folder(rootdir) as kept, _own_folder(kept) as results, _compilers_folder(kept, results) as caches:
+        yield RunFolders(kept=kept, caches=caches, results=results)
+
+
+@contextmanager
+def _kept_folder(rootdir: Path) -> Iterator[Path]:
     """Yield the folder below the root directory that is kept from run to run, or one for this run alone.
 
     The latter where the working tree cannot be written, or what stands in the folder's place is a link.
@@ -36,7 +59,7 @@ def kept_folder(rootdir: Path) -> Iterator[Path]:
 
 
 def _is_writable(folder: Path) -> bool:
-    if folder.parent.is_symlink() or folder.is_symlink():
+    if any(place.is_symlink() for place in (folder.parent, folder, folder / RUNS)):
         return False
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -48,14 +71,14 @@ def _is_writable(folder: Path) -> bool:
 
 
 @contextmanager
-def run_folder(kept: Path) -> Iterator[Path]:
+def _own_folder(kept: Path) -> Iterator[Path]:
     """Yield a folder that goes with this run; those that killed runs have left go now."""
     runs = kept / RUNS
     runs.mkdir(exist_ok=True)
     with filelock.FileLock(kept / "runs.lock"):
         _clear(runs)
         folder = Path(tempfile.mkdtemp(dir=runs))
-        lock = filelock.FileLock(f"{folder}.lock")
+        lock = filelock.FileLock(f"{folder}{_LOCK}")
         lock.acquire()
     try:
         yield folder
@@ -63,18 +86,34 @@ def run_folder(kept: Path) -> Iterator[Path]:
         _remove(folder, lock)
 
 
+@contextmanager
+def _compilers_folder(kept: Path, own: Path) -> Iterator[Path]:
+    """Yield where compilers keep what they make of both sides: the kept folder, or another for this run."""
+    # torch.compile hands paths to the C++ compiler as they are, which takes one with spaces for several.
+    if not any(map(str.isspace, str(kept))):
+        yield kept
+    else:
+        with tempfile.TemporaryDirectory(prefix=_COMPILED) as folder:
+            (own / _COMPILED).symlink_to(folder)
+            yield Path(folder)
+
+
 def _clear(runs: Path) -> None:
-    """Remove the folders of which no process holds the lock any more, and the locks."""
-    for held in runs.glob("*.lock"):
-        lock = filelock.FileLock(held)
-        try:
+    """Remove the folders of which no process holds the lock."""
+    for name in {place.name.removesuffix(_LOCK) for place in runs.iterdir()}:
+        lock = filelock.FileLock(runs / f"{name}{_LOCK}")
+        with suppress(filelock.Timeout):
             lock.acquire(timeout=0)
-        except filelock.Timeout:
-            continue
-        _remove(held.with_suffix(""), lock)
+            _remove(runs / name, lock)
 
 
 def _remove(folder: Path, lock: filelock.BaseFileLock) -> None:
+    if (link := folder / _COMPILED).is_symlink():
+        elsewhere = link.readlink()
+        # One that a checkout brings may lead anywhere.
+        if elsewhere.parent == Path(tempfile.gettempdir()) and elsewhere.name.startswith(_COMPILED):
+            shutil.rmtree(elsewhere, ignore_errors=True)
+    # What a killed run has started may still write there; the next run removes the rest.
     shutil.rmtree(folder, ignore_errors=True)
     Path(lock.lock_file).unlink(missing_ok=True)
     lock.release()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.against.git import tracked_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pytest_torchprof.against.git import Repository
 
@@ -89,6 +89,12 @@ def names_in(tree: Path, rule: TestFiles) -> Mapping[str, tuple[str, ...]]:
             kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
             found[name] = tuple(dict.fromkeys(node.name for node in nodes if isinstance(node, kinds)))
     return found
+
+
+def with_moved(own: Mapping[str, tuple[str, ...]], here: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+    """Add the working tree's test files that the commit lacks: each may hold what stood in a file that is gone."""
+    gone = tuple(dict.fromkeys(name for file, names in own.items() if file not in here for name in names))
+    return {**dict.fromkeys(here, gone), **own}
 
 
 def overlay(source: Path, names: Sequence[str], tree: Path, rule: TestFiles) -> None:

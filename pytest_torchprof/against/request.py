@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.against.environment import import_roots, variables
+from pytest_torchprof.against.folders import HERE
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.against.overlay import TestFiles, test_files
 from pytest_torchprof.against.side import BASE, Side
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from pytest_torchprof.against.folders import RunFolders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,8 @@ class Request:
     """Where modules are imported from, below the root of either side."""
     folder: Path
     """What is kept from run to run."""
+    caches: Path
+    """Where compilers keep what they make, by side."""
     results: Path
     """What this run has measured at the other commit."""
     time_share: float | None
@@ -76,12 +81,17 @@ class Request:
         """The folder of all that is kept of the other commit."""
         return self.folder / self.reference.sha
 
-    def variables_of(self, *, is_base: bool, caches: Path, is_told: bool = False) -> dict[str, str]:
+    def caches_of(self, *, is_base: bool) -> Path:
+        """Return the folder for what compilers make of a side."""
+        return self.caches / self.reference.sha / "caches" if is_base else self.caches / HERE
+
+    def variables_of(self, *, is_base: bool, is_told: bool = False) -> dict[str, str]:
         """Return the environment in which a side's processes find its code, its caches and what they are.
 
         ``is_told``: what they come to is told to CI.
         """
         here, there = self.repository.top, self.tree
+        caches = self.caches_of(is_base=is_base)
         tree, other = (there, here) if is_base else (here, there)
         side = Side(
             is_base=is_base,
@@ -112,15 +122,13 @@ class Request:
             sys.stdout.flush()
 
 
-def read_request(config: pytest.Config, folder: Path, results: Path) -> Request:
+def read_request(config: pytest.Config, folders: RunFolders) -> Request:
     """Return what the command line asks for; TorchprofError where it cannot be done."""
     reference = config.option.torchprof_against
     refuse_clashes(config)
     repository = repository_of(config)
     sha = repository.commit(reference)
-    return request_for(
-        config, repository, Reference(ref=reference, sha=sha, dirty=repository.is_dirty), folder, results
-    )
+    return request_for(config, repository, Reference(ref=reference, sha=sha, dirty=repository.is_dirty), folders)
 
 
 def repository_of(config: pytest.Config) -> Repository:
@@ -138,9 +146,7 @@ def repository_of(config: pytest.Config) -> Repository:
     return repository
 
 
-def request_for(
-    config: pytest.Config, repository: Repository, reference: Reference, folder: Path, results: Path
-) -> Request:
+def request_for(config: pytest.Config, repository: Repository, reference: Reference, folders: RunFolders) -> Request:
     """Return what is to be done to measure the tests at a commit."""
     option, rootdir = config.option, config.rootpath.resolve()
     looks_back = ("lf", "failedfirst", "newfirst", "stepwise")
@@ -155,8 +161,9 @@ def request_for(
         install=option.torchprof_against_install,
         is_fresh=option.torchprof_against_fresh or any(getattr(option, name, False) for name in looks_back),
         roots=import_roots(repository.top, rootdir),
-        folder=folder,
-        results=results,
+        folder=folders.kept,
+        caches=folders.caches,
+        results=folders.results,
         time_share=_time_share(option.torchprof_against_time),
         budget_s=_budget_s(option.torchprof_against_budget),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.against import environment
 from pytest_torchprof.against.base import cache_words, measured_base
-from pytest_torchprof.against.folders import HERE, kept_folder, run_folder
+from pytest_torchprof.against.folders import HERE, run_folders
 from pytest_torchprof.against.launch import SideLaunch, write_launches
 from pytest_torchprof.against.request import read_request
 
@@ -24,8 +24,8 @@ INTERRUPTED = 2
 
 def run_both(config: pytest.Config) -> int:
     """Run both sides and return the exit status of the working tree's; TorchprofError where that cannot be."""
-    with kept_folder(config.rootpath) as folder, run_folder(folder) as results:
-        request = read_request(config, folder, results)
+    with run_folders(config.rootpath) as folders:
+        request = read_request(config, folders)
         changed = "with uncommitted changes" if request.reference.dirty else "without uncommitted changes"
         request.say(f"torchprof: the working tree, {changed}, against {request.reference.shown}")
         with ExitStack() as held:
@@ -42,17 +42,17 @@ def _run_here(request: Request, base: SideLaunch | None) -> int:
 
     ``base``: how they are started at the other commit, where times are compared.
     """
-    top, caches = request.repository.top, request.folder / HERE
-    told = request.variables_of(is_base=False, caches=caches, is_told=True)
+    told = request.variables_of(is_base=False, is_told=True)
     python = sys.executable
     if request.install is not None:
-        python = environment.install(caches, request.install, top / request.rootdir, told)
+        tree = request.repository.top / request.rootdir
+        python = environment.install(request.folder / HERE, request.install, tree, told)
     if base is not None:
         here = SideLaunch(
             python=python,
             words=request.words,
             folder=os.fspath(request.config.invocation_params.dir),
-            environment=request.variables_of(is_base=False, caches=caches),
+            environment=request.variables_of(is_base=False),
         ).with_words(cache_words(request))
         alone = _alone_words(request.config)
         write_launches(request.results, base.with_words(alone), here.with_words(alone))

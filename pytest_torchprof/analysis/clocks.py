@@ -25,9 +25,9 @@ class Clocks(Struct, frozen=True, kw_only=True):
     """By rank, what is added to its instants."""
     parts: Mapping[int, int]
     """By rank, the part of the job within which instants may be compared."""
-    one_host: bool
+    are_same: bool
     residue_us: float
-    """How far apart the ends of a collective are in the middle; 0 with one host."""
+    """How far apart the ends of a collective are in the middle; 0 with one clock."""
 
     def are_one(self, ranks: Iterable[int]) -> bool:
         """Whether instants of these ranks may be compared."""
@@ -37,9 +37,9 @@ class Clocks(Struct, frozen=True, kw_only=True):
 def aligned(ranks: Sequence[RankPart], timed: Collection[Mapping[int, Collective]]) -> Clocks:
     """Return the clocks of the ranks, aligned so that collectives end together in the middle.
 
-    Clocks of different hosts are never compared themselves; where a recording names no host its clock is its own.
+    Clocks of different hosts are never compared themselves; one that a recording does not tell is its own.
     """
-    clock_of = {part.rank: f"host {part.host}" if part.host is not None else f"rank {part.rank}" for part in ranks}
+    clock_of = {part.rank: f"clock {part.clock}" if part.clock is not None else f"rank {part.rank}" for part in ranks}
     own = {part.rank: part.offset_ns for part in ranks}
     edges = _edges(clock_of, own, timed)
     ahead: dict[str, int] = {}
@@ -61,7 +61,7 @@ def aligned(ranks: Sequence[RankPart], timed: Collection[Mapping[int, Collective
     return Clocks(
         offsets_ns={rank: own[rank] - ahead[clock] for rank, clock in clock_of.items()},
         parts={rank: part_of[clock] for rank, clock in clock_of.items()},
-        one_host=len(set(clock_of.values())) == 1,
+        are_same=len(set(clock_of.values())) == 1,
         residue_us=median(rest) if rest else 0.0,
     )
 

@@ -62,7 +62,7 @@ def joined(parts: Iterable[RankPart]) -> Job:
         collectives=collectives,
         alone=_alone(ranks, found.of_key.values()),
         not_joined={why: count for why, count in found.not_joined.items() if count},
-        one_clock=clocks.one_host,
+        one_clock=clocks.are_same,
         residue_us=clocks.residue_us,
     )
 
@@ -164,7 +164,9 @@ def _refuse_mixed(ranks: Sequence[RankPart]) -> None:
             reason = f"is of the test {one.test[0]}, {first.path} of {first.test[0]}"
         elif any(group.name in groups and groups[group.name] != group.ranks for group in one.groups):
             reason = f"has other process groups than {first.path}"
-        elif one.host is not None and one.host == first.host and _apart(one.window_ns, first.window_ns):
+        elif None not in (one.run_id, first.run_id) and one.run_id != first.run_id:
+            reason = f"is of another run than {first.path}"
+        elif one.clock is not None and one.clock == first.clock and _apart(one.window_ns, first.window_ns):
             reason = f"was recorded at another time than {first.path}"
         if reason is not None:
             said = f"the recordings are not of one job: {one.path} {reason}"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec.structs import replace
+
 from pytest_torchprof.analysis.messages import groups_of
 from pytest_torchprof.analysis.ranks import RankPart
 from pytest_torchprof.codes import Code
@@ -29,13 +32,16 @@ def part_of(analysis: Analysis) -> RankPart:
     offset = trace.header.get("baseTimeNanoseconds")
     offset_ns = offset if isinstance(offset, int) else 0
     begin, until = trace.steps[0].start_ns, trace.steps[-1].end_ns
-    host = trace.header.get("host_name")
+    named = trace.header.get("host_name")
+    host = named if isinstance(named, str) else None
     hidden = analysis.kernels_unknown is not None or analysis.why_not is not None
     return RankPart(
         rank=rank,
         world_size=world_size,
         path=trace.path or "",
-        host=host if isinstance(host, str) else None,
+        host=host,
+        clock=host if ours is None or ours.clock is None else ours.clock,
+        run_id=None if ours is None else ours.run_id,
         device=", ".join(dict.fromkeys(one.name or "GPU" for one in trace.devices))
         or trace.device_kind.title
         or "no GPU",
@@ -48,6 +54,16 @@ def part_of(analysis: Analysis) -> RankPart:
         test=(None, None) if ours is None else (ours.nodeid, ours.label),
         why_not=analysis.why_not,
     )
+
+
+def to_plain(part: RankPart) -> Any:
+    """Return the part as JSON values, for other processes; of the steps' communication the times alone."""
+    return msgspec.to_builtins(replace(part, steps=tuple(replace(step, collectives=()) for step in part.steps)))
+
+
+def from_plain(value: Any) -> RankPart:
+    """Return the part that ``to_plain`` has told."""
+    return msgspec.convert(value, RankPart)
 
 
 def _names_of(names: Iterable[str]) -> Mapping[str, int]:

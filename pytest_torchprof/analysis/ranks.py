@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
-from pytest_torchprof.analysis.messages import bus_factor
+from pytest_torchprof.analysis.collectives import Collective, StepCommunication  # noqa: TC001  (likewise)
+from pytest_torchprof.analysis.messages import ProcessGroup, bus_factor
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from pytest_torchprof.analysis.collectives import Collective, StepCommunication
-    from pytest_torchprof.analysis.messages import ProcessGroup
+    from collections.abc import Iterable, Iterator, Sequence
 
 Kind = Literal["transfer-bound", "skew-bound", "mixed", "inconclusive"]
 
@@ -34,6 +33,10 @@ class RankPart(Struct, frozen=True, kw_only=True):
     path: str
     host: str | None
     """The machine, where the recording names it."""
+    clock: str | None
+    """By which clock its times are: the same for ranks of one host; None where the recording does not tell."""
+    run_id: str | None
+    """What the launcher called the run."""
     device: str
     window_ns: tuple[int, int]
     """When it was recorded, by the clock of its host."""

@@ -6,6 +6,7 @@ from pytest_torchprof.baseline.conflict import sides
 from pytest_torchprof.baseline.entry import (
     Entry,
     KernelRecord,
+    RankEntry,
     Times,
     entry_of,
     key_of,
@@ -22,6 +23,7 @@ __all__ = [
     "BaselineFile",
     "Entry",
     "KernelRecord",
+    "RankEntry",
     "Times",
     "device_slug",
     "entry_of",

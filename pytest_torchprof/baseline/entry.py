@@ -81,6 +81,15 @@ class Times(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether samples were taken twice, as before anything fails; not kept in a file."""
 
 
+class RankEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What another rank of a job has otherwise than rank 0."""
+
+    steps: tuple[tuple[KernelRecord, ...], ...] | None = None
+    """As in ``Entry``; None where it launches the same."""
+    numbers: dict[str, int | None] = {}
+    """Those that differ."""
+
+
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is kept of one measurement."""
 
@@ -95,6 +104,26 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Those that vary from run to run: medians over the steps."""
     time: Times | None = None
     """Untraced times, where a test asked for them."""
+    ranks: dict[str, RankEntry] = {}
+    """By rank from "1" on, what differs there; none where all ranks do the same, or there is one."""
+
+    def of_rank(self, number: int) -> Entry:
+        """Return what a rank of this number is compared with."""
+        own = self.ranks.get(str(number))
+        if own is None:
+            return self
+        return replace(self, steps=own.steps or self.steps, numbers={**self.numbers, **own.numbers})
+
+    def unlike(self, first: Entry, *, steps: bool) -> RankEntry | None:
+        """Return what this entry of another rank has otherwise than rank 0's; None without any difference.
+
+        ``steps``: whether its kernels are others, which is for `compare` to say.
+        """
+        lacking = object()
+        numbers = {name: value for name, value in self.numbers.items() if first.numbers.get(name, lacking) != value}
+        if steps:
+            return RankEntry(steps=self.steps, numbers={**numbers, "kernels": self.numbers["kernels"]})
+        return RankEntry(numbers=numbers) if numbers else None
 
     @property
     def kernels(self) -> tuple[KernelRecord, ...]:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import msgspec
 from msgspec import Meta, Struct
 
-from pytest_torchprof.baseline.entry import Count, Entry, KernelRecord, Times
-from pytest_torchprof.baseline.launch_order import Block, Line, launches, rewrite, write
+from pytest_torchprof.baseline.entry import Count, Entry, KernelRecord, RankEntry, Times
+from pytest_torchprof.baseline.launch_order import launches
+from pytest_torchprof.baseline.step_form import END, orders_of, plain_steps, read_steps, refuse_too_many
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnreadableBaseline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from pytest_torchprof.baseline.launch_order import Order
@@ -28,15 +29,9 @@ if TYPE_CHECKING:
 # forms get as null. `tests/baselines_before` holds a file of each form.
 SCHEMA: Final = 2
 
-MOST_LAUNCHES: Final = 1_000_000
-"""How many launches the steps of an entry may have; more is nothing that anybody measured."""
 MOST_BYTES: Final = 16 * 1024**2
 MOST_ENTRIES: Final = 10_000
 MOST_LAUNCHES_IN_FILE: Final = 4_000_000
-MOST_STEPS: Final = 10_000
-"""Of one entry, which differ from each other."""
-MOST_NAMES: Final = 10_000
-"""Of the kernels of one entry; no recording has more."""
 
 OURS: Final = "<<<<<<<"
 BASE: Final = "|||||||"
@@ -44,11 +39,6 @@ THEIRS: Final = "======="
 THEIRS_END: Final = ">>>>>>>"
 """What version control begins the lines with that surround a conflict's sides."""
 _REMEDY: Final = "restore it from version control, or delete it and record it again with --torchprof-baseline=update"
-_ROUNDS: Final = r"[1-9]\d{0,6}(-[1-9]\d{0,6})?"
-# Closes each list of kernels, so that no line changes by a comma where the last kernel comes or goes.
-_END: Final = "end"
-# The name comes last: it may be thousands of characters long, and the rest should be seen beside it.
-_KERNEL_FIELDS: Final = ("family", "dtype", "layout", "helper", "op", "name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,21 +47,14 @@ class WrittenEntry:
 
     entry: Entry
     orders: tuple[Order, ...]
+    orders_of_ranks: Mapping[str, tuple[Order, ...]] = field(default_factory=dict)
 
 
-class KernelLine(KernelRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A kernel as one line of the file has it."""
+class RankFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a rank has otherwise than rank 0, as the file has it."""
 
-    only_in: Annotated[str, Meta(pattern=rf"\A{_ROUNDS}(, {_ROUNDS})*\Z")] | None = None
-    """The rounds of its block in which it is launched, as "1-6, 8-20"; None stands for all of them."""
-
-
-class RepeatedLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Kernels that a step launches several times in a row."""
-
-    repeat: Annotated[int, Meta(ge=1, le=MOST_LAUNCHES)]
-    kernels: tuple[Any, ...]
-    """Each a `KernelLine`, and ``"end"``."""
+    steps: Annotated[tuple[tuple[Any, ...], ...], Meta(min_length=1)] | None = None
+    numbers: dict[str, Annotated[int, Meta(ge=0)] | None] = {}
 
 
 class EntryFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +68,8 @@ class EntryFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """All but ``kernels``, which the steps tell."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
     time: Times | None = None
+    ranks: dict[Annotated[str, Meta(pattern=r"\A[1-9]\d{0,5}\Z")], RankFields] = {}
+    """By rank from 1 on, where a job has several."""
 
 
 class FirstKernelLine(KernelRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,7 +89,7 @@ class FirstLaunches(Struct):
 
 # msgspec looks a type's annotations up in sys.modules when it is first used. In a test run of test runs (pytester) this
 # module may have left there by then; so they are resolved here.
-for _type in (RepeatedLines, EntryFields, FirstLaunches):
+for _type in (EntryFields, FirstLaunches):
     msgspec.json.Decoder(_type)
 
 
@@ -116,19 +101,14 @@ def write_entry(entry: Entry, before: WrittenEntry | None) -> WrittenEntry:
     """Return an entry with its launch orders, written so that few lines differ from what was there ``before``."""
     if before is not None and before.entry == entry:
         return before
+    of_ranks = before.orders_of_ranks if before else {}
     return WrittenEntry(
-        entry=entry, orders=tuple(_order_of(step, before.orders if before else ()) for step in entry.steps)
+        entry=entry,
+        orders=orders_of(entry.steps, before.orders if before else ()),
+        orders_of_ranks={
+            rank: orders_of(one.steps, of_ranks.get(rank, ())) for rank, one in entry.ranks.items() if one.steps
+        },
     )
-
-
-def _order_of(step: tuple[KernelRecord, ...], before: Sequence[Order]) -> Order:
-    kernels = Counter(step)
-
-    def unlike(order: Order) -> int:
-        others = Counter(launches(order))
-        return ((kernels - others) + (others - kernels)).total()
-
-    return rewrite(min(before, key=unlike), step) if before else write(step)
 
 
 def plain(entry: Entry) -> dict[str, Any]:
@@ -173,7 +153,9 @@ def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
             made[key] = _read_entry(entry, schema)
         except ValueError as error:  # msgspec's ValidationError is one
             _refuse(path, f"it does not have a baseline's form: {_string(key)}: {error}")
-        unfolded += sum(map(len, made[key].entry.steps))
+        entry_made = made[key].entry
+        of_ranks = chain.from_iterable(one.steps or () for one in entry_made.ranks.values())
+        unfolded += sum(map(len, chain(entry_made.steps, of_ranks)))
         if unfolded > MOST_LAUNCHES_IN_FILE:
             _refuse(path, f"it has more than {MOST_LAUNCHES_IN_FILE:,} launches")
     return made
@@ -186,15 +168,10 @@ def has_conflict(text: str) -> bool:
 
 def _read_entry(value: object, schema: int) -> WrittenEntry:
     fields = msgspec.convert(_from_first_form(value) if schema == 1 else value, EntryFields)
-    # Before any of it is unfolded: a few bytes can stand for as many launches as one likes.
-    if sum(_most_launches(item) for step in fields.steps for item in step) > MOST_LAUNCHES:
-        raise ValueError(f'"steps" has more than {MOST_LAUNCHES:,} launches')
-    if len(fields.steps) > MOST_STEPS:
-        raise ValueError(f'"steps" has more than {MOST_STEPS:,} launch orders')
-    orders = [tuple(map(_read_item, _items(step))) for step in fields.steps]
+    refuse_too_many([*fields.steps, *chain.from_iterable(one.steps or () for one in fields.ranks.values())])
+    orders = read_steps(fields.steps)
+    of_ranks = {rank: read_steps(one.steps) for rank, one in fields.ranks.items() if one.steps}
     steps = tuple(map(launches, orders))
-    if len({kernel.name for step in steps for kernel in step}) > MOST_NAMES:
-        raise ValueError(f'"steps" has kernels of more than {MOST_NAMES:,} names')
     entry = Entry(
         source=fields.source,
         environment=fields.environment,
@@ -202,51 +179,16 @@ def _read_entry(value: object, schema: int) -> WrittenEntry:
         numbers={**fields.numbers, "kernels": max(map(len, steps))},
         varying=fields.varying,
         time=fields.time,
+        ranks={rank: _read_rank(one, of_ranks.get(rank)) for rank, one in fields.ranks.items()},
     )
-    return WrittenEntry(entry=entry, orders=tuple(orders))
+    return WrittenEntry(entry=entry, orders=orders, orders_of_ranks=of_ranks)
 
 
-def _items(values: Sequence[Any]) -> Sequence[Any]:
-    if not values or values[-1] != _END:
-        raise ValueError(f'a list of kernels does not close with "{_END}" (merged by hand?)')
-    return values[:-1]
-
-
-def _read_item(value: object) -> Line | Block:
-    if isinstance(value, dict) and "repeat" in value:
-        block = msgspec.convert(value, RepeatedLines)
-        lines = _items(block.kernels)
-        if not lines:
-            raise ValueError("a block that is repeated has no kernel (merged by hand?)")
-        return Block(block.repeat, tuple(_read_line(line, block.repeat) for line in lines))
-    if isinstance(value, dict) and "only_in" in value:
-        raise ValueError('"only_in" stands outside of a block that is repeated (merged by hand?)')
-    return _read_line(value, 1)
-
-
-def _read_line(value: object, repeat: int) -> Line:
-    line = msgspec.convert(value, KernelLine)
-    kernel = KernelRecord(**{name: getattr(line, name) for name in _KERNEL_FIELDS})
-    if line.only_in is None:
-        return Line(kernel)
-    rounds: list[int] = []
-    for text in line.only_in.split(", "):
-        begin, _, end = text.partition("-")
-        first, last = int(begin), int(end or begin)
-        if not (rounds[-1] if rounds else 0) < first <= last:
-            raise ValueError(f'"only_in": "{line.only_in}" is not in order (merged by hand?)')
-        if last > repeat:
-            raise ValueError(f'"only_in" names a round beyond "repeat": {repeat} (merged by hand?)')
-        rounds += range(first, last + 1)
-    return Line(kernel, tuple(rounds))
-
-
-def _most_launches(item: object) -> int:
-    """Return how many launches an item of a file can stand for."""
-    if not isinstance(item, dict) or "repeat" not in item:
-        return 1
-    block = msgspec.convert(item, RepeatedLines)
-    return block.repeat * len(block.kernels)
+def _read_rank(fields: RankFields, orders: tuple[Order, ...] | None) -> RankEntry:
+    if orders is None:
+        return RankEntry(numbers=fields.numbers)
+    steps = tuple(map(launches, orders))
+    return RankEntry(steps=steps, numbers={**fields.numbers, "kernels": max(map(len, steps))})
 
 
 def _from_first_form(value: object) -> dict[str, Any]:
@@ -259,7 +201,7 @@ def _from_first_form(value: object) -> dict[str, Any]:
     if most != [kernel.count for kernel in first.kernels]:
         raise ValueError('the counts of "kernels" and the orders of "steps" differ (merged by hand?)')
     lines = [{name: field for name, field in line.items() if name != "count"} for line in fields.pop("kernels")]
-    return {**fields, "steps": [[*(lines[place] for place in step), _END] for step in first.steps]}
+    return {**fields, "steps": [[*(lines[place] for place in step), END] for step in first.steps]}
 
 
 def _plain(written: WrittenEntry) -> dict[str, Any]:
@@ -267,10 +209,18 @@ def _plain(written: WrittenEntry) -> dict[str, Any]:
     made: dict[str, Any] = {
         "source": entry.source,
         "environment": dict(sorted(entry.environment.items())),
-        "steps": [[*map(_plain_item, order), _END] for order in written.orders],
-        "numbers": {name: number for name, number in sorted(entry.numbers.items()) if name != "kernels"},
+        "steps": plain_steps(written.orders),
+        "numbers": _plain_numbers(entry.numbers),
         "varying": dict(sorted(entry.varying.items())),
     }
+    if entry.ranks:
+        made["ranks"] = {
+            rank: {
+                **({"steps": plain_steps(written.orders_of_ranks[rank])} if one.steps else {}),
+                "numbers": _plain_numbers(one.numbers),
+            }
+            for rank, one in sorted(entry.ranks.items(), key=lambda item: int(item[0]))
+        }
     if entry.time is None:
         return made
     left_out = {"confirmed"} if entry.time.disturbed else {"confirmed", "disturbed"}
@@ -279,18 +229,9 @@ def _plain(written: WrittenEntry) -> dict[str, Any]:
     return {**made, "time": {name: value for name, value in time.items() if name not in left_out}}
 
 
-def _plain_item(item: Line | Block) -> dict[str, Any]:
-    if isinstance(item, Block):
-        return {"repeat": item.rounds, "kernels": [*map(_plain_item, item.lines), _END]}
-    only = {} if item.rounds is None else {"only_in": ", ".join(_ranges(item.rounds))}
-    fields = {name: getattr(item.kernel, name) for name in _KERNEL_FIELDS}
-    return {**only, **{name: value for name, value in fields.items() if value is not None}}
-
-
-def _ranges(numbers: Iterable[int]) -> Iterator[str]:
-    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        first, *others = (number for _, number in run)
-        yield f"{first}-{others[-1]}" if others else f"{first}"
+def _plain_numbers(numbers: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Return all but ``kernels``, which the steps tell."""
+    return {name: number for name, number in sorted(numbers.items()) if name != "kernels"}
 
 
 def _json(data: bytes, path: Path) -> Any:
@@ -344,22 +285,42 @@ def _entry_text(value: Mapping[str, Any]) -> str:
     fields = {
         "source": _value(value["source"]),
         "environment": _line(value["environment"]),
-        "steps": _block((_block(map(_item_text, step), "[]", indent=8) for step in value["steps"]), "[]"),
-        "numbers": _object({name: _value(number) for name, number in value["numbers"].items()}),
+        "steps": _steps_text(value["steps"]),
+        "numbers": _numbers_text(value["numbers"]),
         "varying": _line(value["varying"]),
     }
     if "time" in value:
         texts = {name: json.dumps(field) for name, field in value["time"].items()}
         fields["time"] = _object({**texts, "conditions": _line(value["time"]["conditions"])})
+    if "ranks" in value:
+        fields["ranks"] = _object({rank: _rank_text(one) for rank, one in value["ranks"].items()})
     return _object(fields, indent=4)
 
 
-def _item_text(item: Mapping[str, Any] | str) -> str:
+def _rank_text(value: Mapping[str, Any]) -> str:
+    steps = {"steps": _steps_text(value["steps"], indent=10)} if "steps" in value else {}
+    return _object({**steps, "numbers": _numbers_text(value["numbers"], indent=10)}, indent=8)
+
+
+def _steps_text(steps: Iterable[Any], *, indent: int = 6) -> str:
+    return _block(
+        (_block((_item_text(item, indent + 4) for item in step), "[]", indent=indent + 2) for step in steps),
+        "[]",
+        indent=indent,
+    )
+
+
+def _numbers_text(numbers: Mapping[str, object], *, indent: int = 6) -> str:
+    return _object({name: _value(number) for name, number in numbers.items()}, indent=indent)
+
+
+def _item_text(item: Mapping[str, Any] | str, indent: int) -> str:
     if isinstance(item, str):
         return _string(item)
     if "repeat" not in item:
         return _line(item)
-    return f'{{"repeat": {item["repeat"]}, "kernels": {_block(map(_item_text, item["kernels"]), "[]", indent=10)}}}'
+    kernels = _block((_item_text(one, indent + 2) for one in item["kernels"]), "[]", indent=indent)
+    return f'{{"repeat": {item["repeat"]}, "kernels": {kernels}}}'
 
 
 def _object(fields: Mapping[str, str], *, indent: int = 6) -> str:

@@ -15,7 +15,7 @@ from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.pace import Pace
-from pytest_torchprof.capture.processes import only_measurement
+from pytest_torchprof.capture.processes import only_measurement, tell_nobody
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
 from pytest_torchprof.capture.samples import (
@@ -78,6 +78,8 @@ class Plan:
     """Whether untraced times are sampled after the steps, and with what in the caches."""
     pace: Pace = field(default_factory=Pace)
     """How it keeps up with the other ranks, where several run the code."""
+    tell: Callable[[str], None] = tell_nobody
+    """Called with what comes next, such as "step 2 of 5"; never while code is timed."""
 
 
 def iterations(
@@ -215,7 +217,7 @@ class _Measurement:
         refuse_second_profiler()
         if reason := why_unusable(self.plan.device):
             raise NotMeasured(reason)
-        locks.enter_context(only_measurement(self.plan.device))
+        locks.enter_context(only_measurement(self.plan.device, self.plan.tell))
         arm(self.plan.device)
         yield from ()
 
@@ -228,6 +230,7 @@ class _Measurement:
         """Make the first warm-up call if its operations are to be counted."""
         if self.counts_operations:
             self.calls += 1
+            self.plan.tell(f"warm-up call 1 of {self.plan.warmup}")
             with self.flops.counting():
                 yield
 
@@ -244,6 +247,7 @@ class _Measurement:
         for done in range(self.calls, self.plan.warmup):
             self.calls += 1
             self.plan.pace.head_for(f"the end of warm-up call {done + 1}")
+            self.plan.tell(f"warm-up call {done + 1} of {self.plan.warmup}")
             with watch.call(warmup_calls_left=self.plan.warmup - done):
                 synchronize(self.plan.device)
                 began = perf_counter_ns()
@@ -258,6 +262,8 @@ class _Measurement:
             for index in range(self.plan.steps):
                 self.calls += 1
                 self.plan.pace.head_for(f"the end of step {index + 1}")
+                again = f", attempt {self.attempts}" if self.attempts > 1 else ""
+                self.plan.tell(f"step {index + 1} of {self.plan.steps}{again}")
                 with watch.call(warmup_calls_left=0), session.step(index):
                     yield
             session.finish()
@@ -289,6 +295,7 @@ class _Measurement:
             yield from _phase(plan, "the calls before the untraced ones", SETTLING, samples.settle())
             if (reason := pace.agree("the calls before the untraced ones", samples.why_not)) is None:
                 count = SAMPLES_BESIDE_OTHERS if pace.is_fixed else min(pace.exchange("a count", samples.wanted))
+                plan.tell(f"untraced calls: {count:,}")
                 yield from _phase(plan, "the untraced calls", count, samples.take(count))
                 reason = pace.agree("the untraced calls", samples.why_not)
             samples.why_not = reason
@@ -352,6 +359,7 @@ def _metadata(plan: Plan, session: Session, **more: Any) -> Metadata:
         world_size=rank.world,
         local_rank=rank.local,
         run_id=rank.run_id,
+        clock=rank.clock,
         device=plan.device,
         device_asked=plan.asked,
         devices_used=session.devices,

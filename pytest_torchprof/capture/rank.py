@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import socket
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,16 @@ class Rank:
     run_id: str | None = field(default=None, compare=False)
     """What the launcher calls this run of the job, the same for all ranks; None where it has no name for it."""
     host: str = field(default_factory=socket.gethostname, compare=False)
+
+    @property
+    def clock(self) -> str | None:
+        """By which clock this process tells the time: a digest that ranks of a run on one host share; None alone."""
+        if self.alone:
+            return None
+        # Containers of one host have names of their own, and one clock.
+        booted = Path("/proc/sys/kernel/random/boot_id")
+        host = booted.read_text() if booted.exists() else self.host
+        return hashlib.sha256(f"{self.run_id} {host}".encode()).hexdigest()[:16]
 
     @property
     def alone(self) -> bool:

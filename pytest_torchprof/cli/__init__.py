@@ -6,7 +6,7 @@ import gc
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
@@ -108,6 +108,21 @@ def main(argv: list[str] | None = None) -> int:
     return status
 
 
+class _LaterText(io.StringIO):
+    """Text that is written to a stream later, and tells what that stream can show."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+
 def _run(command: str, words: list[str]) -> int:
     from importlib import import_module  # noqa: PLC0415
 
@@ -115,7 +130,7 @@ def _run(command: str, words: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    collecting, screen, text = gc.isenabled(), sys.stdout, io.StringIO()
+    collecting, screen, text = gc.isenabled(), sys.stdout, _LaterText(sys.stdout)
     if command not in RUNS_CODE:
         # The process is short and makes no cycles worth looking for in its million objects: 6 % of the time.
         gc.disable()

@@ -70,9 +70,10 @@ def run(words: list[str]) -> int:
         sys.stdout.write(encoded(objects if isinstance(found, list) else objects[0]))
     else:
         from pytest_torchprof.report.analysis_text import text  # noqa: PLC0415 - who asks for JSON needs none
+        from pytest_torchprof.report.bars import bars_on  # noqa: PLC0415 - likewise
         from pytest_torchprof.text import terminal_width  # noqa: PLC0415 - likewise
 
-        shown |= {"top": top or 20, "width": terminal_width()}
+        shown |= {"top": top or 20, "width": terminal_width(), "bars": bars_on(sys.stdout)}
         sys.stdout.write("\n\n".join(text(profile, rules, **shown) for profile in profiles))
     return 0
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pytest_torchprof.cli import DEVICE_OPTION, RANKS, UsageError, parse, refuse
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.recording.text import SPECIAL, is_special
-from pytest_torchprof.text import json_text, printable
+from pytest_torchprof.text import first_of, json_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 USAGE: Final = """usage: torchprof diff A B [-v] [--json] [--device cpu|cuda]
        torchprof diff DIR DIR --ranks [-v] [--json] [--device cpu|cuda]
 
-Compares two measurements of the same code: what stayed, what was renamed and how, what took whose place. A and B are
-recordings (trace files), or baseline files, whose entries of the same test are compared as a run compares with them.
+Compares two measurements of the same code: which numbers changed and by what ratio, where the GPU time is before and
+after, what came and went, and what became of single kernels. A and B are recordings (trace files); folders of
+recordings, of which those of the same test are compared; baseline files, whose entries of the same test are compared
+as a run compares with them; or a baseline file and a recording of one of its tests (without times: it has none).
+-v: all kernels, not only those that changed most.
 --device cpu: the CPU was measured, in recordings that do not say so; its kernels are the operators that compute.
 --ranks: each folder holds the recordings of one job's ranks; each rank is compared with the same one of the other job.
 
@@ -39,6 +42,15 @@ _MERGING: Final = b"<<<<<<<"
 _Key = TypeVar("_Key", str, tuple[str, str])
 
 
+class _Compared(NamedTuple):
+    differ: bool
+    """Whether kernels do."""
+    data: dict[str, Any]
+    lines: list[str]
+    unknown: bool = False
+    """Whether something of it is not measured."""
+
+
 def run(words: list[str]) -> int:
     """Run the command; return its exit status."""
     arguments = parse(words, flags=("--json", "-v", RANKS), options=DEVICE_OPTION)
@@ -46,25 +58,36 @@ def run(words: list[str]) -> int:
         raise UsageError(f"expected two files to compare, got {len(arguments.files)}")
     if RANKS in arguments.flags:
         return _diff_ranks(arguments)
-    first, second = (Path(file) for file in arguments.files)
-    kinds = [_is_baseline(path) for path in (first, second)]
-    if kinds[0] != kinds[1]:
-        raise UsageError("one is a baseline file and the other a recording; compare two of a kind")
-    device, every = arguments.last("--device"), "-v" in arguments.flags
-    if kinds[0] and device:
-        raise UsageError("--device is for recordings; a baseline says what was measured")
     try:
-        differ, data, lines = (
-            _of_baselines(first, second) if kinds[0] else _of_recordings(first, second, device, every=every)
-        )
+        found = _compare(arguments)
     except NotMeasured as problem:
         refuse("diff", str(problem))
         return UNKNOWN
     if "--json" in arguments.flags:
-        sys.stdout.write(json_text({"schema": 1, "files": arguments.files, "kernels_differ": differ, **data}))
+        head = {"schema": 1, "files": arguments.files, "kernels_differ": found.differ}
+        sys.stdout.write(json_text({**head, **found.data}))
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
-    return DIFFER if differ else SAME
+        sys.stdout.write("".join(f"{line}\n" for line in found.lines))
+    return UNKNOWN if found.unknown else DIFFER if found.differ else SAME
+
+
+def _compare(arguments: Arguments) -> _Compared:
+    first, second = (Path(file) for file in arguments.files)
+    device, every = arguments.last("--device"), "-v" in arguments.flags
+    if first.is_dir() != second.is_dir():
+        raise UsageError(
+            f"{first if first.is_dir() else second} is a folder and the other is not: expected two of a kind"
+        )
+    if first.is_dir():
+        return _of_folders(first, second, device, every=every)
+    kinds = [_is_baseline(path) for path in (first, second)]
+    if all(kinds):
+        if device:
+            raise UsageError("--device is for recordings; a baseline says what was measured")
+        return _of_baselines(first, second)
+    if any(kinds):
+        return _of_recording_and_baseline(first, second, device, baseline_first=kinds[0])
+    return _of_recordings(first, second, device, every=every)
 
 
 def _diff_ranks(arguments: Arguments) -> int:
@@ -83,18 +106,18 @@ def _diff_ranks(arguments: Arguments) -> int:
     differ = False
     for rank, before in sorted(first.items()):
         try:
-            changed, found, told = _of_recordings(Path(before), Path(second[rank]), device, every=every, indent=2)
+            found = _of_recordings(Path(before), Path(second[rank]), device, every=every, indent=2)
         except NotMeasured as problem:
             refuse("diff", f"rank {rank}: {problem}")
             return UNKNOWN
-        differ |= changed
-        data[str(rank)] = {"kernels_differ": changed, **found}
-        lines += [f"rank {rank}:", *(f"  {line}" for line in told)]
-    together, told = ranks_report.differences(*jobs)
-    lines += ["all ranks:", *(f"  {line}" for line in told)]
+        differ |= found.differ
+        data[str(rank)] = {"kernels_differ": found.differ, **found.data}
+        lines += [f"rank {rank}:", *(f"  {line}" for line in found.lines)]
+    together, of_all = ranks_report.differences(*jobs)
+    lines += ["all ranks:", *(f"  {line}" for line in of_all)]
     if "--json" in arguments.flags:
-        found = {"schema": 1, "files": arguments.files, "kernels_differ": differ, "ranks": data, "all_ranks": together}
-        sys.stdout.write(json_text(found))
+        told = {"schema": 1, "files": arguments.files, "kernels_differ": differ, "ranks": data, "all_ranks": together}
+        sys.stdout.write(json_text(told))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return DIFFER if differ else SAME
@@ -113,34 +136,96 @@ def summary_of(found: Comparison) -> str:
     return {"new": "only in the second", "gone": "only in the first"}.get(found.verdict) or found.summary
 
 
-def _of_baselines(first: Path, second: Path) -> tuple[bool, dict[str, Any], list[str]]:
+def _of_baselines(first: Path, second: Path) -> _Compared:
     from pytest_torchprof.baseline import read  # noqa: PLC0415 - likewise
 
+    return _told(differences(read(first).entries, read(second).entries))
+
+
+def _told(found: Mapping[str, Comparison]) -> _Compared:
     tests: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
-    for key, found in differences(read(first).entries, read(second).entries).items():
-        changes = [asdict(change) for change in found.changes]
-        tests[key] = {"kernels_differ": found.kernels_differ, "summary": summary_of(found), "changes": changes}
-        lines += [printable(f"{key}: {summary_of(found)}"), *(f"  {printable(line)}" for line in found.lines)]
+    for key, one in found.items():
+        changes = [asdict(change) for change in one.changes]
+        tests[key] = {"kernels_differ": one.kernels_differ, "summary": summary_of(one), "changes": changes}
+        lines += [printable(f"{key}: {summary_of(one)}"), *(f"  {printable(line)}" for line in one.lines)]
     differ = any(test["kernels_differ"] for test in tests.values())
-    return differ, {"tests": tests}, lines or ["no tests in either baseline file"]
+    return _Compared(differ, {"tests": tests}, lines or ["no tests in either baseline file"])
 
 
-def _of_recordings(
-    first: Path, second: Path, device: str | None, *, every: bool, indent: int = 0
-) -> tuple[bool, dict[str, Any], list[str]]:
+def _of_recording_and_baseline(first: Path, second: Path, device: str | None, *, baseline_first: bool) -> _Compared:
+    """Compare a recording with its test's entry: by kernels and numbers, since a baseline has no times of kernels."""
+    from pytest_torchprof.baseline import entry_of, key_of, read  # noqa: PLC0415 - likewise
+    from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - likewise
+
+    file, recording = (first, second) if baseline_first else (second, first)
+    entries, profile = read(file).entries, load_file(str(recording), device=device)
+    if reason := profile.why_not or profile.kernels_unknown:
+        raise NotMeasured(f"{recording} is not measured: {reason}")
+    nodeid, label = profile.trace.of_test
+    keys = [*entries] if nodeid is None else [key_of(nodeid, label)]
+    if len(keys) != 1 or keys[0] not in entries:
+        of = "no test that it names" if nodeid is None else keys[0]
+        raise UsageError(f"{recording} is of {of}, and {file} has entries of {first_of(sorted(entries)) or 'no test'}")
+    (key,) = keys
+    kept = {key: entries[key]}
+    measured = {key: entry_of(profile, source_hash=entries[key].source)}
+    return _told(differences(kept, measured) if baseline_first else differences(measured, kept))
+
+
+def _of_folders(first: Path, second: Path, device: str | None, *, every: bool) -> _Compared:
+    """Compare the recordings of the same tests; two of them are in memory at a time."""
+    before, after = (_tests_in(folder, device) for folder in (first, second))
+    found: dict[str, _Compared] = {}
+    unknown: dict[str, str] = {}
+    for name in sorted(before.keys() & after.keys()):
+        try:
+            found[name] = _of_recordings(before[name], after[name], device, every=every, indent=2)
+        except NotMeasured as problem:
+            unknown[name] = str(problem)
+    alone = {"first": sorted(before.keys() - after.keys()), "second": sorted(after.keys() - before.keys())}
+    # What costs most comes first.
+    names = sorted(found, key=lambda name: -abs(_difference_us(found[name].data)))
+    lines = [line for name in names for line in (printable(f"{name}:"), *(f"  {line}" for line in found[name].lines))]
+    lines += [printable(f"{name}: not measured: {problem}") for name, problem in unknown.items()]
+    lines += [printable(f"only in the {side}: {first_of(tests)}") for side, tests in alone.items() if tests]
+    data = {name: {"kernels_differ": found[name].differ, **found[name].data} for name in names}
+    differ = any(one.differ for one in found.values()) or any(alone.values())
+    told = {"recordings": data, "not_measured": unknown, "alone": alone}
+    return _Compared(differ, told, lines, unknown=bool(unknown))
+
+
+def _difference_us(data: Mapping[str, Any]) -> float:
+    before, after = data["cost"]["time_us"]
+    return float(after - before)
+
+
+def _tests_in(folder: Path, device: str | None) -> dict[str, Path]:
+    """Return the recordings of a folder by test and label, those of no test by their place in it."""
+    from pytest_torchprof.profiles import load_each  # noqa: PLC0415 - likewise
+
+    found: dict[str, Path] = {}
+    for profile in load_each(folder, device=device):
+        path = Path(str(profile.trace.path))
+        nodeid, label = profile.trace.of_test
+        name = path.relative_to(folder).as_posix() if nodeid is None else f"{nodeid}{f' ({label})' if label else ''}"
+        if name in found:
+            raise UsageError(f"{found[name]} and {path} are both of {name}; compare jobs of several ranks with {RANKS}")
+        found[name] = path
+    return found
+
+
+def _of_recordings(first: Path, second: Path, device: str | None, *, every: bool, indent: int = 0) -> _Compared:
     from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - likewise
     from pytest_torchprof.text import terminal_width  # noqa: PLC0415 - likewise
 
     before, after = (load_file(str(file), device=device) for file in (first, second))
     found: ProfileDiff = before.diff(after)
-    return bool(found), found.to_dict(), found.told(width=terminal_width() - indent, every=every)
+    return _Compared(bool(found), found.to_dict(), found.told(width=terminal_width() - indent, every=every))
 
 
 def _is_baseline(path: Path) -> bool:
     """Tell a baseline file, a damaged one too, from a recording by its first bytes: both are JSON objects."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder: expected a recording or a baseline file")
     if is_special(path):
         raise UnreadableRecording(f"{path}: cannot be read: {SPECIAL}", Code.RECORDING_UNREADABLE)
     try:

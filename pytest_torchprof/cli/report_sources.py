@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.cli import UsageError
+from pytest_torchprof.cli.report_file import is_report, read_report
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profiles import load_each, load_file
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 Key = tuple[str, str | None]
-SCHEMA: Final = 1
-_PEEK: Final = 65536
 _BESIDE: Final = "torchprof-recordings"
 GONE: Final = "gone"
 
@@ -97,39 +95,12 @@ def opened(path: Path, device: str | None) -> Source:
     """Return a source; TorchprofError for what is neither a recording, a folder nor a report."""
     if is_special(path):
         raise TorchprofError(f"{path}: cannot be read: {SPECIAL}", Code.RECORDING_UNREADABLE)
-    if path.is_dir() or not _is_report(path):
+    if path.is_dir() or not is_report(path):
         return Source(path=path, device=device)
     if device is not None:
         raise UsageError("--device is for recordings; a report says what was measured")
-    try:
-        report = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise TorchprofError(f"{path}: is no JSON report: {error}", Code.RECORDING_DAMAGED) from None
-    schema, results = report.get("schema"), report.get("results")
-    if isinstance(schema, int) and schema > SCHEMA:
-        said = f"{path}: was written by a newer pytest-torchprof (schema {schema}, this version reads {SCHEMA})"
-        raise TorchprofError(f"{said}; upgrade it", Code.RECORDING_NEWER)
-    if not isinstance(results, list) or not all(isinstance(one, dict) and "nodeid" in one for one in results):
-        raise TorchprofError(
-            f"{path}: its results are not those of a JSON report; write it again", Code.RECORDING_DAMAGED
-        )
-    environment = report.get("environment")
-    return Source(
-        path=path,
-        device=None,
-        results=tuple(results),
-        environment=environment if isinstance(environment, dict) else {},
-    )
-
-
-def _is_report(path: Path) -> bool:
-    """Tell a report from a recording by its beginning: both are JSON objects."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(_PEEK)
-    except OSError:
-        return False  # Reading it as a recording says why.
-    return b'"results"' in head and b'"schema"' in head and b'"traceEvents"' not in head
+    results, environment = read_report(path)
+    return Source(path=path, device=None, results=results, environment=environment)
 
 
 def compared(source: Source, before: Source | None) -> Iterator[Measured]:

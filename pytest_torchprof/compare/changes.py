@@ -10,13 +10,14 @@ from msgspec import structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
+from pytest_torchprof.compare.fusions import lost_fusion
 from pytest_torchprof.compare.ratios import ratio_of, show_factor
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.text import counted, numbered, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.baseline import Entry
@@ -82,6 +83,8 @@ class Change:
     gated: bool
     """Whether it decides the verdict."""
     words: str
+    renamed: str | None = None
+    """What of its name differs, where other software calls the same kernel otherwise."""
     times: int = 1
     """How many launches of a step it concerns."""
     step: int = 0
@@ -138,23 +141,33 @@ def _as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
 
 def _step_changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
     too_many = len(delta.came) > (allowed if isinstance(allowed, int) else len(before) * allowed)
+    # What stands in a kernel's place may carry a part of what it carried.
+    came = {*delta.came, *(now for _, now in delta.swapped)}
     for (was, now), at in _group(zip(delta.swapped, delta.swapped_at, strict=True)).items():
-        yield _swap_change(was, now, at, names)
+        yield _with_fusion(_swap_change(was, now, at, names), was, came)
     same = RULES[names].same
     were, are = Counter(keys(before, same)), Counter(keys(step, same))
     for kernel, times in Counter(delta.went).items():
-        yield _count_change(kernel, times, were[same(kernel)], are[same(kernel)], gated=True)
+        gone = _count_change(kernel, times, were[same(kernel)], are[same(kernel)], gated=True)
+        yield _with_fusion(gone, kernel, came)
     for kernel, at in _group(zip(delta.came, delta.came_at, strict=True)).items():
         change = _count_change(kernel, len(at), were[same(kernel)], are[same(kernel)], gated=too_many)
         yield replace(change, launches=at)
     for (was, now), times in delta.renamed.items():
-        yield _variant_change(was, now, times, NEUTRAL, explain_rename(was.name, now.name))
+        how = explain_rename(was.name, now.name)
+        change = _variant_change(was, now, times, NEUTRAL, how)
+        yield replace(change, renamed=printable(how)) if names == "structure" else change
     if delta.moved:
         first, times = delta.moved[0][1].short, len(delta.moved)
         words = f"another order: {counted(times, 'kernel')} moved, first {first}"
         yield Change(
             kind="reordered", what=first, old=None, new=None, direction=NEUTRAL, gated=False, words=words, times=times
         )
+
+
+def _with_fusion(change: Change, was: KernelRecord, came: Collection[KernelRecord]) -> Change:
+    lost = lost_fusion(was, came)
+    return change if lost is None else replace(change, words=f"{change.words}; {lost}")
 
 
 def _group(pairs: Iterable[tuple[T, int]]) -> dict[T, tuple[int, ...]]:
@@ -174,6 +187,8 @@ def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], name
     is_variant = (names == "structure" and not differ) or (says_less and names != "exact" and same_name)
     how = explain_rename(was.name, now.name)
     change = _variant_change(was, now, len(at), NEUTRAL if is_variant else WORSE, how)
+    if names == "structure" and not differ and was.op == now.op:
+        change = replace(change, renamed=printable(how))
     return replace(change, launches=at, words=swap_words(was, now) if differ else change.words)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.baseline.entry import KernelRecord
 from pytest_torchprof.compare.changes import (
     AMBIGUOUS,
     BETTER,
@@ -18,10 +20,16 @@ from pytest_torchprof.compare.changes import (
     WORTH_A_LINE,
     Change,
     kernel_changes,
+    kind_of,
+    number_of,
     number_words,
     other_device,
     other_software,
 )
+from pytest_torchprof.compare.cost import exchanged
+from pytest_torchprof.compare.cost_lines import exchange_words
+from pytest_torchprof.compare.ratios import size_of, turn_of
+from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import counted, numbered, show_us
 
 if TYPE_CHECKING:
@@ -47,6 +55,8 @@ _COUNTS: Final = tuple(number.name for number in TABLE if number.exact)
 _VARYING: Final = frozenset(number.name for number in TABLE if not number.exact)
 # These move with gpu_busy_us; a line each would bury what matters.
 _WITH_BUSY_TIME: Final = frozenset(number.name for number in TABLE if number.follows == "gpu_busy_us")
+_FEW: Final = 4
+"""Up to so many changes of kernels need no line that sums them up."""
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 GATED: Final = frozenset(number.name for number in TABLE if number.gated)
@@ -71,6 +81,8 @@ class Comparison:
     """The test's source has changed since the baseline was recorded; it is compared all the same."""
     environment: str | None = None
     """A line about the other device or software, shown before the verdict."""
+    exchange: str | None = None
+    """What came and went by family, where it is more than a few kernels."""
 
     def fails(self, *, strict: bool = False) -> bool:
         """Whether the test fails; ``strict`` also fails one without a baseline, or with times that leave it open."""
@@ -93,17 +105,18 @@ class Comparison:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What changed, a line each: environment first, then kernels, then numbers."""
+        """What changed, a line each: environment, numbers, those that moved most first, then kernels."""
         first = [self.environment] if self.environment else []
         if self.stale:
             first.append("the test was edited after its baseline was recorded (stale)")
-        kernels = [_kernel_line(change) for change in self.changes if not _is_number(change)]
         numbers = [
-            _number_line(change)
+            change
             for change in self.changes
             if _is_number(change) and (change.gated or change.what not in _WITH_BUSY_TIME)
         ]
-        return (*first, *kernels, *numbers)
+        exchange = [f"  what came and went: {self.exchange}"] if self.exchange else []
+        kernels = _kernel_lines([change for change in self.changes if not _is_number(change)])
+        return (*first, *map(_number_line, sorted(numbers, key=_gated_and_largest_first)), *exchange, *kernels)
 
     @property
     def noise(self) -> tuple[str, ...]:
@@ -112,8 +125,13 @@ class Comparison:
         return tuple(_number_line(change) for change in varying if change.what in _VARYING)
 
 
+def _gated_and_largest_first(change: Change) -> tuple[bool, int, float]:
+    values = [value if isinstance(value, int | float) else None for value in (change.old, change.new)]
+    return not change.gated, turn_of(change.what), -size_of(change.what, (values[0], values[1]))
+
+
 def _number_line(change: Change) -> str:
-    return f"    {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
+    return f"  {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
 
 
 def compare(
@@ -143,8 +161,15 @@ def compare(
         *number_changes(old, new, tolerance),
         *time_changes(old.time, new.time, tolerance.get("time")),
     )
-    stale = old.source != new.source
-    return Comparison(verdict=_decide(changes), changes=changes, stale=stale, environment=environment)
+    many = sum(not _is_number(change) for change in changes) > _FEW
+    largest = (max(side.steps, key=len, default=()) for side in (old, new))
+    return Comparison(
+        verdict=_decide(changes),
+        changes=changes,
+        stale=old.source != new.source,
+        environment=environment,
+        exchange=exchange_words(exchanged(*largest)) if many else None,
+    )
 
 
 def _decide(changes: tuple[Change, ...]) -> Verdict:
@@ -159,6 +184,22 @@ def _decide(changes: tuple[Change, ...]) -> Verdict:
 
 def _is_number(change: Change) -> bool:
     return change.kind == "number"
+
+
+def _kernel_lines(changes: Sequence[Change]) -> list[str]:
+    """Return a line for each change; kernels that other software renamed alike share one."""
+    renames: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for change in changes:
+        if change.renamed is not None:
+            renames[_kind(change), change.renamed] += change.times
+    lines = [f"  ~ {number_of(kind, times)} renamed: {how}" for (kind, how), times in renames.items()]
+    others = [_kernel_line(change) for change in changes if change.renamed is None]
+    return [*others, *lines, *(["    apart from names the kernels are the same"] if lines and not others else [])]
+
+
+def _kind(change: Change) -> str:
+    name = str(change.new)
+    return kind_of(KernelRecord(name=name, family=decode(name).family))
 
 
 def _kernel_line(change: Change) -> str:
@@ -183,6 +224,8 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     launches = sum(change.times for change in deciding if change.kind != "reordered")
     if launches:
         changed = " changed" if verdict != "changed" else ""
+        if all(change.renamed is not None for change in deciding):
+            changed = " renamed"
         return [f"{counted(launches, 'kernel')}{changed}"]
     return ["order"] if deciding else [change.what for change in changes if change.what in _COUNTS][:2]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -85,16 +85,25 @@ def cost_of(before: Analysis, after: Analysis, steps: tuple[Sequence[StepProfile
     """
     middle = [_middle(side) for side in steps]
     first, second = [_calls_of(one, chosen) for one, chosen in zip((before, after), middle, strict=True)]
-    every = sorted({kernel.family for kernel in (*first, *second)})
-    families = [_shift(*(_of_family(side, family) for side in (first, second))) for family in every]
     rows = [_shift(*pair, named=True) for pair in _pairs(first, second)]
     return Cost(
         noun="GPU time" if after.trace.device_kind.has_launches else "kernel time",
         time_us=(_time_us(first), _time_us(second)),
-        families=_costliest_first(families),
+        families=_families(first, second),
         kernels=_costliest_first(rows),
         steps=(middle[0][0].name, middle[1][0].name),
     )
+
+
+def exchanged(before: Iterable[KernelRecord], after: Iterable[KernelRecord]) -> tuple[Shift, ...]:
+    """Return what two steps launch, by family, where no times are known: each is 0."""
+    first, second = ({kernel: _Spent(count) for kernel, count in Counter(side).items()} for side in (before, after))
+    return _families(first, second)
+
+
+def _families(before: Calls, after: Calls) -> tuple[Shift, ...]:
+    every = sorted({kernel.family for kernel in (*before, *after)})
+    return _costliest_first([_shift(*(_of_family(side, family) for side in (before, after))) for family in every])
 
 
 def _middle(steps: Sequence[StepProfile]) -> Sequence[StepProfile]:
@@ -247,4 +256,4 @@ def _ops(side: Calls) -> tuple[str, ...]:
 
 
 def _costliest_first(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
-    return tuple(sorted(shifts, key=lambda shift: (-abs(shift.difference_us), shift.family, shift.kernels)))
+    return tuple(sorted(shifts, key=lambda shift: (-abs(shift.difference_us), -max(shift.calls), shift.kernels)))

@@ -13,7 +13,7 @@ from pytest_torchprof.kernels.names.kernelname import DTYPES, LAYOUTS
 from pytest_torchprof.text import Column, counted, cut_inside, numbered, printable, show_us, table_lines, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.compare.cost import Cost, Shift
     from pytest_torchprof.compare.ratios import Pair
@@ -138,9 +138,9 @@ def _of(kinds: Sequence[str]) -> str:
     return " by Triton" if kinds == ["Triton"] else f" {'/'.join(kinds)}" if kinds else ""
 
 
-def exchange_words(cost: Cost) -> str | None:
+def exchange_words(families: Iterable[Shift]) -> str | None:
     """Return what came and went by family: "1,281 GEMMs fp32 -> 929 GEMMs bf16; 12 copies more"; None for nothing."""
-    moved = [row for row in cost.families if row.family not in MEMORY.values()]
+    moved = [row for row in families if row.family not in MEMORY.values()]
     changed = [calls_words(row) for row in moved if row.calls[0] != row.calls[1] or len({*_kinds(row)}) > 1]
     more = len(changed) - _EXCHANGES
     return "; ".join(changed[:_EXCHANGES] + [f"and {counted(more, 'other family')}"] * (more > 0)) or None
@@ -167,7 +167,7 @@ def _table(cost: Cost, title: str, shown: Sequence[Shift], width: int) -> list[s
         rows.append(_sum(rest, f"{len(rest)} others" if rows else title))
     columns = [
         Column(title, lambda row: row.label, "left"),
-        Column("before", lambda row: show_us(row.time_us[0] or None)),
+        Column("before", lambda row: show_us(row.time_us[0] or None), leaves=4),
         Column("after", lambda row: show_us(row.time_us[1] or None)),
         Column("difference", lambda row: _signed(row.difference_us)),
         Column("calls", lambda row: _show_calls(row.calls), leaves=2),

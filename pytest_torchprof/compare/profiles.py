@@ -138,7 +138,7 @@ class ProfileDiff:
         lines = [f"recorded on {' and on '.join(self.devices)}"] if self.devices else []
         lines += [line for words in number_lines(self.numbers, self.cost) for line in wrapped(words, "  ", width=width)]
         lines += cost_lines(self.cost, width=width, every=every)
-        if came_and_went := exchange_words(self.cost):
+        if came_and_went := exchange_words(self.cost.families):
             lines += wrapped(f"what came and went: {came_and_went}", "  ", width=width)
         if self.steps:
             first, second = (name or "the recording" for name in self.steps)
@@ -155,7 +155,7 @@ class ProfileDiff:
         return [
             *wrapped(self.words if len(self.words) <= 2 * width else self._brief, "  ", width=width),
             *(f"  {cut_inside(words, width - 2)}" for words in changes[:_LINES]),
-            *([f"  ... and {counted(more, 'more change')} of single kernels (-v)"] if more > 0 else []),
+            *([f"  ... and {counted(more, 'more change')} (-v)"] if more > 0 else []),
         ]
 
     @property

@@ -34,13 +34,13 @@ def show_factor(ratio: float) -> str:
 def size_of(number: str, values: Pair) -> float:
     """Return how far a number moved, up or down, as a logarithm: 0 where it did not."""
     before, after = (abs(value or 0) for value in values)
-    least = _LEAST.get(BY_NAME[number].unit, 1.0)
+    least = _LEAST.get(BY_NAME[number].unit, 1.0) if number in BY_NAME else 1.0
     return abs(math.log(max(after, least) / max(before, least)))
 
 
 def largest_first(numbers: Mapping[str, Pair]) -> dict[str, Pair]:
     """Return the numbers in order: times, then counts and bytes, then shares; of each those that moved most first."""
-    ordered = sorted(numbers, key=lambda name: (_turn(name), -size_of(name, numbers[name])))
+    ordered = sorted(numbers, key=lambda name: (turn_of(name), -size_of(name, numbers[name])))
     return {name: numbers[name] for name in ordered}
 
 
@@ -49,5 +49,6 @@ def follows_gpu_time(name: str) -> bool:
     return name != GPU_TIME and "gpu_busy_us" in (name, BY_NAME[name].follows)
 
 
-def _turn(name: str) -> int:
-    return _TURN[BY_NAME[name].unit] + follows_gpu_time(name)
+def turn_of(name: str) -> int:
+    """Return when a number is told: 0 for times, among the first."""
+    return _TURN[BY_NAME[name].unit] + follows_gpu_time(name) if name in BY_NAME else 0

@@ -52,7 +52,7 @@ def _complete(job: Job, verdict: Verdict) -> Verdict:
 
 def of_jobs(asked: Iterable[Asked]) -> tuple[Asked, ...]:
     """Return those of the limits that are on ranks together."""
-    return tuple(one for one in asked if one.limit.name in _CHECKS)
+    return tuple(one for one in asked if one.limit.name in ON_ALL_RANKS)
 
 
 def check_job(job: Job, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
@@ -60,7 +60,7 @@ def check_job(job: Job, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
     doubted = next((one for one in job.ranks if one.why_not is not None), None)
     return tuple(
         replace(
-            _CHECKS[one.limit.name](job, one.value)
+            ON_ALL_RANKS[one.limit.name](job, one.value)
             if doubted is None
             else Verdict(measured=f"rank {doubted.rank}: {doubted.why_not}", status=NOT_MEASURED),
             limit=one.limit.name,
@@ -113,7 +113,7 @@ def _same_kernels(job: Job, group: str | None) -> Verdict:
     return Verdict(number=0, measured=f"the same on {len(set(compared))} ranks{within}", status=HOLDS)
 
 
-_CHECKS: dict[str, Callable[[Job, Any], Verdict]] = {"max_rank_skew": _skew, "same_kernels": _same_kernels}
+ON_ALL_RANKS: dict[str, Callable[[Job, Any], Verdict]] = {"max_rank_skew": _skew, "same_kernels": _same_kernels}
 RANK_LIMITS = (
     Limit(name="max_rank_skew", read=duration_us, check=_of_job(_skew), on_time=True, located=False),
     Limit(name="same_kernels", read=_read_same_kernels, check=_of_job(_same_kernels), located=False),

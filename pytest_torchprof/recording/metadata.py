@@ -189,6 +189,8 @@ class Metadata(Struct, frozen=True, kw_only=True):
     """The rank's number among those on its host."""
     run_id: str | None = None
     """What the launcher called the run, the same for all ranks of a job."""
+    clock: str | None = None
+    """By which clock its times are: a digest that the ranks of a run on one host share, and that names no host."""
     device: str | None = None
     """"cpu" or "cuda:0"; ROCm's devices are "cuda:N" too, as in torch."""
     device_asked: str | None = None
@@ -249,6 +251,7 @@ class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
 _ONLY_IF_KNOWN = (
     "local_rank",
     "run_id",
+    "clock",
     "peak_memory_why_not",
     "graph_replays",
     "triton_kernels",

@@ -13,6 +13,7 @@ from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.report.analysis_json import chosen_steps
 from pytest_torchprof.report.analysis_tables import rows_of
+from pytest_torchprof.report.bars import share_lines
 from pytest_torchprof.text import (
     WIDTH,
     Column,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.step_time import SilentTime
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.findings import Finding, Rule
+    from pytest_torchprof.report.bars import Bars
 
 
 def _number_column(name: str, leaves: int) -> Column:
@@ -73,17 +75,21 @@ def text(  # noqa: PLR0913 - the options of the command
     top: int = 20,
     findings: bool = True,
     width: int = WIDTH,
+    bars: Bars | None = None,
 ) -> str:
     """Return the whole analysis, ending in a line break; ``step`` N is ProfilerStep#N alone."""
     steps = chosen_steps(analysis, step)
     parts = [_describe_recording(analysis, width), _draw_numbers(analysis, steps, width), _draw_steps(steps, width)]
     parts.append(rows_of(analysis, steps, by=by, sort_by=None, top=top, width=width))
     if by == "kernel":
-        parts.append(_by_family_and_operator(analysis, steps, width))
+        parts.append(_by_family_and_operator(analysis, steps, width, bars))
         if analysis.communication.collectives:
             parts.append(rows_of(analysis, steps, by="collective", sort_by=None, top=top, width=width))
     if findings:
-        looked_at = [_describe_efficiency(analysis, width), _list_findings(analysis, find(analysis, rules), width)]
+        looked_at = [
+            _describe_efficiency(analysis, width, bars),
+            _list_findings(analysis, find(analysis, rules), width),
+        ]
         if len(steps) < len(analysis.steps):
             parts.append(f"of the whole recording, all its {len(analysis.steps)} steps:")
         parts += looked_at
@@ -161,8 +167,8 @@ def _draw_steps(steps: Sequence[StepProfile], width: int) -> str:
     )
 
 
-def _by_family_and_operator(analysis: Analysis, steps: Sequence[StepProfile], width: int) -> str:
-    """Return in two lines which families and which launching operators take the kernels' time."""
+def _by_family_and_operator(analysis: Analysis, steps: Sequence[StepProfile], width: int, bars: Bars | None) -> str:
+    """Return which families and which launching operators take the kernels' time."""
     trace, gpu, op_of = analysis.trace, analysis.trace.gpu, analysis.launching.op_of
     families: Counter[str] = Counter()
     operators: Counter[str] = Counter()
@@ -172,30 +178,32 @@ def _by_family_and_operator(analysis: Analysis, steps: Sequence[StepProfile], wi
                 families[decode(trace.names[gpu.name[i]]).family] += gpu.end[i] - gpu.start[i]
                 operators[analysis.launching.op_name(op_of[i]) or "no operator"] += gpu.end[i] - gpu.start[i]
     return "\n".join(
-        _list_shares("of the kernel time, by family", families, width)
-        + _list_shares("of the kernel time, launched by", operators, width)
+        _list_shares("of the kernel time, by family", families, width, bars)
+        + _list_shares("of the kernel time, launched by", operators, width, bars)
     )
 
 
-def _list_shares(what: str, spent: Counter[str], width: int) -> list[str]:
+def _list_shares(what: str, spent: Counter[str], width: int, bars: Bars | None) -> list[str]:
     whole = spent.total()
     if not whole:
         return []
-    most = [f"{printable(name)} {show_share(ns / whole)}" for name, ns in spent.most_common(_MOST_SHARES)]
-    return wrapped(f"{what}: {', '.join(most)}{', ..' if len(spent) > _MOST_SHARES else ''}", "  ", width=width)
+    most = [(name, ns / whole) for name, ns in spent.most_common(_MOST_SHARES)]
+    return share_lines(what, most, bars, width, more=len(spent) > _MOST_SHARES)
 
 
-def _describe_efficiency(analysis: Analysis, width: int) -> str:
+def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> str:
     """Return where the time of a step goes, by kineto's priority, and how fast products and copies are."""
     if not analysis.trace.device_kind.has_launches or not len(analysis.trace.gpu):
         return ""
     found = analysis.efficiency
     total = found.step_time.total
-    lines = []
+    lines: list[str] = []
+    shared: list[str] = []
     if spent := [(name, us) for name, us in asdict(found.step_time).items() if us > 0.0005 * total]:
-        shares = ", ".join(f"{_ROLES.get(name, name.replace('_', ' '))} {show_share(us / total)}" for name, us in spent)
+        shares = [(_ROLES.get(name, name.replace("_", " ")), us / total) for name, us in spent]
         steps = f"; the mean of {len(analysis.steps)}" if len(analysis.steps) > 1 else ""
-        lines.append(f"of a step's time ({show_us(total)} to the end of its last GPU operation{steps}): {shares}")
+        what = f"of a step's time ({show_us(total)} to the end of its last GPU operation{steps})"
+        shared = share_lines(what, shares, bars, width)
     if found.tensor_core_share is not None:
         lines.append(f"on tensor cores: {show_share(found.tensor_core_share)} of the time of products and convolutions")
     if found.throughput.mfu is not None:
@@ -206,6 +214,7 @@ def _describe_efficiency(analysis: Analysis, width: int) -> str:
         lines.append(f"copies: {', '.join(known)}")
     return "\n".join(
         [
+            *shared,
             *(line for one in lines for line in wrapped(printable(one), "  ", width=width)),
             *(
                 [_draw_other(analysis, found.other, total, width)]

@@ -93,7 +93,7 @@ def _heading(job: Job) -> Iterator[str]:
         if one.why_not is not None:
             yield f"rank {one.rank} is NOT MEASURED: {printable(one.why_not)}"
     if job.one_clock:
-        yield f"all on {printable(job.ranks[0].host or '')}: starts are held against each other by its clock"
+        yield f"all on {printable(job.ranks[0].host or 'one host')}: starts are held against each other by its clock"
     elif job.collectives:
         aligned = f"clocks are aligned by the ends of collectives, to {show_us(job.residue_us)}"
         yield f"hosts differ, or are not recorded: {aligned}"

@@ -146,10 +146,20 @@ def _draw_results(run: RunResults, width: int) -> str:
 
 
 def _shorten_name(name: str, room: int) -> str:
-    # The folder is the same for most tests, and the end of a name is what tells parameters and labels apart.
+    """Return a test's name as it fits: its file, then its end, which tells parameters and labels apart.
+
+    The folder is the same for most tests, and every test begins with "test_".
+    """
     file, colons, test = name.partition("::")
-    short = f"{file.rpartition('/')[2]}{colons}{test}"
-    return short if len(short) <= room else "..." + short[-(room - 3) :]
+    file = file.rpartition("/")[2]
+    if len(file) + len(colons) + len(test) <= room:
+        return f"{file}{colons}{test}"
+    file = file.removesuffix(".py")
+    left = room - len(colons) - min(len(test), max(room - len(colons) - len(file), room // 2))
+    if len(file) > left:
+        file = f"{file[: left - 3]}..." if left > 3 else ""
+    left = room - len(file) - len(colons)
+    return f"{file}{colons}{test if len(test) <= left else f'...{test[-(left - 3) :]}'}"
 
 
 def closing(run: RunResults) -> str:

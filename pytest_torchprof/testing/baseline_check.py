@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.against.outcomes import base_outcomes
+from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, code_in, coded
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.testing.options import BaselineMode
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.baseline import Entry, RankEntry
     from pytest_torchprof.compare import Comparison
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.options import RunOptions, TestOptions
@@ -121,11 +122,16 @@ class BaselineCheck:
         if not self.wanted or profile.why_not is not None or profile.kernels_unknown is not None:
             return None
         file, key = self.place(label, profile)
-        old, new = self.files.entries(file).get(key), cache(partial(self._new_entry, profile))
+        whole, new = self.files.entries(file).get(key), cache(partial(self._new_entry, profile))
+        old = whole and whole.of_rank(this_rank().number)
         allowed = {
             name: share for name, share in self.options.tolerance.allowed.items() if name != "time" or self.of_times
         }
-        comparison = compare.compare(old, new() if old else None, names=self.options.names, tolerance=allowed)
+        side = self.run.against
+        sides = None if side is None else (f"{side.reference.shown} was", "the working tree")
+        comparison = compare.compare(
+            old, new() if old else None, names=self.options.names, tolerance=allowed, sides=sides
+        )
         return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison)
 
     def _new_entry(self, profile: Profile) -> Entry:
@@ -147,9 +153,24 @@ class BaselineCheck:
         """Whether this run writes the entry of a test that passes, where ``old`` is what there is."""
         return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None)
 
-    def entry_to_write(self, judgement: BaselineJudgement) -> Entry:
-        """Return the new entry, or the old one with its times where nothing that counts changed."""
+    def entry_to_write(self, judgement: BaselineJudgement, others: Mapping[int, Entry]) -> Entry:
+        """Return the new entry, or the old one with its times where nothing that counts changed.
+
+        ``others``: what the other ranks would leave, by their number; none where this process is alone.
+        """
         old, new, comparison = judgement.old, judgement.new(), judgement.comparison
+        ranks = self._unlike(new, others) if others or old is None else old.ranks
+        return replace(self._renewed(old, new, comparison), ranks=ranks)
+
+    def _unlike(self, first: Entry, others: Mapping[int, Entry]) -> dict[str, RankEntry]:
+        found = {}
+        for number, other in others.items():
+            comparison = compare.compare(first, other, names=self.options.names, tolerance={})
+            unlike = other.unlike(first, steps=any(change.kind != "number" for change in comparison.changes))
+            found.update({str(number): unlike} if unlike is not None else {})
+        return found
+
+    def _renewed(self, old: Entry | None, new: Entry, comparison: Comparison) -> Entry:
         renewed = self.run.baseline is BaselineMode.UPDATE_TIMES or comparison.environment is not None
         # Steps that nothing runs any more would be allowed for ever, and what an entry lacks would never be compared.
         renewed = renewed or (old is not None and (len(old.steps) != len(new.steps) or bool(self._lacking(old, new))))

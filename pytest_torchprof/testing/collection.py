@@ -26,11 +26,12 @@ from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.measurement import MeasuredTest
 from pytest_torchprof.testing.options import RunOptions, TestOptions, read_test_options, run_options
+from pytest_torchprof.testing.progress import progress_of
 from pytest_torchprof.testing.ranks.placing import lacks_gpus, placed
 from pytest_torchprof.testing.recordings import Recordings
-from pytest_torchprof.testing.session import RunState, progress_of, screen_of
+from pytest_torchprof.testing.session import RunState, screen_of
 from pytest_torchprof.testing.test_run import TestRun
-from pytest_torchprof.testing.workers import is_worker
+from pytest_torchprof.testing.workers import is_of_xdist, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -122,8 +123,7 @@ def arm(state: RunState, session: pytest.Session) -> None:
     if session.config.getoption("forked", default=False):
         # Each test runs in a fork of this process (pytest-forked), and CUDA must not have begun before it.
         return
-    if not is_worker(session.config):
-        # Workers of xdist run tests in an order of their own.
+    if not is_of_xdist(session.config):
         state.other_ranks = OtherRanks(state.options.rank_timeout_s)
     devices = {item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash}
     for device in sorted(devices):

@@ -19,7 +19,7 @@ from pytest_torchprof.report import BaselineState, Outcome, Result
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.testing.baseline_check import environment_of
 from pytest_torchprof.testing.measurement import judge_measurement
-from pytest_torchprof.testing.other_ranks import with_other_ranks
+from pytest_torchprof.testing.other_ranks import entries_of_others, with_other_ranks
 from pytest_torchprof.testing.pace_words import told_aside
 from pytest_torchprof.text import printable_line
 
@@ -207,7 +207,7 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
             state = BaselineState.LEFT_TO_RANK_0
         else:
             state = BaselineState.WRITTEN
-            entry = check.entry_to_write(on_baseline)
+            entry = check.entry_to_write(on_baseline, entries_of_others(run.told.get(judgement.measurement.label, ())))
             if check.judges_limits:
                 run.baseline_entries.append((on_baseline.file, on_baseline.key, entry))
             else:

@@ -47,7 +47,7 @@ class MeasuredTest:
     baseline: BaselineCheck
     screen: Screen
     """How much text a failure may have."""
-    progress: Callable[[str, int, int], None]
+    progress: Callable[[str, str], None]
     """Shows on the terminal which measurement has made how many calls of how many."""
 
     @property

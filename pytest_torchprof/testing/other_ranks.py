@@ -5,11 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof import baseline
+from pytest_torchprof.analysis.joining import joined
+from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_told, to_plain
+from pytest_torchprof.analysis.ranks import InJob
+from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
+from pytest_torchprof.profiles import Profile
+from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
+    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.measurement import Judgement
 
 Told = dict[str, Any]
@@ -18,11 +29,37 @@ Told = dict[str, Any]
 _MOST_DETAILS = 5
 
 
-def to_tell(judgement: Judgement | None) -> Told:
-    """Return what the other ranks are to know of a measurement."""
+def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]) -> Profile:
+    """Return the profile as that of one of the ranks, each of which calls this; alone where one of them tells nothing.
+
+    ``exchange`` returns the JSON values that all of them have given to it.
+    """
+    own = part_of(profile) if rank_told(profile.trace) is not None else None
+    told = exchange(None if own is None else to_plain(own))
+    if own is None or len(told) < 2 or None in told:
+        return profile
+    try:
+        job = joined(map(from_plain, told))
+    except TorchprofError:
+        # Limits that ask for what all ranks tell together are not measured then.
+        return profile
+    return profile.with_ranks(InJob(job=job, rank=own.rank))
+
+
+def told_in(recording: Path) -> Any:
+    """Return what a rank would tell of its recording, for a replay; None where it does not say which rank it is of."""
+    profile = Profile.from_trace(read(recording))
+    return to_plain(part_of(profile)) if rank_told(profile.trace) is not None else None
+
+
+def to_tell(judgement: Judgement | None, check: BaselineCheck) -> Told:
+    """Return what the other ranks are to know of a measurement; of its baseline where that is to be written."""
     if judgement is None or judgement.profile is None:
         return {}
+    held = judgement.baseline
+    entry = baseline.plain(held.new()) if held is not None and check.writes(held.old) else None
     return {
+        "entry": entry,
         "verdicts": [
             {
                 "limit": verdict.limit,
@@ -33,7 +70,9 @@ def to_tell(judgement: Judgement | None) -> Told:
                 "number": verdict.number,
                 "details": [str(one).strip() for one in verdict.details[:_MOST_DETAILS]],
             }
+            # What is asked of all ranks together comes out the same on each.
             for verdict in judgement.verdicts
+            if verdict.limit not in ON_ALL_RANKS
         ],
         "baseline": list(judgement.baseline_failure),
         "lacks_lines": judgement.lacks_lines,
@@ -55,6 +94,12 @@ def with_other_ranks(judgement: Judgement, told: Sequence[Told], own: int) -> Ju
         verdicts[key] = _together(verdicts.get(key), of_rank, own, len(told))
     failure = judgement.baseline_failure or _baseline_of_others(told)
     return replace(judgement, verdicts=tuple(verdicts.values()), baseline_failure=failure)
+
+
+def entries_of_others(told: Sequence[Told]) -> dict[int, Entry]:
+    """Return what each of the ranks but the first would leave in the baseline, by its number."""
+    entries = {rank: one["entry"] for rank, one in enumerate(told) if rank and one.get("entry") is not None}
+    return {rank: baseline.from_plain(entry) for rank, entry in entries.items()}
 
 
 def _key(verdict: Verdict) -> tuple[str, str | None, str]:

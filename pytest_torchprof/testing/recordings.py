@@ -54,7 +54,10 @@ class Recordings:
     @property
     def _scratch_folder(self) -> Path:
         if self._scratch is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="torchprof-")
+            # What a killed run leaves goes with the folder of the run that compares with a commit, if there is one.
+            side = self._options.against
+            folder = None if side is None else side.results
+            self._scratch = tempfile.TemporaryDirectory(prefix="torchprof-", dir=folder)
         return Path(self._scratch.name)
 
     def keep(
@@ -124,8 +127,14 @@ class Recordings:
         """Return the first of the labels under which there is a kept recording of the test; None without one."""
         return next((label for label in labels if self._kept(nodeid, label) is not None), None)
 
-    def _kept(self, nodeid: str, label: str | None) -> Path | None:
-        paths = (self._replay_folder / name for name in _names(nodeid, label, this_rank()))
+    def of_all_ranks(self, nodeid: str, label: str | None) -> list[Path]:
+        """Return the kept recordings of a measurement by each rank of this job, in their order; fewer are none."""
+        world = this_rank().world
+        paths = [self._kept(nodeid, label, Rank(number, world)) for number in range(world)]
+        return [path for path in paths if path is not None] if None not in paths else []
+
+    def _kept(self, nodeid: str, label: str | None, rank: Rank | None = None) -> Path | None:
+        paths = (self._replay_folder / name for name in _names(nodeid, label, rank or this_rank()))
         return next((path for path in paths if path.is_file()), None)
 
     @property

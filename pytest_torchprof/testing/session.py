@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
-import time
 from collections import defaultdict
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -31,7 +29,7 @@ from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.workers import hand_over, is_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.capture.lockstep import OtherRanks
@@ -182,8 +180,6 @@ class RunState:
 
 
 NARROWEST, WIDEST = 60, 100
-PATIENCE_S = 1.0
-"""A measurement shorter than this says nothing; a longer one is heard of at most this often."""
 
 
 def screen_of(config: pytest.Config) -> Screen:
@@ -191,33 +187,6 @@ def screen_of(config: pytest.Config) -> Screen:
     columns = shutil.get_terminal_size(fallback=(0, 24)).columns
     everything = config.get_verbosity() >= 2
     return Screen(width=min(max(columns or 80, NARROWEST), WIDEST), columns=columns or None, everything=everything)
-
-
-def progress_of(config: pytest.Config) -> Callable[[str, int, int], None]:
-    """Return a function (test, calls done, calls in all) that shows where a measurement is, on a terminal only.
-
-    With all calls done it takes the line away again.
-    """
-    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
-    capture: Any = config.pluginmanager.getplugin("capturemanager")
-    if reporter is None or capture is None or not reporter.isatty or config.get_verbosity() < 0:
-        return lambda _name, _done, _total: None
-    last = time.monotonic()
-    shown = False
-
-    def show(name: str, done: int, total: int) -> None:
-        nonlocal last, shown
-        now = time.monotonic()
-        if not (shown if done == total else now - last >= PATIENCE_S):
-            return
-        last, shown = now, done < total
-        text = f"  [{name}: call {done + 1} of {total}]" if shown else ""
-        with capture.global_and_fixture_disabled():
-            # Behind the cursor, clipped at the edge, and the cursor goes back: pytest's own line goes on undisturbed.
-            sys.stdout.write(f"\0337\033[?7l{text}\033[K\033[?7h\0338")
-            sys.stdout.flush()
-
-    return show
 
 
 def write_section(state: RunState, terminalreporter: Any) -> None:

@@ -28,7 +28,7 @@ from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.testing.measurement import Measurement, judge_measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
-from pytest_torchprof.testing.other_ranks import to_tell
+from pytest_torchprof.testing.other_ranks import to_tell, told_in, with_other_recordings
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -281,6 +281,8 @@ def _replay(run: TestRun, label: str | None) -> Calls:
         run.change(label, why_not=coded(reason, Code.REPLAY_MISMATCH))
     elif profile.why_not is not None:
         run.measurements[label] = measurement.doubted(profile.why_not)
+    if len(paths := test.state.recordings.of_all_ranks(test.nodeid, label)) > 1:
+        profile = with_other_recordings(profile, lambda own: [told_in(one) if one != path else own for one in paths])
     measurement = run.change(label, profile=guarded(run, profile, measurement.explanation, replay=True))
     beside = path.with_name(stacks_name(path.name))
     if beside.is_file():
@@ -314,11 +316,13 @@ def _measured_live(run: TestRun, label: str | None) -> Calls:
         return
     explanation = measurement.explanation
     explanation.plan = plan
+    if pace.in_step:
+        profile = with_other_recordings(profile, partial(pace.exchange, "the recordings"))
     guarded_profile = guarded(run, profile, explanation, replay=False)
     measurement = run.change(label, profile=guarded_profile, why_not=foreign_code(run))
     lacks_lines = _lacks_lines(run, measurement)
     if pace.in_step:
-        run.told[label] = pace.exchange("the verdicts", to_tell(run.judgements.get(label)))
+        run.told[label] = pace.exchange("the verdicts", to_tell(run.judgements.get(label), test.baseline))
         lacks_lines = any(one.get("lacks_lines") for one in run.told[label])
         pace.close()
     if lacks_lines:
@@ -341,6 +345,7 @@ def _plan(run: TestRun, measurement: Measurement, pace: capture.Pace) -> capture
         compiled=run.compiled,
         times=options.tolerance.cache if takes_times else None,
         pace=pace,
+        tell=partial(test.progress, _shown(test.nodeid, measurement.label)),
     )
 
 
@@ -358,14 +363,11 @@ def _captured(run: TestRun, label: str | None, plan: capture.Plan) -> Generator[
         return profile is not None and test.baseline.needs_more_times(label, profile)
 
     path, shown = test.state.recordings.new_file(test.nodeid, label), _shown(test.nodeid, label)
-    total = plan.warmup + plan.steps
     with closing(capture.iterations(plan, path, check, needs_more_times)) as calls:
         try:
-            for done, _ in enumerate(calls):
-                test.progress(shown, min(done, total - 1), total)
-                yield
+            yield from calls
         finally:
-            test.progress(shown, total, total)
+            test.progress(shown, "")
     if profile is not None:
         run.compiled.note_run(regions_of(profile.trace).ids)
     return profile

@@ -20,7 +20,12 @@ HAND_OVER: pytest.StashKey[Callable[[str], None]] = pytest.StashKey()
 
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process is one."""
-    return hasattr(config, "workerinput") or HAND_OVER in config.stash
+    return is_of_xdist(config) or HAND_OVER in config.stash
+
+
+def is_of_xdist(config: pytest.Config) -> bool:
+    """Whether this process is a worker of pytest-xdist, which runs tests in an order of its own."""
+    return hasattr(config, "workerinput")
 
 
 def hand_over(config: pytest.Config, results: str) -> None:

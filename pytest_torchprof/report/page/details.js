@@ -106,7 +106,8 @@ const Details = (() => {
       const of = sides.length > 1 ? `${shown(label)}: ` : "";
       const gpu = longestIn(recording, step, (lane) => lane.onGpu);
       const cpu = longestIn(recording, step, (lane) => lane.kind === "operators");
-      const said = `${of}${name} lasted ${Recording.timeText(told.end_ns - told.start_ns)} on the CPU; its ${show.count(told.gpu_ops)} GPU operations took ${Recording.timeText(told.gpu_ns)} together, and the last one ended ${Recording.timeText(told.until_ns - told.start_ns)} after the step began.`;
+      const onGpu = told.gpu_ops ? `; its ${show.count(told.gpu_ops)} GPU operations took ${Recording.timeText(told.gpu_ns)} together, and the last one ended ${Recording.timeText(told.until_ns - told.start_ns)} after the step began` : "";
+      const said = `${of}${name} lasted ${Recording.timeText(told.end_ns - told.start_ns)} on the CPU${onGpu}.`;
       return [h("p", {}, said), ...(gpu.length ? [table(recording, told, `${of}longest work on the GPU in ${name}`, gpu)] : []),
         ...(cpu.length ? [table(recording, told, `${of}longest operators on the CPU in ${name}`, cpu)] : [])];
     }));

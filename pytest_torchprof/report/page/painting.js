@@ -113,7 +113,7 @@ const Painting = (() => {
     if (wide === undefined) theme.widths.set(key, wide = context.measureText(text).width);
     const letters = wide > room ? Math.floor(text.length * room / wide) - 1 : text.length;
     context.fillStyle = colour;
-    if (letters > 1) context.fillText(letters < text.length ? `${text.slice(0, letters)}…` : text, x, y);
+    if (letters > 1 || letters === text.length) context.fillText(letters < text.length ? `${text.slice(0, letters)}…` : text, x, y);
   };
 
   const write = ({context, theme}, ...rest) => writeIn(context, theme, ...rest);
@@ -122,7 +122,7 @@ const Painting = (() => {
     const {context, theme, width} = frame;
     context.fillStyle = theme.line;
     context.fillRect(0, y, width, 1);
-    const about = one.lane ? `${show.count(one.lane.slices)} slice${one.lane.slices === 1 ? "" : "s"}, ${Recording.timeText(one.lane.total)}` : "";
+    const about = one.memory ? `at most ${show.bytes(one.memory.most)}` : `${show.count(one.lane.slices)} slice${one.lane.slices === 1 ? "" : "s"}, ${Recording.timeText(one.lane.total)}`;
     const sign = one.closed ? "▸" : "▾";
     write(frame, `${sign} ${one.title}`, 6, y + HEADER / 2 + 1, width - 12, theme.muted, one === frame.marks.part ? "600 11px" : "11px");
     const used = (one.title.length + 5) * LETTER;
@@ -220,8 +220,7 @@ const Painting = (() => {
 
   const paintMemory = (frame, side, memory, y) => {
     const {context, theme, from, scale, width} = frame, {time, used} = memory;
-    if (!memory.most) [memory.least, memory.most] = used.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [0, 1]);
-    const tall = MEMORY - 8, level = (value) => y + tall - ((value - memory.least) / (memory.most - memory.least)) * tall;
+    const tall = MEMORY - 8, level = (value) => y + tall - ((value - memory.least) / Math.max(memory.most - memory.least, 1)) * tall;
     let value = 0;
     context.beginPath();
     context.moveTo(0, level(0));

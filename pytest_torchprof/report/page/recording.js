@@ -67,7 +67,8 @@ const Recording = (() => {
     });
     const memory = header.memory.map((told) => {
       const columns = take(told.columns, told.points);
-      return {title: told.title, time: sums(columns.time), used: sums(signed(columns.size))};
+      const used = sums(signed(columns.size)), of = (pick) => used.reduce((found, value) => pick(found, value), 0);
+      return {title: told.title, time: sums(columns.time), used, least: of(Math.min), most: of(Math.max)};
     });
     const flames = header.flames.map((told) => flame(told, take(told.columns, told.nodes)));
     return {...header, ...totals(lanes, flames), lanes, memory, flames, kernels: kernelsByName(lanes, header)};

@@ -99,7 +99,7 @@ const Sections = (() => {
         h("td", {class: "left"}, details),
       );
     };
-    return scrolled("Limits",
+    return scrolled("Table of limits",
       h("table", {class: "limits"}, h("caption", {class: "unseen"}, "Limits: what was expected and what was measured"),
         h("thead", {}, h("tr", {}, ["verdict", "limit", "expected", "measured"].map((title) => h("th", {scope: "col", class: "left"}, title)))),
         h("tbody", {}, test.limits.map(row))));
@@ -270,7 +270,7 @@ const Sections = (() => {
     if (!names.length) return null;
     const value = (side, name) => shown(typeof side[name] === "object" && side[name] ? JSON.stringify(side[name]) : side[name] ?? "–", 300);
     const compared = Boolean(test.before);
-    return scrolled("Environment", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Environment"),
+    return scrolled("Table of the environment", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Environment"),
       h("thead", {}, h("tr", {}, ["", ...(compared ? sides : ["value"])].map((head) => (head ? h("th", {scope: "col", class: "left"}, head) : h("td", {}))))),
       h("tbody", {}, names.map((name) => h("tr", {class: compared && value(before, name) !== value(now, name) ? "differs" : null},
         h("th", {scope: "row", class: "left"}, name.replaceAll("_", " ")),

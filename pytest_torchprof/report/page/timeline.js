@@ -240,7 +240,8 @@ const Timeline = (() => {
       for (const {lane} of side.parts.filter((part) => part.lane && !part.closed)) {
         for (let at = 0; at < lane.slices; at += 1) {
           if (lane.end[at] - side.zero < state.from || lane.start[at] - side.zero > state.to) continue;
-          const rank = 2 * Painting.isOfStep(side, lane, at) + lane.onGpu;
+          const works = lane.onGpu || Boolean(lane.variant && lane.variant[at]);
+          const rank = 2 * Painting.isOfStep(side, lane, at) + works;
           const better = !best || rank > best.rank || (rank === best.rank && lane.duration[at] > best.lane.duration[best.at]);
           if (better) best = {side, lane, at, rank};
         }

@@ -1,4 +1,4 @@
-"""What a test may know of the job that it runs in."""
+"""What a rank knows of itself; apart from the process group, which needs torch."""
 
 from __future__ import annotations
 

@@ -1,0 +1,146 @@
+"""The steps of a baseline's entry as JSON values: lists of kernels in launch order, repeated ones written once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pytest_torchprof.baseline.entry import KernelRecord
+from pytest_torchprof.baseline.launch_order import Block, Line, launches, rewrite, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_torchprof.baseline.launch_order import Order
+
+MOST_LAUNCHES: Final = 1_000_000
+"""How many launches the steps of an entry may have; more is nothing that anybody measured."""
+MOST_STEPS: Final = 10_000
+"""Of one entry, which differ from each other."""
+MOST_NAMES: Final = 10_000
+"""Of the kernels of one entry; no recording has more."""
+
+# Closes each list of kernels, so that no line changes by a comma where the last kernel comes or goes.
+END: Final = "end"
+_ROUNDS: Final = r"[1-9]\d{0,6}(-[1-9]\d{0,6})?"
+# The name comes last: it may be thousands of characters long, and the rest should be seen beside it.
+_KERNEL_FIELDS: Final = ("family", "dtype", "layout", "helper", "op", "name")
+
+
+class KernelLine(KernelRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kernel as one line of the file has it."""
+
+    only_in: Annotated[str, Meta(pattern=rf"\A{_ROUNDS}(, {_ROUNDS})*\Z")] | None = None
+    """The rounds of its block in which it is launched, as "1-6, 8-20"; None stands for all of them."""
+
+
+class RepeatedLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Kernels that a step launches several times in a row."""
+
+    repeat: Annotated[int, Meta(ge=1, le=MOST_LAUNCHES)]
+    kernels: tuple[Any, ...]
+    """Each a `KernelLine`, and ``"end"``."""
+
+
+# As in `form`: resolved here, since this module may have left sys.modules when msgspec first looks.
+msgspec.json.Decoder(RepeatedLines)
+
+
+def orders_of(steps: Sequence[tuple[KernelRecord, ...]], before: Sequence[Order]) -> tuple[Order, ...]:
+    """Return how steps are written, so that few lines differ from what was there ``before``."""
+    return tuple(_order_of(step, before) for step in steps)
+
+
+def _order_of(step: tuple[KernelRecord, ...], before: Sequence[Order]) -> Order:
+    kernels = Counter(step)
+
+    def unlike(order: Order) -> int:
+        others = Counter(launches(order))
+        return ((kernels - others) + (others - kernels)).total()
+
+    return rewrite(min(before, key=unlike), step) if before else write(step)
+
+
+def plain_steps(orders: Iterable[Order]) -> list[list[Any]]:
+    """Return steps as JSON values."""
+    return [[*map(_plain_item, order), END] for order in orders]
+
+
+def refuse_too_many(steps: Sequence[Sequence[object]]) -> None:
+    """Raise ValueError where the steps of an entry, those of all its ranks, are more than anybody measures.
+
+    Before any of it is unfolded: a few bytes can stand for as many launches as one likes.
+    """
+    if sum(_most_launches(item) for step in steps for item in step) > MOST_LAUNCHES:
+        raise ValueError(f'"steps" has more than {MOST_LAUNCHES:,} launches')
+    if len(steps) > MOST_STEPS:
+        raise ValueError(f'"steps" has more than {MOST_STEPS:,} launch orders')
+
+
+def read_steps(steps: Sequence[Sequence[object]]) -> tuple[Order, ...]:
+    """Return the steps that `plain_steps` made JSON values of; ValueError where they are none."""
+    orders = tuple(tuple(map(_read_item, _items(step))) for step in steps)
+    if len({kernel.name for order in orders for kernel in launches(order)}) > MOST_NAMES:
+        raise ValueError(f'"steps" has kernels of more than {MOST_NAMES:,} names')
+    return orders
+
+
+def _items(values: Sequence[Any]) -> Sequence[Any]:
+    if not values or values[-1] != END:
+        raise ValueError(f'a list of kernels does not close with "{END}" (merged by hand?)')
+    return values[:-1]
+
+
+def _read_item(value: object) -> Line | Block:
+    if isinstance(value, dict) and "repeat" in value:
+        block = msgspec.convert(value, RepeatedLines)
+        lines = _items(block.kernels)
+        if not lines:
+            raise ValueError("a block that is repeated has no kernel (merged by hand?)")
+        return Block(block.repeat, tuple(_read_line(line, block.repeat) for line in lines))
+    if isinstance(value, dict) and "only_in" in value:
+        raise ValueError('"only_in" stands outside of a block that is repeated (merged by hand?)')
+    return _read_line(value, 1)
+
+
+def _read_line(value: object, repeat: int) -> Line:
+    line = msgspec.convert(value, KernelLine)
+    kernel = KernelRecord(**{name: getattr(line, name) for name in _KERNEL_FIELDS})
+    if line.only_in is None:
+        return Line(kernel)
+    rounds: list[int] = []
+    for text in line.only_in.split(", "):
+        begin, _, end = text.partition("-")
+        first, last = int(begin), int(end or begin)
+        if not (rounds[-1] if rounds else 0) < first <= last:
+            raise ValueError(f'"only_in": "{line.only_in}" is not in order (merged by hand?)')
+        if last > repeat:
+            raise ValueError(f'"only_in" names a round beyond "repeat": {repeat} (merged by hand?)')
+        rounds += range(first, last + 1)
+    return Line(kernel, tuple(rounds))
+
+
+def _most_launches(item: object) -> int:
+    """Return how many launches an item of a file can stand for."""
+    if not isinstance(item, dict) or "repeat" not in item:
+        return 1
+    block = msgspec.convert(item, RepeatedLines)
+    return block.repeat * len(block.kernels)
+
+
+def _plain_item(item: Line | Block) -> dict[str, Any]:
+    if isinstance(item, Block):
+        return {"repeat": item.rounds, "kernels": [*map(_plain_item, item.lines), END]}
+    only = {} if item.rounds is None else {"only_in": ", ".join(_ranges(item.rounds))}
+    fields = {name: getattr(item.kernel, name) for name in _KERNEL_FIELDS}
+    return {**only, **{name: value for name, value in fields.items() if value is not None}}
+
+
+def _ranges(numbers: Iterable[int]) -> Iterator[str]:
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        first, *others = (number for _, number in run)
+        yield f"{first}-{others[-1]}" if others else f"{first}"

@@ -1,0 +1,85 @@
+"""The JSON report of a run, read back; what another tool or an editor has made of it is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.recording.metadata import Environment  # noqa: TC001 - msgspec reads the annotation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SCHEMA: Final = 1
+_PEEK: Final = 65536
+
+
+class _Limit(Struct, kw_only=True):
+    name: str
+    expected: str
+    message: str
+    status: str
+    details: list[str]
+    range: str | None = None
+    measured: float | str | None = None
+
+
+class _Finding(Struct, kw_only=True):
+    code: str
+    title: str
+    message: str
+    remedy: str = ""
+    severity: str = ""
+    evidence: dict[str, Any] = {}
+
+
+class _ReportedResult(Struct, kw_only=True):
+    nodeid: str
+    outcome: str
+    label: str | None = None
+    message: str = ""
+    baseline: str | None = None
+    changes: list[str] = []
+    limits: list[_Limit] = []
+    findings: list[_Finding] = []
+    summary: dict[str, Any] | None = None
+    recording: str | None = None
+
+
+class _ReportFile(Struct, kw_only=True):
+    results: list[_ReportedResult]
+    environment: Environment | None = None
+
+
+def is_report(path: Path) -> bool:
+    """Tell a report from a recording by its beginning: both are JSON objects."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_PEEK)
+    except OSError:
+        return False  # Reading it as a recording says why.
+    return b'"results"' in head and b'"schema"' in head and b'"traceEvents"' not in head
+
+
+def read_report(path: Path) -> tuple[tuple[Mapping[str, Any], ...], Mapping[str, Any]]:
+    """Return the results and the environment; TorchprofError where they are not what this version writes."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as problem:
+        raise TorchprofError(f"{path}: is no JSON report: {problem}", Code.RECORDING_DAMAGED) from None
+    schema = found.get("schema") if isinstance(found, dict) else None
+    if isinstance(schema, int) and schema > SCHEMA:
+        said = f"{path}: was written by a newer pytest-torchprof (schema {schema}, this version reads {SCHEMA})"
+        raise TorchprofError(f"{said}; upgrade it", Code.RECORDING_NEWER)
+    try:
+        msgspec.convert(found, _ReportFile)
+    except msgspec.ValidationError as problem:
+        said = f"{path}: is no JSON report as this version writes it: {problem}; write it again"
+        raise TorchprofError(said, Code.RECORDING_DAMAGED) from None
+    return tuple(found["results"]), found.get("environment") or {}

@@ -1,0 +1,45 @@
+"""Where a measurement is, shown on a terminal while it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+PATIENCE_S = 1.0
+"""Within a phase of a measurement the line is written at most this often."""
+
+
+def progress_of(config: pytest.Config) -> Callable[[str, str], None]:
+    """Return a function (test, what comes next) that shows where a measurement is, on a terminal only.
+
+    With nothing to come it takes the line away again.
+    """
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    silent = config.get_verbosity() < 0 or os.environ.get("CI") or os.environ.get("TERM") == "dumb"
+    if reporter is None or capture is None or not reporter.isatty or silent:
+        return lambda _name, _words: None
+    last, shown = 0.0, ""
+
+    def show(name: str, words: str) -> None:
+        nonlocal last, shown
+        now = time.monotonic()
+        # The first word says which phase it is: a call may take long, so that its name must stand before it begins.
+        if words.split()[:1] == shown.split()[:1] and now - last < PATIENCE_S:
+            return
+        last, shown = now, words
+        # pytest has written the file's name already.
+        text = f"  [{words}: {name.partition('::')[2] or name}]" if words else ""
+        with capture.global_and_fixture_disabled():
+            # Behind the cursor, clipped at the edge, and the cursor goes back: pytest's own line goes on undisturbed.
+            sys.stdout.write(f"\0337\033[?7l{text}\033[K\033[?7h\0338")
+            sys.stdout.flush()
+
+    return show

@@ -1,0 +1,55 @@
+"""What a terminal shows while a test is measured."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import sys
+
+import pytest
+
+TEST = """
+import pytest, torch
+
+@pytest.mark.torchprof(device="cpu", warmup=2, steps=3, max_kernels=5, tolerance={"time": 0.5})
+def test_step():
+    torch.ones(4) + 1
+"""
+SHOWN = re.compile(r"\[([a-z][^\]]*): test_step\]")
+
+
+@pytest.fixture
+def shown(pytester, monkeypatch):
+    """Return a function that runs a test on a terminal, and returns what was shown beside pytest's own lines."""
+    pytester.makepyfile(test_it=TEST)
+
+    def run(*options, **environment):
+        for name, value in {"TERM": "xterm", "CI": "", **environment}.items():
+            monkeypatch.setenv(name, value)
+        output = bytearray()
+
+        def read(fd):
+            output.extend(data := os.read(fd, 4096))
+            return data
+
+        words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+        assert os.waitstatus_to_exitcode(pty.spawn(words, read)) == 0
+        return SHOWN.findall(output.decode(errors="replace")), output.decode(errors="replace")
+
+    return run
+
+
+def test_each_phase_of_a_measurement_is_shown_and_taken_away_again(shown):
+    phases, output = shown("--torchprof-baseline=update")
+    assert [phase.split()[0] for phase in phases][:2] == ["warm-up", "step"]
+    assert phases[0] == "warm-up call 1 of 2"
+    assert phases[1] == "step 1 of 3"
+    assert re.fullmatch(r"untraced calls: [\d,]+", phases[-1])
+    # The last thing written there is nothing.
+    assert output.rindex("\0337\033[?7l\033[K") > output.rindex("untraced calls")
+
+
+@pytest.mark.parametrize("environment", [{"CI": "true"}, {"TERM": "dumb"}], ids=str)
+def test_logs_have_no_progress(shown, environment):
+    assert shown(**environment)[0] == []
