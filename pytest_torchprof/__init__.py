@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.measuring.script import measure, profile
     from pytest_torchprof.profiles import Profile, StepProfile, load, load_ranks
     from pytest_torchprof.testing.fixture import Torchprof
+    from pytest_torchprof.testing.ranks.place import Ranks
     from pytest_torchprof.trace import Trace
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "NotMeasured",
     "Numbers",
     "Profile",
+    "Ranks",
     "StepProfile",
     "Torchprof",
     "TorchprofError",
@@ -82,6 +84,7 @@ _HOMES = {
     "Numbers": "analysis.numbers",
     "mark": "annotation",
     "Torchprof": "testing.fixture",
+    "Ranks": "testing.ranks.place",
     "Trace": "trace",
 }
 

@@ -18,6 +18,10 @@ import jobs
 import pytest
 
 from pytest_torchprof import load
+from pytest_torchprof.report import Outcome, Result, RunResults
+from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
+from pytest_torchprof.testing.ranks.task import Phase, RankEnd
+from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -191,6 +195,44 @@ def test_recordings_of_ranks_are_judged_without_a_job(run):
     said = missing.communicate(timeout=120)[0]
     assert "rank 0 of 2: " in said
     assert "[replay-missing]" in said
+
+
+def phase(outcome="passed", line="", when="call", ended_s=0.0):
+    return Phase(when=when, outcome=outcome, line=line, text=line, ended_s=ended_s)
+
+
+def end_of(*phases, results=(), status=0):
+    return RankEnd(phases=phases, status=status, state=json.dumps({"results": RunResults(results=results).to_plain()}))
+
+
+KILLED = LostRank(number=1, how="was killed by SIGKILL", last_lines=(), outlived=False)
+HUNG = LostRank(number=0, how="had not ended", last_lines=(), outlived=True)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "lost", "told"),
+    [
+        ([end_of(phase()), end_of(phase("failed", "wrong"))], (), "rank 1 of 2: wrong"),
+        # Both the same: the lower one tells it. Otherwise the one that failed first.
+        ([end_of(phase("failed", "no", ended_s=9)), end_of(phase("failed", "no", ended_s=8))], (), "no"),
+        ([end_of(phase("failed", "reset", ended_s=9)), end_of(phase("failed", "no", ended_s=8))], (), "rank 1 of 2: no"),
+        # Who waits for a rank that is lost fails by that; who waits for one that failed is given up.
+        ([end_of(phase("failed", "reset", ended_s=9)), RankEnd()], (KILLED,), "rank 1 of 2: was killed by SIGKILL [rank-lost]"),
+        ([RankEnd(), end_of(phase("failed", "no"))], (HUNG,), "rank 1 of 2: no"),
+        ([end_of(phase()), end_of(status=5)], (), "rank 1 of 2: the test did not run there: pytest ended with status 5 [rank-lost]"),
+        ([end_of(phase()), end_of(phase(when="setup"), phase("skipped", "why"))], (), "rank 1 of 2: why"),
+    ],
+)  # fmt: skip
+def test_the_rank_that_is_the_cause_tells_it(ranks, lost, told):
+    assert verdict_of(JobEnd(ranks=tuple(ranks), lost=lost)).line == told
+
+
+def test_what_a_rank_measured_of_a_test_that_failed_on_another_did_not_pass():
+    measured = Result(nodeid="test_it", label=None, outcome=Outcome.PASSED)
+    broken = end_of(phase("failed", "ImportError: none", when="collect"), status=2)
+    verdict = verdict_of(JobEnd(ranks=(end_of(phase(), results=(measured,)), broken), lost=()))
+    (result,) = json.loads(merged_state("test_it", verdict))["results"]
+    assert (result["outcome"], result["message"]) == ("failed", "rank 1 of 2: ImportError: none")
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

@@ -29,7 +29,8 @@ _LEAVE_S: Final = 5.0
 """How long processes may take to end that were told to."""
 _LAST_LINES: Final = 15
 _FATAL: Final = "Fatal Python error"
-_TOLD_TO_END: Final = (LEFT_ALONE, -signal.SIGTERM, -signal.SIGKILL)
+_KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no other.
+_TOLD_TO_END: Final = (LEFT_ALONE, -signal.SIGTERM, -_KILL)
 _FAILED: Final = re.compile(r"rank\s+: (\d+) .*\n\s+exitcode\s+: (-?\d+)")
 """How the launcher tells of a rank that ended otherwise than with status 0."""
 
@@ -163,7 +164,7 @@ def _end(folders: Sequence[RankFolder], processes: Sequence[Process]) -> None:
     for folder in folders:
         if (pid := folder.pid) is not None:
             with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, _KILL)
     for process in processes:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_LEAVE_S)
