@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import filelock
 
 from pytest_torchprof.testing.ranks import VARIABLE
-from pytest_torchprof.testing.ranks.task import ALIVE, LEFT_ALONE, RankEnd, RankFolder, Task
+from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, RankEnd, RankFolder, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,6 +87,8 @@ def run_job(plan: JobPlan) -> JobEnd:
             processes.extend(_start(plan, job))
             in_time = _wait(folders, processes, plan.patience_s)
         finally:
+            with suppress(OSError):
+                (job / GIVEN_UP).touch()
             alive.release()  # Which ends every rank that still runs.
             _end(folders, processes)
         ranks = tuple(folder.read() for folder in folders)

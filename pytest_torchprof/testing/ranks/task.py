@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 ALIVE: Final = "alive.lock"
 """Held by the process that waits for the job: who gets it was left alone."""
+GIVEN_UP: Final = "given-up"
+"""Left by that process before it lets go: it reads what the ranks have left, and clears up by itself."""
 LEFT_ALONE: Final = 70
 """The exit status of a rank whose job was given up."""
 _TASK: Final = "task.json"
