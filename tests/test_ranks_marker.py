@@ -215,7 +215,7 @@ def test_a_job_that_is_given_up_tells_what_its_ranks_had_said(tmp_path, first, p
     assert verdict.line.startswith("rank 0 of 2: ")
     assert why in verdict.line
     assert f"rank 1 of 2: had not ended {waited} after another rank had failed" in verdict.text()
-    assert left_of(tmp_path) == []
+    assert left_in(tmp_path) == {}
 
 
 def phase(outcome="passed", line="", when="call", ended_s=0.0):
