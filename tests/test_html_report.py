@@ -15,7 +15,7 @@ from builder import TraceBuilder
 from pages import HOSTILE, Page, result, write
 
 from pytest_torchprof.cli import main
-from pytest_torchprof.report import BaselineState, Outcome
+from pytest_torchprof.report import BaselineState, Outcome, Reference
 from pytest_torchprof.report.page import document
 from pytest_torchprof.report.page.measured import MOST_DRAWN
 
@@ -196,6 +196,18 @@ def test_two_recordings_are_told_by_what_costs(tmp_path, report):
     row = dict(zip(columns, told["tables"]["kernel"]["rows"][0], strict=True))
     assert (row["before_time_us"], row["time_us"]) == (10, 50)
     assert json.loads(page.unpacked("index"))["sides"] == ["before.json", "after.json"]
+
+
+@pytest.mark.any_torch
+def test_a_run_against_a_commit_lists_how_each_test_compares(tmp_path):
+    file = write(
+        tmp_path / "run.html",
+        result(baseline="better (-1 kernel)"),
+        against=Reference(ref="main", sha="abc1234", dirty=False),
+    )
+    page = Page(file.read_text())
+    assert "against main" in page.words
+    assert "better (-1 kernel)" in page.words
 
 
 @pytest.mark.any_torch

@@ -18,10 +18,6 @@ _WORDS: Final = {"skipped": "not judged", "xfailed": "failed as expected", "gone
 _TITLES: Final = {"gpu_busy_us": "busy", "cpu_gpu_ratio": "CPU/GPU", "graph_breaks": "graph breaks"}
 
 
-AGAINST: Final = "against"
-"""The column of a page with two sides: the ratio of the time that a step's work takes."""
-
-
 def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Measured]]:
     """Return the measurements, which have their numbers, with the failures in front."""
     return sorted(
@@ -69,11 +65,12 @@ def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[str], c
     )
 
 
-def columns_of(several: Sequence[Measured], compared: str) -> tuple[str, ...]:
-    """Return the columns in which anything stands; ``compared`` is the last one, ``"baseline"`` or ``"against"``."""
+def columns_of(several: Sequence[Measured], *, two_sides: bool) -> tuple[str, ...]:
+    """Return the columns in which anything stands; the last one compares, with the other side or as the run did."""
     known = [number.name for number in SHOWN if any(one.number(number.name) is not None for one in several)]
-    told = any(one.before is not None if compared == AGAINST else one.told.get(compared) for one in several)
-    return (*known, *([compared] if told else []))
+    if two_sides:
+        return (*known, "ratio")
+    return (*known, *(["baseline"] if any(one.told.get("baseline") for one in several) else []))
 
 
 def _split_name(name: str) -> str:
@@ -88,7 +85,7 @@ def _baseline_cell(measured: Measured) -> str:
     return f'<td class="told">{text(str(measured.told.get("baseline") or "-"), 80)}</td>'
 
 
-def _against_cell(measured: Measured) -> str:
+def _ratio_cell(measured: Measured) -> str:
     """Return how much longer a step's work took than that of the other side."""
     if measured.before is None:
         return f'<td class="told" data-v="">{"-" if measured.outcome == "gone" else "new"}</td>'
@@ -96,7 +93,7 @@ def _against_cell(measured: Measured) -> str:
     return f'<td data-v="{"" if ratio is None else ratio}">{"-" if ratio is None else show_factor(ratio)}</td>'
 
 
-_CELLS: Final = {"baseline": _baseline_cell, AGAINST: _against_cell}
+_CELLS: Final = {"baseline": _baseline_cell, "ratio": _ratio_cell}
 
 
 def _number_cell(measured: Measured, name: str) -> str:
