@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fresh
+import jobs
 import pytest
 import rank_jobs
 from rank_jobs import LONGEST_S, TOGETHER
@@ -467,6 +469,32 @@ def test_ranks_that_reach_nobody_measure_as_often_as_all_others(ranks):
         "MARKER\ndef test_it():\n    torch.sin(x)\n    if RANK: torch.cos(x), torch.cos(x)\n", head=alone
     )
     assert (first.status, second.status) == (0, 1)
+
+
+IN_NO_PYTEST = """
+import os
+import torch
+from torch import distributed
+from pytest_torchprof import measure
+
+rank = int(os.environ["RANK"])
+distributed.init_process_group("gloo")
+x, calls = torch.ones(4), 0
+with measure("step", device="cpu") as m:
+    for _ in m.steps():
+        calls += 1
+        distributed.all_reduce(x)
+        for _ in range(rank):
+            torch.cos(x)
+distributed.destroy_process_group()
+print(calls, len(m.profile.kernels), m.profile.trace.metadata.rank, m.profile.trace.metadata.world_size)
+"""
+
+
+def test_processes_that_are_no_pytest_measure_each_by_itself_and_call_the_code_as_often():
+    started = [fresh.start_code(IN_NO_PYTEST, **told) for told in jobs.environment(2)]
+    done = [rank.done(LONGEST_S) for rank in started]
+    assert [one.stdout.strip() for one in done] == ["8 1 0 2", "8 2 1 2"], [one.stderr for one in done]
 
 
 # Under torchrun itself
