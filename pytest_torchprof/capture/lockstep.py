@@ -166,7 +166,8 @@ class Lockstep(Pace):
             return
         with suppress(RuntimeError):
             self._store.add(f"{self._key}/done", 1)
-            until, naps = time.monotonic() + _LAST_LOOK_S, _naps()
+            # The others wait for rank 0 meanwhile, in the next measurement.
+            until, naps = time.monotonic() + min(_LAST_LOOK_S, self._others.timeout_s / 2), _naps()
             last = self._rank.number == 0
             while last and self._store.add(f"{self._key}/done", 0) < self._rank.world and time.monotonic() < until:
                 time.sleep(next(naps))
