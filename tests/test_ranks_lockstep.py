@@ -13,7 +13,9 @@ import pytest
 import rank_jobs
 from rank_jobs import LONGEST_S, TOGETHER
 
-from pytest_torchprof.capture.rank import rank_in
+from pytest_torchprof import NotMeasured
+from pytest_torchprof.capture.lockstep import Lockstep, OtherRanks
+from pytest_torchprof.capture.rank import Rank, rank_in
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -137,6 +139,10 @@ def test_times():
     if RANK == 1:
         time.sleep(0.003)
 
+@pytest.mark.torchprof(device="cpu", steps=3 + RANK)
+def test_more_steps_on_rank_1():
+    step()
+
 {MARKER}
 def test_left_early_on_rank_1(torchprof):
     with torchprof.measure("part") as m:
@@ -251,6 +257,14 @@ def test_code_that_raises_on_one_rank_is_that_ranks_failure_and_the_others_say_s
     assert second.startswith("ValueError: boom")
 
 
+def test_ranks_that_would_call_the_code_differently_often_do_not_call_it(job):
+    for rank in job:
+        said = rank.said("test_more_steps_on_rank_1")
+        assert (
+            "not measured: the ranks are to call the code differently often: rank 0 warmup=3, steps=3; rank 1 " in said
+        )
+
+
 def test_a_loop_that_one_rank_leaves_is_told(job):
     first, second = (rank.said("test_left_early_on_rank_1") for rank in job)
     assert "not measured: rank 1: its loop over the measured calls was left [other-rank]" in first
@@ -282,6 +296,7 @@ def test_the_baseline_is_rank_0s_and_holds_what_passed_on_all(job, folder):
     (path,) = folder.rglob("__torchprof__/*.json")
     assert set(json.loads(path.read_text())["entries"]) == {
         "test_holds",
+        "test_judged_together",
         "test_intruded_once",
         "test_several_measurements",
         "test_several_measurements (second)",
@@ -409,6 +424,13 @@ def test_ranks_that_run_different_tests_are_told(ranks):
         r"did not begin this measurement within \d+ s, and was last heard of in test_it.py::test_(one|two)", said
     )
     assert "each rank has to run the same tests in one order" in said
+
+
+def test_ranks_that_measure_under_different_labels_are_told():
+    store, others = torch.distributed.HashStore(), OtherRanks(timeout_s=0.1)
+    first, _ = (Lockstep(others, store, "a test", Rank(rank, 2), label) for rank, label in enumerate(("one", "two")))
+    with pytest.raises(NotMeasured, match=r"within 0.1 s, and was last heard of in the one called two .*the same in a"):
+        first.exchange("the plan", [])
 
 
 STOPS = """

@@ -159,6 +159,7 @@ def _measured_live(run: TestRun, label: str | None) -> Calls:
         raise NotMeasured(reason)
     measurement = run.measurements[label]
     plan = _plan(run, measurement, pace)
+    _agree_on_calls(plan)
     profile = yield from _captured(run, label, plan)
     if profile is None:
         return
@@ -195,6 +196,19 @@ def _plan(run: TestRun, measurement: Measurement, pace: capture.Pace) -> capture
         pace=pace,
         tell=partial(test.progress, _shown(test.nodeid, measurement.label)),
     )
+
+
+def _agree_on_calls(plan: capture.Plan) -> None:
+    """Raise NotMeasured on all ranks where some would call the code more often: they would wait in its collectives."""
+    asked = plan.pace.exchange("the plan", [plan.warmup, plan.steps, plan.times is not None])
+    if all(one == asked[0] for one in asked):
+        return
+    ranks = (
+        f"rank {rank} warmup={warmup}, steps={steps}{', and times' if times else ''}"
+        for rank, (warmup, steps, times) in enumerate(asked)
+    )
+    said = f"the ranks are to call the code differently often: {'; '.join(ranks)}"
+    raise NotMeasured(coded(said, Code.OTHER_RANK))
 
 
 def _captured(run: TestRun, label: str | None, plan: capture.Plan) -> Generator[None, None, Profile | None]:
