@@ -151,6 +151,13 @@ def test_left_early_on_rank_1(torchprof):
             if RANK == 1:
                 break
 
+def test_asked_in_the_body(torchprof, calls):
+    profile = torchprof(lambda: (calls.append(1), step(), [torch.cos(x) for _ in range(RANK)]))
+    try:
+        profile.expect(max_kernels=2)
+    finally:
+        assert len(calls) == 8
+
 {MARKER}
 def test_as_if_nothing_had_happened():
     step()
@@ -265,6 +272,13 @@ def test_ranks_that_would_call_the_code_differently_often_do_not_call_it(job):
         )
 
 
+def test_what_the_body_asks_for_fails_on_the_rank_that_misses_it_and_keeps_no_other_waiting(job):
+    assert [rank.outcome("test_asked_in_the_body") for rank in job] == ["passed", "failure"]
+    said = job[1].said("test_asked_in_the_body")
+    assert "max_kernels=2 3 kernels" in said
+    assert "lines: not known: other ranks take no part in one more call" in said
+
+
 def test_a_loop_that_one_rank_leaves_is_told(job):
     first, second = (rank.said("test_left_early_on_rank_1") for rank in job)
     assert "not measured: rank 1: its loop over the measured calls was left [other-rank]" in first
@@ -297,6 +311,7 @@ def test_the_baseline_is_rank_0s_and_holds_what_passed_on_all(job, folder):
     assert set(json.loads(path.read_text())["entries"]) == {
         "test_holds",
         "test_judged_together",
+        "test_asked_in_the_body",
         "test_intruded_once",
         "test_several_measurements",
         "test_several_measurements (second)",
@@ -340,6 +355,16 @@ def test_a_baseline_holds_what_differs_between_ranks(ranks, pytester, monkeypatc
 
 
 # Ranks that go
+
+
+@pytest.mark.any_torch
+@pytest.mark.parametrize("value", ["0", "-1", "abc", "nan", "inf", "60 s"])
+def test_a_timeout_that_is_none_stops_the_run(pytester, value):
+    pytester.makeini(f"[pytest]\ntorchprof_rank_timeout = {value}\n")
+    result = pytester.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = f"*torchprof_rank_timeout = {value}: expected seconds above 0, such as 60 [[]bad-option]*"
+    result.stderr.fnmatch_lines([said])
 
 
 @pytest.fixture

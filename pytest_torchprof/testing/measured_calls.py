@@ -79,6 +79,10 @@ def _repeat_with_stacks(run: TestRun, label: str | None, function: Callable[[], 
     if run.measuring:
         explanation.fail("the code cannot be called again inside another measurement")
         return
+    if explanation.plan is not None and explanation.plan.pace.in_step:
+        # The others may not have missed it: a collective of this rank alone would wait for them for ever.
+        explanation.fail("other ranks take no part in one more call for what this one alone asks for in its test")
+        return
     run.measuring = True
     try:
         explanation.call_again(run.test.state.recordings.new_stacks_file(run.test.nodeid, label), call)

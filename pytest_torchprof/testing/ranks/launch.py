@@ -87,7 +87,8 @@ def run_job(plan: JobPlan) -> JobEnd:
             processes.extend(_start(plan, job))
             given_up_s = _wait(folders, processes, plan.patience_s)
         finally:
-            (job / GIVEN_UP).touch()
+            with suppress(OSError):
+                (job / GIVEN_UP).touch()
             alive.release()  # Which ends every rank that still runs.
             _end(folders, processes)
         ranks = tuple(folder.read() for folder in folders)

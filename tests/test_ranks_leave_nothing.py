@@ -1,0 +1,130 @@
+"""Nothing is left after a job of several ranks, however it ends: no process, no socket that listens, no lock that is held."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import rank_jobs
+from left_behind import left_in, listens, processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo"),
+    pytest.mark.skipif(not Path("/proc/locks").exists(), reason="looks at /proc"),
+]
+
+TIMEOUT_S = 2
+SILENT = f"not measured: rank 1 did not reach the end of warm-up call 1 within {TIMEOUT_S} s"
+HEAD = """
+import os, signal, time
+from pathlib import Path
+import pytest, torch
+from torch import distributed
+
+RANK = int(os.environ.get("RANK", -1))
+x = torch.ones(4)
+
+@pytest.fixture(autouse=True)
+def known(request):
+    if RANK >= 0:
+        Path(f"{request.node.name}.{RANK}").write_text(os.environ["MASTER_PORT"])
+
+def sleep_on_rank_1():
+    torch.sin(x)
+    if RANK == 1:
+        time.sleep(600)
+"""
+OF_THE_MARKER = """
+two = pytest.mark.torchprof(device="cpu", ranks=2, warmup=1, steps=2)
+
+@two
+def test_sleeps():
+    sleep_on_rank_1()
+
+@two
+def test_interrupted():
+    time.sleep(600)
+"""
+UNDER_TORCHRUN = """
+@pytest.mark.torchprof(device="cpu", warmup=1, steps=2)
+def test_sleeps():
+    sleep_on_rank_1()
+
+def test_interrupted():
+    time.sleep(600)
+"""
+
+
+def start(folder: Path, source: str, *launcher: str) -> subprocess.Popen[str]:
+    """Start pytest on a module in a folder, the process group's own as in a shell."""
+    (folder / "test_it.py").write_text(HEAD + source)
+    (folder / "pytest.ini").write_text(f"[pytest]\ntorchprof_rank_timeout = {TIMEOUT_S}\n")
+    return subprocess.Popen(
+        [sys.executable, *launcher, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "--torchprof-save=kept"],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "160", "GLOO_SOCKET_IFNAME": "lo"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def ports(folder: Path, test: str) -> set[int]:
+    """Return where the ranks of a test's job met; none before both have begun."""
+    told = [path.read_text() for path in folder.glob(f"{test}.[01]")]
+    return {int(one) for one in told} if len(told) == 2 and all(told) else set()
+
+
+def wait_until(true: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + rank_jobs.LONGEST_S
+    while not true():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_a_job_of_the_marker_leaves_nothing(tmp_path, monkeypatch):
+    rank_jobs.without_ci(monkeypatch)
+    process = start(tmp_path, OF_THE_MARKER)
+    try:
+        wait_until(lambda: ports(tmp_path, "test_interrupted"), process)
+        # Those of the second job alone: who waits for it, the launcher, two ranks.
+        assert len(alive := processes(tmp_path)) == 4, alive
+        assert [listens(port) for port in ports(tmp_path, "test_sleeps")] == [False]
+        assert [listens(port) for port in ports(tmp_path, "test_interrupted")] == [True]
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=60)[0]
+    finally:
+        process.kill()
+    assert f"rank 0 of 2: pytest_torchprof.NotMeasured: {SILENT}" in said
+    assert re.search(r"rank 1 of 2: had not ended \d+ s after another rank had failed", said)
+    assert "KeyboardInterrupt" in said
+    assert left_in(tmp_path, *ports(tmp_path, "test_interrupted")) == {}
+
+
+def test_torchrun_leaves_nothing(tmp_path, monkeypatch):
+    rank_jobs.without_ci(monkeypatch)
+    process = start(tmp_path, UNDER_TORCHRUN, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    try:
+        # Rank 0 has given up waiting, and the other one still sleeps.
+        wait_until((tmp_path / "test_interrupted.0").exists, process)
+        assert [listens(port) for port in ports(tmp_path, "test_sleeps")] == [True]
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=60)[0]
+    finally:
+        process.kill()
+    assert said.count("! KeyboardInterrupt !") == 2
+    assert SILENT in said
+    assert left_in(tmp_path, *ports(tmp_path, "test_sleeps")) == {}
