@@ -58,6 +58,8 @@ def test_the_commands_take_it(recording, capsys):
     assert main(["diff", file, file]) == 3
     assert main(["diff", file, file, "--device=cpu"]) == 0
     capsys.readouterr()
+    assert main(["analyze", file, "--device", "cpu"]) == 0
+    assert "GPU" not in capsys.readouterr().out
     assert main(["analyze", file, "--device", "cpu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["trace"]["measured"]
 

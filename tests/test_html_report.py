@@ -64,6 +64,9 @@ def test_a_run_leaves_a_page_with_the_verdicts_and_the_recordings_of_what_failed
     assert page.unpacked("recording-1")
     assert missed["tables"]["kernel"]["rows"]
     assert "--torchprof-save" in kept["missing"]
+    # No GPU is busy where the CPU is the device, with the recording and without.
+    for told in (kept, missed):
+        assert {"busy", "span"} <= {number[0] for number in told["numbers"]}
     # What a run knows of a measurement without its recording: the kernels of a step.
     assert kept["tables"]["kernel"]["of_step"]
 
@@ -183,6 +186,9 @@ def test_two_recordings_are_told_by_what_costs(tmp_path, report):
     status, page, _ = report(after, "--against", before, output=tmp_path / "out.html")
     assert status == 0
     (told,) = page.details
+    number, *_ = told["compared"]["numbers"]
+    assert (number["words"], number["ratio"]) == ("GPU time 30.0 us -> 150 us", "5.0x")
+    assert told["compared"]["why"].startswith("of the 120 us more, ")
     assert told["compared"]["time_us"] == [30, 150]
     assert sum(row["time_us"] - row["before_us"] for row in told["compared"]["kernels"]) == 120
     assert told["drawn"] == ["recording-0", "recording-0-before"]
@@ -203,6 +209,7 @@ def test_folders_are_compared_file_by_file(tmp_path, report):
     told = {one["name"]: one for one in page.details}
     assert list(told) == ["b.json", "c.json", "a.json"]
     assert told["b.json"]["compared"]["time_us"] == [30, 40]
+    assert told["b.json"]["compared"]["exchange"] == "3 -> 4 kernels"
     assert "compared" not in told["c.json"]
     assert told["a.json"]["outcome"] == "gone"
     assert "only before" in page.words

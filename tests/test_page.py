@@ -151,8 +151,9 @@ def test_a_finding_shows_its_events_in_the_timeline(browser, run_page):
 def test_two_recordings_are_drawn_on_one_scale(browser, pair_page):
     browser.open(pair_page, fragment="#0/timeline")
     browser.wait("document.querySelector('.timeline').dataset.gpuTimeNs > 0")
-    assert texts(browser, ".headline")[0].startswith("GPU time of a step 372 us → 1.49 ms")
+    assert texts(browser, ".headline")[0].startswith("GPU time 372 us → 1.49 ms")
     assert "4.0x" in texts(browser, ".headline")[0]
+    assert texts(browser, ".why")[0].startswith("of the 1.12 ms more, ")
     widths = browser.run(
         "[...document.querySelectorAll('.r-kernel:not(.swatch)')].map((e) => e.getBoundingClientRect().width)"
     )
@@ -207,3 +208,31 @@ def test_two_thousand_tests_are_there_at_once(browser, tmp_path):
     browser.run("search.value = 'test_1999'; search.dispatchEvent(new Event('input'))")
     assert len(texts(browser, "#tests tbody tr")) == 1
     assert browser.run("performance.getEntriesByType('paint')[0].startTime") > 0
+
+
+def test_equal_recordings_are_not_told_apart_row_by_row(browser, tmp_path):
+    same = recording(tmp_path / "same.json")
+    assert main(["report", str(same), "--against", str(same), "-o", str(tmp_path / "page.html")]) == 0
+    browser.open(tmp_path / "page.html")
+    assert texts(browser, "[id='0/changes'] summary") == ["as much GPU time as before, in the same places"]
+    assert texts(browser, "[id='0/changes'] table") == []
+
+
+def test_a_list_against_another_side_says_how_much_longer_each_test_took(browser, tmp_path):
+    for side, slow in (("before", 1), ("now", 4)):
+        (tmp_path / side).mkdir()
+        recording(tmp_path / side / "kept.json", slow=slow)
+    recording(tmp_path / "now" / "more.json")
+    page = tmp_path / "page.html"
+    assert main(["report", str(tmp_path / "now"), "--against", str(tmp_path / "before"), "-o", str(page)]) == 0
+    browser.open(page)
+    assert texts(browser, "#tests th:last-child") == ["against"]
+    assert dict(zip(texts(browser, "#tests .name"), texts(browser, "#tests td:last-child"), strict=True)) == {
+        "kept.json": "4.0x",
+        "more.json": "new",
+    }
+
+
+def test_what_is_out_of_view_is_drawn_for_print_too(browser, pair_page):
+    browser.open(pair_page, height=300)
+    browser.wait("document.querySelector('.timeline').dataset.slices > 0")

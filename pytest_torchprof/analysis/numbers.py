@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.analysis.gpu_time import Occupation
     from pytest_torchprof.analysis.parts import Part
+    from pytest_torchprof.devices.kinds import DeviceKind
     from pytest_torchprof.trace import Trace
 
 Unit = Literal["count", "us", "bytes", "share", "ratio"]
@@ -60,6 +61,10 @@ class Number(Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         """What it is called over a column or beside its value."""
         return plural(self.noun) if self.unit == "count" else self.noun
+
+    def title_on(self, device: DeviceKind) -> str:
+        """Return the title as it holds on a kind of device: no GPU is busy where the CPU is measured."""
+        return self.title if device.has_launches else self.title.removeprefix("GPU ")
 
     def show(self, value: float | None) -> str:
         """Return the value with its unit, "-" for None."""

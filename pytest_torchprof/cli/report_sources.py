@@ -16,6 +16,7 @@ from pytest_torchprof.recording.repeats import is_stacks_name
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.report.page.build import Heading
 from pytest_torchprof.report.page.measured import Measured, in_page, of_recording
+from pytest_torchprof.report.page.verdicts import AGAINST
 from pytest_torchprof.report.terminal import describe_environment
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def heading_of(source: Source, before: Source | None) -> Heading:
     if before is None:
         return Heading(title="report" if source.is_one else source.path.name, lines=tuple(lines))
     sides = _told_apart(before.path, source.path)
-    return Heading(title=f"{sides[1]} against {sides[0]}", lines=tuple(lines), sides=sides, compared="against")
+    return Heading(title=f"{sides[1]} against {sides[0]}", lines=tuple(lines), sides=sides, compared=AGAINST)
 
 
 def _told_apart(first: Path, second: Path) -> tuple[str, str]:

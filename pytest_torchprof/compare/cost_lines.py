@@ -37,17 +37,23 @@ _NAMED: Final = 3
 
 def number_lines(numbers: Mapping[str, Pair], cost: Cost) -> list[str]:
     """Return the numbers that changed, those that moved most first, each with its ratio; the small ones in a line."""
+    large, small = (list(side.values()) for side in sort_changes(numbers, cost))
+    return [*large, *(["also: " + "; ".join(small)] if small else [])]
+
+
+def sort_changes(numbers: Mapping[str, Pair], cost: Cost) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what to say of each number that changed, by its name: of those worth a line, and of the small ones."""
     told = _without_echoes(numbers)
-    lines: list[str] = []
-    small: list[str] = []
+    large: dict[str, str] = {}
+    small: dict[str, str] = {}
     for name, values in told.items():
         number = BY_NAME[name]
         if len({number.show(value) for value in values}) == 1:
             continue
         words = number_words(number, *values, called=cost.noun if name == GPU_TIME else None)
         minor = size_of(name, values) < _WORTH_A_LINE or number.unit in ("share", "ratio")
-        (small if minor and name != GPU_TIME else lines).append(words)
-    return [*lines, *(["also: " + "; ".join(small)] if small else [])]
+        (small if minor and name != GPU_TIME else large)[name] = words
+    return large, small
 
 
 def _without_echoes(numbers: Mapping[str, Pair]) -> dict[str, Pair]:
@@ -66,24 +72,27 @@ def _is_about(ratio: float | None, lead: float | None) -> bool:
 
 def cost_lines(cost: Cost, *, width: int, every: bool = False) -> list[str]:
     """Return where the GPU time is: a sentence, a table by family, one by kernel; nothing where it is still."""
-    total = max(cost.time_us)
-    if not cost.families or abs(cost.families[0].difference_us) < _STILL * total:
+    explanation = explain_cost(cost)
+    if explanation is None:
         return []
+    total = max(cost.time_us)
     worth = [row for row in cost.families if every or abs(row.difference_us) >= _WORTH_A_ROW * total]
     shown = [row for row in cost.kernels if every or abs(row.difference_us) >= _WORTH_A_ROW * total]
     shown = shown if every else shown[:ROWS]
     return [
-        *wrapped(_sentence(cost), "  ", width=width),
+        *wrapped(f"{explanation}:", "  ", width=width),
         *_table(cost, "family", worth, width),
         *_table(cost, "kernel", shown, width),
     ]
 
 
-def _sentence(cost: Cost) -> str:
-    """Return "of the 147 ms more, 68% are in the same 51 GEMMs fp32, on average 8.0x as long"."""
-    all_of_it = cost.difference_us
-    if abs(all_of_it) < _STILL * max(cost.time_us):
-        return f"as much {cost.noun} as before, spent in other places:"
+def explain_cost(cost: Cost) -> str | None:
+    """Return "of the 147 ms more, 68% are in the same 51 GEMMs fp32, on average 8.0x as long"; None if none moved."""
+    all_of_it, total = cost.difference_us, max(cost.time_us)
+    if not cost.families or abs(cost.families[0].difference_us) < _STILL * total:
+        return None
+    if abs(all_of_it) < _STILL * total:
+        return f"as much {cost.noun} as before, spent in other places"
     parts: list[str] = []
     explained = 0.0
     for row in cost.families:
@@ -94,7 +103,7 @@ def _sentence(cost: Cost) -> str:
             explained += share
             parts.append(f"{share:.0%} {'' if parts else 'are '}in {calls_words(row)}{_each(row)}")
     way = "more" if all_of_it > 0 else "less"
-    return f"of the {show_us(abs(all_of_it))} {way}, {'; '.join(parts)}:"
+    return f"of the {show_us(abs(all_of_it))} {way}, {'; '.join(parts)}"
 
 
 def _each(row: Shift) -> str:
@@ -162,7 +171,7 @@ class _Row(NamedTuple):
 def _table(cost: Cost, title: str, shown: Sequence[Shift], width: int) -> list[str]:
     """Return the rows as a table that adds up: what is left out is a row of its own."""
     whole = cost.families if title == "family" else cost.kernels
-    rows = [_Row(_label(row), row.calls, row.time_us, _operator(row), _show_mean(row)) for row in shown]
+    rows = [_Row(label_shift(row), row.calls, row.time_us, _operator(row), _show_mean(row)) for row in shown]
     if rest := whole[len(shown) :]:
         rows.append(_sum(rest, f"{len(rest)} others" if rows else title))
     columns = [
@@ -183,7 +192,7 @@ def _sum(rows: Sequence[Shift], label: str) -> _Row:
     return _Row(label, (), (before, after))
 
 
-def _label(row: Shift) -> str:
+def label_shift(row: Shift) -> str:
     """Return what a row is of: "gemm fp32 tn -> bf16 tn", a kernel before and after where they differ, or a family."""
     if not any(row.kernels):
         was, now = _kinds(row)

@@ -36,25 +36,26 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.analysis.step_time import SilentTime
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.devices.kinds import DeviceKind
     from pytest_torchprof.findings import Finding, Rule
     from pytest_torchprof.report.bars import Bars
 
 
-def _number_column(name: str, leaves: int) -> Column:
-    """Return the column of a step's number."""
-    number = BY_NAME[name]
-    return Column(number.title, lambda step: number.show(getattr(step.numbers, name)), leaves=leaves)
+def _step_columns(device: DeviceKind) -> list[Column]:
+    """Return the columns of the table of steps."""
+    leaves = {"cpu_time_us": 3, "gpu_busy_us": 4, "kernels": 0, "launches": 2, "syncs": 1}
+    return [
+        Column("step", lambda step: printable(step.name or "-"), "left"),
+        Column("length", lambda step: show_us(sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000)),
+        *(_number_column(BY_NAME[name], place, device) for name, place in leaves.items()),
+    ]
 
 
-_STEPS = (
-    Column("step", lambda step: printable(step.name or "-"), "left"),
-    Column("length", lambda step: show_us(sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000)),
-    _number_column("cpu_time_us", 3),
-    _number_column("gpu_busy_us", 4),
-    _number_column("kernels", 0),
-    _number_column("launches", 2),
-    _number_column("syncs", 1),
-)
+def _number_column(number: Number, leaves: int, device: DeviceKind) -> Column:
+    title = number.title_on(device)
+    return Column(title, lambda step: number.show(getattr(step.numbers, number.name)), leaves=leaves)
+
+
 _ROLES = {"cpu": "operators, annotations and Python", "runtime": "runtime calls"}
 """What parts of a step's time are called where people read of them."""
 _MOST_GAPS = 5
@@ -79,7 +80,11 @@ def text(  # noqa: PLR0913 - the options of the command
 ) -> str:
     """Return the whole analysis, ending in a line break; ``step`` N is ProfilerStep#N alone."""
     steps = chosen_steps(analysis, step)
-    parts = [_describe_recording(analysis, width), _draw_numbers(analysis, steps, width), _draw_steps(steps, width)]
+    parts = [
+        _describe_recording(analysis, width),
+        _draw_numbers(analysis, steps, width),
+        _draw_steps(analysis, steps, width),
+    ]
     parts.append(rows_of(analysis, steps, by=by, sort_by=None, top=top, width=width))
     if by == "kernel":
         parts.append(_by_family_and_operator(analysis, steps, width, bars))
@@ -132,7 +137,10 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
     median, worst = analysis.median_of(steps), analysis.worst_of(steps)
     columns = {"median": median, "worst": worst} if len(steps) > 1 else {"median": median}
     lines = [
-        [number.title, *(_show_number(number, getattr(found, number.name)) for found in columns.values())]
+        [
+            number.title_on(analysis.trace.device_kind),
+            *(_show_number(number, getattr(found, number.name)) for found in columns.values()),
+        ]
         for number in TABLE
         if not number.detail and not (part and number.scope == "window") and getattr(median, number.name) is not None
     ]
@@ -157,12 +165,12 @@ def _show_number(number: Number, value: float) -> str:
     return show_share(value) if number.unit == "share" else number.show(value)
 
 
-def _draw_steps(steps: Sequence[StepProfile], width: int) -> str:
+def _draw_steps(analysis: Analysis, steps: Sequence[StepProfile], width: int) -> str:
     """Return a row for each of several steps."""
     if len(steps) < 2:
         return ""
     more = len(steps) - _MOST_STEPS
-    return drawn(steps[:_MOST_STEPS], _STEPS, "steps", width=width) + (
+    return drawn(steps[:_MOST_STEPS], _step_columns(analysis.trace.device_kind), "steps", width=width) + (
         f"\n... and {more} more (--step N)" if more > 0 else ""
     )
 

@@ -61,7 +61,7 @@ def page(several: Iterable[Measured], heading: Heading, *, by_two: bool = False)
         recordings.update(zip(names, drawn, strict=True))
         details.append({**found, **({"drawn": names} if names else {})})
         shown.append(_without_recording(measured))
-    columns = columns_of(shown)
+    columns = columns_of(shown, heading.compared)
     rows = [row(number, measured, columns) for number, measured in worst_first(enumerate(shown))]
     outcomes = Counter(measured.outcome for measured in shown)
     lines = "".join(f"<p>{text(line)}</p>" for line in heading.lines)

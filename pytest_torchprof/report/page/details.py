@@ -59,7 +59,7 @@ def _numbers(measured: Measured) -> list[list[Any]]:
     before = measured.before
     return [
         [
-            number.title,
+            number.title_on(measured.device),
             number.unit,
             number.better,
             measured.number(number.name),

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.analysis import Analysis, Repeat
 from pytest_torchprof.analysis.numbers import BY_NAME
+from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.recording.reader import read
@@ -20,6 +21,7 @@ from pytest_torchprof.report.analysis_json import finding_values
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pytest_torchprof.devices.kinds import DeviceKind
     from pytest_torchprof.findings import Rule
 
 MOST_DRAWN: Final = 40
@@ -54,6 +56,14 @@ class Measured:
         """The verdict in words."""
         outcome = self.told.get("outcome")
         return str(outcome) if outcome in OUTCOMES else RECORDED
+
+    @property
+    def device(self) -> DeviceKind:
+        """The kind of device; without the recording it is the CPU where the environment names it and no GPU."""
+        if self.analysis is not None:
+            return self.analysis.trace.device_kind
+        environment = self.told.get("environment") or {}
+        return kind_of("cpu" if environment.get("cpu") and not environment.get("gpu") else None)
 
     def number(self, name: str) -> float | None:
         """Return the median over the steps of one of the numbers; None where it is not known."""

@@ -33,7 +33,10 @@
       timeline.scrollIntoView({block: "center"});
       (await draw())[0].highlight(events);
     };
+    // Print shows what is drawn by then, out of view too.
+    const soon = setTimeout(draw, 500);
     const close = async () => {
+      clearTimeout(soon);
       watch.disconnect();
       if (views) for (const view of await views) view.destroy();
     };

@@ -24,22 +24,21 @@ const Sections = (() => {
     return h("div", {class: `message m-${test.outcome.replace(" ", "-")}`}, copy, h("pre", {tabindex: "0", role: "region", "aria-label": "What does not hold"}, lines(test.message)));
   };
 
-  // The name on either side; where it is another one, both.
+  const arrowed = (words) => shown(words, 600).replaceAll(" -> ", " → ");
+  // As `torchprof diff` names it; whole names, of which there may be several, on hover.
   const shiftName = (row) => {
-    const names = [row.was, row.now].filter(Boolean);
-    const text = row.now === undefined || !names.length ? row.family : names[0] === names[1] || names.length === 1 ? names[0] : `${names[0]} → ${names[1]}`;
-    const kinds = row.kinds.filter(Boolean);
-    const kind = kinds.length === 2 && kinds[0] !== kinds[1] ? `${kinds[0]} → ${kinds[1]}` : kinds[0];
+    const names = [...new Set([row.was, row.now].filter(Boolean))];
     const mark = !row.calls ? " gone" : !row.before_calls ? " new" : "";
     return h("th", {scope: "row", class: "left"}, h("span", {class: "label"}, h("span", {class: `swatch f-${row.family}`, title: row.family}),
-      h("span", {}, h("bdi", {}, shown(text, 140)), (kind || mark) && h("span", {class: "file"}, ` ${shown(kind ?? "", 80)}${mark}`))));
+      h("span", {}, h("bdi", {title: names.map((name) => shown(name, 1000)).join(" → ") || null}, shown(arrowed(row.label), 140)), mark && h("span", {class: "file"}, mark))));
   };
   const signed = (us) => `${us > 0 ? "+" : us < 0 ? "−" : ""}${told("us", Math.abs(us))}`;
-  const shiftTable = (rows, whole, title, more) => {
+  const shiftTable = (rows, whole, title, noun, more) => {
     for (const row of rows) {
       row.difference = row.time_us - row.before_us;
       row.share = whole ? row.difference / whole : 0;
       row.name = [row.family, row.was, row.now].join(" ");
+      row.each = row.before_calls && row.calls && row.before_us ? row.time_us / row.calls / (row.before_us / row.before_calls) : null;
     }
     const largest = Math.max(...rows.map((row) => Math.abs(row.difference)), 1e-9);
     const diverging = (row) => {
@@ -54,9 +53,10 @@ const Sections = (() => {
       {key: "time_us", title: "now", kind: "us"},
       {key: "before_calls", title: "calls before", kind: "count"},
       {key: "calls", title: "now", kind: "count"},
+      {key: "each", title: "each", kind: "factor", hint: "how much longer one call takes"},
       ...(rows.some((row) => row.op) ? [{key: "op", title: "launched by", kind: "text", most: 44}] : []),
     ];
-    const caption = title === "families" ? "GPU time of a step, by family" : "by kernel and operator";
+    const caption = title === "families" ? `${noun} of a step, by family` : "by kernel and operator";
     return DataTable.make({caption: more ? `${caption}; ${show.count(more)} more are left out` : caption, columns, rows, by: "difference"});
   };
 
@@ -64,16 +64,24 @@ const Sections = (() => {
     const found = test.compared;
     if (found?.why_not) return h("p", {}, shown(found.why_not, 1000));
     if (found) {
-      const [before, now] = found.time_us;
+      const whole = found.time_us[1] - found.time_us[0];
+      const headline = ({words, ratio, better, values}) => h("p", {class: "headline"}, arrowed(words),
+        ratio && h("b", {class: `ratio ${direction(better, ...values)}`}, ` ${ratio}`));
+      const where = [
+        shiftTable(found.families, whole, "families", found.noun, 0),
+        shiftTable(found.kernels, whole, "kernels", found.noun, found.more),
+      ];
       const single = found.single.length
         ? h("details", {}, h("summary", {}, `single kernels: ${shown(found.words, 400)}`),
           h("pre", {class: "changes"}, found.single.map((line) => visible(line)).join("\n")), found.more_single ? h("p", {class: "hint"}, `and ${show.count(found.more_single)} more`) : null)
         : h("p", {}, shown(found.words, 400));
       return [
-        h("p", {class: "headline"}, `GPU time of a step ${told("us", before)} → ${told("us", now)}`, changed(before, now) && h("b", {class: `ratio ${direction("lower", before, now)}`}, ` ${changed(before, now)}`)),
-        found.devices && h("p", {class: "hint"}, shown(found.devices.join(" → "))),
-        shiftTable(found.families, now - before, "families", 0),
-        shiftTable(found.kernels, now - before, "kernels", found.more),
+        found.devices && h("p", {class: "hint"}, `recorded on ${shown(found.devices.join(" and on "))}`),
+        found.numbers.map(headline),
+        found.small.length ? h("p", {class: "hint"}, `also: ${arrowed(found.small.join("; "))}`) : null,
+        found.why ? [h("p", {class: "why"}, arrowed(found.why)), ...where]
+          : h("details", {}, h("summary", {}, `as much ${found.noun} as before, in the same places`), where),
+        found.exchange && h("p", {}, `what came and went: ${arrowed(found.exchange)}`),
         single,
       ];
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.compare.ratios import GPU_TIME, ratio_of, show_factor
 from pytest_torchprof.report.page.document import text
 from pytest_torchprof.report.page.measured import OUTCOMES, RECORDED, SHOWN
 
@@ -17,6 +18,10 @@ _WORDS: Final = {"skipped": "not judged", "xfailed": "failed as expected", "gone
 _TITLES: Final = {"gpu_busy_us": "busy", "cpu_gpu_ratio": "CPU/GPU", "graph_breaks": "graph breaks"}
 
 
+AGAINST: Final = "against"
+"""The column of a page with two sides: the ratio of the time that a step's work takes."""
+
+
 def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Measured]]:
     """Return the measurements, which have their numbers, with the failures in front."""
     return sorted(
@@ -25,15 +30,13 @@ def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Meas
 
 
 def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
-    """Return the row of a measurement; ``columns`` are the numbers shown, ``"baseline"`` among them."""
+    """Return the row of a measurement; ``columns`` are the numbers shown, the last one perhaps a comparison."""
     outcome = measured.outcome
     cells = [
         f'<td class="verdict"><span class="v v-{outcome.replace(" ", "-")}">{_WORDS.get(outcome, outcome)}</span></td>',
         f'<th scope="row" class="name"><a href="#{number}">{_split_name(measured.name)}</a></th>',
-        *(_number_cell(measured, name) for name in columns if name != "baseline"),
+        *(_CELLS[name](measured) if name in _CELLS else _number_cell(measured, name) for name in columns),
     ]
-    if "baseline" in columns:
-        cells.append(f'<td class="told">{text(str(measured.told.get("baseline") or "-"), 80)}</td>')
     return f'<tr id="row-{number}" data-outcome="{outcome}" data-place="{number}">{"".join(cells)}</tr>'
 
 
@@ -66,10 +69,11 @@ def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[str], c
     )
 
 
-def columns_of(several: Sequence[Measured]) -> tuple[str, ...]:
-    """Return the columns in which anything stands."""
+def columns_of(several: Sequence[Measured], compared: str) -> tuple[str, ...]:
+    """Return the columns in which anything stands; ``compared`` is the last one, ``"baseline"`` or ``"against"``."""
     known = [number.name for number in SHOWN if any(one.number(number.name) is not None for one in several)]
-    return (*known, *(["baseline"] if any(one.told.get("baseline") for one in several) else []))
+    told = any(one.before is not None if compared == AGAINST else one.told.get(compared) for one in several)
+    return (*known, *([compared] if told else []))
 
 
 def _split_name(name: str) -> str:
@@ -78,6 +82,21 @@ def _split_name(name: str) -> str:
     if not colons:
         return f"<bdi>{text(name)}</bdi>"
     return f'<bdi>{text(test)}</bdi> <bdi class="file">{text(file, 120)}</bdi>'
+
+
+def _baseline_cell(measured: Measured) -> str:
+    return f'<td class="told">{text(str(measured.told.get("baseline") or "-"), 80)}</td>'
+
+
+def _against_cell(measured: Measured) -> str:
+    """Return how much longer a step's work took than that of the other side."""
+    if measured.before is None:
+        return f'<td class="told" data-v="">{"-" if measured.outcome == "gone" else "new"}</td>'
+    ratio = ratio_of(measured.before.number(GPU_TIME), measured.number(GPU_TIME))
+    return f'<td data-v="{"" if ratio is None else ratio}">{"-" if ratio is None else show_factor(ratio)}</td>'
+
+
+_CELLS: Final = {"baseline": _baseline_cell, AGAINST: _against_cell}
 
 
 def _number_cell(measured: Measured, name: str) -> str:

@@ -22,7 +22,7 @@ const show = {
   },
   share: (value) => `${(100 * value).toFixed(1)} %`,
   ratio: (value) => (value > 0 && value < 0.005 ? "<0.01" : value < 10 ? value.toFixed(2) : value.toPrecision(3)),
-  factor: (value) => (value >= 9.95 ? `${show.count(Math.round(value))}x` : `${value < 0.1 ? Number(value.toPrecision(2)) : value.toFixed(value < 1 ? 2 : 1)}x`),
+  factor: (value) => (value >= 9.95 ? `${show.count(Math.round(value))}x` : `${value > 0.9 && value < 1.1 ? value.toFixed(2) : value < 0.1 ? Number(value.toPrecision(2)) : value.toFixed(value < 1 ? 2 : 1)}x`),
   rate: (value) => (value < 100 ? String(Number(value.toPrecision(3))) : value.toFixed(0)),
   count: (value) => value.toLocaleString("en-US", {maximumFractionDigits: 2}),
 };
