@@ -32,9 +32,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    if (lone := against.lone_option(config)) is not None:
-        said = f"{lone} says how to compare with another commit: name it, with --torchprof-against=REF"
-        raise pytest.UsageError(coded(said, Code.BAD_OPTION))
     if ranks.VARIABLE in os.environ:
         from pytest_torchprof.testing.ranks.inside import settle as settle_rank
 
@@ -61,6 +58,9 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if (lone := against.lone_option(config)) is not None:
+        said = f"{lone} says how to compare with another commit: name it, with --torchprof-against=REF"
+        raise pytest.UsageError(coded(said, Code.BAD_OPTION))
     keywords = ""
     if config.option.markers:
         from pytest_torchprof.documentation import marker_help

@@ -279,3 +279,5 @@ def test_what_was_measured_is_kept_for_the_next_run(repository, compared):
     assert "1 measurement, kept from an earlier run" in again.out
     assert again.status == 0
     assert again.rows == run.rows == {"test_each[kept]": ("same", "passed")}
+    elsewhere = repository.against("main", "-k", "kept", PYTEST_ADDOPTS="--strict-markers")
+    assert "kept from an earlier run" not in elsewhere.out

@@ -11,6 +11,8 @@ CASES = """
 import os
 import pytest, torch
 import waves
+from cases import *
+from cases import test_imported_and_fails_there
 
 x = torch.ones(8, 8)
 cpu = pytest.mark.torchprof(device="cpu")
@@ -46,11 +48,35 @@ def test_fails_here(torchprof):
 def test_expected_to_fail_and_not_there():
     waves.wave(x)
     assert not there
+
+class TestClass:
+    @cpu
+    def test_measured(self):
+        waves.wave(x)
 """
 NEW_HERE = """
 @cpu
 def test_new():
     waves.added(x)
+"""
+NEW_IN_CLASS = """
+    @cpu
+    def test_new(self):
+        waves.added(x)
+"""
+SHARED = """
+import pytest, torch
+import waves
+
+def case(condition):
+    @pytest.mark.torchprof(device="cpu")
+    def test():
+        waves.wave(torch.ones(8))
+        assert condition
+    return test
+
+test_shared_and_fails_there = case(hasattr(waves, "added"))
+test_imported_and_fails_there = case(hasattr(waves, "added"))
 """
 IMPORTS = """
 import pytest, torch
@@ -69,13 +95,14 @@ def repository(tmp_path_factory):
         {
             "waves.py": PACKAGE,
             "tests/test_waves.py": CASES,
+            "tests/cases.py": SHARED,
             "tests/test_imports.py": TESTS.replace("wave()", "imported()"),
         },
     )
     made.write(
         {
             "waves.py": PACKAGE + "\nadded = wave\n",
-            "tests/test_waves.py": CASES + NEW_HERE,
+            "tests/test_waves.py": CASES + NEW_IN_CLASS + NEW_HERE,
             "tests/test_imports.py": IMPORTS,
             "tests/test_new_file.py": IMPORTS.replace("test_imported", "test_of_new_file"),
         }
@@ -97,6 +124,10 @@ def test_what_the_other_commit_has_and_cannot_measure_fails(gaps):
         "test_runs_nothing_there": ("new", "not measured"),
         "test_fails_here": ("same", "failed"),
         "test_expected_to_fail_and_not_there": ("new", "not measured"),
+        "test_shared_and_fails_there": ("new", "not measured"),
+        "test_imported_and_fails_there": ("new", "not measured"),
+        "TestClass::test_measured": ("same", "passed"),
+        "TestClass::test_new": ("new", "passed"),
         "test_new": ("new", "passed"),
         "test_imported": ("new", "not measured"),
         "test_of_new_file": ("new", "passed"),

@@ -378,6 +378,9 @@ def test_a_run_that_stops_early_says_that_no_times_were_compared(repository, tmp
     [
         (["--torchprof-against-time=10%"], "name it, with --torchprof-against=REF"),
         (["--torchprof-against-budget=10s"], "name it, with --torchprof-against=REF"),
+        (["--torchprof-against-python", "python"], "name it, with --torchprof-against=REF"),
+        (["--torchprof-against-tests=own"], "name it, with --torchprof-against=REF"),
+        (["--torchprof-against="], "a commit is expected, such as main; is a variable empty?"),
         (["--torchprof-against=main", "--torchprof-against-time=3"], "expected a share such as 10% or 0.1"),
         (["--torchprof-against=main", "--torchprof-against-time=-5%"], "expected a share such as 10% or 0.1"),
         (["--torchprof-against=main", "--torchprof-against-budget=soon"], "expected seconds such as 120s"),

@@ -173,6 +173,7 @@ def other(repository):
         ((TEST,), "expected --good REF"),
         ((TEST, "--good", "notes~1", "--changed"), "expected --limit NAME=VALUE, or --changed"),
         ((TEST, "--good", "notes~1", "--", "--torchprof-baseline=update"), "torchprof bisect and --torchprof-baseline"),
+        ((TEST, "--good", "notes~1", "--", "--torchprof-against-time=5%"), "torchprof bisect compares no times"),
         ((TEST, "--good", "notes~1", "--limit", "max_kernel=1"), "did you mean 'max_kernels'?"),
         ((TEST, "--good", "notes~1", "--", "--no-such-option"), "pytest cannot be started with these words"),
     ],

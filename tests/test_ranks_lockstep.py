@@ -9,19 +9,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fresh
+import jobs
 import pytest
 import rank_jobs
 from rank_jobs import LONGEST_S, TOGETHER
 
-from pytest_torchprof.capture.rank import rank_in
+from pytest_torchprof import NotMeasured
+from pytest_torchprof.capture.lockstep import Lockstep, OtherRanks
+from pytest_torchprof.capture.rank import Rank, rank_in
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
 
 MARK = '@pytest.mark.torchprof(device="cpu", max_kernels=2{})'
 MARKER = MARK.format("")
-SHORT_S = 5
-"""How long ranks wait for one that never comes."""
+SHORT_S = 12
+"""How long ranks wait for one that never comes: longer than one that comes takes on a busy machine."""
 
 ONE_JOB = f"""
 from torch.profiler import profile
@@ -136,6 +140,10 @@ def test_times():
     step()
     if RANK == 1:
         time.sleep(0.003)
+
+@pytest.mark.torchprof(device="cpu", steps=3 + RANK)
+def test_more_steps_on_rank_1():
+    step()
 
 {MARKER}
 def test_left_early_on_rank_1(torchprof):
@@ -258,6 +266,14 @@ def test_code_that_raises_on_one_rank_is_that_ranks_failure_and_the_others_say_s
     assert second.startswith("ValueError: boom")
 
 
+def test_ranks_that_would_call_the_code_differently_often_do_not_call_it(job):
+    for rank in job:
+        said = rank.said("test_more_steps_on_rank_1")
+        assert (
+            "not measured: the ranks are to call the code differently often: rank 0 warmup=3, steps=3; rank 1 " in said
+        )
+
+
 def test_what_the_body_asks_for_fails_on_the_rank_that_misses_it_and_keeps_no_other_waiting(job):
     assert [rank.outcome("test_asked_in_the_body") for rank in job] == ["passed", "failure"]
     said = job[1].said("test_asked_in_the_body")
@@ -367,24 +383,25 @@ def ranks(pytester, monkeypatch):
 
 
 SLEEPS = """
-slept = []
-
 MARKER
 def test_sleeps():
     torch.sin(x)
-    if RANK == 1 and not slept:
-        slept.append(time.sleep(15))
+    while RANK == 1 and not os.path.exists("rank_0_is_through"):
+        time.sleep(0.05)
 
 MARKER
 def test_after():
     torch.sin(x)
+
+def test_last():
+    open("rank_0_is_through", "w").close()
 """
 
 
 def test_a_silent_rank_ends_the_measurement_in_bounded_time_and_is_not_waited_for_again(ranks):
     first, second = ranks(SLEEPS, timeout_s=SHORT_S)
     said = first.said("test_sleeps")
-    assert re.search(r"not measured: rank 1 did not reach the end of warm-up call 1 within 5 s \(pid \d+ on", said)
+    assert re.search(r"not measured: rank 1 did not reach the end of warm-up call 1 within \d+ s \(pid \d+ on", said)
     assert "not measured: rank 1 is still silent" in first.said("test_after")
     assert [second.outcome(test) for test in ("test_sleeps", "test_after")] == ["failure", "failure"]
 
@@ -398,11 +415,10 @@ def test_it():
 """
 
 
-@pytest.mark.parametrize("deed", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
-def test_a_rank_that_is_gone_is_named(ranks, deed):
-    first, _ = ranks(WITHOUT_COLLECTIVES.format(deed), timeout_s=SHORT_S)
+def test_a_rank_that_is_gone_is_named(ranks):
+    first, _ = ranks(WITHOUT_COLLECTIVES.format("os.kill(os.getpid(), signal.SIGKILL)"), timeout_s=SHORT_S)
     assert first.status == 1
-    said = "not measured: rank 1 did not reach the end of warm-up call 1 within 5 s"
+    said = f"not measured: rank 1 did not reach the end of warm-up call 1 within {SHORT_S} s"
     assert said in first.said("test_it")
 
 
@@ -432,9 +448,16 @@ def test_ranks_that_run_different_tests_are_told(ranks):
     assert first.status == second.status == 1
     said = first.said("test_one") + second.said("test_two")
     assert re.search(
-        r"did not begin this measurement within 5 s, and was last heard of in test_it.py::test_(one|two)", said
+        r"did not begin this measurement within \d+ s, and was last heard of in test_it.py::test_(one|two)", said
     )
     assert "each rank has to run the same tests in one order" in said
+
+
+def test_ranks_that_measure_under_different_labels_are_told():
+    store, others = torch.distributed.HashStore(), OtherRanks(timeout_s=0.1)
+    first, _ = (Lockstep(others, store, "a test", Rank(rank, 2), label) for rank, label in enumerate(("one", "two")))
+    with pytest.raises(NotMeasured, match=r"within 0.1 s, and was last heard of in the one called two .*the same in a"):
+        first.exchange("the plan", [])
 
 
 STOPS = """
@@ -467,6 +490,32 @@ def test_ranks_that_reach_nobody_measure_as_often_as_all_others(ranks):
         "MARKER\ndef test_it():\n    torch.sin(x)\n    if RANK: torch.cos(x), torch.cos(x)\n", head=alone
     )
     assert (first.status, second.status) == (0, 1)
+
+
+IN_NO_PYTEST = """
+import os
+import torch
+from torch import distributed
+from pytest_torchprof import measure
+
+rank = int(os.environ["RANK"])
+distributed.init_process_group("gloo")
+x, calls = torch.ones(4), 0
+with measure("step", device="cpu") as m:
+    for _ in m.steps():
+        calls += 1
+        distributed.all_reduce(x)
+        for _ in range(rank):
+            torch.cos(x)
+distributed.destroy_process_group()
+print(calls, len(m.profile.kernels), m.profile.trace.metadata.rank, m.profile.trace.metadata.world_size)
+"""
+
+
+def test_processes_that_are_no_pytest_measure_each_by_itself_and_call_the_code_as_often():
+    started = [fresh.start_code(IN_NO_PYTEST, **told) for told in jobs.environment(2)]
+    done = [rank.done(LONGEST_S) for rank in started]
+    assert [one.stdout.strip() for one in done] == ["8 1 0 2", "8 2 1 2"], [one.stderr for one in done]
 
 
 # Under torchrun itself

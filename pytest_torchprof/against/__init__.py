@@ -54,10 +54,12 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def lone_option(config: pytest.Config) -> str | None:
-    """Return an option that says how to compare with a commit where none is named; None where all is well."""
-    names = ("time", "budget") if config.option.torchprof_against is None else ()
-    given = (name for name in names if getattr(config.option, f"torchprof_against_{name}") is not None)
-    return next((f"--torchprof-against-{name}" for name in given), None)
+    """Return an option that says how to compare with a commit where none is named; None where all is well.
+
+    What stands in a project's settings is for the runs that compare.
+    """
+    words = () if config.option.torchprof_against is not None else map(str, config.invocation_params.args)
+    return next((word.partition("=")[0] for word in words if word.startswith("--torchprof-against-")), None)
 
 
 def is_asked_for(config: pytest.Config) -> bool:

@@ -111,6 +111,10 @@ def _key(request: Request) -> str:
         "roots": [str(root) for root in request.roots],
         **environment.described(request.python),
     }
+    return _hashed(parts)
+
+
+def _hashed(parts: Mapping[str, object]) -> str:
     text = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -173,7 +177,7 @@ def _installed(request: Request) -> Path:
 
 
 def _environment(request: Request) -> str:
-    return json.dumps([request.install, *environment.described(request.python).values()])
+    return _hashed({"command": request.install, **environment.described(request.python)})
 
 
 def _launch(request: Request) -> SideLaunch:

@@ -113,6 +113,7 @@ class _Settings:
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> int:
         refuse_clashes(config, "torchprof bisect")
+        _refuse_times(config)
         repository = repository_of(config)
         good = Reference(ref=self._task.good, sha=repository.commit(self._task.good, "--good"), dirty=False)
         bad = Reference(ref=self._task.bad, sha=repository.commit(self._task.bad, "--bad"), dirty=False)
@@ -124,6 +125,13 @@ class _Settings:
             request = replace(request, words=asked, keeps_recordings=True)
             self.found = _Search(self._task.limits, request, good, bad, self._tell).run()
         return 0
+
+
+def _refuse_times(config: pytest.Config) -> None:
+    """Raise TorchprofError where times are to be compared."""
+    if config.option.torchprof_against_time is not None or config.option.torchprof_against_budget is not None:
+        said = "torchprof bisect compares no times: leave out --torchprof-against-time and --torchprof-against-budget"
+        raise TorchprofError(said, Code.BAD_OPTION)
 
 
 def _refuse_strangers(repository: Repository, good: Reference, bad: Reference) -> None:

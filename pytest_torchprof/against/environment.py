@@ -28,20 +28,14 @@ _CACHES: Final = {
 }
 """What a compiler keeps of one side must not be found by the other."""
 _OF_CI: Final = ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT", "GITHUB_ENV")
-_SAYS_HOW: Final = (
-    "TORCH",
-    "PYTORCH",
-    "TRITON",
-    "INDUCTOR",
-    "CUDA",
-    "HIP",
-    "ROCR",
-    "NVIDIA",
-    "OMP_",
-    "MKL_",
-    "CUBLAS",
-    "CUDNN",
+_SAYS_NOTHING: Final = frozenset(
+    {
+        *("_", "COLUMNS", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM_SESSION_ID", "TMUX_PANE", "WINDOWID"),
+        *("SSH_AUTH_SOCK", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "XDG_SESSION_ID"),
+        *(VARIABLE, "PYTEST_CURRENT_TEST", "PYTHONHASHSEED"),  # tox draws a seed for every run.
+    }
 )
+"""Variables that differ from one terminal, or one run, to the next. Any other may decide what the code does."""
 
 
 def import_roots(top: Path, rootdir: Path) -> tuple[Path, ...]:
@@ -95,13 +89,12 @@ print(sys.version, sys.executable, platform.node(), *installed, sep="\\n")
 
 
 def described(python: str) -> Mapping[str, str]:
-    """Return what else decides what is measured: Python, what is installed beside it, the machine, settings.
+    """Return what else decides what is measured: Python, what is installed beside it, the machine, the environment.
 
     TorchprofError where the Python cannot be run.
     """
-    told = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SAYS_HOW)}
-    return {"python": _run([python, "-P", "-c", _DESCRIBE], Path.cwd(), told, Code.BAD_OPTION), **settings}
+    told = {name: value for name, value in sorted(os.environ.items()) if name not in _SAYS_NOTHING}
+    return {"python": _run([python, "-P", "-c", _DESCRIBE], Path.cwd(), told, Code.BAD_OPTION), **told}
 
 
 def install(folder: Path, command: str, tree: Path, told: Mapping[str, str]) -> str:
@@ -130,6 +123,8 @@ def python_of(folder: Path) -> str:
 
 def _run(words: list[str], folder: Path, told: Mapping[str, str], code: Code = Code.INSTALL_FAILED) -> str:
     """Run a command and return what it says; TorchprofError with its end where it fails."""
+    # Of a script of ours nobody needs to see more.
+    shown = shlex.join(words).partition("\n")[0] if code is Code.INSTALL_FAILED else words[0]
     try:
         done = subprocess.run(  # noqa: S603 - the user's own command
             words,
@@ -141,10 +136,10 @@ def _run(words: list[str], folder: Path, told: Mapping[str, str], code: Code = C
             check=False,
         )
     except OSError as problem:
-        said = f"{shlex.join(words)} cannot be run in {folder}: {problem.strerror}"
+        said = f"{shown} cannot be run in {folder}: {problem.strerror}"
         raise TorchprofError(said, code) from None
     if done.returncode:
         lines = os.fsdecode(done.stdout).strip().splitlines()[-20:]
-        said = coded(f"{shlex.join(words)} failed in {folder} with status {done.returncode}", code)
+        said = coded(f"{shown} failed in {folder} with status {done.returncode}", code)
         raise TorchprofError("\n  ".join([said, *lines]))
     return os.fsdecode(done.stdout)

@@ -121,6 +121,8 @@ class Repository:
 
     def _unknown(self, reference: str, option: str, refused: GitRefused) -> str:
         """Return why there is no such commit here, and what brings it."""
+        if not reference.strip():
+            return "a commit is expected, such as main; is a variable empty?"
         name = reference.removesuffix("...").partition("~")[0].partition("^")[0]
         branch = name.removeprefix("origin/")
         if self.is_shallow:

@@ -31,7 +31,7 @@ class BaseOutcomes:
     troubles: Mapping[str, str] = field(default_factory=dict)
     """Test id, or file, -> why it failed, was skipped or could not be collected."""
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Test file -> the functions and classes that the commit itself has in it."""
+    """Test file -> the names that tests of the commit itself may have in it."""
     broken: str | None = None
     """Why nothing ran at all."""
 
@@ -44,7 +44,8 @@ class BaseOutcomes:
             return self.broken
         file, _, rest = nodeid.partition("::")
         names = {part.partition("[")[0] for part in rest.split("::")}
-        if names.isdisjoint(self.own.get(file, ())):
+        ran_its_own = own_tests and nodeid in self.troubles
+        if names.isdisjoint(self.own.get(file, ())) and not ran_its_own:
             return None
         if (trouble := self.trouble(nodeid)) is not None:
             return trouble

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.against.git import tracked_files
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.against.git import Repository
 
@@ -23,6 +23,9 @@ FOLDERS: Final = frozenset({"test", "tests"})
 """Folders of which everything belongs to the tests: helpers, data, recordings."""
 SETTINGS: Final = frozenset({"pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"})
 """Files that hold pytest's settings and nothing else. Others are the code's too, and stay the commit's."""
+
+_WITHOUT_TESTS: Final = frozenset({"object", "TestCase", "unittest.TestCase"})
+"""Classes of which another one inherits no test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +83,32 @@ def digest(folder: Path, names: Iterable[str]) -> str:
 
 
 def names_in(tree: Path, rule: TestFiles) -> Mapping[str, tuple[str, ...]]:
-    """Return the names of functions and classes in each test file of a commit, by its path."""
-    found = {}
-    for name in filter(rule.collected, tracked_files(tree)):
-        # What cannot be read as Python holds no test that could be compared.
-        with suppress(OSError, SyntaxError, ValueError):
-            nodes = ast.walk(ast.parse((tree / name).read_bytes()))
-            kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-            found[name] = tuple(dict.fromkeys(node.name for node in nodes if isinstance(node, kinds)))
-    return found
+    """Return the names that tests may have in each test file of a commit, by its path."""
+    files = tracked_files(tree)
+    return {name: tuple(dict.fromkeys(_names(tree, name, files))) for name in filter(rule.collected, files)}
+
+
+def _names(tree: Path, file: str, modules: Sequence[str]) -> Iterator[str]:
+    """Yield the names of functions, of classes that may inherit tests, and what is assigned or imported.
+
+    ``modules``: the files among which that of a module is looked for from which everything is imported.
+    """
+    # What cannot be read as Python holds no test that could be compared.
+    with suppress(OSError, SyntaxError, ValueError):
+        for node in ast.walk(ast.parse((tree / file).read_bytes())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+                isinstance(node, ast.ClassDef) and any(ast.unparse(base) not in _WITHOUT_TESTS for base in node.bases)
+            ):
+                yield node.name
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id
+            elif isinstance(node, ast.ImportFrom) and node.names[0].name != "*":
+                yield from (alias.asname or alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                ending = f"/{(node.module or '').rpartition('.')[2]}"
+                for module in modules:
+                    if f"/{module}".endswith((f"{ending}.py", f"{ending}/__init__.py")):
+                        yield from _names(tree, module, ())
 
 
 def with_moved(own: Mapping[str, tuple[str, ...]], here: Collection[str]) -> Mapping[str, tuple[str, ...]]:

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.against.environment import import_roots, variables
@@ -21,8 +22,6 @@ from pytest_torchprof.report import Reference
 from pytest_torchprof.text import duration_us
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
     from pytest_torchprof.against.folders import RunFolders
@@ -157,7 +156,7 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
         reference=reference,
         rule=test_files(config.getini("python_files"), config.getini("testpaths"), rootdir, repository),
         own_tests=option.torchprof_against_tests == "own",
-        python=option.torchprof_against_python or sys.executable,
+        python=_python(option.torchprof_against_python, config.invocation_params.dir),
         install=option.torchprof_against_install,
         is_fresh=option.torchprof_against_fresh or any(getattr(option, name, False) for name in looks_back),
         roots=import_roots(repository.top, rootdir),
@@ -167,6 +166,14 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
         time_share=_time_share(option.torchprof_against_time),
         budget_s=_budget_s(option.torchprof_against_budget),
     )
+
+
+def _python(given: str | None, folder: Path) -> str:
+    """Return the Python that is asked for: a path as seen from a folder, or a command."""
+    if given is None:
+        return sys.executable
+    # A link to it is its environment, and stays one.
+    return str(folder / Path(given).expanduser()) if os.sep in given else given
 
 
 def _time_share(text: str | None) -> float | None:

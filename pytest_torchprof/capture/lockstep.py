@@ -111,10 +111,11 @@ class OtherRanks:
     def _phase_key(self, nodeid: str, *, after_test: bool) -> str:
         return f"{nodeid}#{self._runs.get(nodeid, 1)}{'/teardown' if after_test else ''}"
 
-    def sign(self, store: Store, rank: Rank, test: str, goal: str) -> None:
+    def sign(self, store: Store, rank: Rank, test: str, label: str | None, goal: str) -> None:
         """Let the others know that this rank is alive, and what it does."""
         self._signs_given += 1
-        place = {"count": self._signs_given, "test": test, "goal": goal, "pid": os.getpid(), "host": rank.host}
+        place = {"count": self._signs_given, "test": test, "label": label, "goal": goal}
+        place |= {"pid": os.getpid(), "host": rank.host}
         store.set(f"at/{rank.number}", json.dumps(place))
 
     def heard(self, store: Store, number: int) -> _Sign:
@@ -138,6 +139,7 @@ class Lockstep(Pace):
         self._store = store
         self._rank = rank
         self._test = test
+        self._label = label
         self._key = f"{test}/measurement/{label or ''}"
         self._exchanges = 0
         self.head_for("the start of this measurement")
@@ -145,7 +147,7 @@ class Lockstep(Pace):
     def head_for(self, goal: str) -> None:
         """Say what this rank is about to reach the end of."""
         with _told_in_words():
-            self._others.sign(self._store, self._rank, self._test, goal)
+            self._others.sign(self._store, self._rank, self._test, self._label, goal)
 
     def exchange(self, goal: str, value: Any) -> list[Any]:
         """Return each rank's value, in their order, once all have come here; NotMeasured for all where one does not."""
@@ -166,7 +168,8 @@ class Lockstep(Pace):
             return
         with suppress(RuntimeError):
             self._store.add(f"{self._key}/done", 1)
-            until, naps = time.monotonic() + _LAST_LOOK_S, _naps()
+            # The others wait for rank 0 meanwhile, in the next measurement.
+            until, naps = time.monotonic() + min(_LAST_LOOK_S, self._others.timeout_s / 2), _naps()
             last = self._rank.number == 0
             while last and self._store.add(f"{self._key}/done", 0) < self._rank.world and time.monotonic() < until:
                 time.sleep(next(naps))
@@ -219,6 +222,12 @@ class Lockstep(Pace):
         if not place:
             return f"nothing was heard of rank {number} {within}: it has measured nothing so far"
         who, test = f"pid {place['pid']} on {place['host']}", place["test"].rpartition("#")[0] or "no test"
+        if place["test"] == self._test and place["label"] != self._label:
+            other = f"the one called {place['label']}" if place["label"] else "one without a label"
+            return (
+                f"rank {number} did not begin this measurement {within}, and was last heard of in {other} ({who}): "
+                "each rank has to measure the same in a test"
+            )
         if place["test"] == self._test:
             return f"rank {number} did not reach {place['goal']} {within} ({who})"
         if again:

@@ -25,7 +25,7 @@ from pytest_torchprof.profiles import Profile
 from pytest_torchprof.recording.metadata import Adoption
 from pytest_torchprof.recording.writer import write_adopted
 from pytest_torchprof.testing.left_recordings import left_in, numbers_of, why_mixed, why_stale
-from pytest_torchprof.testing.test_run import foreign_code, gated, guarded, kept_trace
+from pytest_torchprof.testing.measured_calls import foreign_code, gated, guarded, kept_trace
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:

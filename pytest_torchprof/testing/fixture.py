@@ -16,8 +16,8 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.keywords import Limits
 from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.profiles import Profile
+from pytest_torchprof.testing.measured_calls import measure_function, measured_calls
 from pytest_torchprof.testing.ranks.place import Ranks
-from pytest_torchprof.testing.test_run import measure_function, measured_calls
 
 if TYPE_CHECKING:
     from types import TracebackType

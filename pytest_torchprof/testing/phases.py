@@ -18,7 +18,7 @@ from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, o
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.report import Outcome
 from pytest_torchprof.testing.conclusion import Ending, conclude
-from pytest_torchprof.testing.test_run import measure_function
+from pytest_torchprof.testing.measured_calls import measure_function
 from pytest_torchprof.testing.testcases import is_unittests
 
 if TYPE_CHECKING:
