@@ -23,6 +23,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
 from pytest_torchprof.keywords import Limits
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import Trace
 
@@ -43,6 +44,7 @@ _BUILDING = (
     "communication",
     "beside",
     "in_job",
+    "why_alone",
     "repeat",
     "worst_of",
     "median_of",
@@ -72,6 +74,7 @@ class _View(Struct, frozen=True, kw_only=True, eq=False):
     beside: tuple[Analysis, ...] = ()
     repeat: Repeat | None = None
     in_job: InJob | None = None
+    why_alone: str | None = None
     result: Any = _ABSENT
     gate: Callable[[str], None] | None = None
     rules: tuple[Rule, ...] | None = None
@@ -87,6 +90,7 @@ class Profile(Analysis):
     def __init__(self, trace: Trace | None, view: _View, answers: dict[str, Any] | None = None) -> None:
         """Use :func:`load`, or :meth:`from_trace`."""
         super().__init__(trace, beside=view.beside, repeat=view.repeat, in_job=view.in_job, answers=answers)
+        self.why_alone = view.why_alone
         self._view = view
 
     @classmethod
@@ -114,6 +118,10 @@ class Profile(Analysis):
     def with_ranks(self, in_job: InJob) -> Self:
         """Return the same profile as one of its job's ranks."""
         return self._changed(in_job=in_job)
+
+    def without_ranks(self, why: str) -> Self:
+        """Return the same profile as one that is judged without the other ranks of its job, and why it is."""
+        return self._changed(why_alone=why)
 
     def with_explainer(self, explainer: Explainer) -> Self:
         """Return the same profile with what can repeat its measurement."""
@@ -279,7 +287,10 @@ def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile 
 
 
 def load_each(folder: str | os.PathLike[str], *, device: str | None = None) -> Iterator[Profile]:
-    """Yield the profiles of a folder's traces, one read after the other; errors are as in ``load``."""
+    """Yield the profiles of a folder's traces, one read after the other; errors are as in ``load``.
+
+    A repeat with stacks is no measurement of its own: it is left out where it lies beside the one that it repeats.
+    """
     files = sorted(_traces_in(os.fspath(folder)))
     count = 0
     for file in files:
@@ -345,4 +356,5 @@ _ENDINGS = (".json", ".json.gz", ".pftrace")
 
 def _traces_in(folder: str) -> Iterable[str]:
     for place, _, files in os.walk(folder):
-        yield from (os.path.join(place, file) for file in files if file.endswith(_ENDINGS))  # noqa: PTH118
+        repeats = {stacks_name(file) for file in files}
+        yield from (os.path.join(place, file) for file in files if file.endswith(_ENDINGS) and file not in repeats)  # noqa: PTH118

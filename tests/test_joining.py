@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tracemalloc
 
@@ -278,6 +279,16 @@ def test_a_folder_of_ranks_is_read(tmp_path, job):
         load_ranks(tmp_path / "0.json")
 
 
+def test_the_repeat_beside_a_recording_is_not_of_another_rank(tmp_path):
+    for rank in (0, 1):
+        recording(rank, [1000]).write(tmp_path / f"test.rank{rank}of2.json")
+    (tmp_path / "test.rank0of2.stacks.json.gz").write_bytes(
+        gzip.compress((tmp_path / "test.rank0of2.json").read_bytes())
+    )
+    assert [one.rank for one in load_ranks(tmp_path)] == [0, 1]
+    assert main(["check", str(tmp_path), "--ranks", "--limit", "same_kernels=True"]) == 0
+
+
 def test_memory_is_that_of_one_rank_at_a_time(tmp_path):
     """Of recordings of much else than collectives, six take hardly more at once than two."""
 
@@ -309,3 +320,12 @@ def test_a_recording_of_torch_without_a_launcher_is_of_the_rank_that_torch_says(
     assert json.loads((tmp_path / "1.json").read_text())["torchprof"]["rank"] == 0
     assert [one.rank for one in load_ranks(tmp_path)] == [0, 1]
     assert load(tmp_path / "1.json").collectives
+
+
+def test_collectives_that_are_not_held_against_any_other_are_told_with_why(tmp_path, capsys):
+    """As of gloo, which does not say in which of several groups it works."""
+    unknown = {"Process Group Name": None, "Process Group Ranks": None, "Group size": None}
+    for rank in (0, 1):
+        rank_of(rank, reduce(1000, 1100, **unknown)).write(tmp_path / f"{rank}.json")
+    assert main(["check", str(tmp_path), "--ranks", "--limit", "max_rank_skew=1s"]) == 3
+    assert "2 collectives: its group, one of several, is not recorded [not-recorded]" in capsys.readouterr().out

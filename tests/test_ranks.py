@@ -187,6 +187,17 @@ def test_a_rank_replays_what_it_recorded(as_rank, pytester):
     result.stdout.fnmatch_lines(["*torchprof: *, rank 1 of 2*"])
 
 
+def test_recordings_of_ranks_that_are_not_of_one_job_are_not_judged_together_and_the_text_says_why(as_rank):
+    for number in range(2):
+        as_rank(Rank(number, 2), "--torchprof-save=kept")
+    together = ALONE.replace("max_kernels=2", "same_kernels=True")
+    result = as_rank(Rank(1, 2), "--torchprof-replay=kept", source=together)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*same_kernels=True*not measured: the recordings are not of one job:*", "*[[]mixed-jobs[]]"]
+    )
+
+
 def test_a_replay_without_ranks_says_how_those_of_ranks_are_judged(as_rank):
     for number in range(2):
         as_rank(Rank(number, 2), "--torchprof-save=kept")

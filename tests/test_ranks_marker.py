@@ -19,8 +19,8 @@ import pytest
 
 from pytest_torchprof import load
 from pytest_torchprof.report import Outcome, Result, RunResults
-from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
-from pytest_torchprof.testing.ranks.task import Phase, RankEnd
+from pytest_torchprof.testing.ranks.launch import JobEnd, JobPlan, LostRank, run_job
+from pytest_torchprof.testing.ranks.task import Phase, RankEnd, Task
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
 
 torch = pytest.importorskip("torch")
@@ -195,6 +195,40 @@ def test_recordings_of_ranks_are_judged_without_a_job(run):
     said = missing.communicate(timeout=120)[0]
     assert "rank 0 of 2: " in said
     assert "[replay-missing]" in said
+
+
+NEVER_ENDS = """
+import os, time
+import pytest, torch
+
+@pytest.mark.torchprof(device="cpu", ranks=2)
+def test_it(torchprof):
+    {}
+    if os.environ["RANK"] == "1":
+        time.sleep(1000)
+    torchprof(torch.ones, 4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "patience_s", "waited", "why"),
+    [
+        ('assert os.environ["RANK"] == "1", "not here"', 1, "1 s", "AssertionError: not here"),
+        # Who has waited for the other rank is not waited for as long again.
+        ("pass", 60, "5 s", "[silent-rank]"),
+    ],
+)
+def test_a_job_that_is_given_up_tells_what_its_ranks_had_said(tmp_path, first, patience_s, waited, why):
+    (tmp_path / "test_it.py").write_text(NEVER_ENDS.format(first))
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntorchprof_rank_timeout = 2\n")
+    task = Task(nodeid="test_it.py::test_it", file=str(tmp_path / "test_it.py"))
+    words = ("-p", "no:cacheprovider", "--capture=fd")
+    plan = JobPlan(task=task, ranks=2, words=words, folder=tmp_path, variables={}, patience_s=patience_s, replays=False)
+    verdict = verdict_of(run_job(plan))
+    assert verdict.line.startswith("rank 0 of 2: ")
+    assert why in verdict.line
+    assert f"rank 1 of 2: had not ended {waited} after another rank had failed" in verdict.text()
+    assert left_of(tmp_path) == []
 
 
 def phase(outcome="passed", line="", when="call", ended_s=0.0):

@@ -37,6 +37,9 @@ class Analysis(HasViews, AllAttributes):
     Times are in microseconds; None is what the recording does not say.
     """
 
+    why_alone: str | None = None
+    """Why it is judged alone, where the other ranks of its job were asked for their recordings."""
+
     def __init__(
         self,
         trace: Trace | None,
@@ -189,7 +192,9 @@ class Analysis(HasViews, AllAttributes):
         """What the recordings of all ranks of the job tell together; NotMeasured where this one is alone."""
         self._look("ranks")
         if self.in_job is None:
-            raise NotMeasured(coded("one rank's recording does not tell of the others", Code.ONE_RANK))
+            raise NotMeasured(
+                self.why_alone or coded("one rank's recording does not tell of the others", Code.ONE_RANK)
+            )
         return self.in_job.job
 
     @property

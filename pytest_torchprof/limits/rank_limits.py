@@ -35,11 +35,12 @@ def _of_job(check: Callable[[Job, Any], Verdict]) -> Callable[[Analysis, Any], V
 
     def check_analysis(analysis: Analysis, value: object) -> Verdict:
         if analysis.in_job is None:
-            told = (
+            told = analysis.why_alone or coded(
                 "one rank's recording cannot tell it; adopt those of all ranks together (files=), or judge them: "
-                "torchprof check DIR --ranks"
+                "torchprof check DIR --ranks",
+                Code.ONE_RANK,
             )
-            return Verdict(measured=coded(told, Code.ONE_RANK), status=NOT_MEASURED)
+            return Verdict(measured=told, status=NOT_MEASURED)
         return _complete(analysis.in_job.job, check(analysis.in_job.job, value))
 
     return check_analysis
@@ -72,8 +73,7 @@ def check_job(job: Job, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
 
 def _skew(job: Job, most_us: float) -> Verdict:
     if job.skew_us is None:
-        told = coded("the ranks have no collective in common", Code.NO_COMMUNICATION)
-        return Verdict(measured=told, status=NOT_MEASURED)
+        return Verdict(measured=_why_nothing_in_common(job), status=NOT_MEASURED)
     sure = 0.0 if job.one_clock else job.residue_us
     said = f"{show_us(job.skew_us)}, the median over {counted(len(job.collectives), 'collective')}"
     if not job.one_clock:
@@ -88,6 +88,13 @@ def _skew(job: Job, most_us: float) -> Verdict:
         told = coded(f"{said}, which is too rough to tell", Code.NOT_RECORDED)
         return Verdict(measured=told, status=NOT_MEASURED)
     return Verdict(number=job.skew_us, measured=said, status=HOLDS)
+
+
+def _why_nothing_in_common(job: Job) -> str:
+    if not job.not_joined:
+        return coded("the ranks have no collective in common", Code.NO_COMMUNICATION)
+    why = "; ".join(f"{counted(number, 'collective')}: {reason}" for reason, number in job.not_joined.items())
+    return coded(f"no collective is held against those of other ranks; {why}", Code.NOT_RECORDED)
 
 
 def _same_kernels(job: Job, group: str | None) -> Verdict:

@@ -9,6 +9,7 @@ from pytest_torchprof import baseline
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_told, to_plain
 from pytest_torchprof.analysis.ranks import InJob
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
@@ -30,19 +31,20 @@ _MOST_DETAILS = 5
 
 
 def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]) -> Profile:
-    """Return the profile as that of one of the ranks, each of which calls this; alone where one of them tells nothing.
+    """Return the profile as that of one of the ranks, each of which calls this; where it cannot be, with why not.
 
     ``exchange`` returns the JSON values that all of them have given to it.
     """
     own = part_of(profile) if rank_told(profile.trace) is not None else None
     told = exchange(None if own is None else to_plain(own))
-    if own is None or len(told) < 2 or None in told:
+    if len(told) < 2:
         return profile
+    if own is None or None in told:
+        return profile.without_ranks(coded("a rank's recording does not say which rank it is of", Code.NO_RANK))
     try:
         job = joined(map(from_plain, told))
-    except TorchprofError:
-        # Limits that ask for what all ranks tell together are not measured then.
-        return profile
+    except TorchprofError as problem:
+        return profile.without_ranks(str(problem))
     return profile.with_ranks(InJob(job=job, rank=own.rank))
 
 

@@ -15,7 +15,7 @@ import pytest
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.testing.phases import BRIEF
 from pytest_torchprof.testing.ranks import VARIABLE
-from pytest_torchprof.testing.ranks.task import ALIVE, LEFT_ALONE, Phase, RankFolder, Task, read_task
+from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, Phase, RankFolder, Task, read_task
 from pytest_torchprof.testing.workers import HAND_OVER
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def _end_when_left_alone(job: Path) -> None:
     def wait() -> None:
         with suppress(OSError):  # Another rank was first, and has cleared up.
             filelock.FileLock(job / ALIVE).acquire(poll_interval=_LOOK_S)
-        shutil.rmtree(job, ignore_errors=True)
+        if not (job / GIVEN_UP).exists():
+            shutil.rmtree(job, ignore_errors=True)
         os._exit(LEFT_ALONE)
 
     threading.Thread(target=wait, daemon=True, name="torchprof-job").start()

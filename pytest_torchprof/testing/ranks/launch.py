@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import filelock
 
 from pytest_torchprof.testing.ranks import VARIABLE
-from pytest_torchprof.testing.ranks.task import ALIVE, LEFT_ALONE, RankEnd, RankFolder, Task
+from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, RankEnd, RankFolder, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -85,13 +85,14 @@ def run_job(plan: JobPlan) -> JobEnd:
         alive.acquire()
         try:
             processes.extend(_start(plan, job))
-            in_time = _wait(folders, processes, plan.patience_s)
+            given_up_s = _wait(folders, processes, plan.patience_s)
         finally:
+            (job / GIVEN_UP).touch()
             alive.release()  # Which ends every rank that still runs.
             _end(folders, processes)
         ranks = tuple(folder.read() for folder in folders)
         statuses = _statuses(job, processes, replays=plan.replays)
-        given_up = "" if in_time else f"had not ended {plan.patience_s:.0f} s after another rank had failed"
+        given_up = "" if given_up_s is None else f"had not ended {given_up_s:.0f} s after another rank had failed"
         return JobEnd(ranks=ranks, lost=tuple(_lost(job, ranks, statuses, given_up)))
 
 
@@ -126,8 +127,8 @@ def _popen(words: list[str], folder: Path, told: Mapping[str, str], logs: Path) 
         )
 
 
-def _wait(folders: Sequence[RankFolder], processes: Sequence[Process], patience_s: float) -> bool:
-    """Wait until all processes have ended; return whether they did, once a rank had failed, in time."""
+def _wait(folders: Sequence[RankFolder], processes: Sequence[Process], patience_s: float) -> float | None:
+    """Wait until all processes have ended; where they do not, return how long after a rank had failed."""
     failed_s = None
     # All are asked, each time: to ask is what clears up after a process that has ended.
     while None in [process.poll() for process in processes]:
@@ -135,9 +136,13 @@ def _wait(folders: Sequence[RankFolder], processes: Sequence[Process], patience_
         now = time.monotonic()
         if failed_s is None and any(_has_failed(folder) for folder in folders):
             failed_s = now
-        if failed_s is not None and now - failed_s > patience_s:
-            return False
-    return True
+        if failed_s is None:
+            continue
+        # A rank that failed because it had waited for the others has had the patience.
+        longest_s = min(patience_s, _LEAVE_S) if any(folder.read().waited for folder in folders) else patience_s
+        if now - failed_s > longest_s:
+            return longest_s
+    return None
 
 
 def _has_failed(folder: RankFolder) -> bool:

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Struct
 
+from pytest_torchprof.codes import Code
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 ALIVE: Final = "alive.lock"
 """Held by the process that waits for the job: who gets it was left alone."""
+GIVEN_UP: Final = "given-up"
+"""There once that process gives the job up, and will read and remove what is in the folder."""
 LEFT_ALONE: Final = 70
 """The exit status of a rank whose job was given up."""
 _TASK: Final = "task.json"
@@ -73,6 +77,11 @@ class RankEnd(Struct, frozen=True, kw_only=True):
     def failed(self) -> bool:
         """Whether a phase did."""
         return any(phase.outcome == "failed" for phase in self.phases)
+
+    @property
+    def waited(self) -> bool:
+        """Whether it failed because nothing had been heard of another rank for as long as ranks wait."""
+        return any(phase.outcome == "failed" and f"[{Code.SILENT_RANK}]" in phase.text for phase in self.phases)
 
 
 class RankFolder:
