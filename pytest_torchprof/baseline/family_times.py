@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
@@ -21,11 +21,18 @@ KEYS: Final = {f"{family}_us": family for family in (*FAMILIES, *MEMORY.values()
 """What the time of each family is called."""
 
 
-def medians_by_family(profile: Analysis) -> dict[str, float]:
-    """Return the median over the steps of the time of each family that has any, in microseconds, by its key."""
-    steps = [_spent_us(profile, step) for step in profile.steps]
-    medians = {key: statistics.median(step.get(family, 0.0) for step in steps) for key, family in KEYS.items()}
-    return {key: median for key, median in medians.items() if median}
+def spent_by_family(profile: Analysis) -> dict[str, float]:
+    """Return the time of each family in the middle step, in microseconds, by its key: together the GPU time."""
+    middle = middle_of(profile.steps)
+    steps = [_spent_us(profile, step) for step in middle]
+    means = {key: sum(step.get(family, 0.0) for step in steps) / len(steps) for key, family in KEYS.items()}
+    return {key: mean for key, mean in means.items() if mean}
+
+
+def middle_of(steps: Sequence[StepProfile]) -> Sequence[StepProfile]:
+    """Return the step in the middle by its GPU time; of an even number the two whose mean is the median."""
+    ordered = sorted(steps, key=attrgetter("gpu_time_us"))
+    return ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
 
 
 def moved_us(profile: Analysis, step: StepProfile) -> Iterator[tuple[str, str, float]]:

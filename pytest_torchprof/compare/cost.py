@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord, records
-from pytest_torchprof.baseline.family_times import MEMORY, moved_us
+from pytest_torchprof.baseline.family_times import MEMORY, middle_of, moved_us
 from pytest_torchprof.kernels.names import decode, without_index
 from pytest_torchprof.text import printable_line
 
@@ -80,7 +79,7 @@ def cost_of(before: Analysis, after: Analysis, steps: tuple[Sequence[StepProfile
 
     Of an even number it is the mean of the two in the middle, as in a median.
     """
-    middle = [_middle(side) for side in steps]
+    middle = [middle_of(side) for side in steps]
     first, second = [_calls_of(one, chosen) for one, chosen in zip((before, after), middle, strict=True)]
     rows = [_shift(*pair, named=True) for pair in _pairs(first, second)]
     return Cost(
@@ -101,11 +100,6 @@ def exchanged(before: Iterable[KernelRecord], after: Iterable[KernelRecord]) -> 
 def _families(before: Calls, after: Calls) -> tuple[Shift, ...]:
     every = sorted({kernel.family for kernel in (*before, *after)})
     return costliest_first([_shift(*(_of_family(side, family) for side in (before, after))) for family in every])
-
-
-def _middle(steps: Sequence[StepProfile]) -> Sequence[StepProfile]:
-    ordered = sorted(steps, key=attrgetter("gpu_time_us"))
-    return ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
 
 
 def _calls_of(analysis: Analysis, steps: Sequence[StepProfile]) -> dict[KernelRecord, _Spent]:

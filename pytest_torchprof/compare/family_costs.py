@@ -27,7 +27,7 @@ _MOST: Final = 5
 def family_shifts(old: Entry, new: Entry) -> tuple[Shift, ...]:
     """Return the families whose time moved, the costliest difference first; none where the busy time did not move.
 
-    Times are medians over the steps, calls those of the step with most. An entry may be older than these times.
+    Times are those of the middle step, calls those of the step with most. An entry may be older than these times.
     """
     times = [times_by_family(side.varying) for side in (old, new)]
     busy = [side.varying.get("gpu_busy_us", 0.0) for side in (old, new)]
