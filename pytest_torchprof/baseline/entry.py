@@ -102,7 +102,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     numbers: dict[str, Annotated[int, Meta(ge=0)] | None]
     """Those that the code decides: the worst step's; None for one that is gated and was not known."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
-    """Those that vary from run to run: medians over the steps; the time of each family (``gemm_us``) is the middle step's."""
+    """Those that vary from run to run: medians over the steps; of families (``gemm_us``) those of the middle step."""
     time: Times | None = None
     """Untraced times, where a test asked for them."""
     ranks: dict[str, RankEntry] = {}
