@@ -20,7 +20,7 @@ from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
 from pytest_torchprof.compare.changes import Change
-from pytest_torchprof.compare.cost import Cost
+from pytest_torchprof.compare.cost import Cost, Shift
 from pytest_torchprof.compare.pace import PaceVerdict
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import Disuse, Outcome, analysis_json, json_report, ranks_report
@@ -228,7 +228,7 @@ def diff() -> Schema:
         "cost": of_type(Cost),
         "words": TEXT,
     }
-    test = {**differ, "summary": TEXT, "changes": listed(of_type(Change))}
+    test = {**differ, "summary": TEXT, "changes": listed(of_type(Change)), "families": listed(of_type(Shift))}
     together = {
         **every("skew_us wait_share", {**pair, "items": perhaps(NUMBER)}),
         "kind": {**pair, "items": {"enum": list(get_args(Kind))}},

@@ -231,6 +231,55 @@ def test_times_alone_change_nothing_but_are_shown_with_their_direction():
     assert not compare(entry((GEMM,), gpu_busy_us=10.0), entry((GEMM,), gpu_busy_us=10.9)).changes
 
 
+SLOWER = {"gpu_busy_us": 100.0, "gemm_us": 62.0, "pointwise_us": 30.0, "softmax_us": 8.0}
+
+
+def test_where_the_time_went_is_said_by_family_the_costliest_difference_first():
+    old = entry((GEMM, ADD, MUL, SOFTMAX), **SLOWER)
+    new = entry(
+        (GEMM_FP32, ADD, MUL, ADD),
+        gpu_busy_us=215.0,
+        gemm_us=145.0,
+        pointwise_us=32.0,
+        reduction_us=1.0,
+        memcpy_us=37.0,
+    )
+    comparison = compare(old, new)
+    assert comparison.lines[:5] == (
+        "  busy 100 us -> 215 us, 2.1x (not gated)",
+        "  where the time is, by family (not gated):",
+        "    gemm 62.0 us -> 145 us, 2.3x (1 GEMM bf16 -> 1 GEMM fp32)",
+        "    memcpy 0 us -> 37.0 us",
+        "    softmax 8.00 us -> 0 us (1 softmax kernel gone)",
+    )
+    assert comparison.noise == comparison.lines[:5]
+    assert "busy" not in comparison.summary
+
+
+def test_of_many_families_the_costliest_four_are_named():
+    old = entry((ADD,), gpu_busy_us=100.0, pointwise_us=100.0)
+    times = {f"{family}_us": 20.0 + i for i, family in enumerate(("gemm", "conv", "attention", "sort", "index", "rng"))}
+    comparison = compare(old, entry((ADD,), gpu_busy_us=235.0, pointwise_us=100.0, **times))
+    assert [line.split()[0] for line in comparison.lines[2:]] == ["rng", "index", "sort", "attention", "and"]
+    assert comparison.lines[-1] == "    and 2 other families"
+    assert [shift.family for shift in comparison.families][-2:] == ["conv", "gemm"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "environment"),
+    [
+        (SLOWER, SLOWER | {"gpu_busy_us": 105.0, "gemm_us": 67.0}, H200),
+        (SLOWER, SLOWER | {"gpu_busy_us": 190.0, "gemm_us": 152.0}, H200 | {"torch": "2.14.0"}),
+        ({"gpu_busy_us": 100.0}, SLOWER | {"gpu_busy_us": 190.0, "gemm_us": 152.0}, H200),
+    ],
+    ids=["a few percent", "another torch", "an entry without them"],
+)
+def test_where_the_time_went_is_not_said_where_it_would_mislead(before, after, environment):
+    comparison = compare(entry((GEMM,), **before), entry((GEMM,), environment=environment, **after))
+    assert comparison.families == ()
+    assert not any("by family" in line for line in comparison.lines)
+
+
 def test_tolerance_allows_so_much_more_and_makes_memory_gated():
     two, three = entry((GEMM, ADD), syncs=2), entry((GEMM, ADD, MUL), syncs=3)
     assert compare(two, three).fails()

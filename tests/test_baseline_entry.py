@@ -7,7 +7,9 @@ import json
 import pytest
 
 from pytest_torchprof import load
+from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.baseline import device_slug, entry_of, read, update
+from pytest_torchprof.baseline.family_times import KEYS
 from pytest_torchprof.compare import compare
 
 pytestmark = pytest.mark.any_torch
@@ -71,6 +73,14 @@ def test_counts_are_the_worst_step_s_and_times_the_median(tmp_path):
     assert entry.varying["peak_memory_bytes"] == 123_456_789
     assert entry.numbers["graph_breaks"] is None
     assert "recompiles" not in entry.numbers
+
+
+def test_the_time_of_each_family_is_kept_of_the_step_in_the_middle(tmp_path):
+    found = recording(tmp_path, (ADD, ADD, ADD, ADD), (GEMM, ADD, GEMM), (GEMM, ADD))
+    varying = entry_of(found, source_hash="s").varying
+    families = {name: varying[name] for name in varying if name in KEYS}
+    assert families == {"gemm_us": 20.0, "pointwise_us": 10.0}
+    assert not KEYS.keys() & BY_NAME.keys()
 
 
 def test_only_what_decides_which_kernels_run_is_kept_of_the_environment(tmp_path):

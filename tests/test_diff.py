@@ -228,7 +228,7 @@ def of_test(name, nodeid, path, faster=1):
 
 
 def test_a_recording_is_compared_with_the_entry_of_its_test(tmp_path, capsys):
-    """By kernels and numbers, in either direction."""
+    """By kernels, numbers and times by family, in either direction."""
     from pytest_torchprof.baseline import entry_of, update
 
     kept = tmp_path / "kept.json"
@@ -241,9 +241,12 @@ def test_a_recording_is_compared_with_the_entry_of_its_test(tmp_path, capsys):
     assert lines[1] == "    kernels 167 -> 159, 0.95x"
     assert any(line.startswith("    what came and went: ") for line in lines)
     assert any(line.startswith("    - softmax ") for line in lines)
+    assert "    where the time is, by family (not gated):" in lines
     assert run([after, str(kept), "--json"]) == 1
     tests = json.loads(capsys.readouterr().out)["tests"]
     assert [*tests] == ["test_step"]
+    families = {one["family"]: one["time_us"] for one in tests["test_step"]["families"]}
+    assert families["attention"][1] == 0 < families["attention"][0]
     assert tests["test_step"]["summary"].startswith("worse")
     other = str(of_test(AFTER, "tests/test_x.py::test_new", tmp_path / "new.json"))
     assert run([str(kept), other]) == 2

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, json
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.baseline.family_times import spent_by_family
 from pytest_torchprof.kernels import names
 from pytest_torchprof.text import printable
 
@@ -101,7 +102,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     numbers: dict[str, Annotated[int, Meta(ge=0)] | None]
     """Those that the code decides: the worst step's; None for one that is gated and was not known."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
-    """Those that vary from run to run: medians over the steps."""
+    """Those that vary from run to run: medians over the steps; of families (``gemm_us``) those of the middle step."""
     time: Times | None = None
     """Untraced times, where a test asked for them."""
     ranks: dict[str, RankEntry] = {}
@@ -142,6 +143,7 @@ def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
     lacks = profile.trace.device_kind.lacks
     counts = {number: getattr(worst, number.name) for number in TABLE if number.exact and number.needs not in lacks}
     varying = {number.name: getattr(median, number.name) for number in TABLE if not number.exact}
+    varying.update(spent_by_family(profile))
     environment = profile.trace.environment
     return Entry(
         source=source_hash,

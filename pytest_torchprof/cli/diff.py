@@ -26,7 +26,7 @@ USAGE: Final = """usage: torchprof diff A B [-v] [--json] [--device cpu|cuda]
 Compares two measurements of the same code: which numbers changed and by what ratio, where the GPU time is before and
 after, what came and went, and what became of single kernels. A and B are recordings (trace files); folders of
 recordings, of which those of the same test are compared; baseline files, whose entries of the same test are compared
-as a run compares with them; or a baseline file and a recording of one of its tests (without times: it has none).
+as a run compares with them; or a baseline file and a recording of one of its tests (with times by family alone).
 -v: all kernels, not only those that changed most.
 --device cpu: the CPU was measured, in recordings that do not say so; its kernels are the operators that compute.
 --ranks: each folder holds the recordings of one job's ranks; each rank is compared with the same one of the other job.
@@ -147,14 +147,19 @@ def _told(found: Mapping[str, Comparison]) -> _Compared:
     lines: list[str] = []
     for key, one in found.items():
         changes = [asdict(change) for change in one.changes]
-        tests[key] = {"kernels_differ": one.kernels_differ, "summary": summary_of(one), "changes": changes}
+        tests[key] = {
+            "kernels_differ": one.kernels_differ,
+            "summary": summary_of(one),
+            "changes": changes,
+            "families": [asdict(family) for family in one.families],
+        }
         lines += [printable(f"{key}: {summary_of(one)}"), *(f"  {printable(line)}" for line in one.lines)]
     differ = any(test["kernels_differ"] for test in tests.values())
     return _Compared(differ, {"tests": tests}, lines or ["no tests in either baseline file"])
 
 
 def _of_recording_and_baseline(first: Path, second: Path, device: str | None, *, baseline_first: bool) -> _Compared:
-    """Compare a recording with its test's entry: by kernels and numbers, since a baseline has no times of kernels."""
+    """Compare a recording with its test's entry: by kernels, numbers, and times by family."""
     from pytest_torchprof.baseline import entry_of, key_of, read  # noqa: PLC0415 - likewise
     from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - likewise
 

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from pytest_torchprof.compare.changes import Change
 from pytest_torchprof.compare.comparison import GATED, Comparison, compare, lacking, unsure
+from pytest_torchprof.compare.family_costs import family_lines
 from pytest_torchprof.compare.origins import origins
 from pytest_torchprof.compare.profiles import ProfileDiff, diff
 
-__all__ = ["GATED", "Change", "Comparison", "ProfileDiff", "compare", "diff", "lacking", "origins", "unsure"]
+__all__ = [
+    "GATED",
+    "Change",
+    "Comparison",
+    "ProfileDiff",
+    "compare",
+    "diff",
+    "family_lines",
+    "lacking",
+    "origins",
+    "unsure",
+]

@@ -28,6 +28,7 @@ from pytest_torchprof.compare.changes import (
 )
 from pytest_torchprof.compare.cost import exchanged
 from pytest_torchprof.compare.cost_lines import exchange_words
+from pytest_torchprof.compare.family_costs import family_lines, family_shifts
 from pytest_torchprof.compare.ratios import size_of, turn_of
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import counted, numbered, show_us
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.baseline import Entry, Times
     from pytest_torchprof.compare.changes import Sides
+    from pytest_torchprof.compare.cost import Shift
 
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gone"]
@@ -83,6 +85,8 @@ class Comparison:
     """A line about the other device or software, shown before the verdict."""
     exchange: str | None = None
     """What came and went by family, where it is more than a few kernels."""
+    families: tuple[Shift, ...] = ()
+    """Those that the time moved in, where it did and both sides are of the same device and software."""
 
     def fails(self, *, strict: bool = False) -> bool:
         """Whether the test fails; ``strict`` also fails one without a baseline, or with times that leave it open."""
@@ -116,13 +120,15 @@ class Comparison:
         ]
         exchange = [f"  what came and went: {self.exchange}"] if self.exchange else []
         kernels = _kernel_lines([change for change in self.changes if not _is_number(change)])
-        return (*first, *map(_number_line, sorted(numbers, key=_gated_and_largest_first)), *exchange, *kernels)
+        told = map(_number_line, sorted(numbers, key=_gated_and_largest_first))
+        return (*first, *told, *family_lines(self.families), *exchange, *kernels)
 
     @property
     def noise(self) -> tuple[str, ...]:
-        """Those of the lines that are about a number which varies from run to run and gates nothing."""
+        """Those of the lines that are about what varies from run to run and gates nothing."""
         varying = (change for change in self.changes if _is_number(change) and not change.gated)
-        return tuple(_number_line(change) for change in varying if change.what in _VARYING)
+        numbers = (_number_line(change) for change in varying if change.what in _VARYING)
+        return (*numbers, *family_lines(self.families))
 
 
 def _gated_and_largest_first(change: Change) -> tuple[bool, int, float]:
@@ -169,6 +175,7 @@ def compare(
         stale=old.source != new.source,
         environment=environment,
         exchange=exchange_words(exchanged(*largest)) if many else None,
+        families=() if environment else family_shifts(old, new),
     )
 
 

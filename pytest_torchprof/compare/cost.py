@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord, records
+from pytest_torchprof.baseline.family_times import MEMORY, middle_of, moved_us
 from pytest_torchprof.kernels.names import decode, without_index
 from pytest_torchprof.text import printable_line
-from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.steps import StepProfile
 
     Calls = Mapping[KernelRecord, "_Spent"]
-
-MEMORY: Final = {True: "memcpy", False: "memset"}
-"""What stands for a family where the GPU ran no kernel: copies and fills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +79,14 @@ def cost_of(before: Analysis, after: Analysis, steps: tuple[Sequence[StepProfile
 
     Of an even number it is the mean of the two in the middle, as in a median.
     """
-    middle = [_middle(side) for side in steps]
+    middle = [middle_of(side) for side in steps]
     first, second = [_calls_of(one, chosen) for one, chosen in zip((before, after), middle, strict=True)]
     rows = [_shift(*pair, named=True) for pair in _pairs(first, second)]
     return Cost(
         noun="GPU time" if after.trace.device_kind.has_launches else "kernel time",
         time_us=(_time_us(first), _time_us(second)),
         families=_families(first, second),
-        kernels=_costliest_first(rows),
+        kernels=costliest_first(rows),
         steps=(middle[0][0].name, middle[1][0].name),
     )
 
@@ -103,12 +99,7 @@ def exchanged(before: Iterable[KernelRecord], after: Iterable[KernelRecord]) -> 
 
 def _families(before: Calls, after: Calls) -> tuple[Shift, ...]:
     every = sorted({kernel.family for kernel in (*before, *after)})
-    return _costliest_first([_shift(*(_of_family(side, family) for side in (before, after))) for family in every])
-
-
-def _middle(steps: Sequence[StepProfile]) -> Sequence[StepProfile]:
-    ordered = sorted(steps, key=attrgetter("gpu_time_us"))
-    return ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
+    return costliest_first([_shift(*(_of_family(side, family) for side in (before, after))) for family in every])
 
 
 def _calls_of(analysis: Analysis, steps: Sequence[StepProfile]) -> dict[KernelRecord, _Spent]:
@@ -124,11 +115,8 @@ def _work(analysis: Analysis, step: StepProfile) -> Iterator[tuple[KernelRecord,
     """Yield all that ran for a step, and how long."""
     for record, kernel in zip(records(step.kernels), step.kernels, strict=True):
         yield record, kernel.duration_us
-    gpu, names = analysis.trace.gpu, analysis.trace.names
-    for i in step.part.gpu_ops:
-        if gpu.kind[i] != KERNEL:
-            moved = KernelRecord(name=names[gpu.name[i]], family=MEMORY[gpu.kind[i] == MEMCPY])
-            yield moved, (gpu.end[i] - gpu.start[i]) / 1000
+    for name, family, time_us in moved_us(analysis, step):
+        yield KernelRecord(name=name, family=family), time_us
 
 
 def _of_family(side: Calls, family: str) -> Calls:
@@ -255,5 +243,6 @@ def _ops(side: Calls) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kernel.op for kernel in ordered if kernel.op is not None))
 
 
-def _costliest_first(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
+def costliest_first(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
+    """Return the shifts by the size of their difference, whichever way it goes."""
     return tuple(sorted(shifts, key=lambda shift: (-abs(shift.difference_us), -max(shift.calls), shift.kernels)))

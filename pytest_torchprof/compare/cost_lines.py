@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.baseline.entry import STRUCTURAL
+from pytest_torchprof.baseline.family_times import MEMORY
 from pytest_torchprof.compare.changes import family_noun, number_words
-from pytest_torchprof.compare.cost import MEMORY
 from pytest_torchprof.compare.ratios import GPU_TIME, follows_gpu_time, ratio_of, show_factor, size_of
 from pytest_torchprof.kernels.names.kernelname import DTYPES, LAYOUTS
 from pytest_torchprof.text import Column, counted, cut_inside, numbered, printable, show_us, table_lines, wrapped

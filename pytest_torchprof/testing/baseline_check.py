@@ -278,10 +278,11 @@ class BaselineCheck:
         return Verdict(limit="baseline", expected=str(self.run.baseline), measured=reason, status=NOT_MEASURED)
 
     def lines(self, comparison: Comparison) -> tuple[str, ...]:
-        """Return what differs, a line each; of two processes, not what differs between any two."""
+        """Return what differs, a line each; of two processes, not the numbers that differ between any two."""
         if self.run.against is None:
             return comparison.lines
-        return tuple(line for line in comparison.lines if line not in comparison.noise)
+        where = compare.family_lines(comparison.families)
+        return tuple(line for line in comparison.lines if line in where or line not in comparison.noise)
 
     def failure_lines(self, judgement: BaselineJudgement, profile: Profile) -> Iterator[str]:
         """Yield what fails the test, a line each; nothing where it does not."""

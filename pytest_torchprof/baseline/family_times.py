@@ -1,0 +1,57 @@
+"""Where the busy time of a measurement is, by family: kept among the numbers that vary, which older versions ignore."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.kernels.names.kernelname import FAMILIES
+from pytest_torchprof.trace.columns import KERNEL, MEMCPY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.steps import StepProfile
+
+MEMORY: Final = {True: "memcpy", False: "memset"}
+"""What stands for a family where the GPU ran no kernel: copies and fills."""
+KEYS: Final = {f"{family}_us": family for family in (*FAMILIES, *MEMORY.values())}
+"""What the time of each family is called."""
+
+
+def spent_by_family(profile: Analysis) -> dict[str, float]:
+    """Return the time of each family in the middle step, in microseconds, by its key: together the GPU time."""
+    middle = middle_of(profile.steps)
+    steps = [_spent_us(profile, step) for step in middle]
+    means = {key: sum(step.get(family, 0.0) for step in steps) / len(steps) for key, family in KEYS.items()}
+    return {key: mean for key, mean in means.items() if mean}
+
+
+def middle_of(steps: Sequence[StepProfile]) -> Sequence[StepProfile]:
+    """Return the step in the middle by its GPU time; of an even number the two whose mean is the median."""
+    ordered = sorted(steps, key=attrgetter("gpu_time_us"))
+    return ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
+
+
+def moved_us(profile: Analysis, step: StepProfile) -> Iterator[tuple[str, str, float]]:
+    """Yield the name of each copy and fill of a step, what stands for its family, and how long it took."""
+    gpu, names = profile.trace.gpu, profile.trace.names
+    for i in step.part.gpu_ops:
+        if gpu.kind[i] != KERNEL:
+            yield names[gpu.name[i]], MEMORY[gpu.kind[i] == MEMCPY], (gpu.end[i] - gpu.start[i]) / 1000
+
+
+def times_by_family(varying: Mapping[str, float]) -> dict[str, float]:
+    """Return the times that an entry keeps, by family; none of an entry that was written without them."""
+    return {family: varying[key] for key, family in KEYS.items() if key in varying}
+
+
+def _spent_us(profile: Analysis, step: StepProfile) -> dict[str, float]:
+    spent: defaultdict[str, float] = defaultdict(float)
+    for kernel in step.kernels:
+        spent[kernel.family] += kernel.duration_us
+    for _, family, time_us in moved_us(profile, step):
+        spent[family] += time_us
+    return spent

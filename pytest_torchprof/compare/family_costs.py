@@ -1,0 +1,60 @@
+"""Where the time of a measurement is, held against its baseline: by family, since of single kernels it keeps none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.baseline.family_times import MEMORY, times_by_family
+from pytest_torchprof.compare.cost import Shift, costliest_first, exchanged
+from pytest_torchprof.compare.cost_lines import calls_words
+from pytest_torchprof.compare.ratios import ratio_of, show_factor
+from pytest_torchprof.text import counted, show_us
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.baseline.entry import Entry
+
+_WORTH_TELLING: Final = 0.05
+"""Where the busy time moved by less of what it was, there is nothing to explain."""
+_WORTH_A_LINE: Final = 0.02
+"""Of the busy time: families that moved by less are left out."""
+_MOST: Final = 5
+"""Lines below the first."""
+
+
+def family_shifts(old: Entry, new: Entry) -> tuple[Shift, ...]:
+    """Return the families whose time moved, the costliest difference first; none where the busy time did not move.
+
+    Times are those of the middle step, calls those of the step with most. An entry may be older than these times.
+    """
+    times = [times_by_family(side.varying) for side in (old, new)]
+    busy = [side.varying.get("gpu_busy_us", 0.0) for side in (old, new)]
+    if not all(times) or abs(busy[1] - busy[0]) <= _WORTH_TELLING * busy[0]:
+        return ()
+    largest = (max(side.steps, key=len, default=()) for side in (old, new))
+    launched = {shift.family: shift for shift in exchanged(*largest)}
+    shifts = []
+    for family in dict.fromkeys([*times[0], *times[1]]):
+        shift = launched.get(family, Shift(family=family, calls=(0, 0), time_us=(0.0, 0.0), kinds=({}, {})))
+        shifts.append(replace(shift, time_us=(times[0].get(family, 0.0), times[1].get(family, 0.0))))
+    return costliest_first(shift for shift in shifts if abs(shift.difference_us) >= _WORTH_A_LINE * max(busy))
+
+
+def family_lines(shifts: Sequence[Shift]) -> list[str]:
+    """Return where the time is, a line for each of the few families in which it moved most."""
+    if not shifts:
+        return []
+    lines = [f"    {_line(shift)}" for shift in shifts]
+    if len(lines) > _MOST:
+        lines[_MOST - 1 :] = [f"    and {counted(len(lines) - _MOST + 1, 'other family')}"]
+    return ["  where the time is, by family (not gated):", *lines]
+
+
+def _line(shift: Shift) -> str:
+    before, after = shift.time_us
+    ratio = ratio_of(before, after) if after else None
+    calls = "" if shift.family in MEMORY.values() or not any(shift.calls) else f" ({calls_words(shift)})"
+    times = " -> ".join(show_us(time) if time else "0 us" for time in shift.time_us)
+    return f"{shift.family} {times}{f', {show_factor(ratio)}' if ratio else ''}{calls}"
