@@ -129,7 +129,8 @@ def calls_words(row: Shift) -> str:
         return f"{counted(round(before), noun)}{was} -> {counted(round(after), noun)}{now}"
     if before != after:
         return f"{before:,g} -> {after:,g} {numbered(after, noun)}{now}"
-    return f"the same {counted(round(after), noun)}{now}"
+    there = round(after)
+    return f"the same {noun if there == 1 else counted(there, noun)}{now}"
 
 
 def _kinds(row: Shift) -> tuple[str, str]:
