@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,10 @@ from _pytest.pytester import SysModulesSnapshot  # it has no public name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# A shell that runs the tests in the background has this signal ignored, and so would every process that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 
