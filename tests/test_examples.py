@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RECORDINGS = ROOT / "tests" / "recordings"
-NOT_RECORDED = ("--ignore=examples/cookbook", "--ignore=examples/test_ranks.py")
+NOT_RECORDED = ("--ignore=examples/cookbook", "--ignore=examples/test_ranks.py", "--ignore=examples/test_ranks_gpu.py")
 
 
 def run_examples(tmp_path: Path, *args: str) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
