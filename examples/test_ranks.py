@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -40,7 +41,7 @@ def test_the_gradients_of_a_step_are_reduced_together(torchprof: Torchprof) -> N
 
 
 def test_a_sharded_model_gathers_each_layer_twice(torchprof: Torchprof) -> None:
-    mesh = distributed.init_device_mesh(torchprof.device.type, (torchprof.ranks.world_size,))
+    mesh = init_device_mesh(torchprof.device.type, (torchprof.ranks.world_size,))
     model = make_model()
     for layer in model:
         fully_shard(layer, mesh=mesh)
