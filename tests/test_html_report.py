@@ -19,6 +19,8 @@ from pytest_torchprof.report import BaselineState, Outcome, Reference
 from pytest_torchprof.report.page import document
 from pytest_torchprof.report.page.measured import MOST_DRAWN
 
+pytestmark = pytest.mark.any_torch
+
 RUN = """
 @pytest.mark.torchprof(device="cpu", max_kernels=1)
 def test_kept():

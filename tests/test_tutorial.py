@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import tutorial_samples
+
+pytestmark = pytest.mark.any_torch
 
 # Times, rates and what they are laid out by, the machine, the versions, the names of recordings.
 _VARIES = re.compile(
