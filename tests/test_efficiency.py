@@ -255,6 +255,10 @@ BY_HAND = 2 * 8 * 64 * 64 * 2 + 2 * 8 * 64 * 32 * 3
 """Two layers: the products of the forward, for the weights' gradients, and for the second layer's input's."""
 
 
+COMPILED_OTHERWISE = {"not-compiled", "backward-not-compiled", "graph-break", "recompile", "graph-hash-changes"}
+"""What a count that is in the compiler's way would bring about."""
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_flops_are_counted_in_the_warm_up_as_the_code_is_written(compiled, record):
     torch._dynamo.reset()
@@ -265,7 +269,7 @@ def test_flops_are_counted_in_the_warm_up_as_the_code_is_written(compiled, recor
     assert profile.trace.metadata.flops_per_step == BY_HAND
     assert profile.compile.regions == (2 if compiled else 0)
     assert not profile.compile.compiled_in_window
-    assert not any(finding.severity == "warning" for finding in profile.findings)
+    assert not COMPILED_OTHERWISE & {finding.code for finding in profile.findings}
 
 
 def test_without_a_second_warm_up_call_nothing_is_counted(record):
