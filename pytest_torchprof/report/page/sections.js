@@ -5,6 +5,8 @@ const Sections = (() => {
     data_loader: "data loading", cpu: "operators, annotations, Python", other: "nothing recorded",
   };
   const STATUSES = {holds: "v-holds", missed: "v-missed", "not measured": "v-not-measured"};
+  // So many changes of kernels are shown unasked.
+  const FEW_LINES = 6;
   const changed = (before, now) => {
     if (!isNumber(before) || !isNumber(now) || before === now) return null;
     if (before === 0 || now === 0) return "";
@@ -28,7 +30,7 @@ const Sections = (() => {
   // As `torchprof diff` names it; whole names, of which there may be several, on hover.
   const shiftName = (row) => {
     const names = [...new Set([row.was, row.now].filter(Boolean))];
-    const mark = !row.calls ? " gone" : !row.before_calls ? " new" : "";
+    const mark = row.calls === 0 ? " gone" : row.before_calls === 0 ? " new" : "";
     return h("th", {scope: "row", class: "left"}, h("span", {class: "label"}, h("span", {class: `swatch f-${row.family}`, title: row.family}),
       h("span", {}, h("bdi", {title: names.map((name) => shown(name, 1000)).join(" → ") || null}, shown(arrowed(row.label), 140)), mark && h("span", {class: "file"}, mark))));
   };
@@ -51,44 +53,50 @@ const Sections = (() => {
       {key: "share", title: "of the difference", kind: "share", draw: diverging},
       {key: "before_us", title: "before", kind: "us"},
       {key: "time_us", title: "now", kind: "us"},
-      {key: "before_calls", title: "calls before", kind: "count"},
-      {key: "calls", title: "now", kind: "count"},
-      {key: "each", title: "each", kind: "factor", hint: "how much longer one call takes"},
+      ...(rows.some((row) => isNumber(row.calls)) ? [
+        {key: "before_calls", title: "calls before", kind: "count"},
+        {key: "calls", title: "now", kind: "count"},
+        {key: "each", title: "each", kind: "factor", hint: "how much longer one call takes"},
+      ] : []),
       ...(rows.some((row) => row.op) ? [{key: "op", title: "launched by", kind: "text", most: 44}] : []),
     ];
     const caption = title === "families" ? `${noun} of a step, by family` : "by kernel and operator";
     return DataTable.make({caption: more ? `${caption}; ${show.count(more)} more are left out` : caption, columns, rows, by: "difference"});
   };
 
+  const headline = ({words, ratio, note, better, values}) => h("p", {class: "headline"}, arrowed(words),
+    ratio && h("b", {class: `ratio ${direction(better, ...values)}`}, ` ${ratio}`),
+    note && h("span", {class: "hint"}, ` (${note})`));
+  const whereItIs = (found) => {
+    if (!found.families.length) return null;
+    const whole = found.time_us[1] - found.time_us[0];
+    const where = [
+      shiftTable(found.families, whole, "families", found.noun, 0),
+      found.kernels.length ? shiftTable(found.kernels, whole, "kernels", found.noun, found.more) : null,
+    ];
+    return found.why ? [h("p", {class: "why"}, arrowed(found.why)), ...where]
+      : h("details", {}, h("summary", {}, `as much ${found.noun} as before, in the same places`), where);
+  };
+  const singleKernels = (found) => {
+    if (!found.single.length) return found.words && h("p", {}, shown(found.words, 400));
+    return h("details", {open: found.single.length <= FEW_LINES}, h("summary", {}, `single kernels: ${shown(found.words, 400)}`),
+      h("pre", {class: "changes"}, found.single.map((line) => visible(line)).join("\n")),
+      found.more_single ? h("p", {class: "hint"}, `and ${show.count(found.more_single)} more`) : null);
+  };
   const changes = (test, compared) => {
     const found = test.compared;
     if (found?.why_not) return h("p", {}, shown(found.why_not, 1000));
-    if (found) {
-      const whole = found.time_us[1] - found.time_us[0];
-      const headline = ({words, ratio, better, values}) => h("p", {class: "headline"}, arrowed(words),
-        ratio && h("b", {class: `ratio ${direction(better, ...values)}`}, ` ${ratio}`));
-      const where = [
-        shiftTable(found.families, whole, "families", found.noun, 0),
-        shiftTable(found.kernels, whole, "kernels", found.noun, found.more),
-      ];
-      const single = found.single.length
-        ? h("details", {}, h("summary", {}, `single kernels: ${shown(found.words, 400)}`),
-          h("pre", {class: "changes"}, found.single.map((line) => visible(line)).join("\n")), found.more_single ? h("p", {class: "hint"}, `and ${show.count(found.more_single)} more`) : null)
-        : h("p", {}, shown(found.words, 400));
-      return [
-        found.devices && h("p", {class: "hint"}, `recorded on ${shown(found.devices.join(" and on "))}`),
-        found.numbers.map(headline),
-        found.small.length ? h("p", {class: "hint"}, `also: ${arrowed(found.small.join("; "))}`) : null,
-        found.why ? [h("p", {class: "why"}, arrowed(found.why)), ...where]
-          : h("details", {}, h("summary", {}, `as much ${found.noun} as before, in the same places`), where),
-        found.exchange && h("p", {}, `what came and went: ${arrowed(found.exchange)}`),
-        single,
-      ];
-    }
-    if (!test.changes?.length && (!test.baseline || test.baseline === "same")) return null;
+    const pace = test.pace && h("p", {}, arrowed(test.pace));
+    if (!found) return test.changes?.length ? h("pre", {class: "changes"}, test.changes.map((line) => visible(line)).join("\n")) : pace ?? null;
     return [
-      h("p", {}, `${compared}: ${shown(test.baseline ?? "", 400)}`),
-      test.changes?.length && h("pre", {class: "changes"}, test.changes.map((line) => visible(line)).join("\n")),
+      found.verdict && h("p", {}, `${compared}: ${shown(found.verdict, 400)}`),
+      found.notes.map((note) => h("p", {class: "hint"}, shown(note, 1000))),
+      pace,
+      found.numbers.map(headline),
+      found.small.length ? h("p", {class: "hint"}, `also: ${arrowed(found.small.join("; "))}`) : null,
+      whereItIs(found),
+      found.exchange && h("p", {}, `what came and went: ${arrowed(found.exchange)}`),
+      singleKernels(found),
     ];
   };
 
