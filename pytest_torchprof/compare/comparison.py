@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.baseline.entry import KernelRecord
 from pytest_torchprof.compare.changes import (
     AMBIGUOUS,
@@ -123,7 +123,7 @@ class Comparison:
         numbers = [
             change
             for change in self.changes
-            if _is_number(change) and (change.gated or change.what not in _WITH_BUSY_TIME)
+            if _is_number(change) and (change.gated or (change.what not in _WITH_BUSY_TIME and _is_seen(change)))
         ]
         return tuple(sorted(numbers, key=_gated_and_largest_first))
 
@@ -146,6 +146,15 @@ def is_noise(change: Change) -> bool:
 def _gated_and_largest_first(change: Change) -> tuple[bool, int, float]:
     values = [value if isinstance(value, int | float) else None for value in (change.old, change.new)]
     return not change.gated, turn_of(change.what), -size_of(change.what, (values[0], values[1]))
+
+
+def _is_seen(change: Change) -> bool:
+    """Whether both values look different as they are printed."""
+    before, after = change.old, change.new
+    number = BY_NAME.get(change.what)
+    if number is None or isinstance(before, str) or isinstance(after, str):
+        return True
+    return before is None or after is None or number.show(before) != number.show(after)
 
 
 def _number_line(change: Change) -> str:

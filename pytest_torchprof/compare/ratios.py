@@ -40,9 +40,7 @@ def size_of(number: str, values: Pair) -> float:
 
 def largest_first(numbers: Mapping[str, Pair]) -> dict[str, Pair]:
     """Return the numbers in order: times, then counts and bytes, then shares; of each those that moved most first."""
-    ordered = sorted(
-        numbers, key=lambda name: (turn_of(name) + follows_gpu_time(name), -size_of(name, numbers[name]))
-    )
+    ordered = sorted(numbers, key=lambda name: (turn_of(name) + follows_gpu_time(name), -size_of(name, numbers[name])))
     return {name: numbers[name] for name in ordered}
 
 

@@ -176,13 +176,26 @@ def _shorten_name(name: str, room: int) -> str:
 
 
 def closing(run: RunResults) -> str:
-    """Return how many measurements came out how, in one line."""
+    """Return how many measurements came out how, and what is better, in one line."""
+    better = better_words(run)
+    return f"{count_outcomes(run)}; {better}" if better else count_outcomes(run)
+
+
+def count_outcomes(run: RunResults) -> str:
+    """Return how many measurements came out how."""
     counts = [
         f"{number} {words}"
         for outcome, words in _OUTCOMES.items()
         if (number := sum(result.outcome is outcome for result in run.results))
     ]
+    return ", ".join(counts)
+
+
+def better_words(run: RunResults) -> str:
+    """Return how many are better than what they are compared with; empty where none is."""
     better = sum(result.baseline_state is BaselineState.BETTER for result in run.results)
-    if better and run.against is not None:
-        return f"{', '.join(counts)}; {better} better than at {printable(run.compared_with)}"
-    return ", ".join(counts) + (f"; {better} better, to keep: pytest --torchprof-baseline=update" if better else "")
+    if not better:
+        return ""
+    if run.against is not None:
+        return f"{better} better than at {printable(run.compared_with)}"
+    return f"{better} better, to keep: pytest --torchprof-baseline=update"

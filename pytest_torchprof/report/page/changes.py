@@ -53,8 +53,8 @@ def changes_since_baseline(comparison: Mapping[str, Any], verdict: str, device: 
     return {
         "verdict": verdict,
         "notes": list(told.notes),
-        "numbers": [_changed_number(change) for change in told.numbers],
-        "small": [],
+        "numbers": [_changed_number(change) for change in told.numbers if not _is_small(change)],
+        "small": [change.words for change in told.numbers if _is_small(change)],
         **_where(cost),
         "exchange": told.exchange,
         "words": counted(len(told.kernels), "change") if told.kernels else "",
@@ -75,6 +75,11 @@ def _where(cost: Cost) -> dict[str, Any]:
 
 def _single(lines: Sequence[str]) -> dict[str, Any]:
     return {"single": lines[:_MOST_LINES], "more_single": max(len(lines) - _MOST_LINES, 0)}
+
+
+def _is_small(change: Change) -> bool:
+    number = BY_NAME.get(change.what)
+    return number is not None and number.unit in ("share", "ratio") and not change.gated
 
 
 def _changed_number(change: Change) -> dict[str, Any]:

@@ -7,11 +7,11 @@ const Sections = (() => {
   const STATUSES = {holds: "v-holds", missed: "v-missed", "not measured": "v-not-measured"};
   // So many changes of kernels are shown unasked.
   const FEW_LINES = 6;
-  const changed = (before, now) => {
-    if (!isNumber(before) || !isNumber(now) || before === now) return null;
-    if (before === 0 || now === 0) return "";
-    const ratio = now / before;
-    return ratio >= 1.1 || ratio <= 1 / 1.1 ? show.factor(ratio) : `${ratio > 1 ? "+" : "−"}${Math.abs(100 * (ratio - 1)).toFixed(1)}\u00a0%`;
+  // Shares and ratios speak for themselves.
+  const changed = (unit, before, now) => {
+    if (!isNumber(before) || !isNumber(now) || !before || !now || ["share", "ratio"].includes(unit)) return null;
+    const factor = show.factor(now / before);
+    return factor === show.factor(1) ? null : factor;
   };
   const direction = (better, before, now) =>
     !better || !isNumber(before) || !isNumber(now) || before === now ? "" : (now > before) === (better === "higher") ? "good" : "bad";
@@ -34,7 +34,10 @@ const Sections = (() => {
     return h("th", {scope: "row", class: "left"}, h("span", {class: "label"}, h("span", {class: `swatch f-${row.family}`, title: row.family}),
       h("span", {}, h("bdi", {title: names.map((name) => shown(name, 1000)).join(" → ") || null}, shown(arrowed(row.label), 140)), mark && h("span", {class: "file"}, mark))));
   };
-  const signed = (us) => `${us > 0 ? "+" : us < 0 ? "−" : ""}${told("us", Math.abs(us))}`;
+  // Times are kept to a nanosecond: what is less is no difference.
+  const moved = (us) => Math.abs(us) > 0.001;
+  const signed = (us) => (moved(us) ? `${us > 0 ? "+" : "−"}${told("us", Math.abs(us))}` : "0 us");
+  const difference = (row) => h("td", {class: !moved(row.difference) ? "" : row.difference > 0 ? "bad" : "good"}, signed(row.difference));
   const shiftTable = (rows, whole, title, noun, more) => {
     for (const row of rows) {
       row.difference = row.time_us - row.before_us;
@@ -49,7 +52,7 @@ const Sections = (() => {
     };
     const columns = [
       {key: "name", title: title === "families" ? "family" : "kernel", left: true, draw: shiftName},
-      {key: "difference", title: "difference", kind: "us", draw: (row) => h("td", {class: row.difference > 0 ? "bad" : row.difference < 0 ? "good" : ""}, signed(row.difference))},
+      {key: "difference", title: "difference", kind: "us", draw: difference},
       {key: "share", title: "of the difference", kind: "share", draw: diverging},
       {key: "before_us", title: "before", kind: "us"},
       {key: "time_us", title: "now", kind: "us"},
@@ -126,14 +129,14 @@ const Sections = (() => {
     if (!known.length) return null;
     const item = ([title, unit, better, median, worst, before]) => {
       const kind = unit === "share" ? "share" : unit;
-      const ratio = changed(before, median);
+      const ratio = changed(unit, before, median);
       return h("div", {class: "fact"},
         h("dt", {}, title),
         h("dd", {},
-          isNumber(before) && before !== median && h("span", {class: "was"}, `${told(kind, before)} → `),
-          told(kind, median),
+          isNumber(before) && told(kind, before) !== told(kind, median) && h("span", {class: "was"}, `${told(kind, before)} → `),
+          h("span", {}, told(kind, median)),
           ratio && h("span", {class: `ratio ${direction(better, before, median)}`}, ` ${ratio}`),
-          isNumber(worst) && worst !== median && h("span", {class: "worst"}, `worst step ${told(kind, worst)}`)));
+          isNumber(worst) && told(kind, worst) !== told(kind, median) && h("span", {class: "worst"}, `worst step ${told(kind, worst)}`)));
     };
     return h("dl", {class: "numbers"}, known.map(item));
   };
@@ -169,7 +172,6 @@ const Sections = (() => {
         rest.length ? h("p", {class: "hint"}, rest.map((fact) => shown(fact, 400)).join(" · ")) : null,
         find && row.calls ? h("button", {type: "button", class: "quiet", on: {click: () => find(row)}}, "show in the timeline") : null));
   };
-  const difference = (row) => h("td", {class: row.difference > 0 ? "bad" : row.difference < 0 ? "good" : ""}, signed(row.difference));
   const present = (table, columns) => columns.filter((column) => column.always || table.columns.includes(column.key));
 
   const kernelTable = (table, way, find) => {
@@ -280,16 +282,18 @@ const Sections = (() => {
       finding.events && highlight ? h("button", {type: "button", class: "quiet", on: {click: () => highlight(finding.events)}}, "show the events") : null)));
   };
 
+  const SPELLED = {gpu: "GPU", cpu: "CPU", cuda: "CUDA", cudnn: "cuDNN", rocm: "ROCm", tf32: "TF32", mhz: "(MHz)", gcn: "GCN", python: "Python", triton: "Triton"};
   const environment = (test, sides) => {
     const [before, now] = [test.before?.environment ?? {}, test.environment ?? {}];
     const names = [...new Set([...Object.keys(now), ...Object.keys(before)])].filter((name) => (now[name] ?? before[name] ?? null) !== null);
     if (!names.length) return null;
-    const value = (side, name) => shown(typeof side[name] === "object" && side[name] ? JSON.stringify(side[name]) : side[name] ?? "–", 300);
+    const told = (one) => one === true ? "on" : one === false ? "off" : one && typeof one === "object" ? Object.entries(one).map(([key, each]) => `${key.replaceAll("_", " ")} ${each}`).join(", ") : one ?? "–";
+    const value = (side, name) => shown(told(side[name]), 300);
     const compared = Boolean(test.before);
     return scrolled("Table of the environment", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Environment"),
       h("thead", {}, h("tr", {}, ["", ...(compared ? sides : ["value"])].map((head) => (head ? h("th", {scope: "col", class: "left"}, head) : h("td", {}))))),
       h("tbody", {}, names.map((name) => h("tr", {class: compared && value(before, name) !== value(now, name) ? "differs" : null},
-        h("th", {scope: "row", class: "left"}, name.replaceAll("_", " ")),
+        h("th", {scope: "row", class: "left"}, name.split("_").map((word) => SPELLED[word] ?? word).join(" ")),
         compared && h("td", {class: "left"}, value(before, name)), h("td", {class: "left"}, value(now, name)))))));
   };
 
