@@ -85,19 +85,20 @@ def measured(processes: int) -> list[dict[str, float]]:
         Path(code, "test_work.py").write_text(TESTS + "".join(tests))
         side = Side(
             is_base=True, reference=Reference(ref="pool", sha="0" * 40, dirty=False), tree=code, other=results,
-            caches=results, roots=(code,), own_tests=False, results=results, starter=0,
+            caches=results, roots=(code,), own_tests=False, results=results, starter=0, keeps_recordings=False,
         )  # fmt: skip
         package = str(Path(__file__).parents[1])
         words = ("-q", f"--rootdir={code}", "-p", "no:cacheprovider", "--torchprof-against=pool", "test_work.py")
         launch = SideLaunch(words=words, folder=str(code), environment={**os.environ, "PYTHONPATH": package})
         for index in range(processes):
             began = time.monotonic()
-            said = TimedSide(side, launch).read(results / str(index), keys)
-            failed = next((one for one in said.values() if isinstance(one, str)), None)
+            read = TimedSide(side, launch).read(results / str(index), keys)
+            failed = next((reason for reason in read.values() if isinstance(reason, str)), None)
             if failed is not None:
                 sys.exit(failed)
+            medians = {test: said.step_us for (test, _), said in read.items() if not isinstance(said, str)}
             beside = {"seconds": time.monotonic() - began, "load": os.getloadavg()[0]}
-            runs.append({test: one.step_us for (test, _), one in said.items()} | beside)
+            runs.append(medians | beside)
             print(f"\r{index + 1} of {processes} processes", end="", file=sys.stderr)
     return runs
 
@@ -118,8 +119,8 @@ def comparisons(runs: list[dict[str, float]], name: str, repeats: int, tolerance
     base_us, here_us = ([run[key(name, number)[0]] for run in runs] for number in (EQUAL, repeats))
     for start in range(len(runs)):
         for seed in range(ORDERS):
-            sides = (side[start:] + side[:start] for side in (base_us, here_us))
-            yield compared(*sides, random.Random(start * ORDERS + seed), tolerance)
+            base, here = (side[start:] + side[:start] for side in (base_us, here_us))
+            yield compared(base, here, random.Random(start * ORDERS + seed), tolerance)
 
 
 def machine() -> str:

@@ -46,6 +46,12 @@ def workloads() -> dict[str, Callable[[], object]]:
     }
 
 
+def call(once: Callable[[], object], repeats: int) -> None:
+    """Do so many repeats of a workload."""
+    for _ in range(repeats):
+        once()
+
+
 def sample(rounds: int) -> None:
     """Print, as one line of JSON, two batches of samples per workload, amount of work and round."""
     found: list[str] = []
@@ -54,10 +60,11 @@ def sample(rounds: int) -> None:
             # Slower ones in the first round only: what takes the most pairs is the rate that should be near zero.
             for repeats in REPEATS if number == 0 else (UNCHANGED,):
                 samples = Samples("cpu", "hot")
+                for _ in samples.settle():
+                    call(once, repeats)
                 for _ in range(2):
-                    for _ in samples.batch():
-                        for _ in range(repeats):
-                            once()
+                    for _ in samples.take(samples.wanted):
+                        call(once, repeats)
                 batches = [batch.samples_us for batch in samples.timing.batches]
                 # As text: thousands of numbers on the heap would move the times of what is pure Python.
                 found.append(json.dumps([name, number, repeats, batches]))

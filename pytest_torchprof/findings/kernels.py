@@ -42,7 +42,7 @@ TO_SPARE = Threshold("busy", 0.9, "a GPU that is busy nine tenths of the time do
 _NOT_TO_BE_BATCHED = frozenset({"gemm", "conv", "attention", "communication"})
 
 INSIDE = Threshold("inside", 0.9, "an operator that does a tenth of its work itself is only a name for what it calls")
-OF_CPU_TIME = Threshold("share", 0.25, "a fourth of the time of all operators is worth to look inside")
+OF_CPU_TIME = Threshold("share", 0.25, "a fourth of the time of all operators is worth a look inside")
 
 
 def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -188,7 +188,7 @@ BLOCKS = Threshold(
     16.0,
     "so many blocks of one warp each make a quarter of the warps that fit: then it is not the grid that is too small",
 )
-LOW_SHARE = Threshold("share", 0.1, "a tenth of the kernel time at such an occupancy is worth to tune its kernels")
+LOW_SHARE = Threshold("share", 0.1, "a tenth of the kernel time at such an occupancy is worth tuning its kernels for")
 
 # These keep their data in registers and shared memory and run well with few warps; communication needs few.
 _FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
