@@ -152,7 +152,9 @@ def test_an_address_leads_to_its_section_or_to_its_test(browser, pair_page):
 
 
 def test_what_changed_against_a_baseline_stands_in_tables(browser, tmp_path):
-    before, after = (entry_of(load(recording(tmp_path / f"{slow}.json", slow=slow)), source_hash="a") for slow in (1, 4))
+    before, after = (
+        entry_of(load(recording(tmp_path / f"{slow}.json", slow=slow)), source_hash="a") for slow in (1, 4)
+    )
     found = compare(before, after)
     told = {"baseline": found.summary, "comparison": to_builtins(data_of(found))}
     page = write(tmp_path / "run.html", result(**told), result(1, baseline="new"))
