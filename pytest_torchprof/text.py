@@ -160,16 +160,15 @@ def show_rate(rate: float | None) -> str:
     """Return a number of so many a second with three significant digits, "-" for None."""
     if rate is None:
         return "-"
-    if 0 < rate < 0.001:
-        return "<0.001"
-    return f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"
+    return "<0.000001" if 0 < rate < 1e-6 else _three_digits(rate, most_decimals=8)
 
 
-def _three_digits(number: float) -> str:
+def _three_digits(number: float, *, most_decimals: int = 3) -> str:
+    """Return a number with three significant digits; durations are not known beyond the nanosecond."""
     if number == 0:
         return "0"
-    magnitude = abs(number)
-    return f"{number:.2f}" if magnitude < 9.995 else f"{number:.1f}" if magnitude < 99.95 else f"{number:.0f}"
+    magnitude = math.floor(math.log10(float(f"{abs(number):.3g}")))
+    return f"{number:.{max(0, min(2 - magnitude, most_decimals))}f}"
 
 
 WIDTH = 100

@@ -23,6 +23,7 @@ from pytest_torchprof.text import (
     cut_inside,
     drawn,
     printable,
+    show_rate,
     show_share,
     show_us,
     wrapped,
@@ -216,8 +217,8 @@ def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> s
         lines.append(f"on tensor cores: {show_share(found.tensor_core_share)} of the time of products and convolutions")
     if found.throughput.mfu is not None:
         speed = found.throughput
-        lines.append(f"{speed.tflops:.3g} TFLOP/s, {show_share(speed.mfu or 0.0)} of the peak in {speed.dtype}")
-    known = [f"{row.direction} {row.gb_per_s:.3g} GB/s" for row in found.copies if row.gb_per_s is not None]
+        lines.append(f"{show_rate(speed.tflops)} TFLOP/s, {show_share(speed.mfu or 0.0)} of the peak in {speed.dtype}")
+    known = [f"{row.direction} {show_rate(row.gb_per_s)} GB/s" for row in found.copies if row.gb_per_s is not None]
     if known:
         lines.append(f"copies: {', '.join(known)}")
     return "\n".join(
