@@ -215,21 +215,24 @@ def fitted(table: Cells, width: int, least: int) -> tuple[Cells, int]:
     """Return the columns that fit into ``width``, and what they leave for the first one.
 
     Before any leaves, the first one gives way down to ``least``; then those leave that show nothing, then by
-    `Column.leaves`.
+    `Column.leaves`. Where a wide one has left, narrow ones stay after all.
     """
-    table = dict(table)
-    first = next(iter(table))
+    first, *others = table
     wanted = min(least, width_of(table[first]))
-
-    def room() -> int:
-        return width - sum(2 + width_of(column) for column in list(table.values())[1:])
-
-    may_leave = [column for column in table if column.leaves]
+    needed = {column: 2 + width_of(table[column]) for column in others}
+    room = width - sum(needed.values())
+    may_leave = [column for column in others if column.leaves]
+    gone: list[Column] = []
     for column in sorted(may_leave, key=lambda column: (set(table[column][1:]) != {"-"}, column.leaves)):
-        if room() >= wanted:
+        if room >= wanted:
             break
-        del table[column]
-    return table, room()
+        gone.append(column)
+        room += needed[column]
+    for column in reversed(gone):
+        if room - needed[column] >= wanted:
+            gone.remove(column)
+            room -= needed[column]
+    return {column: shown for column, shown in table.items() if column not in gone}, room
 
 
 def ruled(table: Cells, below: Sequence[str] = ()) -> list[str]:

@@ -19,7 +19,6 @@ from pytest_torchprof.text import (
     Column,
     aligned,
     counted,
-    cut,
     cut_inside,
     drawn,
     printable,
@@ -111,7 +110,7 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
         counted(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
     )
     lines = [
-        cut(printable(trace.path or "a trace"), width),
+        cut_inside(printable(trace.path or "a trace"), width),
         *wrapped(f"{printable(device)} | {counted(trace.events, 'event')} | {steps}", "  ", width=width),
     ]
     if analysis.why_not is not None:
@@ -196,8 +195,11 @@ def _list_shares(what: str, spent: Counter[str], width: int, bars: Bars | None) 
     whole = spent.total()
     if not whole:
         return []
-    most = [(name, ns / whole) for name, ns in spent.most_common(_MOST_SHARES)]
-    return share_lines(what, most, bars, width, more=len(spent) > _MOST_SHARES)
+    ordered = [(name, ns / whole) for name, ns in spent.most_common()]
+    if len(ordered) > _MOST_SHARES + 1:
+        rest = ordered[_MOST_SHARES:]
+        ordered[_MOST_SHARES:] = [(f"and {len(rest):,} more", sum(share for _, share in rest))]
+    return share_lines(what, ordered, bars, width)
 
 
 def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> str:
