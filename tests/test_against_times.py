@@ -262,6 +262,12 @@ def test_untimed():
 def test_anywhere():
     waves.kept(x)
 """
+# 28 processes sample two tests each, of which one calls twenty times as many operators afterwards.
+SHORT = """
+from pytest_torchprof.capture import samples
+
+samples._BUDGET_S = 0.05
+"""
 NEW = """
 @timed
 def test_new():
@@ -271,9 +277,8 @@ def test_new():
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
-    made = Repository(
-        tmp_path_factory.mktemp("times") / "a folder", {"waves.py": BEFORE_CHANGE, "tests/test_waves.py": CASES}
-    )
+    files = {"waves.py": BEFORE_CHANGE, "tests/test_waves.py": CASES, "tests/conftest.py": SHORT}
+    made = Repository(tmp_path_factory.mktemp("times") / "a folder", files)
     made.write({"waves.py": AFTER_CHANGE, "tests/test_waves.py": CASES + NEW})
     return made
 
