@@ -160,6 +160,42 @@ def test_asked_in_the_body(torchprof, calls):
     finally:
         assert len(calls) == 8
 
+def test_fails_after_it_measured(torchprof):
+    torchprof(step)
+    assert RANK == 0, "rank 1's result is wrong"
+
+def test_skipped_after_it_measured(torchprof):
+    torchprof(step)
+    if RANK == 1:
+        pytest.skip("no such layer")
+
+def test_expected_after_it_measured(torchprof):
+    torchprof(step)
+    if RANK == 1:
+        pytest.xfail("known")
+
+@pytest.mark.xfail(reason="known")
+def test_expected_of_all(torchprof):
+    torchprof(step)
+    assert RANK == 0
+
+@pytest.fixture
+def fails_after_the_test_on_rank_1():
+    yield
+    assert RANK == 0, "not given back"
+
+def test_fails_in_its_teardown(torchprof, fails_after_the_test_on_rank_1):
+    torchprof(step)
+
+def test_fails_in_a_subtest(torchprof, subtests):
+    for part in range(2):
+        with subtests.test(part=part):
+            torchprof(step)
+            assert not RANK or not part
+
+def test_fails_unmeasured():
+    assert RANK == 0
+
 {MARKER}
 def test_as_if_nothing_had_happened():
     step()
@@ -179,7 +215,15 @@ def job(folder):
         patch.chdir(folder)
         rank_jobs.without_ci(patch)
         Path("test_it.py").write_text(TOGETHER + ONE_JOB)
-        return rank_jobs.run(2, "--torchprof-save=kept", "--torchprof-baseline=update")
+        words = ("--torchprof-save=kept", "--torchprof-baseline=update", "--torchprof-report=r.json", "-rA")
+        return rank_jobs.run(2, *words)
+
+
+@pytest.fixture(scope="module")
+def report(job, folder):
+    """Return the results that rank 0 has reported of that run."""
+    assert job
+    return json.loads((folder / "r.json").read_text())["results"]
 
 
 def kept(folder, test):
@@ -274,11 +318,43 @@ def test_ranks_that_would_call_the_code_differently_often_do_not_call_it(job):
         )
 
 
-def test_what_the_body_asks_for_fails_on_the_rank_that_misses_it_and_keeps_no_other_waiting(job):
-    assert [rank.outcome("test_asked_in_the_body") for rank in job] == ["passed", "failure"]
-    said = job[1].said("test_asked_in_the_body")
+def test_what_the_body_asks_for_is_judged_on_each_rank_and_fails_on_all(job):
+    first, said = (rank.said("test_asked_in_the_body") for rank in job)
+    assert "failed on rank 1: pytest_torchprof.LimitsMissed: " in first
+    assert first.endswith("[other-rank]")
     assert "max_kernels=2 3 kernels" in said
     assert "lines: not known: other ranks take no part in one more call" in said
+
+
+@pytest.mark.parametrize(
+    ("test", "outcomes", "why"),
+    [
+        ("test_fails_after_it_measured", ["failure", "failure"], "failed on rank 1: AssertionError: rank 1's result is wrong"),
+        ("test_skipped_after_it_measured", ["skipped", "skipped"], "skipped on rank 1: no such layer"),
+        ("test_expected_after_it_measured", ["skipped", "skipped"], "xfailed on rank 1: known"),
+        ("test_expected_of_all", ["skipped", "skipped"], "xfailed on rank 1: known"),
+        ("test_fails_in_its_teardown", ["error", "error"], "failed on rank 1, in its teardown: AssertionError: not given back"),
+        ("test_fails_unmeasured", ["passed", "failure"], ""),
+    ],
+)  # fmt: skip
+def test_a_measured_test_ends_on_all_ranks_as_on_the_one_where_it_ends_worst(job, report, test, outcomes, why):
+    assert [rank.outcome(test) for rank in job] == outcomes, job
+    assert why in job[0].said(test)
+    if why:
+        (result,) = (one for one in report if one["nodeid"].endswith(f"::{test}"))
+        assert why in result["message"]
+        assert result["outcome"] == {"skipped": why.split()[0], "failure": "failed", "error": "failed"}[outcomes[0]]
+        assert result["baseline"] == "not written"
+
+
+def test_an_expected_failure_says_which_ranks_passed(job):
+    assert "XFAIL test_it.py::test_expected_of_all - known (passed on rank 0)" in job[1].text
+    assert "XFAIL test_it.py::test_expected_of_all - xfailed on rank 1: known" in job[0].text
+
+
+def test_a_subtest_ends_no_test(job):
+    assert "SUBFAILED(part=1) test_it.py::test_fails_in_a_subtest" in job[1].text
+    assert "failed on rank 1: a subtest failed [other-rank]" in job[0].said("test_fails_in_a_subtest")
 
 
 def test_a_loop_that_one_rank_leaves_is_told(job):
@@ -291,7 +367,7 @@ def test_a_loop_that_one_rank_leaves_is_told(job):
     ("test", "why"),
     [
         ("test_fails_before_it_measures", "it failed (AssertionError: not here"),
-        ("test_skipped_on_rank_1", "it skipped (Skipped: no such layer)"),
+        ("test_skipped_on_rank_1", "it skipped (no such layer)"),
         ("test_measures_once_more_on_rank_0", "it passed"),
     ],
 )
@@ -313,7 +389,6 @@ def test_the_baseline_is_rank_0s_and_holds_what_passed_on_all(job, folder):
     assert set(json.loads(path.read_text())["entries"]) == {
         "test_holds",
         "test_judged_together",
-        "test_asked_in_the_body",
         "test_intruded_once",
         "test_several_measurements",
         "test_several_measurements (second)",
