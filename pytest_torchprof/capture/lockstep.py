@@ -103,10 +103,14 @@ class OtherRanks:
             if (store := self._store(also_former=True)) is None:
                 return {}
             key = self._phase_key(nodeid, after_test=after_test)
-            store.set(f"{key}/ended/{this_rank().number}", json.dumps(end))
+            store.set(ended := f"{key}/ended/{this_rank().number}", json.dumps(end))
             if not waits:
                 return {}
-            ends = Lockstep(self, store, key, this_rank()).wait_for_ends(after_test=after_test)
+            try:
+                ends = Lockstep(self, store, key, this_rank()).wait_for_ends(after_test=after_test)
+            except NotMeasured as problem:
+                store.set(ended, json.dumps(PhaseEnd("failed", f"not measured: {problem}")))
+                raise
             if not any(one.outcome == "failed" for one in ends.values()):
                 self._in_step.add(nodeid)
             return ends

@@ -188,6 +188,7 @@ def _statuses(job: Path, processes: Sequence[Process], *, replays: bool) -> dict
 
 def _lost(job: Path, ranks: Sequence[RankEnd], statuses: Mapping[int, int], given_up: str) -> Iterator[LostRank]:
     """Yield the ranks that did not come to their end; ``given_up`` says why the job was, if it was."""
+    first = next(iter(statuses), None)
     for rank in dict.fromkeys([*statuses, *range(len(ranks))]):
         status = statuses.get(rank, 0)
         if ranks[rank].status is not None and not status:
@@ -195,6 +196,8 @@ def _lost(job: Path, ranks: Sequence[RankEnd], statuses: Mapping[int, int], give
         outlived = bool(given_up) and status in _TOLD_TO_END
         wrote = next(job.glob(f"logs/**/{rank}"), job / "launcher")
         said = given_up if outlived else _how(status)
+        if not outlived and first is not None and rank != first and status == -signal.SIGTERM:
+            said = f"was ended by the launcher after rank {first} {_how(statuses[first])}"
         yield LostRank(number=rank, how=said, last_lines=_last_lines(_read(wrote)), outlived=outlived)
 
 
