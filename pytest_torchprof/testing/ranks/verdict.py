@@ -110,7 +110,9 @@ def _of_rank(job: JobEnd, number: int) -> RankVerdict:
         at = float("inf") if lost.outlived else float(order - len(job.lost))
         return RankVerdict(rank=rank, outcome="failed", phase=phase, lost=True, order=at)
     outcome, phase = min(map(_outcome, _phases(end)), key=lambda one: WORST_FIRST.index(one[0]))
-    return RankVerdict(rank=rank, outcome=outcome, phase=phase, order=phase.ended_s)
+    # Who has heard of another rank's end is not the cause.
+    at = float("inf") if f"[{Code.OTHER_RANK}]" in phase.text else phase.ended_s
+    return RankVerdict(rank=rank, outcome=outcome, phase=phase, order=at)
 
 
 def _last_lines(lost: LostRank) -> str:
