@@ -105,6 +105,7 @@ class OtherRanks:
             key = self._phase_key(nodeid, after_test=after_test)
             store.set(ended := f"{key}/ended/{this_rank().number}", json.dumps(end))
             if not waits:
+                store.add(f"{key}/end/done", 1)  # Nobody need keep the store for this rank to look at.
                 return {}
             try:
                 ends = Lockstep(self, store, key, this_rank()).wait_for_ends(after_test=after_test)
@@ -224,7 +225,7 @@ class Lockstep(Pace):
 
     def wait_for_ends(self, *, after_test: bool) -> dict[int, PhaseEnd]:
         """Return how a phase of the test has ended on each of the others; NotMeasured where one does not end it."""
-        self._key = f"{self._test}/end"
+        self._key = f"{self._test}/end"  # See also OtherRanks.end_phase.
         goal = "the end of the teardown" if after_test else "the end of the test"
         self.head_for(goal)
         began, naps = time.monotonic(), _naps()
