@@ -11,6 +11,8 @@ from builder import own_recording
 from pytest_torchprof import LimitsMissed, load
 from pytest_torchprof.limits import Screen, check_limits, error_for, read_limits
 
+pytestmark = pytest.mark.any_torch
+
 MANY = """
 ops = [torch.sin, torch.cos, torch.tan, torch.exp, torch.sqrt, torch.abs, torch.neg, torch.floor, torch.ceil, torch.log,
        torch.sigmoid, torch.tanh, torch.relu, torch.erf, torch.sign, torch.round, torch.trunc, torch.asin, torch.atan,
