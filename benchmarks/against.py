@@ -7,13 +7,14 @@ working tree does 20 % more. So each figure is of a process of its own, as in a 
 comparison ran one after the other; but comparisons share processes with others that begin a little earlier or later.
 The pool is a ring: the last process is followed by the first.
 
-    python benchmarks/against.py [--processes 120] [--tolerance 0.10] [--keep FILE] [--from FILE]
+    python benchmarks/against.py [--processes 120] [--tolerance 0.10] [--budget SECONDS] [--keep FILE] [--from FILE]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import random
@@ -24,18 +25,20 @@ import time
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from pytest_torchprof.against.launch import SideLaunch
-from pytest_torchprof.against.pairs import TimedSide
+from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, TimedMeasurement, TimedSide
 from pytest_torchprof.against.side import Side
-from pytest_torchprof.compare.pace import TimedPairs, TimePair
+from pytest_torchprof.compare.pace import LEAST_PAIRS, TimedPairs
 from pytest_torchprof.report import Reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
+
+    from pytest_torchprof.against.pairs import Key, Readings
 
 EQUAL, SLOWER = REPEATS = (10, 12)
 ORDERS = 4
@@ -59,6 +62,13 @@ def test_{name}(repeats):
     for _ in range(repeats):
         {work}
 """
+
+
+class Sample(NamedTuple):
+    """What one process says of a workload, and how long it took with all of them."""
+
+    median_us: float
+    seconds: float
 
 
 def plain(name: str) -> str:
@@ -103,24 +113,42 @@ def measured(processes: int) -> list[dict[str, float]]:
     return runs
 
 
-def compared(base_us: list[float], here_us: list[float], order: random.Random, tolerance: float) -> TimedPairs:
-    """Return what a comparison comes to, by the medians of the processes in the order in which they ran."""
-    pace, at = TimedPairs(allowed=tolerance), 0
-    while pace.wanting:
-        turns = [at, at + 1]
+def compared(
+    base: list[Sample], here: list[Sample], order: random.Random, tolerance: float, budget_s: float
+) -> TimedPairs:
+    """Return what a comparison comes to, by processes in the order in which they ran: their medians and durations."""
+    spent_s, only = 0.0, ("test", None)
+    timing = PairedTiming(
+        measurements={only: TimedMeasurement(pace=TimedPairs(allowed=tolerance))},
+        costs=PairCosts(start_s=statistics.mean(sample.seconds for sample in base), test_s={"test": 0.0}),
+        budget_s=budget_s,
+        clock=lambda: spent_s,
+    )
+
+    def take(_keys: Collection[Key]) -> tuple[Readings, Readings]:
+        nonlocal spent_s
+        turns = [2 * timing.taken, 2 * timing.taken + 1]
         order.shuffle(turns)
-        pace = pace.with_pair(TimePair(base_us[turns[0] % len(base_us)], here_us[turns[1] % len(here_us)]))
-        at += 2
-    return pace
+        pair = base[turns[0] % len(base)], here[turns[1] % len(here)]
+        spent_s += sum(sample.seconds for sample in pair)
+        there, now = (Reading(step_us=one.median_us, kernel_us=None, conditions={}, disturbed=()) for one in pair)
+        return {only: there}, {only: now}
+
+    while keys := timing.next_keys():
+        timing.take(take, keys)
+    return timing.measurements[only].pace
 
 
-def comparisons(runs: list[dict[str, float]], name: str, repeats: int, tolerance: float) -> Iterator[TimedPairs]:
+def comparisons(
+    runs: list[dict[str, float]], name: str, repeats: int, tolerance: float, budget_s: float
+) -> Iterator[TimedPairs]:
     """Yield what comparisons of a workload come to, where the working tree does so many repeats of it."""
-    base_us, here_us = ([run[key(name, number)[0]] for run in runs] for number in (EQUAL, repeats))
+    base, here = ([Sample(run[key(name, number)[0]], run["seconds"]) for run in runs] for number in (EQUAL, repeats))
     for start in range(len(runs)):
         for seed in range(ORDERS):
-            base, here = (side[start:] + side[:start] for side in (base_us, here_us))
-            yield compared(base, here, random.Random(start * ORDERS + seed), tolerance)
+            in_turn = [side[start:] + side[:start] for side in (base, here)]
+            order = random.Random(start * ORDERS + seed)
+            yield compared(in_turn[0], in_turn[1], order, tolerance, budget_s)
 
 
 def machine() -> str:
@@ -132,20 +160,25 @@ def machine() -> str:
     )
 
 
-def print_table(runs: list[dict[str, float]], tolerance: float) -> None:
+def print_table(runs: list[dict[str, float]], tolerance: float, budget_s: float) -> None:
     """Print how the comparisons came out."""
-    print(f"{'work':>5} {'workload':<16} {'spread':>7} {'comparisons':>12} {'worse':>7} {'ambiguous':>10} {'pairs':>6}")
+    print(
+        f"{'work':>5} {'workload':<16} {'spread':>7} {'comparisons':>12} {'worse':>7} {'ambiguous':>10} {'too few':>8} "
+        f"{'pairs':>6}"
+    )
     for repeats in REPEATS:
         for name in [*WORKLOADS, "all"]:
             names = [name] if name in WORKLOADS else [*WORKLOADS]
-            paces = [pace for one in names for pace in comparisons(runs, one, repeats, tolerance)]
-            counts = Counter(pace.verdict for pace in paces)
-            worse, ambiguous = (counts[said] / len(paces) for said in ("worse", "ambiguous"))
+            paces = [pace for one in names for pace in comparisons(runs, one, repeats, tolerance, budget_s)]
+            # Fewer pairs are no verdict: such a test is not measured.
+            counts = Counter("none" if len(pace.pairs) < LEAST_PAIRS else pace.verdict for pace in paces)
+            worse, ambiguous, none = (counts[said] / len(paces) for said in ("worse", "ambiguous", "none"))
             pairs = statistics.mean(len(pace.all_pairs) for pace in paces)
             medians = [run[key(name, repeats)[0]] for run in runs] if name in WORKLOADS else []
             spread = f"{statistics.stdev(medians) / statistics.mean(medians):.1%}" if medians else ""
             work = "same" if repeats == EQUAL else f"{repeats / EQUAL - 1:+.0%}"
-            print(f"{work:>5} {name:<16} {spread:>7} {len(paces):>12} {worse:>7.1%} {ambiguous:>10.1%} {pairs:>6.1f}")
+            shares = f"{worse:>7.1%} {ambiguous:>10.1%} {none:>8.1%}"
+            print(f"{work:>5} {name:<16} {spread:>7} {len(paces):>12} {shares} {pairs:>6.1f}")
 
 
 def main() -> None:
@@ -153,6 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=120)
     parser.add_argument("--tolerance", type=float, default=0.10)
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds for each comparison")
     parser.add_argument("--keep", type=Path, help="write the pool to this file as JSON")
     parser.add_argument("--from", type=Path, dest="kept", help="read the pool from such a file")
     asked = parser.parse_args()
@@ -164,8 +198,9 @@ def main() -> None:
     print(machine())
     print(
         f"{len(runs)} processes of {seconds:.0f} s; load {load:.1f}, up to {most:.1f}; tolerance {asked.tolerance:.0%}"
+        + (f"; budget {asked.budget:g} s" if asked.budget < math.inf else "")
     )
-    print_table(runs, asked.tolerance)
+    print_table(runs, asked.tolerance, asked.budget)
 
 
 if __name__ == "__main__":

@@ -221,6 +221,18 @@ def test_an_unknown_commit(plain):
     assert "[unknown-ref]" in said
 
 
+def test_a_tag_and_a_branch_of_one_name_are_told(plain, capsys):
+    plain.git("tag", "both", "HEAD")
+    plain.git("branch", "both", "HEAD")
+    try:
+        git.Repository.around(plain.path).commit("both~0")
+    finally:
+        plain.git("tag", "-d", "both")
+        plain.git("branch", "-D", "both")
+    said = "both is a tag and a branch, and git takes the tag: heads/both names the branch"
+    assert capsys.readouterr().err == f"torchprof: --torchprof-against=both~0: {said}\n"
+
+
 def test_a_branch_that_only_the_remote_has(plain, tmp_path):
     clone = Repository.__new__(Repository)
     clone.path = tmp_path / "clone"

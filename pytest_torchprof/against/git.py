@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -109,6 +110,7 @@ class Repository:
 
     def commit(self, reference: str, option: str = "--torchprof-against") -> str:
         """Return the commit that is meant by the value of an option, as its full hash; TorchprofError without one."""
+        self._tell_ambiguous(reference, option)
         try:
             # A range such as "main...", as git diff takes it: where the branches parted.
             if reference.endswith("..."):
@@ -119,11 +121,18 @@ class Repository:
             said = f"{option}={reference}: {self._unknown(reference, option, refused)}"
             raise TorchprofError(said, Code.UNKNOWN_REF) from None
 
+    def _tell_ambiguous(self, reference: str, option: str) -> None:
+        """Say which commit is meant where a tag and a branch have the same name."""
+        name = _bare(reference)
+        if name and self._has(f"refs/tags/{name}") and self._has(f"refs/heads/{name}"):
+            said = f"{name} is a tag and a branch, and git takes the tag: heads/{name} names the branch"
+            sys.stderr.write(f"torchprof: {option}={reference}: {said}\n")
+
     def _unknown(self, reference: str, option: str, refused: GitRefused) -> str:
         """Return why there is no such commit here, and what brings it."""
         if not reference.strip():
             return "a commit is expected, such as main; is a variable empty?"
-        name = reference.removesuffix("...").partition("~")[0].partition("^")[0]
+        name = _bare(reference)
         branch = name.removeprefix("origin/")
         if self.is_shallow:
             deepen = "--unshallow" if name in ("HEAD", "@") or reference.endswith("...") else "--depth=1"
@@ -217,6 +226,10 @@ class Repository:
             path = self.top / name
             if name and (path.is_symlink() or path.is_file()):
                 yield name
+
+
+def _bare(reference: str) -> str:
+    return reference.removesuffix("...").partition("~")[0].partition("^")[0]
 
 
 def tracked_files(tree: Path) -> list[str]:
