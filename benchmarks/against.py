@@ -2,12 +2,12 @@
 
 Real processes, started one after the other as a comparison with a commit starts them, time each workload as it is and
 with 20 % more of it. That is the pool. A comparison then takes processes from it in the order in which they ran, in
-pairs in random order, until the plugin's own rules have decided: base and working tree either do the same, or the
-working tree does 20 % more. So each figure is of a process of its own, as in a real run, and the processes of one
-comparison ran one after the other; but comparisons share processes with others that begin a little earlier or later.
-The pool is a ring: the last process is followed by the first.
+pairs in random order, until the plugin's own rules have decided or the budget is spent: base and working tree either
+do the same, or the working tree does 20 % more. So each figure is of a process of its own, as in a real run, and the
+processes of one comparison ran one after the other; but comparisons share processes with others that begin a little
+earlier or later. The pool is a ring: the last process is followed by the first.
 
-    python benchmarks/against.py [--processes 120] [--tolerance 0.10] [--budget SECONDS] [--keep FILE] [--from FILE]
+    python benchmarks/against.py [--processes 120] [--tolerance 0.10] [--budget 240] [--keep FILE] [--from FILE]
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def test_{name}(repeats):
 """
 
 
-class Sample(NamedTuple):
-    """What one process says of a workload, and how long it took with all of them."""
+class Asked(NamedTuple):
+    """What a comparison allows: a share of the time, and seconds for all workloads together."""
 
-    median_us: float
-    seconds: float
+    tolerance: float
+    budget_s: float
 
 
 def plain(name: str) -> str:
@@ -113,42 +113,48 @@ def measured(processes: int) -> list[dict[str, float]]:
     return runs
 
 
-def compared(
-    base: list[Sample], here: list[Sample], order: random.Random, tolerance: float, budget_s: float
-) -> TimedPairs:
-    """Return what a comparison comes to, by processes in the order in which they ran: their medians and durations."""
-    spent_s, only = 0.0, ("test", None)
+def compared(runs: list[dict[str, float]], repeats: int, order: random.Random, asked: Asked) -> dict[str, TimedPairs]:
+    """Return what a comparison of all workloads comes to, by the processes in the order in which they ran."""
+    at, spent_s = 0, 0.0
+
+    def take(keys: Collection[Key]) -> tuple[Readings, Readings]:
+        nonlocal at, spent_s
+        turns = [runs[at % len(runs)], runs[(at + 1) % len(runs)]]
+        order.shuffle(turns)
+        at += 2
+        spent_s += sum(run["seconds"] for run in turns)
+        base, here = (
+            {measurement: Reading(run[key(measurement[0], number)[0]], None, {}, ()) for measurement in keys}
+            for run, number in zip(turns, (EQUAL, repeats), strict=True)
+        )
+        return base, here
+
     timing = PairedTiming(
-        measurements={only: TimedMeasurement(pace=TimedPairs(allowed=tolerance))},
-        costs=PairCosts(start_s=statistics.mean(sample.seconds for sample in base), test_s={"test": 0.0}),
-        budget_s=budget_s,
+        measurements={(name, None): TimedMeasurement(pace=TimedPairs(allowed=asked.tolerance)) for name in WORKLOADS},
+        costs=PairCosts(start_s=typical(runs, "seconds"), test_s=dict.fromkeys(WORKLOADS, 0.0)),
+        budget_s=asked.budget_s,
         clock=lambda: spent_s,
     )
-
-    def take(_keys: Collection[Key]) -> tuple[Readings, Readings]:
-        nonlocal spent_s
-        turns = [2 * timing.taken, 2 * timing.taken + 1]
-        order.shuffle(turns)
-        pair = base[turns[0] % len(base)], here[turns[1] % len(here)]
-        spent_s += sum(sample.seconds for sample in pair)
-        there, now = (Reading(step_us=one.median_us, kernel_us=None, conditions={}, disturbed=()) for one in pair)
-        return {only: there}, {only: now}
-
     while keys := timing.next_keys():
         timing.take(take, keys)
-    return timing.measurements[only].pace
+    return {name: measured.pace for (name, _), measured in timing.measurements.items()}
 
 
-def comparisons(
-    runs: list[dict[str, float]], name: str, repeats: int, tolerance: float, budget_s: float
-) -> Iterator[TimedPairs]:
-    """Yield what comparisons of a workload come to, where the working tree does so many repeats of it."""
-    base, here = ([Sample(run[key(name, number)[0]], run["seconds"]) for run in runs] for number in (EQUAL, repeats))
+def comparisons(runs: list[dict[str, float]], repeats: int, asked: Asked) -> Iterator[dict[str, TimedPairs]]:
+    """Yield what comparisons come to, where the working tree does so many repeats."""
     for start in range(len(runs)):
         for seed in range(ORDERS):
-            in_turn = [side[start:] + side[:start] for side in (base, here)]
-            order = random.Random(start * ORDERS + seed)
-            yield compared(in_turn[0], in_turn[1], order, tolerance, budget_s)
+            yield compared(runs[start:] + runs[:start], repeats, random.Random(start * ORDERS + seed), asked)
+
+
+def verdict(pace: TimedPairs) -> str:
+    """Return what the plugin says of such pairs."""
+    return pace.verdict if len(pace.pairs) >= LEAST_PAIRS else "not measured"
+
+
+def typical(runs: list[dict[str, float]], name: str) -> float:
+    """Return the median of what was noted beside the times."""
+    return statistics.median(run[name] for run in runs)
 
 
 def machine() -> str:
@@ -160,25 +166,23 @@ def machine() -> str:
     )
 
 
-def print_table(runs: list[dict[str, float]], tolerance: float, budget_s: float) -> None:
+def print_table(runs: list[dict[str, float]], asked: Asked) -> None:
     """Print how the comparisons came out."""
-    print(
-        f"{'work':>5} {'workload':<16} {'spread':>7} {'comparisons':>12} {'worse':>7} {'ambiguous':>10} {'too few':>8} "
-        f"{'pairs':>6}"
-    )
+    columns = ("worse", "ambiguous", "not measured")
+    print(f"{'work':>5} {'workload':<16} {'spread':>7} {'comparisons':>12} {'worse':>7} {'ambiguous':>10} ", end="")
+    print(f"{'not measured':>13} {'pairs':>6}")
     for repeats in REPEATS:
+        found = list(comparisons(runs, repeats, asked))
         for name in [*WORKLOADS, "all"]:
-            names = [name] if name in WORKLOADS else [*WORKLOADS]
-            paces = [pace for one in names for pace in comparisons(runs, one, repeats, tolerance, budget_s)]
-            # Fewer pairs are no verdict: such a test is not measured.
-            counts = Counter("none" if len(pace.pairs) < LEAST_PAIRS else pace.verdict for pace in paces)
-            worse, ambiguous, none = (counts[said] / len(paces) for said in ("worse", "ambiguous", "none"))
+            paces = [pace[one] for pace in found for one in ([name] if name in WORKLOADS else WORKLOADS)]
+            counts = Counter(verdict(pace) for pace in paces)
+            worse, ambiguous, unmeasured = (counts[said] / len(paces) for said in columns)
             pairs = statistics.mean(len(pace.all_pairs) for pace in paces)
             medians = [run[key(name, repeats)[0]] for run in runs] if name in WORKLOADS else []
             spread = f"{statistics.stdev(medians) / statistics.mean(medians):.1%}" if medians else ""
             work = "same" if repeats == EQUAL else f"{repeats / EQUAL - 1:+.0%}"
-            shares = f"{worse:>7.1%} {ambiguous:>10.1%} {none:>8.1%}"
-            print(f"{work:>5} {name:<16} {spread:>7} {len(paces):>12} {shares} {pairs:>6.1f}")
+            print(f"{work:>5} {name:<16} {spread:>7} {len(paces):>12} {worse:>7.1%} {ambiguous:>10.1%} ", end="")
+            print(f"{unmeasured:>13.1%} {pairs:>6.1f}")
 
 
 def main() -> None:
@@ -186,21 +190,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=120)
     parser.add_argument("--tolerance", type=float, default=0.10)
-    parser.add_argument("--budget", type=float, default=math.inf, help="seconds for each comparison")
+    parser.add_argument("--budget", type=float, default=math.inf, metavar="SECONDS", help="for a comparison of all")
     parser.add_argument("--keep", type=Path, help="write the pool to this file as JSON")
     parser.add_argument("--from", type=Path, dest="kept", help="read the pool from such a file")
-    asked = parser.parse_args()
-    runs = measured(asked.processes) if asked.kept is None else json.loads(asked.kept.read_text())
-    if asked.keep:
-        asked.keep.write_text(json.dumps(runs))
-    seconds, load = (statistics.median(run[name] for run in runs) for name in ("seconds", "load"))
+    words = parser.parse_args()
+    runs = measured(words.processes) if words.kept is None else json.loads(words.kept.read_text())
+    if words.keep:
+        words.keep.write_text(json.dumps(runs))
+    asked = Asked(tolerance=words.tolerance, budget_s=words.budget)
     most = max(run["load"] for run in runs)
     print(machine())
-    print(
-        f"{len(runs)} processes of {seconds:.0f} s; load {load:.1f}, up to {most:.1f}; tolerance {asked.tolerance:.0%}"
-        + (f"; budget {asked.budget:g} s" if asked.budget < math.inf else "")
-    )
-    print_table(runs, asked.tolerance, asked.budget)
+    seconds, load = typical(runs, "seconds"), typical(runs, "load")
+    print(f"{len(runs)} processes of {seconds:.0f} s; load {load:.1f}, up to {most:.1f}; ", end="")
+    budget = "no budget" if math.isinf(asked.budget_s) else f"a budget of {asked.budget_s:g} s for the four workloads"
+    print(f"tolerance {asked.tolerance:.0%}; {budget}")
+    print_table(runs, asked)
 
 
 if __name__ == "__main__":

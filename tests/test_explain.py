@@ -126,6 +126,11 @@ def test_a_limit_is_explained_by_its_row_and_what_stands_below_the_table(explain
     assert "forbid_kernels" not in text
 
 
+def test_each_page_explains_a_word_once():
+    words = [(article.page, article.word) for article in documentation.articles()]
+    assert sorted(words) == sorted(set(words))
+
+
 @pytest.mark.parametrize("words", [["lines-not-known"], ["lines", "not", "known"]])
 def test_a_message_is_explained_with_what_to_do(explained, words):
     status, text = explained(*words)
