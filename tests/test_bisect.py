@@ -153,12 +153,14 @@ def test_one_of_several_tests_that_the_bad_commit_cannot_measure_is_told(reposit
     finally:
         (repository.path / "tests/test_others.py").unlink()
     assert run.status == FOUND
-    said = (
-        "torchprof: tests/test_others.py::test_skipped takes no part, as it was not measured at the bad commit: it was"
-    )
-    assert f"{said} skipped: no such device\n" in run.out
-    data = json.loads(run.out[run.out.index("{") :])
-    assert data["left_out"] == {"tests/test_others.py::test_skipped": "it was skipped: no such device"}
+    why = {"test_skipped": "it was skipped: no such device", "test_other": "it failed: AssertionError: not yet"}
+    for test, reason in why.items():
+        said = (
+            f"torchprof: tests/test_others.py::{test} takes no part, as it was not measured at the bad commit: {reason}"
+        )
+        assert f"{said}\n" in run.out
+    data = json.loads(run.out[run.out.index("\n{") :])
+    assert data["left_out"] == {f"tests/test_others.py::{test}": reason for test, reason in why.items()}
 
 
 def test_a_test_that_pytest_does_not_find(repository):
