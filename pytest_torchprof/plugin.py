@@ -40,12 +40,17 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         from pytest_torchprof.against.inside import settle
 
         settle(config)
-    if not against.is_asked_for(config):
+    if config.option.torchprof_against is None or against.is_side(config):
         return None
-    from pytest_torchprof.against.run import run_both
+    from pytest_torchprof.against.request import read_times
     from pytest_torchprof.errors import TorchprofError
 
     try:
+        read_times(config.option)
+        if against.looks_only(config):
+            return None
+        from pytest_torchprof.against.run import run_both
+
         return run_both(config)
     except TorchprofError as problem:
         raise pytest.UsageError(str(problem)) from None

@@ -390,6 +390,7 @@ def test_a_run_that_stops_early_says_that_no_times_were_compared(repository, tmp
         (["--torchprof-against=main", "--torchprof-against-time=3"], "expected a share such as 10% or 0.1"),
         (["--torchprof-against=main", "--torchprof-against-time=-5%"], "expected a share such as 10% or 0.1"),
         (["--torchprof-against=main", "--torchprof-against-budget=soon"], "expected seconds such as 120s"),
+        (["--torchprof-against=main", "--torchprof-against-time=nan%", "--co"], "expected a share such as 10% or 0.1"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused(pytester, monkeypatch, words, said):

@@ -159,6 +159,16 @@ def test_what_holds_is_no_failure(tmp_path):
     assert isinstance(error_for((), profile, profile.why_missed, also=["worse"]), LimitsMissed)
 
 
+def test_however_many_kernels_came_what_to_do_is_said(tmp_path):
+    profile = load(own_recording({"a": 1}).write(tmp_path / "t.json"))
+    lines = ["worse than the baseline:", *(f"  + kernel {i}" for i in range(200)), "  do: fix the code"]
+    told = str(error_for((), profile, profile.why_missed, also=lines)).splitlines()
+    assert len(told) <= Screen().lines + 2
+    assert told[-2:] == ["  and 165 more lines: pytest -vv", "  do: fix the code"]
+    whole = error_for((), profile, profile.why_missed, also=lines, screen=Screen(everything=True))
+    assert str(whole).splitlines() == lines
+
+
 def test_what_a_caught_failure_says_does_not_depend_on_verbosity(run_tests):
     source = """
 @cpu

@@ -74,8 +74,7 @@ class BaseOutcomes:
             return self.trouble(nodeid) if has_it else None
         if file not in self.names.here:
             return (
-                f"{file} was not the working tree's: git ignores it, or it is in a submodule, or neither its name nor "
-                "its folder is one of tests"
+                f"{file} was not the working tree's: git ignores it, or neither its name nor its folder is one of tests"
             )
         return None if self.names.are_new(file, names) else self.trouble(nodeid) or self._why_missing(nodeid)
 

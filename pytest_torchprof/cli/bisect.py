@@ -73,7 +73,7 @@ def run(words: list[str]) -> int:
         found = bisect(task, _tell)
     for test, why in found.left_out.items():
         sys.stderr.write(
-            f"{printable_line(f'torchprof: {test} takes no part, not measured at the bad commit: {why}')}\n"
+            f"{printable_line(f'torchprof: {test} takes no part, as it was not measured at the bad commit: {why}')}\n"
         )
     text = json_text(_data(found, task.words[0], limits)) if as_json else "".join(f"{line}\n" for line in _lines(found))
     screen.write(text)
