@@ -333,7 +333,8 @@ class EagerCode:
             self._ran.add(id(code))
 
     def _keep_from_dynamo(self, *codes: CodeType) -> None:
-        for code in (*codes, EagerCode._note.__code__, torch_compile.runs_under_dynamo.__code__):
+        ours = (EagerCode._note, torch_compile.runs_under_dynamo, torch_compile.callback_exchange)
+        for code in (*codes, *(function.__code__ for function in ours)):
             torch_compile.keep_from_dynamo(code)
 
     def _nothing(self) -> None:

@@ -213,9 +213,21 @@ def is_module_wrapper(place: CodeLine | None) -> bool:
 
 
 def runs_under_dynamo() -> bool:
-    """Whether the code that runs now was entered through torch.compile, compiled or not."""
-    ask = import_module("torch._C._dynamo.eval_frame").get_eval_frame_callback
-    return ask() is not None
+    """Whether the code that runs now was entered through torch.compile, compiled or not.
+
+    The callback is taken out and put back: `get_eval_frame_callback` of torch 2.6 returns a reference that it does not
+    own, so that each call of it brings the process nearer to a crash.
+    """
+    exchange = callback_exchange()
+    callback = exchange(None)
+    exchange(callback)
+    return callback is not None
+
+
+def callback_exchange() -> Callable[[object], object]:
+    """Return the function that makes something this thread's callback of Dynamo, None for none, and returns the last."""
+    exchange: Callable[[object], object] = import_module("torch._C._dynamo.eval_frame").set_eval_frame
+    return exchange
 
 
 def keep_from_dynamo(code: CodeType) -> None:
