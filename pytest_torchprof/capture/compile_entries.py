@@ -11,6 +11,7 @@ from pytest_torchprof.capture.torch_compile import callback_exchange, keep_from_
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import CodeType
 
 
 def why_nothing_compiles() -> str | None:
@@ -30,8 +31,8 @@ def _is_disabled() -> bool:
 class NoteEntry(Protocol):
     """What is told that a compiled function is entered."""
 
-    def __call__(self, setting: str | None, *, eagerly: bool) -> None:
-        """Take the setting that is in force, and whether the function runs as it is for it."""
+    def __call__(self, code: CodeType | None, setting: str | None, *, eagerly: bool) -> None:
+        """Take the function's code, the setting that is in force, and whether the function runs as it is for it."""
 
 
 @contextmanager
@@ -51,8 +52,13 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
             # torch 2.6 asks while Dynamo is at work, which is not to compile what is ours.
             at_work = exchange(None)
             # The function is a variable of the wrapper that asks.
-            marked = _mark_of(sys._getframe(1).f_locals.get("fn"))  # noqa: SLF001
-            note(why_nothing_compiles() or marked, eagerly=found is None or _is_disabled() or marked is not None)
+            function = sys._getframe(1).f_locals.get("fn")  # noqa: SLF001
+            marked = _mark_of(function)
+            note(
+                getattr(function, "__code__", None),
+                why_nothing_compiles() or marked,
+                eagerly=found is None or _is_disabled() or marked is not None,
+            )
             exchange(at_work)
         return found
 

@@ -175,6 +175,13 @@ def considered_refs() -> list[weakref.ref[CodeType]] | None:
     return None if seen is None else list(seen)
 
 
+def considers_skipped_code() -> bool:
+    """Whether `considered_codes` has what Dynamo leaves alone too; torch 2.6 adds only what it tries to compile."""
+    wrapper = getattr(import_module("torch._dynamo.convert_frame"), "CatchErrorsWrapper", None)
+    code = getattr(vars(wrapper).get("__call__") if wrapper else None, "__code__", None)
+    return code is not None and "input_codes" in code.co_names
+
+
 def compiled_codes(code: CodeType) -> list[tuple[str, CodeType]]:
     """Return id ("0/1") and generated code of each compilation that this code object has."""
     entries = getattr(import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
@@ -225,7 +232,7 @@ def runs_under_dynamo() -> bool:
 
 
 def callback_exchange() -> Callable[[object], object]:
-    """Return the function that makes something this thread's callback of Dynamo, None for none, and returns the last."""
+    """Return the function that sets this thread's callback of Dynamo, None for none, and returns the one before."""
     exchange: Callable[[object], object] = import_module("torch._C._dynamo.eval_frame").set_eval_frame
     return exchange
 
