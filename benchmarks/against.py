@@ -2,18 +2,19 @@
 
 Real processes, started one after the other as a comparison with a commit starts them, time each workload as it is and
 with 20 % more of it. That is the pool. A comparison then takes processes from it in the order in which they ran, in
-pairs in random order, until the plugin's own rules have decided: base and working tree either do the same, or the
-working tree does 20 % more. So each figure is of a process of its own, as in a real run, and the processes of one
-comparison ran one after the other; but comparisons share processes with others that begin a little earlier or later.
-The pool is a ring: the last process is followed by the first.
+pairs in random order, until the plugin's own rules have decided or the budget is spent: base and working tree either
+do the same, or the working tree does 20 % more. So each figure is of a process of its own, as in a real run, and the
+processes of one comparison ran one after the other; but comparisons share processes with others that begin a little
+earlier or later. The pool is a ring: the last process is followed by the first.
 
-    python benchmarks/against.py [--processes 120] [--tolerance 0.10] [--keep FILE] [--from FILE]
+    python benchmarks/against.py [--processes 120] [--tolerance 0.10] [--budget 240] [--keep FILE] [--from FILE]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import random
@@ -24,18 +25,20 @@ import time
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from pytest_torchprof.against.launch import SideLaunch
-from pytest_torchprof.against.pairs import TimedSide
+from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, TimedMeasurement, TimedSide
 from pytest_torchprof.against.side import Side
-from pytest_torchprof.compare.pace import TimedPairs, TimePair
+from pytest_torchprof.compare.pace import LEAST_PAIRS, TimedPairs
 from pytest_torchprof.report import Reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
+
+    from pytest_torchprof.against.pairs import Key, Readings
 
 EQUAL, SLOWER = REPEATS = (10, 12)
 ORDERS = 4
@@ -59,6 +62,13 @@ def test_{name}(repeats):
     for _ in range(repeats):
         {work}
 """
+
+
+class Asked(NamedTuple):
+    """What a comparison allows: a share of the time, and seconds for all workloads together."""
+
+    tolerance: float
+    budget_s: float
 
 
 def plain(name: str) -> str:
@@ -103,24 +113,48 @@ def measured(processes: int) -> list[dict[str, float]]:
     return runs
 
 
-def compared(base_us: list[float], here_us: list[float], order: random.Random, tolerance: float) -> TimedPairs:
-    """Return what a comparison comes to, by the medians of the processes in the order in which they ran."""
-    pace, at = TimedPairs(allowed=tolerance), 0
-    while pace.wanting:
-        turns = [at, at + 1]
+def compared(runs: list[dict[str, float]], repeats: int, order: random.Random, asked: Asked) -> dict[str, TimedPairs]:
+    """Return what a comparison of all workloads comes to, by the processes in the order in which they ran."""
+    at, spent_s = 0, 0.0
+
+    def take(keys: Collection[Key]) -> tuple[Readings, Readings]:
+        nonlocal at, spent_s
+        turns = [runs[at % len(runs)], runs[(at + 1) % len(runs)]]
         order.shuffle(turns)
-        pace = pace.with_pair(TimePair(base_us[turns[0] % len(base_us)], here_us[turns[1] % len(here_us)]))
         at += 2
-    return pace
+        spent_s += sum(run["seconds"] for run in turns)
+        base, here = (
+            {measurement: Reading(run[key(measurement[0], number)[0]], None, {}, ()) for measurement in keys}
+            for run, number in zip(turns, (EQUAL, repeats), strict=True)
+        )
+        return base, here
+
+    timing = PairedTiming(
+        measurements={(name, None): TimedMeasurement(pace=TimedPairs(allowed=asked.tolerance)) for name in WORKLOADS},
+        costs=PairCosts(start_s=typical(runs, "seconds"), test_s=dict.fromkeys(WORKLOADS, 0.0)),
+        budget_s=asked.budget_s,
+        clock=lambda: spent_s,
+    )
+    while keys := timing.next_keys():
+        timing.take(take, keys)
+    return {name: measured.pace for (name, _), measured in timing.measurements.items()}
 
 
-def comparisons(runs: list[dict[str, float]], name: str, repeats: int, tolerance: float) -> Iterator[TimedPairs]:
-    """Yield what comparisons of a workload come to, where the working tree does so many repeats of it."""
-    base_us, here_us = ([run[key(name, number)[0]] for run in runs] for number in (EQUAL, repeats))
+def comparisons(runs: list[dict[str, float]], repeats: int, asked: Asked) -> Iterator[dict[str, TimedPairs]]:
+    """Yield what comparisons come to, where the working tree does so many repeats."""
     for start in range(len(runs)):
         for seed in range(ORDERS):
-            base, here = (side[start:] + side[:start] for side in (base_us, here_us))
-            yield compared(base, here, random.Random(start * ORDERS + seed), tolerance)
+            yield compared(runs[start:] + runs[:start], repeats, random.Random(start * ORDERS + seed), asked)
+
+
+def verdict(pace: TimedPairs) -> str:
+    """Return what the plugin says of such pairs."""
+    return pace.verdict if len(pace.pairs) >= LEAST_PAIRS else "not measured"
+
+
+def typical(runs: list[dict[str, float]], name: str) -> float:
+    """Return the median of what was noted beside the times."""
+    return statistics.median(run[name] for run in runs)
 
 
 def machine() -> str:
@@ -132,20 +166,23 @@ def machine() -> str:
     )
 
 
-def print_table(runs: list[dict[str, float]], tolerance: float) -> None:
+def print_table(runs: list[dict[str, float]], asked: Asked) -> None:
     """Print how the comparisons came out."""
-    print(f"{'work':>5} {'workload':<16} {'spread':>7} {'comparisons':>12} {'worse':>7} {'ambiguous':>10} {'pairs':>6}")
+    columns = ("worse", "ambiguous", "not measured")
+    print(f"{'work':>5} {'workload':<16} {'spread':>7} {'comparisons':>12} {'worse':>7} {'ambiguous':>10} ", end="")
+    print(f"{'not measured':>13} {'pairs':>6}")
     for repeats in REPEATS:
+        found = list(comparisons(runs, repeats, asked))
         for name in [*WORKLOADS, "all"]:
-            names = [name] if name in WORKLOADS else [*WORKLOADS]
-            paces = [pace for one in names for pace in comparisons(runs, one, repeats, tolerance)]
-            counts = Counter(pace.verdict for pace in paces)
-            worse, ambiguous = (counts[said] / len(paces) for said in ("worse", "ambiguous"))
+            paces = [pace[one] for pace in found for one in ([name] if name in WORKLOADS else WORKLOADS)]
+            counts = Counter(verdict(pace) for pace in paces)
+            worse, ambiguous, unmeasured = (counts[said] / len(paces) for said in columns)
             pairs = statistics.mean(len(pace.all_pairs) for pace in paces)
             medians = [run[key(name, repeats)[0]] for run in runs] if name in WORKLOADS else []
             spread = f"{statistics.stdev(medians) / statistics.mean(medians):.1%}" if medians else ""
             work = "same" if repeats == EQUAL else f"{repeats / EQUAL - 1:+.0%}"
-            print(f"{work:>5} {name:<16} {spread:>7} {len(paces):>12} {worse:>7.1%} {ambiguous:>10.1%} {pairs:>6.1f}")
+            print(f"{work:>5} {name:<16} {spread:>7} {len(paces):>12} {worse:>7.1%} {ambiguous:>10.1%} ", end="")
+            print(f"{unmeasured:>13.1%} {pairs:>6.1f}")
 
 
 def main() -> None:
@@ -153,19 +190,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=120)
     parser.add_argument("--tolerance", type=float, default=0.10)
+    parser.add_argument("--budget", type=float, default=math.inf, metavar="SECONDS", help="for a comparison of all")
     parser.add_argument("--keep", type=Path, help="write the pool to this file as JSON")
     parser.add_argument("--from", type=Path, dest="kept", help="read the pool from such a file")
-    asked = parser.parse_args()
-    runs = measured(asked.processes) if asked.kept is None else json.loads(asked.kept.read_text())
-    if asked.keep:
-        asked.keep.write_text(json.dumps(runs))
-    seconds, load = (statistics.median(run[name] for run in runs) for name in ("seconds", "load"))
+    words = parser.parse_args()
+    runs = measured(words.processes) if words.kept is None else json.loads(words.kept.read_text())
+    if words.keep:
+        words.keep.write_text(json.dumps(runs))
+    asked = Asked(tolerance=words.tolerance, budget_s=words.budget)
     most = max(run["load"] for run in runs)
     print(machine())
-    print(
-        f"{len(runs)} processes of {seconds:.0f} s; load {load:.1f}, up to {most:.1f}; tolerance {asked.tolerance:.0%}"
-    )
-    print_table(runs, asked.tolerance)
+    seconds, load = typical(runs, "seconds"), typical(runs, "load")
+    print(f"{len(runs)} processes of {seconds:.0f} s; load {load:.1f}, up to {most:.1f}; ", end="")
+    budget = "no budget" if math.isinf(asked.budget_s) else f"a budget of {asked.budget_s:g} s for the four workloads"
+    print(f"tolerance {asked.tolerance:.0%}; {budget}")
+    print_table(runs, asked)
 
 
 if __name__ == "__main__":

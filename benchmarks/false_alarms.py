@@ -25,7 +25,7 @@ import torch
 
 from pytest_torchprof.baseline.entry import times
 from pytest_torchprof.capture.samples import Samples
-from pytest_torchprof.compare.comparison import time_verdict
+from pytest_torchprof.compare.time_changes import time_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the examples share: compiling, where there is a compiler to compile with."""
+"""What the examples share: compiling, if there is a compiler."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What breaks a graph, where it says so, and what a recompile is. None of this needs a GPU."""
+"""What breaks a graph, how a failure names the line, and what a recompile is. None of this needs a GPU."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -8,7 +8,7 @@ import torch
 
 from pytest_torchprof import Torchprof, gemm
 
-# Measure the GPU where there is one, else the CPU: there a "kernel" is an operator that computes.
+# Measure the GPU if there is one, otherwise the CPU, where a "kernel" is an operator that computes.
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 pytestmark = pytest.mark.torchprof(device=DEVICE)
 

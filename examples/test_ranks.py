@@ -1,6 +1,6 @@
 """Two ranks on one machine: what a training step sends, and how often.
 
-`pytest` starts both by itself, with gloo on the CPU, so that this runs anywhere.
+`pytest` itself starts both, with gloo on the CPU, so this runs anywhere.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The same on two GPUs, where NCCL's kernels run beside those that compute; skipped where there are fewer."""
+"""The same on two GPUs, where NCCL's kernels run beside those that compute; skipped if there are fewer."""
 
 from typing import Any
 

@@ -19,6 +19,7 @@ from pytest_torchprof.baseline import form, step_form
 from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
+from pytest_torchprof.compare import ComparisonData
 from pytest_torchprof.compare.changes import Change
 from pytest_torchprof.compare.cost import Cost, Shift
 from pytest_torchprof.compare.pace import PaceVerdict
@@ -294,6 +295,7 @@ def report() -> Schema:
             "message": TEXT,
             "baseline": perhaps(TEXT),
             "changes": listed(TEXT),
+            "comparison": perhaps(of_type(ComparisonData)),
             "limits": listed(limit),
             "summary": {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]},
             "findings": listed(fields({**FINDING, "saves_us": NUMBER})),

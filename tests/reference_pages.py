@@ -26,11 +26,11 @@ ROOT = Path(__file__).parents[1]
 DOCS, SCHEMAS = ROOT / "docs", ROOT / "pytest_torchprof" / "schemas"
 _MADE = "<!-- Made by tests/reference_pages.py from the tables in the code. -->\n"
 _SUFFIXES = {
-    ".json": "everything, for scripts: `schemas/report.json`",
+    ".json": "for scripts: everything, by `schemas/report.json`",
     ".md": "for people: a table, and what failed",
     ".html": "for people: one page that opens anywhere, see [the report](report.md)",
-    ".jsonl": "to be kept run after run: an object for each measurement",
-    ".csv": "the same as a table",
+    ".jsonl": "for a history, run after run: an object for each measurement",
+    ".csv": "the same, as a table",
     ".benchmark.json": "github-action-benchmark, `customSmallerIsBetter`",
     ".bmf.json": "Bencher Metric Format",
     ".pytorch.json": "PyTorch's benchmark database, version 3",
@@ -43,7 +43,9 @@ def options() -> str:
     config.pluginmanager.import_plugin("pytest_torchprof.plugin")
     parser = config._parser
     ours = [option for group in parser._groups for option in group.options if "torchprof" in option.names()[0]]
-    given = [(f"`{option.names()[0]}{_metavar(option.attrs())}`", _cell(option.attrs()["help"])) for option in ours]
+    given = [
+        (_cell(f"`{option.names()[0]}{_metavar(option.attrs())}`"), _cell(option.attrs()["help"])) for option in ours
+    ]
     keys = [(f"`{name}`", _cell(told[0])) for name, told in parser._inidict.items() if name.startswith("torchprof")]
     reports = [(f"`{suffix}`", _SUFFIXES[suffix]) for suffix in reporters()]
     commands = [
@@ -53,16 +55,16 @@ def options() -> str:
         [
             "# Options and commands\n",
             _MADE,
-            "What a test's marker takes is on the page of [limits](limits.md).\n",
+            "The keywords of a test's marker are on the page of [limits](limits.md).\n",
             "## Options of pytest\n",
             *_table(("option", ""), given),
             "",
             "## Keys of the ini file\n",
-            "In `pytest.ini`, `tox.ini` or `pyproject.toml` (`[tool.pytest.ini_options]`). What stands on the command line wins.\n",
+            "In `pytest.ini`, `tox.ini` or `pyproject.toml` (`[tool.pytest.ini_options]`). Options on the command line win.\n",
             *_table(("key", ""), keys),
             "",
             "## Reports\n",
-            "`--torchprof-report=FILE` goes by the end of the file's name.\n",
+            "The form of `--torchprof-report=FILE` follows from the end of the file's name.\n",
             *_table(("name", "what it is for"), reports),
             "",
             "## Commands\n",
@@ -93,12 +95,12 @@ def numbers() -> str:
         [
             "# Numbers\n",
             _MADE,
-            "All numbers of a recording, as `profile.worst`, `profile.median` and each of `profile.steps` have them, and reports, baselines and",
-            "`--json`. What may be limited, and how it is counted, is said on the page of [limits](limits.md#numbers).\n",
+            "These are all numbers of a recording. `profile.worst`, `profile.median` and each of `profile.steps` have them, and so do reports, baselines and",
+            "`--json`. The page of [limits](limits.md#numbers) says which can be limited, and how they are counted.\n",
             *_table(("number", "what", "unit", "of", "decided by", "in a baseline", "needs"), rows),
             "",
-            "What the code decides is the same in every run, and the worst step's counts. What the run decides varies, and is told by its median.",
-            "A number that is not known is None, never 0, and the limit on it is *not measured*.\n",
+            "Numbers that the code decides are the same in every run; the worst step counts. Those that the run decides vary, and are shown as the median.",
+            "An unknown number is None, never 0, and a limit on it is *not measured*.\n",
         ]
     )
 
@@ -118,11 +120,11 @@ def files() -> str:
             "# Files\n",
             _MADE,
             "## Forms of JSON\n",
-            "Their schemas lie in the package, in `pytest_torchprof/schemas`. A field that is added raises no version.\n",
+            "Their schemas are in the package, in `pytest_torchprof/schemas`. A new field does not raise the version.\n",
             *_table(("schema", "what it describes"), rows),
             "",
             "## Recordings\n",
-            "A recording is the trace that torch.profiler writes, `.json.gz`, as other tools read it, with one more key,",
+            "A recording is the trace that torch.profiler writes, `.json.gz`, which other tools can read, with one more key,",
             f"`{metadata.KEY}`. {_first(metadata)}\n",
             *_classes(),
             "## Baselines\n",

@@ -224,8 +224,8 @@ def test_times_alone_change_nothing_but_are_shown_with_their_direction():
     assert comparison.verdict == "same"
     assert [change.direction for change in comparison.changes] == ["worse", "worse", "better", "worse"]
     assert comparison.lines == (
-        "  peak memory 1000 B -> 4.88 KiB, 5.0x (not gated)",
         "  busy 10.0 us -> 30.0 us, 3.0x (not gated)",
+        "  peak memory 1000 B -> 4.88 KiB, 5.0x (not gated)",
         "  utilization 0.50 -> 0.90",
     )
     assert not compare(entry((GEMM,), gpu_busy_us=10.0), entry((GEMM,), gpu_busy_us=10.9)).changes
@@ -262,7 +262,7 @@ def test_of_many_families_the_costliest_four_are_named():
     comparison = compare(old, entry((ADD,), gpu_busy_us=235.0, pointwise_us=100.0, **times))
     assert [line.split()[0] for line in comparison.lines[2:]] == ["rng", "index", "sort", "attention", "and"]
     assert comparison.lines[-1] == "    and 2 other families"
-    assert [shift.family for shift in comparison.families][-2:] == ["conv", "gemm"]
+    assert [shift.family for shift in comparison.families][-3:] == ["conv", "gemm", "pointwise"]
 
 
 @pytest.mark.parametrize(

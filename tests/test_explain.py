@@ -122,8 +122,13 @@ def test_a_limit_is_explained_by_its_row_and_what_stands_below_the_table(explain
     assert explained("[bad-value]") == explained("bad-value")
     _, text = explained("kernels")
     assert 'example: `kernels={gemm(layout="tn"): 2}`' in text
-    assert "regular expression behind `re:`" in " ".join(text.split())
+    assert "regular expression after `re:`" in " ".join(text.split())
     assert "forbid_kernels" not in text
+
+
+def test_each_page_explains_a_word_once():
+    words = [(article.page, article.word) for article in documentation.articles()]
+    assert sorted(words) == sorted(set(words))
 
 
 @pytest.mark.parametrize("words", [["lines-not-known"], ["lines", "not", "known"]])

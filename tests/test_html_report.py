@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 from builder import TraceBuilder
+from msgspec import to_builtins
 from pages import HOSTILE, Page, result, write
 
+from pytest_torchprof import load
+from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
-from pytest_torchprof.report import BaselineState, Outcome, Reference
+from pytest_torchprof.compare import compare, data_of
+from pytest_torchprof.report import BaselineState, Outcome, Reference, RunResults, html_report, json_report
 from pytest_torchprof.report.page import document
 from pytest_torchprof.report.page.measured import MOST_DRAWN
 
@@ -210,6 +214,36 @@ def test_a_run_against_a_commit_lists_how_each_test_compares(tmp_path):
     page = Page(file.read_text())
     assert "against main" in page.words
     assert "better (-1 kernel)" in page.words
+
+
+@pytest.mark.any_torch
+def test_what_a_baseline_says_has_the_form_of_two_recordings(tmp_path, report):
+    """In the page of a run, and in the one that is made later of its JSON report."""
+    before, after = load(small(tmp_path / "before.json")), load(small(tmp_path / "after.json", kernels=4, slow=4))
+    found = compare(entry_of(before, source_hash="a"), entry_of(after, source_hash="b"))
+    told = {"baseline": found.summary, "comparison": to_builtins(data_of(found)), "changes": found.lines}
+    run = RunResults(results=(result(**told), result(1, baseline="new", baseline_state=BaselineState.NEW)))
+    (tmp_path / "report.json").write_text(json_report.render(run))
+    status, later, said = report(tmp_path / "report.json", output=tmp_path / "later.html")
+    assert (status, said) == (0, "")
+    for page in (Page(html_report.render(run)), later):
+        changed, new = page.details
+        compared = changed["compared"]
+        assert compared["verdict"] == "worse (+1 kernel, stale)"
+        assert compared["notes"] == ["the test was edited after its baseline was recorded (stale)"]
+        assert [(one["words"], one["ratio"], one["note"]) for one in compared["numbers"]][:4] == [
+            ("kernels 3 -> 4", "", ""),
+            ("launches 3 -> 4", "", ""),
+            ("busy 30.0 us -> 160 us", "5.3x", "not gated"),
+            ("CPU time 300 us -> 400 us", "1.3x", "not gated"),
+        ]
+        assert compared["why"] == "of the 130 us more, 100% is in 3 -> 4 kernels, on average 4.0x as long"
+        (pointwise,) = compared["families"]
+        assert (pointwise["before_us"], pointwise["time_us"]) == (30, 160)
+        assert compared["single"] == ["+ add_3: 1 per step, launched by aten::mul"]
+        # Without an entry nothing has changed.
+        assert "compared" not in new
+        assert "changes" not in new
 
 
 @pytest.mark.any_torch

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 from browser import CHROMIUM, Browser
 from builder import TraceBuilder
+from msgspec import to_builtins
 from pages import HOSTILE, result, write
 
+from pytest_torchprof import load
+from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
+from pytest_torchprof.compare import compare, data_of
 from pytest_torchprof.report import Outcome
+from pytest_torchprof.text import show_rate, show_us
 
 pytestmark = [
     pytest.mark.any_torch,
@@ -137,6 +142,41 @@ def test_kernels_are_sorted_and_found_and_a_section_has_an_address(browser, run_
     assert browser.run("document.querySelector(\"[id='30/kernels'] [aria-sort]\").ariaSort") == "descending"
     browser.click("[id='30/kernels'] summary")
     assert "launched by" not in texts(browser, "[id='30/kernels'] details[open] code")
+
+
+def test_an_address_leads_to_its_section_or_to_its_test(browser, pair_page):
+    browser.open(pair_page, fragment="#0/step-time")
+    browser.wait("document.querySelector('.timeline').dataset.slices > 0")
+    assert browser.run("document.getElementById('0/step-time').getBoundingClientRect().top") < 100
+    browser.open(pair_page, fragment="#0/nowhere")
+    assert browser.run("document.getElementById('details').getBoundingClientRect().top") < 100
+
+
+def test_what_changed_against_a_baseline_stands_in_tables(browser, tmp_path):
+    before, after = (
+        entry_of(load(recording(tmp_path / f"{slow}.json", slow=slow)), source_hash="a") for slow in (1, 4)
+    )
+    found = compare(before, after)
+    told = {"baseline": found.summary, "comparison": to_builtins(data_of(found))}
+    page = write(tmp_path / "run.html", result(**told), result(1, baseline="new"))
+    browser.open(page, fragment="#0/changes")
+    changes = "[id='0/changes']"
+    assert texts(browser, f"{changes} .headline")[0] == "busy 372 us → 982 us 2.6x (not gated)"
+    assert texts(browser, f"{changes} .why")[0].startswith("of the 1.12 ms more, ")
+    rows = [row.split("+")[0] for row in texts(browser, f"{changes} tbody tr")]
+    assert sorted(rows) == ["gemm fp32", "other"]
+    browser.open(page, fragment="#1")
+    assert texts(browser, "nav.sections a")[0] == "Limits"
+
+
+def test_numbers_have_three_significant_digits_as_in_the_terminal(browser, run_page):
+    values = [12345.6, 999.5, 99.94, 9.996, 5.0, 0.5, 0.0123, 0.000456, 2e-8, 0.0]
+    browser.open(run_page)
+    shown = [show_rate(value) for value in values]
+    assert shown == ["12346", "1000", "99.9", "10.0", "5.00", "0.500", "0.0123", "0.000456", "<0.000001", "0"]
+    assert browser.run(f"{values}.map(show.rate)") == shown
+    times = [0.0, 0.25, 0.0123, 9.996, 999.96, 1500.0, 2.5e6]
+    assert browser.run(f"{times}.map(show.us)") == [show_us(time) for time in times]
 
 
 def test_a_finding_shows_its_events_in_the_timeline(browser, run_page):

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_torchprof.baseline.entry import QUANTILES, times
 from pytest_torchprof.capture import devices, nvml, samples
-from pytest_torchprof.compare.comparison import chance, time_verdict, unsure
+from pytest_torchprof.compare.time_changes import chance, time_verdict, unsure
 
 CONDITIONS = {"clock": "perf_counter", "cache": "hot", "machine": "a machine", "threads": 2}
 

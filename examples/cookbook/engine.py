@@ -1,4 +1,4 @@
-"""A serving engine, in small: its worker is another process, and records itself where it is told to."""
+"""A serving engine in miniature: its worker is another process, and records itself where it is told to."""
 
 import multiprocessing
 from pathlib import Path

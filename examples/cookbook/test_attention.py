@@ -1,4 +1,4 @@
-"""One attention kernel for each layer, whatever is passed along with the queries (FlashAttention, in small)."""
+"""One attention kernel per layer, whatever arguments come with the queries (FlashAttention in miniature)."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The same kernels in each block of a model, and which block has others (transformers and diffusers, in small)."""
+"""The same kernels in each block of a model, and which block has others (transformers and diffusers in miniature)."""
 
 import pytest
 import torch

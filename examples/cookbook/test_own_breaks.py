@@ -1,4 +1,4 @@
-"""Graph breaks of one's own code are none, whatever the packages do that it calls (TabPFN, in small)."""
+"""No graph break in the project's own code, whatever the packages do that it calls (TabPFN in miniature)."""
 
 import pytest
 import torch

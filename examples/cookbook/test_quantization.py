@@ -1,4 +1,4 @@
-"""Quantization under torch.compile: scale, rounding and cast are one kernel beside the product (torchao, in small)."""
+"""Quantization under torch.compile: scale, rounding, cast are one kernel beside the product (torchao in miniature)."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""What a serving engine's worker runs for each token, in a process of its own (vLLM and TensorRT-LLM, in small)."""
+"""What a serving engine's worker runs for each token, in a process of its own (vLLM and TensorRT-LLM in miniature)."""
 
 import subprocess
 import sys

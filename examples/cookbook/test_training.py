@@ -1,4 +1,4 @@
-"""A training script as it is started by its users, and what its optimizer runs (torchtitan, in small)."""
+"""A training script, started as its users start it, and what its optimizer runs (torchtitan in miniature)."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Another project's code: it breaks the graph, and nobody here can help that."""
+"""Another project's code: it breaks the graph, and this project cannot change that."""
 
 import torch
 

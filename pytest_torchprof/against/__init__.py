@@ -33,11 +33,11 @@ def add_options(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption(
         "--torchprof-against-install", metavar="COMMAND", default=None,
-        help='what installs the code of a side, in an environment of its own: "pip install -e ."',
+        help='the command that installs the code of a side, in an environment of its own: "pip install -e ."',
     )  # fmt: skip
     group.addoption(
         "--torchprof-against-python", metavar="PATH", default=None,
-        help="the Python that measures the other commit: of an environment with another torch, for one",
+        help="the Python that measures the other commit, for instance one with another torch",
     )  # fmt: skip
     group.addoption(
         "--torchprof-against-fresh", action="store_true", default=False,
@@ -45,11 +45,11 @@ def add_options(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption(
         "--torchprof-against-time", metavar="SHARE", default=None,
-        help="compare the times of all tests too, and fail what became slower by more than this share: 0.10",
+        help="compare the times of all tests too, and fail those that became slower by more than this share: 0.10",
     )  # fmt: skip
     group.addoption(
         "--torchprof-against-budget", metavar="SECONDS", default=None,
-        help="how long times may be taken: 120s; what does not fit is told",
+        help="how long times may be taken, such as 120s; the run says what did not fit",
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.trace import Trace
 
-_STEP, EACH_STEP = "ProfilerStep#", "ProfilerStep*"
+STEP, EACH_STEP = "ProfilerStep#", "ProfilerStep*"
 """The steps' own annotations are one row, called as in the profiler's table."""
 
 
@@ -93,7 +93,7 @@ def _by_range(
     nesting = Nesting(ranges)
     for step, i in members(trace, ranges, chosen):
         name = trace.names[ranges.name[i]]
-        name_of[i] = EACH_STEP if name.startswith(_STEP) else name
+        name_of[i] = EACH_STEP if name.startswith(STEP) else name
         of_steps[step].append(i)
         took = ranges.end[i] - ranges.start[i]
         own_cpu_ns[name_of[i]] += took

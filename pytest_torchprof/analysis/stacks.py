@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from pytest_torchprof.analysis.range_rows import EACH_STEP, STEP
 from pytest_torchprof.analysis.source_lines import MARK, MODULE
 from pytest_torchprof.trace.columns import ABSENT, Ranges
 from pytest_torchprof.trace.links import Nesting
@@ -139,11 +140,11 @@ def _add_cpu(
             continue
         holder = node_of.get(parent[i], ABSENT)
         if root is None:
-            node = growing.node(holder, names[named[i]])
+            node = growing.node(holder, _frame_of(names[named[i]]))
         else:
             node = root(i)
             for one in reversed([*nesting.chain(i)]):
-                node = growing.node(node, names[named[one]])
+                node = growing.node(node, _frame_of(names[named[one]]))
         node_of[i] = node
         took = ranges.end[i] - ranges.start[i]
         tree.cpu_ns[node] += took
@@ -151,6 +152,11 @@ def _add_cpu(
         if holder >= 0:
             tree.cpu_ns[holder] -= took
     return node_of
+
+
+def _frame_of(name: str) -> str:
+    """Return what a range is called in the tree; old recordings have the steps among the operators."""
+    return EACH_STEP if name.startswith(STEP) else name
 
 
 def _add_gpu(

@@ -31,7 +31,7 @@ traces is shown one after the other.
   --ranks         the folder holds the recordings of one job's ranks: show them together, who waits for whom
   --no-findings   do not look for what stands out
   --threshold NAME=VALUE
-                  when a finding is told, e.g. hotspot.share=0.6; as in the ini file's torchprof_thresholds
+                  when a finding is reported, e.g. hotspot.share=0.6; as in the ini file's torchprof_thresholds
 
 exit status: 0, or 2 if a file cannot be read or the usage is bad
 """

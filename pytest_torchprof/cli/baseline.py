@@ -44,7 +44,7 @@ A PATH is a baseline file or a folder (default: the current one): the files in t
 where there is none, a folder that was given as --torchprof-baseline-dir. A and B are two files, or two folders.
 
 prune lists the entries of tests that their test file no longer has, --yes removes them; where a test file cannot be
-collected as a whole, nothing of it is touched. --rootdir is pytest's, for the paths in a --torchprof-baseline-dir.
+collected, its entries are not touched. --rootdir is pytest's, for the paths in a --torchprof-baseline-dir.
 
 resolve mends files in which a merge left its markers: each entry is taken from the side that changed it. What both
 sides changed is listed; it is ours until the test is measured again. (In a rebase, "ours" is what is rebased onto.)

@@ -23,12 +23,12 @@ USAGE = """usage: torchprof check TRACE --limit NAME=VALUE [--limit NAME=VALUE .
        torchprof check DIR --ranks --limit NAME=VALUE ...
 
 Judges a recording by the limits of the torchprof marker. VALUE is a Python or JSON literal, a selector
-such as gemm(layout="tn"), a list or dict of them, else a text; a list keyword given several times adds up.
+such as gemm(layout="tn"), a list or dict of them, or else a text; a keyword that takes a list may be repeated.
 --threshold hotspot.share=0.6 changes when a finding that is forbidden is found, as torchprof_thresholds does.
 --device cpu: the CPU was measured, in a recording that does not say so; its kernels are the operators that compute.
 
---ranks: the folder holds the recordings of one job's ranks. Each limit is to hold on every rank, and the worst one is
-told; max_rank_skew and same_kernels are of all of them together.
+--ranks: the folder holds the recordings of one job's ranks. Each limit must hold on every rank, and the worst rank is
+shown; max_rank_skew and same_kernels concern all ranks together.
 
   torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_ --limit 'max_gpu_time="1.5ms"'
 

@@ -18,7 +18,7 @@ USAGE = """usage: torchprof doctor [--json]
 
 Looks at this machine as a measurement uses it: torch, its profiler, CUPTI, the driver and the GPU, the
 environment, sessions of the profiler, kinds of launches, clocks, the CPU. Each line says "ok", "wrong" or
-"not known"; below what is wrong stands what to do. Takes up to a minute or two; nothing is changed.
+"not known"; a line that is wrong is followed by what to do. Takes up to a minute or two; nothing is changed.
 
 exit status: 0 nothing is wrong, 1 something is wrong, 2 bad usage
 """

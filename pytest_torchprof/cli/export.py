@@ -30,7 +30,7 @@ Writes a recording for other tools.
                   them out otherwise
   --collapsed     folded stacks, a line each, with their own time in ns over all steps (flamegraph.pl, inferno)
   --speedscope    a file for https://www.speedscope.app
-  --by WHAT       what the frames are: module, stack (Python's), operator; without it the first of them that is
+  --by WHAT       what the frames are: module, stack (Python's) or operator; without it the first of these that is
                   recorded. Operators and kernels are always the innermost ones
   --weight gpu    what makes a frame wide: gpu (where there is any GPU work), or cpu
   -o OUT          where to write; packed if the name ends in .gz. Without it: on the screen

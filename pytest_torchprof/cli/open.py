@@ -25,7 +25,7 @@ Shows a recording in Perfetto's user interface, https://ui.perfetto.dev. The pag
 127.0.0.1:9001, the address that its rules allow; the recording is not uploaded. It is handed out once, then the command
 ends. Kernels that overlap have lanes of their own, as torchprof export --lanes writes them.
 
-  --wait S        give up when nobody has asked for it for so long (300 s)
+  --wait S        give up if nobody has asked for it after S seconds (300)
 
 exit status: 0, or 2 if the file cannot be read, the port is taken or nobody asked for the recording
 """

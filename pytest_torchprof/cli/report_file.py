@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.codes import Code
+from pytest_torchprof.compare import ComparisonData  # noqa: TC001 - msgspec reads the annotation
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.recording.metadata import Environment  # noqa: TC001 - msgspec reads the annotation
 
@@ -46,6 +47,7 @@ class _ReportedResult(Struct, kw_only=True):
     message: str = ""
     baseline: str | None = None
     changes: list[str] = []
+    comparison: ComparisonData | None = None
     limits: list[_Limit] = []
     findings: list[_Finding] = []
     summary: dict[str, Any] | None = None

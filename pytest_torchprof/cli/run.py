@@ -24,8 +24,8 @@ USAGE = """usage: torchprof run [--limit NAME=VALUE ...] [--save FILE] [--device
        torchprof run [...] -m MODULE [ARGS ...]
 
 Runs a Python program under the profiler, as `python SCRIPT.py ARGS` would, and judges it by the limits of the
-torchprof marker. It runs once, without a warm-up, and all of it is one step: imports and compilation too. What it
-starts as other processes is not recorded. Without a limit it is told what ran. Values are as for torchprof check.
+torchprof marker. It runs once, without a warm-up, and all of it is one step, imports and compilation included. Other
+processes that it starts are not recorded. Without a limit, it prints what ran. Values are as for torchprof check.
 
   torchprof run --limit max_syncs=10 --save run.json.gz train.py --steps 3
 

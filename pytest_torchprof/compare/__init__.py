@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pytest_torchprof.compare.changes import Change
-from pytest_torchprof.compare.comparison import GATED, Comparison, compare, lacking, unsure
+from pytest_torchprof.compare.comparison import GATED, Comparison, compare, lacking
+from pytest_torchprof.compare.comparison_data import ComparisonData, data_of
 from pytest_torchprof.compare.family_costs import family_lines
 from pytest_torchprof.compare.origins import origins
 from pytest_torchprof.compare.profiles import ProfileDiff, diff
+from pytest_torchprof.compare.time_changes import unsure
 
 __all__ = [
     "GATED",
     "Change",
     "Comparison",
+    "ComparisonData",
     "ProfileDiff",
     "compare",
+    "data_of",
     "diff",
     "family_lines",
     "lacking",

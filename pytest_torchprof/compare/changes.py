@@ -48,6 +48,8 @@ _NOUNS: Final = {
     "communication": "collective",
     "triton": "Triton kernel",
     "other": "kernel",
+    "memcpy": "memory copy",
+    "memset": "memory fill",
 }
 _FEW: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 THIS_RUN: Final = ("baseline", "this run")

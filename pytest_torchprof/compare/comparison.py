@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.baseline.entry import KernelRecord
 from pytest_torchprof.compare.changes import (
     AMBIGUOUS,
@@ -30,20 +28,20 @@ from pytest_torchprof.compare.cost import exchanged
 from pytest_torchprof.compare.cost_lines import exchange_words
 from pytest_torchprof.compare.family_costs import family_lines, family_shifts
 from pytest_torchprof.compare.ratios import size_of, turn_of
+from pytest_torchprof.compare.time_changes import time_changes
 from pytest_torchprof.kernels.names import decode
-from pytest_torchprof.text import counted, numbered, show_us
+from pytest_torchprof.text import counted, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.numbers import Number
-    from pytest_torchprof.baseline import Entry, Times
+    from pytest_torchprof.baseline import Entry
     from pytest_torchprof.compare.changes import Sides
     from pytest_torchprof.compare.cost import Shift
 
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gone"]
-TimeVerdict = Literal["same", "better", "worse", "ambiguous"]
 
 _MARKS: Final = {BETTER: "-", WORSE: "+"}
 # What a cell of a table has room for, in this order.
@@ -65,12 +63,6 @@ GATED: Final = frozenset(number.name for number in TABLE if number.gated)
 """The numbers that fail a test where they are worse, without being asked for."""
 # A kernel more that is allowed has a launch more, unless that is given by itself.
 _ALLOWED_WITH: Final = {"launches": "kernels"}
-PROBABILITY: Final = 0.002
-"""Samples differ if chance would rank them so less often than this; it is small because a run judges many tests."""
-FLOOR_US: Final = {"events": 2.0, "perf_counter": 10.0}
-"""Smaller differences do not count, whatever share of a short step they are: the clock does not resolve them."""
-_BEST: Final = 2
-"""Which quantile stands for the undisturbed calls: an eighth of them are faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +78,7 @@ class Comparison:
     exchange: str | None = None
     """What came and went by family, where it is more than a few kernels."""
     families: tuple[Shift, ...] = ()
-    """Those that the time moved in, where it did and both sides are of the same device and software."""
+    """Where the GPU time is, if it moved and both sides are of the same device and software."""
 
     def fails(self, *, strict: bool = False) -> bool:
         """Whether the test fails; ``strict`` also fails one without a baseline, or with times that leave it open."""
@@ -110,30 +102,59 @@ class Comparison:
     @property
     def lines(self) -> tuple[str, ...]:
         """What changed, a line each: environment, numbers, those that moved most first, then kernels."""
-        first = [self.environment] if self.environment else []
-        if self.stale:
-            first.append("the test was edited after its baseline was recorded (stale)")
+        exchange = [f"  what came and went: {self.exchange}"] if self.exchange else []
+        return (
+            *self.notes,
+            *map(_number_line, self.numbers),
+            *family_lines(self.families),
+            *exchange,
+            *self.kernel_lines,
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else is not as it was: environment, and the test itself."""
+        stale = ["the test was edited after its baseline was recorded (stale)"] if self.stale else []
+        return (*([self.environment] if self.environment else []), *stale)
+
+    @property
+    def numbers(self) -> tuple[Change, ...]:
+        """The numbers that changed, gated ones first, of each those that moved most."""
         numbers = [
             change
             for change in self.changes
-            if _is_number(change) and (change.gated or change.what not in _WITH_BUSY_TIME)
+            if _is_number(change) and (change.gated or (change.what not in _WITH_BUSY_TIME and _is_seen(change)))
         ]
-        exchange = [f"  what came and went: {self.exchange}"] if self.exchange else []
-        kernels = _kernel_lines([change for change in self.changes if not _is_number(change)])
-        told = map(_number_line, sorted(numbers, key=_gated_and_largest_first))
-        return (*first, *told, *family_lines(self.families), *exchange, *kernels)
+        return tuple(sorted(numbers, key=_gated_and_largest_first))
+
+    @property
+    def kernel_lines(self) -> tuple[str, ...]:
+        """What became of single kernels, a line each."""
+        return tuple(_kernel_lines([change for change in self.changes if not _is_number(change)]))
 
     @property
     def noise(self) -> tuple[str, ...]:
         """Those of the lines that are about what varies from run to run and gates nothing."""
-        varying = (change for change in self.changes if _is_number(change) and not change.gated)
-        numbers = (_number_line(change) for change in varying if change.what in _VARYING)
-        return (*numbers, *family_lines(self.families))
+        return (*(_number_line(change) for change in self.numbers if is_noise(change)), *family_lines(self.families))
+
+
+def is_noise(change: Change) -> bool:
+    """Whether a change is of a number that varies from run to run and gates nothing."""
+    return _is_number(change) and not change.gated and change.what in _VARYING
 
 
 def _gated_and_largest_first(change: Change) -> tuple[bool, int, float]:
     values = [value if isinstance(value, int | float) else None for value in (change.old, change.new)]
     return not change.gated, turn_of(change.what), -size_of(change.what, (values[0], values[1]))
+
+
+def _is_seen(change: Change) -> bool:
+    """Whether both values look different as they are printed."""
+    before, after = change.old, change.new
+    number = BY_NAME.get(change.what)
+    if number is None or isinstance(before, str) or isinstance(after, str):
+        return True
+    return before is None or after is None or number.show(before) != number.show(after)
 
 
 def _number_line(change: Change) -> str:
@@ -303,97 +324,3 @@ def _direction_of(number: Number, was: float | None, now: float | None) -> str:
     if was is None or now is None or number.better is None:
         return NEUTRAL
     return BETTER if (now > was) == (number.better == "higher") else WORSE
-
-
-def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:
-    """Return whether the times are better or worse, by median, best calls and rank; worse only if measured twice."""
-    floor = FLOOR_US.get(str(new.conditions.get("clock")), 0.0)
-    # Slower code is slower in its best moments too; a busy machine moves the others.
-    slower, faster = _beyond(old, new, share, floor), _beyond(new, old, share, floor)
-    if any(slower):
-        distinct = all(slower) and chance(old.quantiles_us, new.quantiles_us) < PROBABILITY
-        return "worse" if distinct and new.confirmed else "ambiguous"
-    return "better" if all(faster) and chance(new.quantiles_us, old.quantiles_us) < PROBABILITY else "same"
-
-
-def _middle_and_best(times: Times) -> tuple[float, float]:
-    return times.median_us, times.quantiles_us[min(_BEST, len(times.quantiles_us) - 1)]
-
-
-def _beyond(fewer: Times, more: Times, share: float, floor: float) -> list[bool]:
-    """Return whether the median, and the best calls, took longer by more than the tolerance."""
-    pairs = zip(_middle_and_best(fewer), _middle_and_best(more), strict=True)
-    return [longer - shorter > max(shorter * share, floor) for shorter, longer in pairs]
-
-
-def unsure(old: Times | None, new: Times | None, share: float) -> bool:
-    """Whether to measure again before judging."""
-    return (
-        old is not None and new is not None and not differs(old, new) and time_verdict(old, new, share) == "ambiguous"
-    )
-
-
-def differs(old: Times, new: Times) -> str | None:
-    """Return the conditions in which the samples were taken differently, None if they can be compared."""
-    names = sorted(old.conditions.keys() | new.conditions.keys())
-    other = [name for name in names if old.conditions.get(name) != new.conditions.get(name)]
-    if not other:
-        return None
-    sides = (
-        ", ".join(f"{name} {side.get(name, 'unknown')}" for name in other) for side in (old.conditions, new.conditions)
-    )
-    return "its samples were taken with {}, this run's with {}".format(*sides)
-
-
-def chance(fewer: Sequence[float], more: Sequence[float]) -> float:
-    """Return how probable it is that ``more`` ranks so high above ``fewer`` by chance, 0..1.
-
-    Mann and Whitney, "On a test of whether one of two random variables is stochastically larger than the other" (1947):
-    one-sided, normal approximation with corrections for continuity and ties; good from 8 values a side on.
-    """
-    pooled = sorted([(value, 0) for value in fewer] + [(value, 1) for value in more])
-    ranks, ties, below = 0.0, 0, 0
-    for _, group in groupby(pooled, key=lambda pair: pair[0]):
-        sides = [side for _, side in group]
-        ranks += sum(sides) * (below + (len(sides) + 1) / 2)
-        ties += len(sides) ** 3 - len(sides)
-        below += len(sides)
-    above = ranks - len(more) * (len(more) + 1) / 2
-    pairs, total = len(fewer) * len(more), len(pooled)
-    spread = math.sqrt(pairs / 12 * (total + 1 - ties / (total * (total - 1))))
-    return 0.5 * math.erfc((above - pairs / 2 - 0.5) / spread / math.sqrt(2)) if spread else 1.0
-
-
-def time_changes(old: Times | None, new: Times | None, share: float | None) -> Iterator[Change]:
-    """Return what changed in the times; ``share`` is the tolerance, None if times are not gated."""
-    if new is None:
-        return
-    other = differs(old, new) if old is not None else "it has none; --torchprof-baseline=update keeps them"
-    if old is None or other:
-        if share is not None:
-            yield _time_change(old, new, AMBIGUOUS, f"time {show_us(new.median_us)}, not compared: {other}")
-        return
-    moved = new.median_us / old.median_us - 1 if old.median_us else 0.0
-    words = f"time {show_us(old.median_us)} -> {show_us(new.median_us)} ({moved:+.1%})"
-    found = time_verdict(old, new, WORTH_A_LINE if share is None else share)
-    if found == "ambiguous" and share is not None:
-        why = "measured once, not confirmed" if not new.confirmed else "the samples do not tell"
-        yield _time_change(old, new, AMBIGUOUS, f"{words}: {why}", gated=True)
-    elif found != "same":
-        slower = new.median_us > old.median_us
-        yield _time_change(old, new, WORSE if slower else BETTER, words, gated=share is not None)
-    for whose, side in (("the baseline's samples", old), ("the samples", new)):
-        for disturbance in side.disturbed:
-            yield _time_change(old, new, NEUTRAL, f"during {whose} {disturbance}")
-
-
-def _time_change(old: Times | None, new: Times, direction: str, words: str, *, gated: bool = False) -> Change:
-    return Change(
-        kind="number",
-        what="time",
-        old=old.median_us if old else None,
-        new=new.median_us,
-        direction=direction,
-        gated=gated,
-        words=words,
-    )

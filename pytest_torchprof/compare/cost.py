@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.devices.kinds import DeviceKind
 
     Calls = Mapping[KernelRecord, "_Spent"]
 
@@ -55,7 +56,7 @@ class Cost:
     families: tuple[Shift, ...]
     kernels: tuple[Shift, ...]
     """By kernel and operator; a GEMM, a convolution and attention by dtype and layout."""
-    steps: tuple[str | None, str | None]
+    steps: tuple[str | None, str | None] = (None, None)
     """The names of the steps that this is of: the middle ones, by GPU time, of those that are compared."""
 
     @property
@@ -74,6 +75,11 @@ class _Spent:
         self.time_us += other.time_us
 
 
+def gpu_time_noun(device: DeviceKind) -> str:
+    """Return what the time of all work is called: on the CPU as device, where the kernels are operators, otherwise."""
+    return "GPU time" if device.has_launches else "kernel time"
+
+
 def cost_of(before: Analysis, after: Analysis, steps: tuple[Sequence[StepProfile], Sequence[StepProfile]]) -> Cost:
     """Return what a step cost in either measurement; of ``steps``, which run the same kernels, the middle one counts.
 
@@ -83,7 +89,7 @@ def cost_of(before: Analysis, after: Analysis, steps: tuple[Sequence[StepProfile
     first, second = [_calls_of(one, chosen) for one, chosen in zip((before, after), middle, strict=True)]
     rows = [_shift(*pair, named=True) for pair in _pairs(first, second)]
     return Cost(
-        noun="GPU time" if after.trace.device_kind.has_launches else "kernel time",
+        noun=gpu_time_noun(after.trace.device_kind),
         time_us=(_time_us(first), _time_us(second)),
         families=_families(first, second),
         kernels=costliest_first(rows),

@@ -10,7 +10,17 @@ from pytest_torchprof.baseline.family_times import MEMORY
 from pytest_torchprof.compare.changes import family_noun, number_words
 from pytest_torchprof.compare.ratios import GPU_TIME, follows_gpu_time, ratio_of, show_factor, size_of
 from pytest_torchprof.kernels.names.kernelname import DTYPES, LAYOUTS
-from pytest_torchprof.text import Column, counted, cut_inside, numbered, printable, show_us, table_lines, wrapped
+from pytest_torchprof.text import (
+    Column,
+    counted,
+    cut_inside,
+    numbered,
+    plural,
+    printable,
+    show_us,
+    table_lines,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +40,7 @@ _MAIN: Final = 0.4
 """So many of the calls have a dtype that is named for all of them."""
 _EXCHANGES: Final = 6
 _OPERATOR: Final = 22
-_ENOUGH: Final = 0.8
+_ENOUGH: Final = 0.9
 _NAMED: Final = 3
 """A sentence names families until they make up so much of the difference, but no more than these."""
 
@@ -87,7 +97,7 @@ def cost_lines(cost: Cost, *, width: int, every: bool = False) -> list[str]:
 
 
 def explain_cost(cost: Cost) -> str | None:
-    """Return "of the 147 ms more, 68% are in the same 51 GEMMs fp32, on average 8.0x as long"; None if none moved."""
+    """Return "of the 147 ms more, 68% is in the same 51 GEMMs fp32, on average 8.0x as long"; None if none moved."""
     all_of_it, total = cost.difference_us, max(cost.time_us)
     if not cost.families or abs(cost.families[0].difference_us) < _STILL * total:
         return None
@@ -101,14 +111,16 @@ def explain_cost(cost: Cost) -> str | None:
         share = row.difference_us / all_of_it
         if share > _WORTH_A_ROW:
             explained += share
-            parts.append(f"{share:.0%} {'' if parts else 'are '}in {calls_words(row)}{_each(row)}")
+            parts.append(f"{share:.0%} {'' if parts else 'is '}in {calls_words(row)}{_each(row)}")
     way = "more" if all_of_it > 0 else "less"
     return f"of the {show_us(abs(all_of_it))} {way}, {'; '.join(parts)}"
 
 
 def _each(row: Shift) -> str:
     ratio = _mean_ratio(row)
-    return "" if ratio is None or 0.95 < ratio < 1.05 else f", on average {show_factor(ratio)} as long"
+    if ratio is None or 0.95 < ratio < 1.05:
+        return ""
+    return f", {'on average ' if max(row.calls) > 1 else ''}{show_factor(ratio)} as long"
 
 
 def _mean_ratio(row: Shift) -> float | None:
@@ -119,9 +131,11 @@ def _mean_ratio(row: Shift) -> float | None:
 
 
 def calls_words(row: Shift) -> str:
-    """Return "the same 51 GEMMs fp32", "1,281 GEMMs fp32 -> 929 GEMMs bf16", "12 copies more"."""
+    """Return "the same 51 GEMMs fp32", "1,281 GEMMs fp32 -> 929 GEMMs bf16", "12 copies more", "GEMMs"."""
     (before, after), (was, now) = row.calls, _kinds(row)
     noun = family_noun(row.family)
+    if not before and not after:
+        return plural(noun)
     if not before or not after:
         there = max(before, after)
         return f"{counted(round(there), noun)}{was or now} {'more' if after else 'gone'}"

@@ -19,34 +19,36 @@ if TYPE_CHECKING:
 _WORTH_TELLING: Final = 0.05
 """Where the busy time moved by less of what it was, there is nothing to explain."""
 _WORTH_A_LINE: Final = 0.02
-"""Of the busy time: families that moved by less are left out."""
+"""Of the GPU time: families that moved by less are left out."""
 _MOST: Final = 5
 """Lines below the first."""
 
 
 def family_shifts(old: Entry, new: Entry) -> tuple[Shift, ...]:
-    """Return the families whose time moved, the costliest difference first; none where the busy time did not move.
+    """Return the time of each family, the costliest difference first; none where the busy time did not move.
 
-    Times are those of the middle step, calls those of the step with most. An entry may be older than these times.
+    Times are those of the middle step; of how many calls, is known where all steps run the same kernels. An entry may
+    be older than these times.
     """
     times = [times_by_family(side.varying) for side in (old, new)]
     busy = [side.varying.get("gpu_busy_us", 0.0) for side in (old, new)]
     if not all(times) or abs(busy[1] - busy[0]) <= _WORTH_TELLING * busy[0]:
         return ()
-    largest = (max(side.steps, key=len, default=()) for side in (old, new))
-    launched = {shift.family: shift for shift in exchanged(*largest)}
+    known = len(old.steps) == len(new.steps) == 1
+    launched = {shift.family: shift for shift in exchanged(old.steps[0], new.steps[0])} if known else {}
     shifts = []
     for family in dict.fromkeys([*times[0], *times[1]]):
         shift = launched.get(family, Shift(family=family, calls=(0, 0), time_us=(0.0, 0.0), kinds=({}, {})))
         shifts.append(replace(shift, time_us=(times[0].get(family, 0.0), times[1].get(family, 0.0))))
-    return costliest_first(shift for shift in shifts if abs(shift.difference_us) >= _WORTH_A_LINE * max(busy))
+    return costliest_first(shifts)
 
 
 def family_lines(shifts: Sequence[Shift]) -> list[str]:
     """Return where the time is, a line for each of the few families in which it moved most."""
-    if not shifts:
+    total = max((sum(shift.time_us[side] for shift in shifts) for side in (0, 1)), default=0.0)
+    lines = [f"    {_line(shift)}" for shift in shifts if abs(shift.difference_us) >= _WORTH_A_LINE * total]
+    if not lines:
         return []
-    lines = [f"    {_line(shift)}" for shift in shifts]
     if len(lines) > _MOST:
         lines[_MOST - 1 :] = [f"    and {counted(len(lines) - _MOST + 1, 'other family')}"]
     return ["  where the time is, by family (not gated):", *lines]

@@ -40,15 +40,15 @@ def size_of(number: str, values: Pair) -> float:
 
 def largest_first(numbers: Mapping[str, Pair]) -> dict[str, Pair]:
     """Return the numbers in order: times, then counts and bytes, then shares; of each those that moved most first."""
-    ordered = sorted(numbers, key=lambda name: (turn_of(name), -size_of(name, numbers[name])))
+    ordered = sorted(numbers, key=lambda name: (turn_of(name) + follows_gpu_time(name), -size_of(name, numbers[name])))
     return {name: numbers[name] for name in ordered}
 
 
 def follows_gpu_time(name: str) -> bool:
     """Whether a number is as a rule the GPU time once more: kernel time, busy time, span."""
-    return name != GPU_TIME and "gpu_busy_us" in (name, BY_NAME[name].follows)
+    return name in BY_NAME and name != GPU_TIME and "gpu_busy_us" in (name, BY_NAME[name].follows)
 
 
 def turn_of(name: str) -> int:
     """Return when a number is told: 0 for times, among the first."""
-    return _TURN[BY_NAME[name].unit] + follows_gpu_time(name) if name in BY_NAME else 0
+    return _TURN[BY_NAME[name].unit] if name in BY_NAME else 0

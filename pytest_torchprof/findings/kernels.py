@@ -42,7 +42,7 @@ TO_SPARE = Threshold("busy", 0.9, "a GPU that is busy nine tenths of the time do
 _NOT_TO_BE_BATCHED = frozenset({"gemm", "conv", "attention", "communication"})
 
 INSIDE = Threshold("inside", 0.9, "an operator that does a tenth of its work itself is only a name for what it calls")
-OF_CPU_TIME = Threshold("share", 0.25, "a fourth of the time of all operators is worth to look inside")
+OF_CPU_TIME = Threshold("share", 0.25, "a fourth of the time of all operators is worth a look inside")
 
 
 def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -182,13 +182,13 @@ FEW_BLOCKS = Threshold(
     "share", 0.2, "a fifth of the kernel time in grids that leave multiprocessors without a block is more than an edge"
 )
 
-LOW = Threshold("occupancy", 0.25, "below a quarter of the warps that fit, latency of memory is no longer hidden")
+LOW = Threshold("occupancy", 0.25, "below a quarter of the warps that fit, memory latency is no longer hidden")
 BLOCKS = Threshold(
     "blocks_per_sm",
     16.0,
-    "so many blocks of one warp each make a quarter of the warps that fit: then it is not the grid that is too small",
+    "this many blocks of one warp each make a quarter of the warps that fit: then it is not the grid that is too small",
 )
-LOW_SHARE = Threshold("share", 0.1, "a tenth of the kernel time at such an occupancy is worth to tune its kernels")
+LOW_SHARE = Threshold("share", 0.1, "a tenth of the kernel time at such an occupancy is worth tuning its kernels for")
 
 # These keep their data in registers and shared memory and run well with few warps; communication needs few.
 _FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})

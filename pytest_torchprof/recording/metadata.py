@@ -1,7 +1,7 @@
 """What our recordings keep under the key ``torchprof`` beside the trace: the documented form of that part of the file.
 
-Each class is an object of the JSON, each field one of its entries. An entry that is not known is null or missing, and
-entries that a later version adds are passed over. Times are microseconds, sizes bytes, unless a field says otherwise.
+Each class is an object of the JSON, each field one of its entries. An unknown entry is null or missing, and entries
+that a later version adds are passed over. Times are microseconds, sizes bytes, unless a field says otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     """Where a recording was made: hardware, versions, precision flags. No host names, no paths."""
 
     gpu: str | None = None
-    """The product name; None where the CPU was the device."""
+    """The product name; None if the CPU was the device."""
     compute_capability: str | None = None
     """Such as "9.0"."""
     gcn_arch: str | None = None
@@ -67,7 +67,7 @@ class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
     line: int | None = None
     function: str | None = None
     explanation: str | None = None
-    """What Dynamo says behind its reason."""
+    """What Dynamo says after its reason."""
     at: str | None = None
     """Where Dynamo saw it, which may be inside torch."""
     inferred: bool = False
@@ -170,40 +170,40 @@ class Timing(Struct, frozen=True, kw_only=True):
     cache: str | None = None
     """"hot", or "cold": the last cache was emptied before each call."""
     threads: int | None = None
-    """Of torch, where the CPU is the device."""
+    """torch's threads, if the CPU is the device."""
     batches: tuple[Batch, ...] = ()
     why_not: str | None = None
     """Why there are no samples."""
 
 
 class Metadata(Struct, frozen=True, kw_only=True):
-    """All of the key."""
+    """The whole value of the key."""
 
     schema: int = SCHEMA
     nodeid: str | None = None
     label: str | None = None
     rank: Count | None = None
     world_size: Count | None = None
-    """Of how many processes that measured together. Their groups stand in the trace itself (``distributedInfo``)."""
+    """How many processes measured together. Their groups are in the trace itself (``distributedInfo``)."""
     local_rank: Count | None = None
     """The rank's number among those on its host."""
     run_id: str | None = None
     """What the launcher called the run, the same for all ranks of a job."""
     clock: str | None = None
-    """By which clock its times are: a digest that the ranks of a run on one host share, and that names no host."""
+    """The clock of its times: a digest that the ranks of a run on one host share, and that names no host."""
     device: str | None = None
     """"cpu" or "cuda:0"; ROCm's devices are "cuda:N" too, as in torch."""
     device_asked: str | None = None
-    """As it was asked for: "auto", "cpu", "cuda" or "cuda:N"."""
+    """As the test asked for it: "auto", "cpu", "cuda" or "cuda:N"."""
     devices_used: tuple[Count, ...] | None = None
-    """The ordinals of the GPUs that the process held a context on."""
+    """The ordinals of the GPUs on which the process held a context."""
     environment: Environment | None = None
     warmup: Count | None = None
     """Calls before the profiler started."""
     steps: Count
     """Calls under the profiler."""
     calls: Count | None = None
-    """All calls of the measured code, those of invalid attempts and of samples too."""
+    """All calls of the measured code, including those of invalid attempts and of samples."""
     attempts: Count | None = None
     sentinel: str | None = None
     """The range with which the recording begins."""
@@ -215,13 +215,13 @@ class Metadata(Struct, frozen=True, kw_only=True):
     """The allocator's largest peak during the steps, of the GPUs in use."""
     peak_memory_why_not: str | None = None
     untraced_step_times_us: tuple[float, ...] | None = None
-    """Of the warm-up calls."""
+    """Those of the warm-up calls."""
     flops_per_step: int | None = None
     compile: CompileEvidence | None = None
     graph_replays: tuple[Count | None, ...] | None = None
     """For each replay of a CUDA graph, in order, how many kernels the graph has; null where that is not known."""
     triton_kernels: tuple[str, ...] | None = None
-    """The names of kernels that Triton has made and that do not say so; None where nobody looked."""
+    """The names of kernels that Triton has made and that do not say so; None if nobody looked."""
     lines: bool | None = None
     """Whether every line of the user's code that was reached is marked; None without marks."""
     timing: Timing | None = None
@@ -230,9 +230,9 @@ class Metadata(Struct, frozen=True, kw_only=True):
 
 
 class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Under "adopted": whose a recording of another process has become, and how its test reads it.
+    """Under "adopted": which test a recording of another process belongs to, and how that test reads it.
 
-    Beside it stands what that process had written under the key, unchanged; nothing else where it was anybody else's.
+    Beside it is what that process had written under the key, unchanged, if this plugin had recorded there.
     """
 
     nodeid: str | None = None
@@ -240,7 +240,7 @@ class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
     step: str | None = None
     """The range on the CPU whose outermost occurrences are the steps."""
     device_asked: str | None = None
-    """As in ``Metadata``: "cpu" is the device that was measured where the recording does not say it itself."""
+    """As in ``Metadata``: "cpu" is the device that was measured if the recording does not say so itself."""
     numbers: tuple[Count, ...] = ()
     """The numbers of all recordings that were adopted together; empty for one alone."""
     digest: tuple[Count, Count] | None = None

@@ -70,6 +70,8 @@ class Result:
     baseline_state: BaselineState | None = None
     changes: tuple[str, ...] = ()
     """What differs from the baseline without failing the test, a line each."""
+    comparison: Mapping[str, Any] = field(default_factory=dict)
+    """The same, and what fails it, as `ComparisonData`; empty where nothing is compared."""
     noise: tuple[str, ...] = ()
     """Those of the changes that are of numbers which vary from run to run and gate nothing."""
     limits: tuple[dict[str, Any], ...] = ()

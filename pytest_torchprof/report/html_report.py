@@ -10,7 +10,7 @@ from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.report.page.build import Heading, page
 from pytest_torchprof.report.page.measured import MOST_DRAWN, Measured, in_page
-from pytest_torchprof.report.terminal import closing, describe_environment
+from pytest_torchprof.report.terminal import better_words, count_outcomes, describe_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,10 +29,11 @@ def render(run: RunResults) -> str:
     """Return the page of a run."""
     lines = [describe_environment(run.environment)] if run.environment else []
     lines += [f"against {run.against.shown}"] if run.against is not None else []
+    lines += [better] if (better := better_words(run)) else []
     lines += [run.gone_words] if run.gone_words else []
     lines += [f"{unused.file}: {unused.words}" for unused in run.unused]
     compared = "baseline" if run.against is None else "against"
-    return page(_measured(run), Heading(title=closing(run), lines=tuple(lines), compared=compared))
+    return page(_measured(run), Heading(title=count_outcomes(run), lines=tuple(lines), compared=compared))
 
 
 def _measured(run: RunResults) -> Iterator[Measured]:

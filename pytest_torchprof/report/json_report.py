@@ -35,6 +35,7 @@ def render(run: RunResults) -> str:
     results = [
         {
             **{name: getattr(result, name) for name in _FIELDS},
+            "comparison": result.comparison or None,
             "time": result.time or None,
             "against_time": result.against_time or None,
         }

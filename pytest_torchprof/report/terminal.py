@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import convert
 
 from pytest_torchprof.analysis.numbers import BY_NAME
+from pytest_torchprof.limits.failure import Screen, fit
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import BaselineState, Outcome
-from pytest_torchprof.text import Column, cells, cut, drawn, first_of, fitted, printable, ruled, show_us
+from pytest_torchprof.text import Column, cells, counted, cut, drawn, first_of, fitted, printable, ruled, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,14 +23,23 @@ def _number_column(title: str, name: str, leaves: int = 0) -> Column:
     return Column(title, lambda result: BY_NAME[name].show(result.summary.get(name)), leaves=leaves)
 
 
+def _show_comparison(result: Result) -> str:
+    return result.baseline or "-"
+
+
+def _show_state(result: Result) -> str:
+    """Return the same without its details."""
+    return _show_comparison(result).partition(" (")[0]
+
+
 RESULT_COLUMNS: Final = (
     Column("test", lambda result: printable(result.name), "left"),
-    _number_column("kernels", "kernels"),
+    _number_column("kernels", "kernels", leaves=7),
     _number_column("launches", "launches", leaves=2),
     _number_column("busy", "gpu_busy_us", leaves=4),
     _number_column("CPU/GPU", "cpu_gpu_ratio", leaves=1),
     _number_column("breaks", "graph_breaks", leaves=3),
-    Column("baseline", lambda result: result.baseline or "-", "left", leaves=6),
+    Column("baseline", _show_comparison, "left", leaves=6),
     Column("verdict", lambda result: result.outcome, "left"),
 )
 """One row per measurement; columns with nothing to show leave a narrow terminal first."""
@@ -38,14 +48,18 @@ KERNEL_COLUMNS: Final = (
     Column("kernel", lambda kernel: printable(kernel["name"]), "left"),
     Column("calls", lambda kernel: str(kernel["count"])),
     Column("time", lambda kernel: show_us(kernel["time_us"])),
-    Column("mean", lambda kernel: show_us(kernel["time_us"] / kernel["count"])),
-    Column("min", lambda kernel: show_us(kernel["min_us"])),
-    Column("max", lambda kernel: show_us(kernel["max_us"])),
+    Column("mean", lambda kernel: show_us(kernel["time_us"] / kernel["count"]), leaves=4),
+    Column("min", lambda kernel: show_us(kernel["min_us"]), leaves=2),
+    Column("max", lambda kernel: show_us(kernel["max_us"]), leaves=3),
     Column("launched by", lambda kernel: cut(printable(", ".join(kernel["ops"])), 30), "left", leaves=1),
 )
 """One row per kernel of a failed measurement, most time first."""
 
 MIN_NAME_WIDTH: Final = 30
+"""What the names of tests have before columns leave."""
+_NARROWEST_NAME: Final = 16
+"""What they have where no column is left that can."""
+_FEW_KERNELS: Final = 4
 _OUTCOMES: Final = {
     Outcome.PASSED: "passed",
     Outcome.FAILED: "failed",
@@ -69,6 +83,15 @@ def title(run: RunResults) -> str:
     """Return the section's heading: where it was measured, if anything was, and what it is compared with."""
     place = f": {describe_environment(run.environment)}" if run.environment else ""
     return f"torchprof{place}" + (f", against {printable(run.against.shown)}" if run.against is not None else "")
+
+
+def heading_lines(run: RunResults, *, width: int, who: str = "") -> list[str]:
+    """Return the heading, and below it what does not fit between two dashes; ``who`` is the rank that says it."""
+    heading = f"{title(run)}{who}"
+    if len(heading) + 4 <= width:
+        return [heading]
+    name, _, rest = heading.partition(": ")
+    return [name, *fit(rest, Screen(columns=width)).split("\n")]
 
 
 def result_columns(run: RunResults) -> tuple[Column, ...]:
@@ -100,7 +123,7 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
     parts = [_draw_results(run, width)]
     for result in run.results:
         name = printable(result.name)
-        if changes := [line for line in result.changes if verbosity > 0 or line not in result.noise]:
+        if changes := result.changes if verbosity > 0 else _brief_changes(result):
             parts.append("\n".join([f"{name}: against {printable(run.compared_with)}", *map(printable, changes)]))
         if verbosity > 0 and result.outcome is Outcome.PASSED:
             parts += _tell_held(name, result)
@@ -108,7 +131,8 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
             parts.append(drawn(result.kernels, KERNEL_COLUMNS, f"{name}: kernels of the step with most", width=width))
     parts += map(_tell_unused, run.unused)
     parts += [printable(run.gone_words)] if run.gone_words else []
-    return "\n\n".join([*parts, closing(run)])
+    # Tables are as wide as the screen already.
+    return fit("\n\n".join([*parts, closing(run)]), Screen(columns=width))
 
 
 def render_briefly(run: RunResults) -> list[str]:
@@ -122,6 +146,15 @@ def render_briefly(run: RunResults) -> list[str]:
     told = [f"{lacking}: {first_of(new)}"] if new and compared else []
     told += [printable(run.gone_words)] if run.gone_words else []
     return [closing(run), *told, *map(_tell_unused, run.unused)]
+
+
+def _brief_changes(result: Result) -> list[str]:
+    """Return what differs as far as the code decides it; of many kernels the first ones."""
+    kernels = frozenset(result.comparison.get("kernels", ())[_FEW_KERNELS:])
+    changes = [line for line in result.changes if line not in result.noise]
+    shown = [line for line in changes if line.strip() not in kernels]
+    hidden = len(changes) - len(shown)
+    return [*shown, *([f"  ... and {counted(hidden, 'more change')} (-v)"] if hidden else [])]
 
 
 def _tell_held(name: str, result: Result) -> Iterator[str]:
@@ -138,9 +171,15 @@ def _tell_unused(unused: UnusedEntries) -> str:
 
 
 def _draw_results(run: RunResults, width: int) -> str:
-    table, room = fitted(cells(result_columns(run), run.results), width, MIN_NAME_WIDTH)
+    columns = result_columns(run)
+    table, room = fitted(cells(columns, run.results), width, MIN_NAME_WIDTH)
+    if any(column not in table for column in columns if column.show is _show_comparison):
+        columns = tuple(
+            column._replace(show=_show_state) if column.show is _show_comparison else column for column in columns
+        )
+        table, room = fitted(cells(columns, run.results), width, MIN_NAME_WIDTH)
     test, *names = table[RESULT_COLUMNS[0]]
-    table[RESULT_COLUMNS[0]] = [test, *(_shorten_name(name, max(room, MIN_NAME_WIDTH)) for name in names)]
+    table[RESULT_COLUMNS[0]] = [test, *(_shorten_name(name, max(room, _NARROWEST_NAME)) for name in names)]
     head, *rows = ruled(table)
     return "\n".join([head, "-" * max(map(len, (head, *rows))), *rows[1:]])
 
@@ -163,13 +202,26 @@ def _shorten_name(name: str, room: int) -> str:
 
 
 def closing(run: RunResults) -> str:
-    """Return how many measurements came out how, in one line."""
+    """Return how many measurements came out how, and what is better, in one line."""
+    better = better_words(run)
+    return f"{count_outcomes(run)}; {better}" if better else count_outcomes(run)
+
+
+def count_outcomes(run: RunResults) -> str:
+    """Return how many measurements came out how."""
     counts = [
         f"{number} {words}"
         for outcome, words in _OUTCOMES.items()
         if (number := sum(result.outcome is outcome for result in run.results))
     ]
+    return ", ".join(counts)
+
+
+def better_words(run: RunResults) -> str:
+    """Return how many are better than what they are compared with; empty where none is."""
     better = sum(result.baseline_state is BaselineState.BETTER for result in run.results)
-    if better and run.against is not None:
-        return f"{', '.join(counts)}; {better} better than at {printable(run.compared_with)}"
-    return ", ".join(counts) + (f"; {better} better, to keep: pytest --torchprof-baseline=update" if better else "")
+    if not better:
+        return ""
+    if run.against is not None:
+        return f"{better} better than at {printable(run.compared_with)}"
+    return f"{better} better, to keep: pytest --torchprof-baseline=update"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.baseline import Entry, RankEntry
-    from pytest_torchprof.compare import Comparison
+    from pytest_torchprof.compare import Comparison, ComparisonData
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.options import RunOptions, TestOptions
 
@@ -283,6 +283,10 @@ class BaselineCheck:
             return comparison.lines
         where = compare.family_lines(comparison.families)
         return tuple(line for line in comparison.lines if line in where or line not in comparison.noise)
+
+    def data(self, comparison: Comparison) -> ComparisonData:
+        """Return what differs as reports keep it, likewise."""
+        return compare.data_of(comparison, noise=self.run.against is None)
 
     def failure_lines(self, judgement: BaselineJudgement, profile: Profile) -> Iterator[str]:
         """Yield what fails the test, a line each; nothing where it does not."""

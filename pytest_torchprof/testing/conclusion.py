@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from pytest_torchprof import baseline
@@ -201,7 +202,10 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     if on_baseline is None:
         return result
     run.test.state.compared_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
-    summary = on_baseline.comparison.summary
+    comparison = on_baseline.comparison
+    summary = comparison.summary
+    if comparison.verdict != "new" and comparison.lines:
+        result = replace(result, comparison=to_builtins(check.data(comparison)))
     if writable and check.writes(on_baseline.old):
         if not this_rank().writes:
             state = BaselineState.LEFT_TO_RANK_0
@@ -215,13 +219,13 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
                 run.test.state.baseline_updates.setdefault(on_baseline.file, {})[on_baseline.key] = entry
         is_first = on_baseline.old is None and state is BaselineState.WRITTEN
         return replace(result, baseline=str(state) if is_first else f"{state} ({summary})", baseline_state=state)
-    state = BaselineState(on_baseline.comparison.verdict)
+    state = BaselineState(comparison.verdict)
     if state is BaselineState.AMBIGUOUS and not judgement.baseline_failure:
         # Where warnings are errors this one is none: only strict fails what the samples do not tell.
         with suppress(TorchprofWarning):
             warnings.warn(f"{result.nodeid}: {summary} against the baseline", TorchprofWarning, stacklevel=2)
-    changes = () if judgement.baseline_failure else check.lines(on_baseline.comparison)
-    return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=on_baseline.comparison.noise)
+    changes = () if judgement.baseline_failure else check.lines(comparison)
+    return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=comparison.noise)
 
 
 def _with_reported(result: Result, profile: Profile) -> Result:

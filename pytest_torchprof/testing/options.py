@@ -30,13 +30,13 @@ RECORDABLE = ("stacks", "modules", "memory")
 _SWITCH = {**dict.fromkeys(("true", "1", "yes", "on"), True), **dict.fromkeys(("false", "0", "no", "off"), False)}
 
 _OPTIONS: tuple[tuple[str, str, str], ...] = (
-    ("", "on|off", "off: run marked tests plainly, measure and check nothing"),
-    ("baseline", "MODE", "compare (default), update, add, strict, off or update,times"),
+    ("", "on|off", "off: run marked tests as they are, without measuring or checking anything"),
+    ("baseline", "MODE", "what baselines are for: compare (default), update, add, strict, off or update,times"),
     ("baseline-dir", "DIR", "folder of the baselines (default: __torchprof__ beside each test file)"),
     ("device", "DEVICE", "auto (default) or a device of torch, such as cpu or cuda:0; wins over the marker here"),
     ("warmup", "N", "calls before the measured ones (default 3)"),
     ("steps", "N", "measured calls (default 5)"),
-    ("gpus", "all|each", "each: every worker of pytest-xdist sees a GPU of its own, as far as there are any"),
+    ("gpus", "all|each", "each: every worker of pytest-xdist sees a GPU of its own, as long as there are enough"),
     ("save", "DIR", "keep every recording in DIR"),
     ("replay", "DIR", "judge the recordings in DIR without running the measured code"),
 )
@@ -58,11 +58,15 @@ def add_options(parser: pytest.Parser) -> None:
         help="write the results to FILE, by its suffix: .html, .json, .md, .jsonl, .csv, .benchmark.json, .bmf.json or "
         ".pytorch.json (repeatable)",
     )  # fmt: skip
-    parser.addini("torchprof_tolerance", "of tests that have none of their own, e.g. time=0.10 memory=0.05", default="")
-    parser.addini("torchprof_rank_timeout", "seconds that ranks wait for one of which nothing is heard", default="60")
-    parser.addini("torchprof_own", "packages whose graph breaks and recompiles count: limits without own=", type="args")
+    parser.addini(
+        "torchprof_tolerance", "for tests without a tolerance of their own, e.g. time=0.10 memory=0.05", default=""
+    )
+    parser.addini("torchprof_rank_timeout", "seconds that ranks wait for a silent one (default 60)", default="60")
+    parser.addini("torchprof_own", "packages whose graph breaks and recompiles count, as own= in a marker", type="args")
     parser.addini("torchprof_report", "as --torchprof-report", type="linelist", default=[])
-    parser.addini("torchprof_thresholds", "of findings, a line each: hotspot.share = 0.6", type="linelist", default=[])
+    parser.addini(
+        "torchprof_thresholds", "thresholds of findings, one per line: hotspot.share = 0.6", type="linelist", default=[]
+    )
 
 
 class BaselineMode(StrEnum):

@@ -214,9 +214,12 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
 
 def _write_results(state: RunState, terminalreporter: Any, unjudged: Iterable[str]) -> None:
     run, rank, verbosity = state.run_results, this_rank(), terminalreporter.config.get_verbosity()
-    terminalreporter.write_sep("-", terminal.title(run) + ("" if rank.alone else f", {rank}"))
+    width = terminalreporter.config.get_terminal_writer().fullwidth
+    heading, *below = terminal.heading_lines(run, width=width, who="" if rank.alone else f", {rank}")
+    terminalreporter.write_sep("-", heading)
+    for line in below:
+        terminalreporter.write_line(line)
     if run.results:
-        width = terminalreporter.config.get_terminal_writer().fullwidth
         terminalreporter.write_line(terminal.render(run, width=width, verbosity=verbosity))
     if unjudged:
         terminalreporter.write_line(f"recordings that no test judged: {', '.join(unjudged)}")

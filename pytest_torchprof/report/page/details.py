@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.report.page.changes import changes_of
+from pytest_torchprof.report.page.changes import changes_between, changes_since_baseline
 from pytest_torchprof.report.page.tables import WAYS, kernel_names, tables_of, time_breakdown
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.page.measured import Measured
     from pytest_torchprof.report.page.tables import Table
 
-_TOLD: Final = ("message", "baseline", "changes", "limits", "environment", "recording", "time")
+_TOLD: Final = ("message", "changes", "limits", "environment", "recording", "time")
 
 
 def details_of(measured: Measured, ways: Sequence[str] = WAYS) -> dict[str, Any]:
@@ -35,9 +35,13 @@ def details_of(measured: Measured, ways: Sequence[str] = WAYS) -> dict[str, Any]
     if analysis is not None:
         found |= _of_analysis(analysis, earlier, ways)
         if earlier is not None:
-            found["compared"] = changes_of(analysis, earlier)
+            found["compared"] = changes_between(analysis, earlier)
     elif told.get("kernels"):
         found["tables"] = {"kernel": _kernels_told(told["kernels"])}
+    if "compared" not in found and told.get("comparison"):
+        found["compared"] = changes_since_baseline(told["comparison"], str(told.get("baseline")), measured.device)
+    if pace := (told.get("against_time") or {}).get("words"):
+        found["pace"] = pace
     return {**found, "findings": _findings(told, found.get("tables", {}).get("kernel"), linked=analysis is not None)}
 
 

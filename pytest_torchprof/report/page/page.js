@@ -4,7 +4,7 @@
   const sides = (index.sides ?? ["before", "now"]).map((side) => shown(side, 60));
   const main = document.getElementById("details");
   const chunks = new Map();
-  let current = {number: null, close() {}};
+  let current = {number: null, close() {}, draw() {}};
 
   const detailsOf = async (number) => {
     const chunk = Math.floor(number / index.together);
@@ -40,7 +40,7 @@
       watch.disconnect();
       if (views) for (const view of await views) view.destroy();
     };
-    return {timeline, flame, highlight, close};
+    return {timeline, flame, highlight, draw, close};
   };
 
   const sectionsOf = (test) => {
@@ -61,7 +61,7 @@
       ["findings", "Findings", Sections.findings(test, drawn?.highlight)],
       ["environment", "Environment", Sections.environment(test, sides)],
     ].filter(([, , content]) => content);
-    return {found, close: drawn ? drawn.close : () => {}};
+    return {found, close() {}, draw() {}, ...(drawn && {close: drawn.close, draw: drawn.draw})};
   };
 
   const heading = (test, number) => {
@@ -82,11 +82,11 @@
   const open = async (number) => {
     if (current.number === number) return;
     current.close();
-    current = {number, close() {}};
+    current = {number, close() {}, draw() {}};
     const test = await detailsOf(number);
     if (current.number !== number) return;
-    const {found, close} = sectionsOf(test);
-    current.close = close;
+    const {found, ...drawing} = sectionsOf(test);
+    current = {number, ...drawing};
     const nav = h("nav", {class: "sections", "aria-label": "Sections of this test"}, found.map(([id, title]) => h("a", {href: `#${number}/${id}`}, title)));
     const sections = found.map(([id, title, content]) => h("section", {id: `${number}/${id}`, "aria-labelledby": `title-${id}`}, h("h3", {id: `title-${id}`}, title), content));
     main.replaceChildren(heading(test, number), nav, ...[Sections.message(test)].filter(Boolean), ...sections.flat());
@@ -99,7 +99,10 @@
     const number = asked ? Math.min(Number(asked[1]), index.count - 1) : Tests.first();
     if (!(number >= 0)) return;
     await open(number);
-    if (asked) document.getElementById(asked[2] ? `${number}/${asked[2]}` : "details").scrollIntoView();
+    const section = asked?.[2] && document.getElementById(`${number}/${asked[2]}`);
+    // What stands below the drawings moves until they are made.
+    if (section) await current.draw();
+    if (asked) (section ?? main).scrollIntoView();
   };
   addEventListener("hashchange", go);
   addEventListener("keydown", (event) => {

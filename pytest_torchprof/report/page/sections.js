@@ -5,11 +5,13 @@ const Sections = (() => {
     data_loader: "data loading", cpu: "operators, annotations, Python", other: "nothing recorded",
   };
   const STATUSES = {holds: "v-holds", missed: "v-missed", "not measured": "v-not-measured"};
-  const changed = (before, now) => {
-    if (!isNumber(before) || !isNumber(now) || before === now) return null;
-    if (before === 0 || now === 0) return "";
-    const ratio = now / before;
-    return ratio >= 1.1 || ratio <= 1 / 1.1 ? show.factor(ratio) : `${ratio > 1 ? "+" : "−"}${Math.abs(100 * (ratio - 1)).toFixed(1)}\u00a0%`;
+  // So many changes of kernels are shown unasked.
+  const FEW_LINES = 6;
+  // Shares and ratios speak for themselves.
+  const changed = (unit, before, now) => {
+    if (!isNumber(before) || !isNumber(now) || !before || !now || ["share", "ratio"].includes(unit)) return null;
+    const factor = show.factor(now / before);
+    return factor === show.factor(1) ? null : factor;
   };
   const direction = (better, before, now) =>
     !better || !isNumber(before) || !isNumber(now) || before === now ? "" : (now > before) === (better === "higher") ? "good" : "bad";
@@ -28,11 +30,14 @@ const Sections = (() => {
   // As `torchprof diff` names it; whole names, of which there may be several, on hover.
   const shiftName = (row) => {
     const names = [...new Set([row.was, row.now].filter(Boolean))];
-    const mark = !row.calls ? " gone" : !row.before_calls ? " new" : "";
+    const mark = row.calls === 0 ? " gone" : row.before_calls === 0 ? " new" : "";
     return h("th", {scope: "row", class: "left"}, h("span", {class: "label"}, h("span", {class: `swatch f-${row.family}`, title: row.family}),
       h("span", {}, h("bdi", {title: names.map((name) => shown(name, 1000)).join(" → ") || null}, shown(arrowed(row.label), 140)), mark && h("span", {class: "file"}, mark))));
   };
-  const signed = (us) => `${us > 0 ? "+" : us < 0 ? "−" : ""}${told("us", Math.abs(us))}`;
+  // Times are kept to a nanosecond: what is less is no difference.
+  const moved = (us) => Math.abs(us) > 0.001;
+  const signed = (us) => (moved(us) ? `${us > 0 ? "+" : "−"}${told("us", Math.abs(us))}` : "0 us");
+  const difference = (row) => h("td", {class: !moved(row.difference) ? "" : row.difference > 0 ? "bad" : "good"}, signed(row.difference));
   const shiftTable = (rows, whole, title, noun, more) => {
     for (const row of rows) {
       row.difference = row.time_us - row.before_us;
@@ -47,48 +52,54 @@ const Sections = (() => {
     };
     const columns = [
       {key: "name", title: title === "families" ? "family" : "kernel", left: true, draw: shiftName},
-      {key: "difference", title: "difference", kind: "us", draw: (row) => h("td", {class: row.difference > 0 ? "bad" : row.difference < 0 ? "good" : ""}, signed(row.difference))},
+      {key: "difference", title: "difference", kind: "us", draw: difference},
       {key: "share", title: "of the difference", kind: "share", draw: diverging},
       {key: "before_us", title: "before", kind: "us"},
       {key: "time_us", title: "now", kind: "us"},
-      {key: "before_calls", title: "calls before", kind: "count"},
-      {key: "calls", title: "now", kind: "count"},
-      {key: "each", title: "each", kind: "factor", hint: "how much longer one call takes"},
+      ...(rows.some((row) => isNumber(row.calls)) ? [
+        {key: "before_calls", title: "calls before", kind: "count"},
+        {key: "calls", title: "now", kind: "count"},
+        {key: "each", title: "each", kind: "factor", hint: "how much longer one call takes"},
+      ] : []),
       ...(rows.some((row) => row.op) ? [{key: "op", title: "launched by", kind: "text", most: 44}] : []),
     ];
     const caption = title === "families" ? `${noun} of a step, by family` : "by kernel and operator";
     return DataTable.make({caption: more ? `${caption}; ${show.count(more)} more are left out` : caption, columns, rows, by: "difference"});
   };
 
+  const headline = ({words, ratio, note, better, values}) => h("p", {class: "headline"}, arrowed(words),
+    ratio && h("b", {class: `ratio ${direction(better, ...values)}`}, ` ${ratio}`),
+    note && h("span", {class: "hint"}, ` (${note})`));
+  const whereItIs = (found) => {
+    if (!found.families.length) return null;
+    const whole = found.time_us[1] - found.time_us[0];
+    const where = [
+      shiftTable(found.families, whole, "families", found.noun, 0),
+      found.kernels.length ? shiftTable(found.kernels, whole, "kernels", found.noun, found.more) : null,
+    ];
+    return found.why ? [h("p", {class: "why"}, arrowed(found.why)), ...where]
+      : h("details", {}, h("summary", {}, `as much ${found.noun} as before, in the same places`), where);
+  };
+  const singleKernels = (found) => {
+    if (!found.single.length) return found.words && h("p", {}, shown(found.words, 400));
+    return h("details", {open: found.single.length <= FEW_LINES}, h("summary", {}, `single kernels: ${shown(found.words, 400)}`),
+      h("pre", {class: "changes"}, found.single.map((line) => visible(line)).join("\n")),
+      found.more_single ? h("p", {class: "hint"}, `and ${show.count(found.more_single)} more`) : null);
+  };
   const changes = (test, compared) => {
     const found = test.compared;
     if (found?.why_not) return h("p", {}, shown(found.why_not, 1000));
-    if (found) {
-      const whole = found.time_us[1] - found.time_us[0];
-      const headline = ({words, ratio, better, values}) => h("p", {class: "headline"}, arrowed(words),
-        ratio && h("b", {class: `ratio ${direction(better, ...values)}`}, ` ${ratio}`));
-      const where = [
-        shiftTable(found.families, whole, "families", found.noun, 0),
-        shiftTable(found.kernels, whole, "kernels", found.noun, found.more),
-      ];
-      const single = found.single.length
-        ? h("details", {}, h("summary", {}, `single kernels: ${shown(found.words, 400)}`),
-          h("pre", {class: "changes"}, found.single.map((line) => visible(line)).join("\n")), found.more_single ? h("p", {class: "hint"}, `and ${show.count(found.more_single)} more`) : null)
-        : h("p", {}, shown(found.words, 400));
-      return [
-        found.devices && h("p", {class: "hint"}, `recorded on ${shown(found.devices.join(" and on "))}`),
-        found.numbers.map(headline),
-        found.small.length ? h("p", {class: "hint"}, `also: ${arrowed(found.small.join("; "))}`) : null,
-        found.why ? [h("p", {class: "why"}, arrowed(found.why)), ...where]
-          : h("details", {}, h("summary", {}, `as much ${found.noun} as before, in the same places`), where),
-        found.exchange && h("p", {}, `what came and went: ${arrowed(found.exchange)}`),
-        single,
-      ];
-    }
-    if (!test.changes?.length && (!test.baseline || test.baseline === "same")) return null;
+    const pace = test.pace && h("p", {}, arrowed(test.pace));
+    if (!found) return test.changes?.length ? h("pre", {class: "changes"}, test.changes.map((line) => visible(line)).join("\n")) : pace ?? null;
     return [
-      h("p", {}, `${compared}: ${shown(test.baseline ?? "", 400)}`),
-      test.changes?.length && h("pre", {class: "changes"}, test.changes.map((line) => visible(line)).join("\n")),
+      found.verdict && h("p", {}, `${compared}: ${shown(found.verdict, 400)}`),
+      found.notes.map((note) => h("p", {class: "hint"}, shown(note, 1000))),
+      pace,
+      found.numbers.map(headline),
+      found.small.length ? h("p", {class: "hint"}, `also: ${arrowed(found.small.join("; "))}`) : null,
+      whereItIs(found),
+      found.exchange && h("p", {}, `what came and went: ${arrowed(found.exchange)}`),
+      singleKernels(found),
     ];
   };
 
@@ -118,14 +129,14 @@ const Sections = (() => {
     if (!known.length) return null;
     const item = ([title, unit, better, median, worst, before]) => {
       const kind = unit === "share" ? "share" : unit;
-      const ratio = changed(before, median);
+      const ratio = changed(unit, before, median);
       return h("div", {class: "fact"},
         h("dt", {}, title),
         h("dd", {},
-          isNumber(before) && before !== median && h("span", {class: "was"}, `${told(kind, before)} → `),
-          told(kind, median),
+          isNumber(before) && told(kind, before) !== told(kind, median) && h("span", {class: "was"}, `${told(kind, before)} → `),
+          h("span", {}, told(kind, median)),
           ratio && h("span", {class: `ratio ${direction(better, before, median)}`}, ` ${ratio}`),
-          isNumber(worst) && worst !== median && h("span", {class: "worst"}, `worst step ${told(kind, worst)}`)));
+          isNumber(worst) && told(kind, worst) !== told(kind, median) && h("span", {class: "worst"}, `worst step ${told(kind, worst)}`)));
     };
     return h("dl", {class: "numbers"}, known.map(item));
   };
@@ -161,7 +172,6 @@ const Sections = (() => {
         rest.length ? h("p", {class: "hint"}, rest.map((fact) => shown(fact, 400)).join(" · ")) : null,
         find && row.calls ? h("button", {type: "button", class: "quiet", on: {click: () => find(row)}}, "show in the timeline") : null));
   };
-  const difference = (row) => h("td", {class: row.difference > 0 ? "bad" : row.difference < 0 ? "good" : ""}, signed(row.difference));
   const present = (table, columns) => columns.filter((column) => column.always || table.columns.includes(column.key));
 
   const kernelTable = (table, way, find) => {
@@ -272,16 +282,18 @@ const Sections = (() => {
       finding.events && highlight ? h("button", {type: "button", class: "quiet", on: {click: () => highlight(finding.events)}}, "show the events") : null)));
   };
 
+  const SPELLED = {gpu: "GPU", cpu: "CPU", cuda: "CUDA", cudnn: "cuDNN", rocm: "ROCm", tf32: "TF32", mhz: "(MHz)", gcn: "GCN", python: "Python", triton: "Triton"};
   const environment = (test, sides) => {
     const [before, now] = [test.before?.environment ?? {}, test.environment ?? {}];
     const names = [...new Set([...Object.keys(now), ...Object.keys(before)])].filter((name) => (now[name] ?? before[name] ?? null) !== null);
     if (!names.length) return null;
-    const value = (side, name) => shown(typeof side[name] === "object" && side[name] ? JSON.stringify(side[name]) : side[name] ?? "–", 300);
+    const told = (one) => one === true ? "on" : one === false ? "off" : one && typeof one === "object" ? Object.entries(one).map(([key, each]) => `${key.replaceAll("_", " ")} ${each}`).join(", ") : one ?? "–";
+    const value = (side, name) => shown(told(side[name]), 300);
     const compared = Boolean(test.before);
     return scrolled("Table of the environment", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Environment"),
       h("thead", {}, h("tr", {}, ["", ...(compared ? sides : ["value"])].map((head) => (head ? h("th", {scope: "col", class: "left"}, head) : h("td", {}))))),
       h("tbody", {}, names.map((name) => h("tr", {class: compared && value(before, name) !== value(now, name) ? "differs" : null},
-        h("th", {scope: "row", class: "left"}, name.replaceAll("_", " ")),
+        h("th", {scope: "row", class: "left"}, name.split("_").map((word) => SPELLED[word] ?? word).join(" ")),
         compared && h("td", {class: "left"}, value(before, name)), h("td", {class: "left"}, value(now, name)))))));
   };
 

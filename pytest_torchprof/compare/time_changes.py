@@ -1,0 +1,117 @@
+"""What became of the untraced times of a test, held against its baseline's."""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, Literal
+
+from pytest_torchprof.compare.changes import AMBIGUOUS, BETTER, NEUTRAL, WORSE, WORTH_A_LINE, Change
+from pytest_torchprof.text import show_us
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_torchprof.baseline import Times
+
+TimeVerdict = Literal["same", "better", "worse", "ambiguous"]
+PROBABILITY: Final = 0.002
+"""Samples differ if chance would rank them so less often than this; it is small because a run judges many tests."""
+FLOOR_US: Final = {"events": 2.0, "perf_counter": 10.0}
+"""Smaller differences do not count, whatever share of a short step they are: the clock does not resolve them."""
+_BEST: Final = 2
+"""Which quantile stands for the undisturbed calls: an eighth of them are faster."""
+
+
+def time_changes(old: Times | None, new: Times | None, share: float | None) -> Iterator[Change]:
+    """Return what changed in the times; ``share`` is the tolerance, None if times are not gated."""
+    if new is None:
+        return
+    other = differs(old, new) if old is not None else "it has none; --torchprof-baseline=update keeps them"
+    if old is None or other:
+        if share is not None:
+            yield _time_change(old, new, AMBIGUOUS, f"time {show_us(new.median_us)}, not compared: {other}")
+        return
+    moved = new.median_us / old.median_us - 1 if old.median_us else 0.0
+    words = f"time {show_us(old.median_us)} -> {show_us(new.median_us)} ({moved:+.1%})"
+    found = time_verdict(old, new, WORTH_A_LINE if share is None else share)
+    if found == "ambiguous" and share is not None:
+        why = "measured once, not confirmed" if not new.confirmed else "the samples do not tell"
+        yield _time_change(old, new, AMBIGUOUS, f"{words}: {why}", gated=True)
+    elif found != "same":
+        slower = new.median_us > old.median_us
+        yield _time_change(old, new, WORSE if slower else BETTER, words, gated=share is not None)
+    for whose, side in (("the baseline's samples", old), ("the samples", new)):
+        for disturbance in side.disturbed:
+            yield _time_change(old, new, NEUTRAL, f"during {whose} {disturbance}")
+
+
+def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:
+    """Return whether the times are better or worse, by median, best calls and rank; worse only if measured twice."""
+    floor = FLOOR_US.get(str(new.conditions.get("clock")), 0.0)
+    # Slower code is slower in its best moments too; a busy machine moves the others.
+    slower, faster = _beyond(old, new, share, floor), _beyond(new, old, share, floor)
+    if any(slower):
+        distinct = all(slower) and chance(old.quantiles_us, new.quantiles_us) < PROBABILITY
+        return "worse" if distinct and new.confirmed else "ambiguous"
+    return "better" if all(faster) and chance(new.quantiles_us, old.quantiles_us) < PROBABILITY else "same"
+
+
+def unsure(old: Times | None, new: Times | None, share: float) -> bool:
+    """Whether to measure again before judging."""
+    return (
+        old is not None and new is not None and not differs(old, new) and time_verdict(old, new, share) == "ambiguous"
+    )
+
+
+def differs(old: Times, new: Times) -> str | None:
+    """Return the conditions in which the samples were taken differently, None if they can be compared."""
+    names = sorted(old.conditions.keys() | new.conditions.keys())
+    other = [name for name in names if old.conditions.get(name) != new.conditions.get(name)]
+    if not other:
+        return None
+    sides = (
+        ", ".join(f"{name} {side.get(name, 'unknown')}" for name in other) for side in (old.conditions, new.conditions)
+    )
+    return "its samples were taken with {}, this run's with {}".format(*sides)
+
+
+def chance(fewer: Sequence[float], more: Sequence[float]) -> float:
+    """Return how probable it is that ``more`` ranks so high above ``fewer`` by chance, 0..1.
+
+    Mann and Whitney, "On a test of whether one of two random variables is stochastically larger than the other" (1947):
+    one-sided, normal approximation with corrections for continuity and ties; good from 8 values a side on.
+    """
+    pooled = sorted([(value, 0) for value in fewer] + [(value, 1) for value in more])
+    ranks, ties, below = 0.0, 0, 0
+    for _, group in groupby(pooled, key=lambda pair: pair[0]):
+        sides = [side for _, side in group]
+        ranks += sum(sides) * (below + (len(sides) + 1) / 2)
+        ties += len(sides) ** 3 - len(sides)
+        below += len(sides)
+    above = ranks - len(more) * (len(more) + 1) / 2
+    pairs, total = len(fewer) * len(more), len(pooled)
+    spread = math.sqrt(pairs / 12 * (total + 1 - ties / (total * (total - 1))))
+    return 0.5 * math.erfc((above - pairs / 2 - 0.5) / spread / math.sqrt(2)) if spread else 1.0
+
+
+def _time_change(old: Times | None, new: Times, direction: str, words: str, *, gated: bool = False) -> Change:
+    return Change(
+        kind="number",
+        what="time",
+        old=old.median_us if old else None,
+        new=new.median_us,
+        direction=direction,
+        gated=gated,
+        words=words,
+    )
+
+
+def _middle_and_best(times: Times) -> tuple[float, float]:
+    return times.median_us, times.quantiles_us[min(_BEST, len(times.quantiles_us) - 1)]
+
+
+def _beyond(fewer: Times, more: Times, share: float, floor: float) -> list[bool]:
+    """Return whether the median, and the best calls, took longer by more than the tolerance."""
+    pairs = zip(_middle_and_best(fewer), _middle_and_best(more), strict=True)
+    return [longer - shorter > max(shorter * share, floor) for shorter, longer in pairs]
