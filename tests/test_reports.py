@@ -9,6 +9,8 @@ import pytest
 from pytest_torchprof.report import BaselineState, Outcome, Result, RunResults
 from pytest_torchprof.report.terminal import describe_environment, heading_lines, render
 
+pytestmark = pytest.mark.any_torch
+
 MIXED = """
 @pytest.mark.torchprof(device="cpu", max_kernels=1)
 def test_kept():
