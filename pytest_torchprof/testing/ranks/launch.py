@@ -86,6 +86,7 @@ def run_job(plan: JobPlan) -> JobEnd:
         try:
             processes.extend(_start(plan, job))
             given_up_s = _wait(folders, processes, plan.patience_s)
+            running = [rank for rank, folder in enumerate(folders) if folder.pid and _is_there(folder.pid)]
         finally:
             with suppress(OSError):
                 (job / GIVEN_UP).touch()
@@ -94,6 +95,10 @@ def run_job(plan: JobPlan) -> JobEnd:
         ranks = tuple(folder.read() for folder in folders)
         statuses = _statuses(job, processes, replays=plan.replays)
         given_up = "" if given_up_s is None else f"had not ended {given_up_s:.0f} s after another rank had failed"
+        if given_up:
+            # Of those that the launcher ends itself, as soon as one has ended, it tells no status.
+            ended_with_it = (rank for rank in running if ranks[rank].status is None and rank not in statuses)
+            statuses |= dict.fromkeys(ended_with_it, LEFT_ALONE)
         lost = _lost(job, ranks, statuses, given_up)
         # A launcher that comes to its end names the ranks that have failed.
         if not (given_up or statuses) and (status := processes[0].returncode):
