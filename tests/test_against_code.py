@@ -179,6 +179,12 @@ def test_a_command_builds_each_side_in_an_environment_of_its_own(compiled, compi
     assert again.rows == WORSE
     assert "measuring" in again.out  # Other words: measured again, and not built again.
     assert [str(path.relative_to(compiled.path)) for path in compiled.path.glob("waves/*.so")]
+    # The tests that were laid over the commit's are not among its own.
+    compiled.write({"tests/test_waves.py": TESTS.replace("test_wave", "test_later")})
+    own = compiled.against("main", install, "--torchprof-against-tests=own")
+    assert own.rows == {"test_later": ("new", "passed")}
+    assert "measured only at main" in own.out
+    assert "tests/test_waves.py::test_wave" in own.out
 
 
 def test_a_command_that_fails_is_told_with_what_it_said(compiled):

@@ -141,16 +141,24 @@ def _clear(request: Request) -> None:
 @contextmanager
 def _files(request: Request) -> Iterator[TestNames]:
     """Have the other commit's files there for as long as the block lasts; yield the names of its tests, and ours."""
-    installed, tree = _installed(request), request.tree
+    installed, tree, own_tests = _installed(request), request.tree, request.of_commit / "tests"
     if not (installed.is_file() and installed.read_text(encoding="utf-8") == _environment(request)):
         installed.unlink(missing_ok=True)
         shutil.rmtree(tree, ignore_errors=True)
         export(request.repository, request.reference.sha, tree)
+        shutil.rmtree(own_tests, ignore_errors=True)
+        if request.install is not None:
+            overlay.copy_files(tree, request.rule.of(tracked_files(tree)), own_tests)
+    else:
+        # An earlier run has laid its tests over those of the commit.
+        names = (path.relative_to(own_tests).as_posix() for path in own_tests.rglob("*") if not path.is_dir())
+        overlay.overlay(own_tests, names, tree, request.rule)
     try:
         yield _test_names(request)
     finally:
         if not installed.is_file():
             shutil.rmtree(tree, ignore_errors=True)
+            shutil.rmtree(own_tests, ignore_errors=True)
         shutil.rmtree(request.caches_of(is_base=True), ignore_errors=True)
 
 
@@ -162,7 +170,6 @@ def _test_names(request: Request) -> TestNames:
         return {Path(os.path.relpath(file, request.rootdir)).as_posix(): names for file, names in named.items()}
 
     here = by_file(request.repository.top, list(request.repository.files()))
-    # A tree that was installed has had our tests laid over its own.
     own = by_file(request.tree, tracked_files(request.tree))
     return TestNames(own=own, here=here, gone=overlay.names_gone(own, here))
 

@@ -12,12 +12,10 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.against.git import tracked_files
+from pytest_torchprof.against.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from pytest_torchprof.against.git import Repository
 
 FOLDERS: Final = frozenset({"test", "tests"})
 """Folders of which everything belongs to the tests: helpers, data, recordings."""
@@ -133,11 +131,15 @@ def names_gone(before: Mapping[str, tuple[str, ...]], here: Mapping[str, tuple[s
     )
 
 
-def overlay(source: Path, names: Sequence[str], tree: Path, rule: TestFiles) -> None:
-    """Put the test files of a working tree in the place of those that a commit's folder has."""
-    for name in rule.of(tracked_files(tree)):
+def overlay(source: Path, names: Iterable[str], tree: Path, rule: TestFiles) -> None:
+    """Put a folder's test files in the place of those that a commit's folder has, its own or laid over it before."""
+    for name in rule.of(Repository(top=tree).files()):
         (tree / name).unlink(missing_ok=True)
+    copy_files(source, names, tree)
+
+
+def copy_files(source: Path, names: Iterable[str], target: Path) -> None:
+    """Copy files from one folder to another, by their path below it; links stay links."""
     for name in names:
-        target = tree / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source / name, target, follow_symlinks=False)
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source / name, target / name, follow_symlinks=False)
