@@ -17,7 +17,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.testing import JOB, PASSED, RUN, STATE, is_ours, ranks
 from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
-from pytest_torchprof.testing.workers import WORDS_KEY, WORKER_KEY, is_worker, words_of
+from pytest_torchprof.testing.workers import WORDS_KEY, WORKER_KEY, is_worker, nodeid_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -262,7 +262,7 @@ def pytest_runtest_makereport(
     passed = report.passed and not hasattr(report, "wasxfail")
     item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
     if report.when == "teardown" and item.stash[PASSED] and state is not None:
-        state.passed[item.nodeid] = item.path
+        state.passed[nodeid_of(item)] = item.path
         if run is not None:
             for file, key, entry in run.baseline_entries:
                 state.baseline_updates.setdefault(file, {})[key] = entry

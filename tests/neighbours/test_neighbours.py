@@ -179,6 +179,34 @@ def test_a_test_of_two_ranks_is_one_test(run, mode):
     assert outcomes(done) == {"passed": 1}, done.stdout + done.stderr
 
 
+GROUPED = """
+import pytest, torch
+
+x = torch.ones(8, 8)
+
+@pytest.mark.xdist_group("a")
+@pytest.mark.torchprof
+def test_plain():
+    torch.mm(x, x)
+
+@pytest.mark.xdist_group("a")
+@pytest.mark.torchprof(device="cpu", ranks=2, warmup=1, steps=2)
+def test_ranks():
+    torch.mm(x, x)
+"""
+
+
+@needs("xdist")
+def test_groups_of_workers_change_no_name_of_a_baseline_or_recording(run, tmp_path):
+    first = run(GROUPED, "--torchprof-baseline=update", "--torchprof-save=kept")
+    names = sorted(path.name for path in (tmp_path / "kept").iterdir())
+    then = run(
+        GROUPED, "-n1", "--dist=loadgroup", "--torchprof-baseline=strict", "--torchprof-save=kept", plugins=("xdist",)
+    )
+    assert outcomes(first) == outcomes(then) == {"passed": 2}, first.stdout + then.stdout
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == names
+
+
 @needs("pytest_timeout")
 @pytest.mark.parametrize("method", ["signal", "thread"])
 def test_ranks_that_hang_end_with_the_timeout(run, method, tmp_path):
