@@ -179,6 +179,26 @@ def test_a_test_of_two_ranks_is_one_test(run, mode):
     assert outcomes(done) == {"passed": 1}, done.stdout + done.stderr
 
 
+IN_RANKS = """
+import pytest, torch
+
+def only_in_ranks(x):
+    return torch.sin(x)
+
+@pytest.mark.torchprof(device="cpu", ranks=2, warmup=1, steps=2)
+def test_ranks(torchprof):
+    torchprof(only_in_ranks, torch.ones(4))
+"""
+
+
+@needs("pytest_cov")
+def test_lines_that_run_in_ranks_are_covered_where_coverage_looks_into_processes(run, tmp_path):
+    (tmp_path / ".coveragerc").write_text("[run]\npatch = subprocess\n")
+    done = run(IN_RANKS, "--cov=.", "--cov-report=term", plugins=("pytest_cov",))
+    assert outcomes(done) == {"passed": 1}, done.stdout + done.stderr
+    assert re.search(r"test_it\.py +\d+ +0 +100%", done.stdout), done.stdout
+
+
 GROUPED = """
 import pytest, torch
 
