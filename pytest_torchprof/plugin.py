@@ -40,12 +40,17 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         from pytest_torchprof.against.inside import settle
 
         settle(config)
-    if not against.is_asked_for(config):
+    if config.option.torchprof_against is None or against.is_side(config):
         return None
-    from pytest_torchprof.against.run import run_both
+    from pytest_torchprof.against.request import read_times
     from pytest_torchprof.errors import TorchprofError
 
     try:
+        read_times(config.option)
+        if against.looks_only(config):
+            return None
+        from pytest_torchprof.against.run import run_both
+
         return run_both(config)
     except TorchprofError as problem:
         raise pytest.UsageError(str(problem)) from None
@@ -163,20 +168,22 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     if state is None or session.config.option.collectonly:
         return (yield)
     from pytest_torchprof.testing.collection import arm
+    from pytest_torchprof.testing.rank_ends import told_at_the_end
 
     arm(state, session)
     times_wanted = state.options.against is not None and not is_worker(session.config)
-    if not times_wanted:
-        return (yield)
-    from pytest_torchprof.testing.time_pairs import compare_times, miss_times
+    with told_at_the_end(state.other_ranks):
+        if not times_wanted:
+            return (yield)
+        from pytest_torchprof.testing.time_pairs import compare_times, miss_times
 
-    try:
-        result = yield
-        compare_times(state, session.config)
-    except BaseException:
-        miss_times(state)
-        raise
-    return result
+        try:
+            result = yield
+            compare_times(state, session.config)
+        except BaseException:
+            miss_times(state)
+            raise
+        return result
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -198,7 +205,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         from pytest_torchprof.testing.collection import run_of
         from pytest_torchprof.testing.phases import around_call, without_trace_records
 
-        with without_trace_records(), around_call(run_of(item), item):
+        run = run_of(item)
+        with without_trace_records(), run.called(), around_call(run, item):
             result = yield
     else:
         result = yield
@@ -256,16 +264,20 @@ def pytest_runtest_makereport(
         mend_report(report, call, run, item)
     state = item.config.stash.get(STATE, None)
     if state is not None and state.other_ranks is not None:
-        from pytest_torchprof.testing.phases import tell_other_ranks
+        from pytest_torchprof.testing.rank_ends import end_on_all_ranks
 
-        tell_other_ranks(state.other_ranks, report)
+        end_on_all_ranks(state, report, item)
     passed = report.passed and not hasattr(report, "wasxfail")
     item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
-    if report.when == "teardown" and item.stash[PASSED] and state is not None:
+    if report.when != "teardown" or state is None:
+        return report
+    entries = run.baseline_entries if run is not None else []
+    if item.stash[PASSED]:
         state.passed[nodeid_of(item)] = item.path
-        if run is not None:
-            for file, key, entry in run.baseline_entries:
-                state.baseline_updates.setdefault(file, {})[key] = entry
+        for file, key, entry in entries:
+            state.baseline_updates.setdefault(file, {})[key] = entry
+    elif entries:
+        state.leave_baseline(nodeid_of(item))
     return report
 
 
@@ -293,8 +305,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if state is not None:
         from pytest_torchprof.testing.session import finish
 
-        if state.other_ranks is not None:
-            state.other_ranks.leave()
         finish(state, session)
 
 

@@ -160,16 +160,15 @@ def show_rate(rate: float | None) -> str:
     """Return a number of so many a second with three significant digits, "-" for None."""
     if rate is None:
         return "-"
-    if 0 < rate < 0.001:
-        return "<0.001"
-    return f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"
+    return "<0.000001" if 0 < rate < 1e-6 else _three_digits(rate, most_decimals=8)
 
 
-def _three_digits(number: float) -> str:
+def _three_digits(number: float, *, most_decimals: int = 3) -> str:
+    """Return a number with three significant digits; durations are not known beyond the nanosecond."""
     if number == 0:
         return "0"
-    magnitude = abs(number)
-    return f"{number:.2f}" if magnitude < 9.995 else f"{number:.1f}" if magnitude < 99.95 else f"{number:.0f}"
+    magnitude = math.floor(math.log10(float(f"{abs(number):.3g}")))
+    return f"{number:.{max(0, min(2 - magnitude, most_decimals))}f}"
 
 
 WIDTH = 100
@@ -216,21 +215,24 @@ def fitted(table: Cells, width: int, least: int) -> tuple[Cells, int]:
     """Return the columns that fit into ``width``, and what they leave for the first one.
 
     Before any leaves, the first one gives way down to ``least``; then those leave that show nothing, then by
-    `Column.leaves`.
+    `Column.leaves`. Where a wide one has left, narrow ones stay after all.
     """
-    table = dict(table)
-    first = next(iter(table))
+    first, *others = table
     wanted = min(least, width_of(table[first]))
-
-    def room() -> int:
-        return width - sum(2 + width_of(column) for column in list(table.values())[1:])
-
-    may_leave = [column for column in table if column.leaves]
+    needed = {column: 2 + width_of(table[column]) for column in others}
+    room = width - sum(needed.values())
+    may_leave = [column for column in others if column.leaves]
+    gone: list[Column] = []
     for column in sorted(may_leave, key=lambda column: (set(table[column][1:]) != {"-"}, column.leaves)):
-        if room() >= wanted:
+        if room >= wanted:
             break
-        del table[column]
-    return table, room()
+        gone.append(column)
+        room += needed[column]
+    for column in reversed(gone):
+        if room - needed[column] >= wanted:
+            gone.remove(column)
+            room -= needed[column]
+    return {column: shown for column, shown in table.items() if column not in gone}, room
 
 
 def ruled(table: Cells, below: Sequence[str] = ()) -> list[str]:

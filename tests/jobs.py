@@ -13,8 +13,8 @@ from builder import TraceBuilder
 if TYPE_CHECKING:
     from pathlib import Path
 
-LONGEST_S = 60
-"""A rank that waits for another gives up after 20 s; to start takes the rest."""
+LONGEST_S = 300
+"""A rank that waits for another gives up after 120 s; to start takes the rest."""
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 ELEMENTS = 1_000_000
 
@@ -25,7 +25,7 @@ from torch import distributed
 from torch.profiler import ProfilerActivity, profile, record_function
 
 torch.set_num_threads(1)
-distributed.init_process_group("gloo", timeout=timedelta(seconds=20))
+distributed.init_process_group("gloo", timeout=timedelta(seconds=120))
 rank, size = distributed.get_rank(), distributed.get_world_size()
 {code}
 

@@ -260,6 +260,7 @@ def bisection() -> Schema:
         "candidates": listed(commit),
         "parent": perhaps(TEXT),
         "tests": mapped(test),
+        "left_out": mapped(TEXT),
         "commits": listed(judged),
     }
     return root("torchprof bisect --json", cli_bisect.SCHEMA, fields(known))

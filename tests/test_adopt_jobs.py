@@ -15,7 +15,7 @@ x = torch.ones(100)
 def step():
     distributed.barrier()
     if rank == 1:
-        time.sleep(0.05)
+        time.sleep(0.5)
         torch.cos(x)
     distributed.all_reduce(x)
 """
@@ -50,7 +50,7 @@ def test_each_profile_tells_of_all_ranks(adopt):
     assert [one.rank for one in first.ranks] == [0, 1] and len(first.ranks) == 2
     assert first.ranks[1].collectives == second.collectives
     waits = [one.wait_us for one in first.collectives if one.name == "all_reduce"]
-    assert all(0.8 * 50_000 < one for one in waits) and len(waits) == 3, waits
+    assert all(0.8 * 500_000 < one for one in waits) and len(waits) == 3, waits
     assert {one.wait_us for one in second.collectives if one.name == "all_reduce"} == {0}
     joined = [one for one in first.ranks.collectives if one.name == "all_reduce"]
     assert [one.wait_us(0) for one in joined] == waits

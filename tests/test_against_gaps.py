@@ -87,6 +87,48 @@ def test_imported():
     added(torch.ones(8))
 """
 
+MADE = """
+import pytest, torch
+import waves
+
+def case(condition):
+    @pytest.mark.torchprof(device="cpu")
+    def test():
+        waves.wave(torch.ones(8))
+        assert condition
+    return test
+
+for name in ("test_made_in_a_loop_and_fails_there",):
+    globals()[name] = case(hasattr(waves, "added"))
+"""
+LEFT_OUT = """
+import pytest, torch
+import waves
+
+@pytest.mark.torchprof(device="cpu")
+@pytest.mark.parametrize("case", ["kept", "left_out_there"])
+def test_case(case):
+    waves.wave(torch.ones(8))
+
+@pytest.mark.torchprof(device="cpu")
+@pytest.mark.parametrize("case", ["old", *(["new"] if hasattr(waves, "added") else [])])
+def test_by_code(case):
+    waves.wave(torch.ones(8))
+
+if hasattr(waves, "added"):
+    @pytest.mark.torchprof(device="cpu")
+    def test_guarded():
+        waves.wave(torch.ones(8))
+"""
+CONFTEST = """
+import waves
+
+def pytest_collection_modifyitems(config, items):
+    out = [] if hasattr(waves, "added") else [item for item in items if "left_out_there" in item.nodeid]
+    items[:] = [item for item in items if item not in out]
+    config.hook.pytest_deselected(items=out)
+"""
+
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
@@ -97,6 +139,12 @@ def repository(tmp_path_factory):
             "tests/test_waves.py": CASES,
             "tests/cases.py": SHARED,
             "tests/test_imports.py": TESTS.replace("wave()", "imported()"),
+            "tests/test_made.py": MADE,
+            "tests/test_left_out.py": LEFT_OUT,
+            "tests/conftest.py": CONFTEST,
+            "tests/.gitignore": "test_ignored.py",
+            "tests/test_moved_from.py": TESTS.replace("test_wave()", "test_moves()"),
+            "tests/test_moved_to.py": "",
         },
     )
     made.write(
@@ -104,6 +152,9 @@ def repository(tmp_path_factory):
             "waves.py": PACKAGE + "\nadded = wave\n",
             "tests/test_waves.py": CASES + NEW_IN_CLASS + NEW_HERE,
             "tests/test_imports.py": IMPORTS,
+            "tests/test_ignored.py": TESTS.replace("test_wave", "test_ignored"),
+            "tests/test_moved_from.py": "",
+            "tests/test_moved_to.py": IMPORTS.replace("test_imported", "test_moves"),
             "tests/test_new_file.py": IMPORTS.replace("test_imported", "test_of_new_file"),
         }
     )
@@ -131,6 +182,14 @@ def test_what_the_other_commit_has_and_cannot_measure_fails(gaps):
         "test_new": ("new", "passed"),
         "test_imported": ("new", "not measured"),
         "test_of_new_file": ("new", "passed"),
+        "test_made_in_a_loop_and_fails_there": ("new", "not measured"),
+        "test_case[kept]": ("same", "passed"),
+        "test_case[left_out_there]": ("new", "not measured"),
+        "test_by_code[old]": ("same", "passed"),
+        "test_by_code[new]": ("new", "passed"),
+        "test_guarded": ("new", "not measured"),
+        "test_ignored": ("new", "not measured"),
+        "test_moves": ("new", "not measured"),
     }
 
 
@@ -140,6 +199,9 @@ def test_it_says_why(repository, gaps):
         "it was skipped: not before the change",
         "it failed: baseline=update: not measured: nothing ran on the device in step 1 of 5",
         "tests/test_imports.py cannot be collected: ImportError: cannot import name 'added' from 'waves'",
+        "it was deselected, as it was not in the working tree",
+        "it was not collected: the code there, or a conftest.py, leaves it out",
+        "tests/test_ignored.py was not the working tree's: git ignores it, or",
         "[base-not-measured]",
     ):
         assert said.replace("SHA", repository.git("rev-parse", "main")[:7]) in " ".join(gaps.out.split())

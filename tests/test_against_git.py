@@ -192,6 +192,21 @@ def test_a_submodule_that_is_not_checked_out_is_left_out_on_both_sides(with_subm
     assert "tones/__init__.py" not in exported(tmp_path / "clone", "HEAD", tmp_path / "tree")
 
 
+def test_the_tests_of_a_submodule_are_tests_too(with_submodule, tmp_path):
+    """Those of the working tree take the place of those that the commit has."""
+    tones = with_submodule.path / "tones"
+    (tones / "test_tones.py").write_text("")
+    tree = tmp_path / "tree"
+    exported(with_submodule.path, "HEAD", tree)
+    (tree / "tones/test_former.py").write_text("")
+    git.ask_git(tree / "tones", "add", "test_former.py")
+    here = git.Repository(top=with_submodule.path).files()
+    rule = overlay.test_files(["test_*.py"], [], with_submodule.path, git.Repository(top=with_submodule.path))
+    overlay.overlay(with_submodule.path, rule.of(here), tree, rule)
+    (tones / "test_tones.py").unlink()
+    assert sorted(path.name for path in (tree / "tones").glob("*.py")) == ["__init__.py", "test_tones.py"]
+
+
 def test_a_submodule_without_the_commit_is_refused(with_submodule):
     entry = "160000,1111111111111111111111111111111111111111,tones"
     with_submodule.git("update-index", "--cacheinfo", entry)
@@ -219,6 +234,17 @@ def test_an_unknown_commit(plain):
     said = refusal(plain.against("mian"))
     assert "--torchprof-against=mian: there is no such commit in" in said
     assert "[unknown-ref]" in said
+
+
+def test_a_name_that_is_a_branch_and_a_tag_of_another_commit(tmp_path):
+    made = Repository(tmp_path / "made", FILES)
+    made.git("tag", "--annotate", "--message", "released", "main")
+    assert git.Repository.around(made.path).commit("main") == made.git("rev-parse", "HEAD").strip()
+    made.commit()
+    with pytest.raises(TorchprofError, match="main is a branch, and a tag of another commit") as refused:
+        git.Repository.around(made.path).commit("main~1")
+    assert "say --torchprof-against=refs/heads/main or --torchprof-against=refs/tags/main" in str(refused.value)
+    assert git.Repository.around(made.path).commit("refs/heads/main") == made.git("rev-parse", "HEAD").strip()
 
 
 def test_a_branch_that_only_the_remote_has(plain, tmp_path):

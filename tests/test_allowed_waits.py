@@ -9,6 +9,8 @@ from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, load
 from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.cli import main
 
+pytestmark = pytest.mark.any_torch
+
 NONZERO, SAMPLE, ITEM = 100, 200, 300
 """When the three waits of a step happen."""
 

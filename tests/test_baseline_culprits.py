@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.any_torch
+
 NET = """
 def forward(x, w):
     x = x * 2

@@ -13,6 +13,8 @@ import pytest
 from pytest_torchprof.baseline import file as baseline_file
 from pytest_torchprof.baseline import read
 
+pytestmark = pytest.mark.any_torch
+
 ONE = """
 @pytest.mark.torchprof(device="cpu", warmup=1, steps=2)
 def test_block():

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from pytest_torchprof.baseline import device_slug, place
 from pytest_torchprof.recording.metadata import Environment
 
+pytestmark = pytest.mark.any_torch
+
 ROOT = Path("/repo")
 
 

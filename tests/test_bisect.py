@@ -142,6 +142,27 @@ def test_an_end_that_cannot_be_measured(repository):
     assert "ValueError: no such wave" in run.out
 
 
+def test_one_of_several_tests_that_the_bad_commit_cannot_measure_is_told(repository):
+    """Of processes of its own, since what is asked for is another selection; the commits are neighbours."""
+    fails = TESTS.replace("test_wave", "test_other") + "    assert False, 'not yet'\n"
+    skips = TESTS.replace("test_wave", "test_skipped").replace("    waves.wave(x)", "    pytest.skip('no such device')")
+    repository.write({"tests/test_others.py": skips + fails.partition("x = torch.ones(8, 8)")[2]})
+    try:
+        words = ("a-cosine-too", "--good", "works-again", "--json")
+        run = repository.torchprof("bisect", *LIMIT, "tests", "--bad", *words)
+    finally:
+        (repository.path / "tests/test_others.py").unlink()
+    assert run.status == FOUND
+    why = {"test_skipped": "it was skipped: no such device", "test_other": "it failed: AssertionError: not yet"}
+    for test, reason in why.items():
+        said = (
+            f"torchprof: tests/test_others.py::{test} takes no part, as it was not measured at the bad commit: {reason}"
+        )
+        assert f"{said}\n" in run.out
+    data = json.loads(run.out[run.out.index("\n{") :])
+    assert data["left_out"] == {f"tests/test_others.py::{test}": reason for test, reason in why.items()}
+
+
 def test_a_test_that_pytest_does_not_find(repository):
     run = repository.torchprof("bisect", *LIMIT, f"{TEST}s", "--good", "works-again")
     assert run.status == REFUSED

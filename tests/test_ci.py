@@ -13,6 +13,8 @@ import pytest
 import yaml
 from jsonschema import validate
 
+pytestmark = pytest.mark.any_torch
+
 WORKFLOWS = sorted((Path(__file__).parents[1] / "examples" / "ci").glob("*.yml"))
 
 MIXED = """

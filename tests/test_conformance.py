@@ -14,7 +14,10 @@ TRACES = Path(__file__).parents[2] / "shared" / "traces"
 EXPECTED = TRACES / "expected.json"
 COUNTS = ("events", "steps", "orphans", "lost_kernels", "kernel_names")
 
-pytestmark = pytest.mark.skipif(not EXPECTED.exists(), reason=f"no recordings in {TRACES}")
+pytestmark = [
+    pytest.mark.any_torch,
+    pytest.mark.skipif(not EXPECTED.exists(), reason=f"no recordings in {TRACES}"),
+]
 
 
 def recordings():

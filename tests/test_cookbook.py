@@ -42,12 +42,14 @@ def test_every_twin_passes(tmp_path):
 
 
 @needs_compiler
+@pytest.mark.any_torch
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_regression_fails_with_the_text_that_the_page_shows(name, tmp_path):
     made = cookbook_samples.make(name, tmp_path)
     assert steady(made) == steady(cookbook_samples.section(name)), "python tests/cookbook_samples.py writes it anew"
 
 
+@pytest.mark.any_torch
 def test_every_twin_has_its_regression_and_its_place_on_the_page():
     assert {mutant.tested_by for mutant in MUTANTS.values()} == {path.name for path in EXAMPLES.glob("test_*.py")}
     listed = (ROOT / "examples" / "README.md").read_text()
@@ -56,6 +58,7 @@ def test_every_twin_has_its_regression_and_its_place_on_the_page():
         assert f"`cookbook/{path.name}`" in listed
 
 
+@pytest.mark.any_torch
 def test_the_tests_for_a_gpu_are_typed(tmp_path):
     assert len(BLOCKS) == len(MUTANTS)
     said = check(tmp_path, *BLOCKS)
@@ -69,6 +72,7 @@ def markers():
             yield {one.arg: eval(ast.unparse(one.value), vars(pytest_torchprof)) for one in node.keywords}
 
 
+@pytest.mark.any_torch
 def test_the_markers_for_a_gpu_are_what_pytest_takes():
     found = list(markers())
     assert len(found) > 3

@@ -10,6 +10,8 @@ from builder import own_recording
 
 from pytest_torchprof.cli import main
 
+pytestmark = pytest.mark.any_torch
+
 TEST = """
 import pytest, torch
 

@@ -11,6 +11,8 @@ import pytest
 from pytest_torchprof import load
 from pytest_torchprof.kernels.operands import Launch, complete
 
+pytestmark = pytest.mark.any_torch
+
 SHARED = Path(__file__).parents[2] / "shared" / "traces"
 needs_recordings = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not here")
 

@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 RECORDINGS = ROOT / "tests" / "recordings"
 NOT_RECORDED = ("--ignore=examples/cookbook", "--ignore=examples/test_ranks.py", "--ignore=examples/test_ranks_gpu.py")
@@ -33,6 +35,7 @@ def test_the_examples_pass_and_measure(tmp_path):
     assert len(outcomes) >= 18
 
 
+@pytest.mark.any_torch
 def test_the_recordings_of_the_examples_are_judged_without_running_them(tmp_path):
     done, outcomes = run_examples(tmp_path, f"--torchprof-replay={RECORDINGS}", *NOT_RECORDED)
     assert done.returncode == 0, done.stdout
@@ -51,6 +54,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.any_torch
 def test_examples_whose_expectation_is_wrong_fail(tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for test, right, wrong in WRONG:

@@ -16,6 +16,8 @@ from pytest_torchprof.report.markdown import escaped, fenced
 from pytest_torchprof.testing.recordings import recording_name
 from pytest_torchprof.text import WIDTH, printable, wrapped
 
+pytestmark = pytest.mark.any_torch
+
 UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 COMMAND = re.compile(r"^\s*::|##(vso)?\[", re.MULTILINE)
 NAMES = ["::add-mask::kernel", "  ::error::x", "##[add-mask]kernel", "k ##vso[task.x]", "k \x1b[31m\u202e\u2066"]

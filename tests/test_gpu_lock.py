@@ -15,6 +15,8 @@ import pytest
 import pytest_torchprof
 from pytest_torchprof.capture.processes import holding, only_measurement
 
+pytestmark = pytest.mark.any_torch
+
 REPOSITORY = Path(__file__).parents[1]
 UUID = "GPU-00000000-1111"
 HOLDS = """

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.any_torch
+
 OUTSIDE = """
 from pytest_torchprof.findings import Finding, Rule
 from pytest_torchprof.limits import HOLDS, MISSED, Limit, Verdict

@@ -131,14 +131,14 @@ def test_a_rank_that_sleeps_before_a_collective_keeps_the_other_waiting(tmp_path
     def step():
         distributed.barrier()
         if rank == 1:
-            time.sleep(0.05)
+            time.sleep(0.5)
         distributed.all_reduce(x)
     """
     jobs.record(tmp_path, step, steps=3)
     job = job_of(tmp_path, "cpu")
     reduces = [one for one in job.collectives if one.name == "all_reduce"]
     assert (len(reduces), len(job.collectives), job.straggler) == (3, 6, 1)
-    assert median(one.wait_us(0) for one in reduces) == pytest.approx(50_000, rel=0.2)
+    assert median(one.wait_us(0) for one in reduces) == pytest.approx(500_000, rel=0.2)
     assert "rank 1 comes last" in run("analyze", tmp_path, "--ranks", "--device", "cpu")[1]
 
 

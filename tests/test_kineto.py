@@ -14,6 +14,8 @@ import pytest
 
 from pytest_torchprof import load
 
+pytestmark = pytest.mark.any_torch
+
 # Recordings with steps whose kernels say how many blocks and warps they have.
 RECORDINGS = (
     "a100_cuda_sync_events",

@@ -13,6 +13,7 @@ import pytest
 
 COMPILER = shutil.which(os.environ.get("CC", "gcc"))
 pytestmark = [
+    pytest.mark.any_torch,
     pytest.mark.skipif(COMPILER is None, reason="needs a C compiler, to build a driver's library"),
     pytest.mark.skipif(sys.platform != "linux", reason="the library is a Linux one"),
 ]

@@ -18,6 +18,7 @@ from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.compare import compare, data_of
 from pytest_torchprof.report import Outcome
+from pytest_torchprof.text import show_rate, show_us
 
 pytestmark = [
     pytest.mark.any_torch,
@@ -166,6 +167,16 @@ def test_what_changed_against_a_baseline_stands_in_tables(browser, tmp_path):
     assert sorted(rows) == ["gemm fp32", "other"]
     browser.open(page, fragment="#1")
     assert texts(browser, "nav.sections a")[0] == "Limits"
+
+
+def test_numbers_have_three_significant_digits_as_in_the_terminal(browser, run_page):
+    values = [12345.6, 999.5, 99.94, 9.996, 5.0, 0.5, 0.0123, 0.000456, 2e-8, 0.0]
+    browser.open(run_page)
+    shown = [show_rate(value) for value in values]
+    assert shown == ["12346", "1000", "99.9", "10.0", "5.00", "0.500", "0.0123", "0.000456", "<0.000001", "0"]
+    assert browser.run(f"{values}.map(show.rate)") == shown
+    times = [0.0, 0.25, 0.0123, 9.996, 999.96, 1500.0, 2.5e6]
+    assert browser.run(f"{times}.map(show.us)") == [show_us(time) for time in times]
 
 
 def test_a_finding_shows_its_events_in_the_timeline(browser, run_page):

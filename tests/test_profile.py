@@ -12,6 +12,8 @@ from builder import TraceBuilder, own_recording
 import pytest_torchprof
 from pytest_torchprof import NotMeasured, Profile, UnknownLimit, UnreadableRecording, load
 
+pytestmark = pytest.mark.any_torch
+
 BIAS = ([16], [1], "float")
 MAT1 = ([64, 32], [32, 1], "float")
 MAT2 = ([32, 16], [1, 32], "float")

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.any_torch
+
 TEST = """
 import pytest, torch
 

@@ -11,6 +11,8 @@ import torch
 
 import pytest_torchprof
 
+pytestmark = pytest.mark.any_torch
+
 PUBLIC = {name: getattr(pytest_torchprof, name) for name in pytest_torchprof.__all__}
 
 

@@ -39,6 +39,8 @@ x = torch.ones(4)
 def known(request):
     if RANK >= 0:
         Path(f"{request.node.name}.{RANK}").write_text(os.environ["MASTER_PORT"])
+        while not Path(f"{request.node.name}.{1 - RANK}").exists():
+            time.sleep(0.05)
 
 def sleep_on_rank_1():
     torch.sin(x)
@@ -53,6 +55,18 @@ def test_sleeps():
     sleep_on_rank_1()
 
 @two
+def test_fails_while_another_sleeps():
+    assert RANK, "not here"
+    time.sleep(600)
+
+@two
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+def test_launcher_ends(name):
+    if RANK:
+        os.kill(os.getppid(), signal.Signals[name])
+    time.sleep(600)
+
+@two
 def test_interrupted():
     time.sleep(600)
 """
@@ -64,6 +78,23 @@ def test_sleeps():
 def test_interrupted():
     time.sleep(600)
 """
+
+KILLS_TORCHRUN = """
+measured = pytest.mark.torchprof(device="cpu", warmup=1, steps=2)
+
+@measured
+def test_first():
+    torch.sin(x)
+
+def test_kills():
+    if RANK == 1:
+        os.kill(os.getppid(), signal.SIGKILL)
+
+@measured
+def test_second():
+    torch.sin(x)
+"""
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
 def start(folder: Path, source: str, *launcher: str) -> subprocess.Popen[str]:
@@ -87,10 +118,10 @@ def ports(folder: Path, test: str) -> set[int]:
     return {int(one) for one in told} if len(told) == 2 and all(told) else set()
 
 
-def wait_until(true: Callable[[], object], process: subprocess.Popen[str]) -> None:
+def wait_until(true: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
     until = time.monotonic() + rank_jobs.LONGEST_S
     while not true():
-        assert process.poll() is None, process.communicate()[0]
+        assert process is None or process.poll() is None, process and process.communicate()[0]
         assert time.monotonic() < until
         time.sleep(0.1)
 
@@ -109,14 +140,21 @@ def test_a_job_of_the_marker_leaves_nothing(tmp_path, monkeypatch):
     finally:
         process.kill()
     assert f"rank 0 of 2: pytest_torchprof.NotMeasured: {SILENT}" in said
-    assert re.search(r"rank 1 of 2: had not ended \d+ s after another rank had failed", said)
+    # Who has waited for another rank is not waited for as long again.
+    assert "rank 1 of 2: had not ended 5 s after another rank had failed" in said
+    assert "test_fails_while_another_sleeps - rank 0 of 2: AssertionError: not here" in said
+    assert f"rank 1 of 2: had not ended {TIMEOUT_S + 5} s after another rank had failed" in said
+    # The other rank may have met nobody before.
+    lost = r"test_launcher_ends\[{}\] - rank [01] of 2: was lost with the launcher, which {} \[rank-lost\]"
+    assert re.search(lost.format("SIGKILL", "was killed by SIGKILL"), said)
+    assert re.search(lost.format("SIGTERM", "ended with exit status 1 before its test did"), said)
     assert "KeyboardInterrupt" in said
     assert left_in(tmp_path, *ports(tmp_path, "test_interrupted")) == {}
 
 
 def test_torchrun_leaves_nothing(tmp_path, monkeypatch):
     rank_jobs.without_ci(monkeypatch)
-    process = start(tmp_path, UNDER_TORCHRUN, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    process = start(tmp_path, UNDER_TORCHRUN, *TORCHRUN)
     try:
         # Rank 0 has given up waiting, and the other one still sleeps.
         wait_until((tmp_path / "test_interrupted.0").exists, process)
@@ -128,3 +166,17 @@ def test_torchrun_leaves_nothing(tmp_path, monkeypatch):
     assert said.count("! KeyboardInterrupt !") == 2
     assert SILENT in said
     assert left_in(tmp_path, *ports(tmp_path, "test_sleeps")) == {}
+
+
+def test_ranks_end_whose_torchrun_was_killed(tmp_path, monkeypatch):
+    rank_jobs.without_ci(monkeypatch)
+    process = start(tmp_path, KILLS_TORCHRUN, *TORCHRUN)
+    # It ends once the ranks have: they write where it did.
+    said = process.communicate(timeout=rank_jobs.LONGEST_S)[0]
+    assert process.returncode == -signal.SIGKILL
+    assert (
+        said.count("FAILED test_it.py::test_second - pytest_torchprof.NotMeasured: not measured: the ranks of the job")
+        == 2
+    )
+    assert said.count("= 1 failed, 2 passed") == 2
+    wait_until(lambda: left_in(tmp_path, *ports(tmp_path, "test_kills")) == {})

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reaso
 
 MARK = '@pytest.mark.torchprof(device="cpu", max_kernels=2{})'
 MARKER = MARK.format("")
-SHORT_S = 12
+SHORT_S = 6
 """How long ranks wait for one that never comes: longer than one that comes takes on a busy machine."""
 
 ONE_JOB = f"""
@@ -160,6 +160,55 @@ def test_asked_in_the_body(torchprof, calls):
     finally:
         assert len(calls) == 8
 
+@pytest.mark.torchprof(device="cpu")
+def test_cos_on_rank_1():
+    step()
+    if RANK == 1:
+        torch.cos(x)
+
+@pytest.mark.torchprof(device="cpu")
+def test_more_cos_on_rank_1():
+    step()
+    for _ in range(RANK * int(os.environ.get("COSINES", "1"))):
+        torch.cos(x)
+
+def test_fails_after_it_measured(torchprof):
+    torchprof(step)
+    assert RANK == 0, "rank 1's result is wrong"
+
+def test_skipped_after_it_measured(torchprof):
+    torchprof(step)
+    if RANK == 1:
+        pytest.skip("no such layer")
+
+def test_expected_after_it_measured(torchprof):
+    torchprof(step)
+    if RANK == 1:
+        pytest.xfail("known")
+
+@pytest.mark.xfail(reason="known")
+def test_expected_of_all(torchprof):
+    torchprof(step)
+    assert RANK == 0
+
+@pytest.fixture
+def fails_after_the_test_on_rank_1():
+    yield
+    assert RANK == 0, "not given back"
+
+def test_fails_in_its_teardown(torchprof, fails_after_the_test_on_rank_1):
+    torchprof(step)
+
+if hasattr(pytest, "Subtests"):
+    def test_fails_in_a_subtest(torchprof, subtests):
+        for part in range(2):
+            with subtests.test(part=part):
+                torchprof(step)
+                assert not RANK or not part
+
+def test_fails_unmeasured():
+    assert RANK == 0
+
 {MARKER}
 def test_as_if_nothing_had_happened():
     step()
@@ -179,7 +228,15 @@ def job(folder):
         patch.chdir(folder)
         rank_jobs.without_ci(patch)
         Path("test_it.py").write_text(TOGETHER + ONE_JOB)
-        return rank_jobs.run(2, "--torchprof-save=kept", "--torchprof-baseline=update")
+        words = ("--torchprof-save=kept", "--torchprof-baseline=update", "--torchprof-report=r.json", "-rA")
+        return rank_jobs.run(2, *words)
+
+
+@pytest.fixture(scope="module")
+def report(job, folder):
+    """Return the results that rank 0 has reported of that run."""
+    assert job
+    return json.loads((folder / "r.json").read_text())["results"]
 
 
 def kept(folder, test):
@@ -274,11 +331,44 @@ def test_ranks_that_would_call_the_code_differently_often_do_not_call_it(job):
         )
 
 
-def test_what_the_body_asks_for_fails_on_the_rank_that_misses_it_and_keeps_no_other_waiting(job):
-    assert [rank.outcome("test_asked_in_the_body") for rank in job] == ["passed", "failure"]
-    said = job[1].said("test_asked_in_the_body")
+def test_what_the_body_asks_for_is_judged_on_each_rank_and_fails_on_all(job):
+    first, said = (rank.said("test_asked_in_the_body") for rank in job)
+    assert "failed on rank 1: pytest_torchprof.LimitsMissed: " in first
+    assert first.endswith("[other-rank]")
     assert "max_kernels=2 3 kernels" in said
     assert "lines: not known: other ranks take no part in one more call" in said
+
+
+@pytest.mark.parametrize(
+    ("test", "outcomes", "why"),
+    [
+        ("test_fails_after_it_measured", ["failure", "failure"], "failed on rank 1: AssertionError: rank 1's result is wrong"),
+        ("test_skipped_after_it_measured", ["skipped", "skipped"], "skipped on rank 1: no such layer"),
+        ("test_expected_after_it_measured", ["skipped", "skipped"], "xfailed on rank 1: known"),
+        ("test_expected_of_all", ["skipped", "skipped"], "xfailed on rank 1: known"),
+        ("test_fails_in_its_teardown", ["error", "error"], "failed on rank 1, in its teardown: AssertionError: not given back"),
+        ("test_fails_unmeasured", ["passed", "failure"], ""),
+    ],
+)  # fmt: skip
+def test_a_measured_test_ends_on_all_ranks_as_on_the_one_where_it_ends_worst(job, report, test, outcomes, why):
+    assert [rank.outcome(test) for rank in job] == outcomes, job
+    assert why in job[0].said(test)
+    if why:
+        (result,) = (one for one in report if one["nodeid"].endswith(f"::{test}"))
+        assert why in result["message"]
+        assert result["outcome"] == {"skipped": why.split()[0], "failure": "failed", "error": "failed"}[outcomes[0]]
+        assert result["baseline"] == "not written"
+
+
+def test_an_expected_failure_says_which_ranks_passed(job):
+    assert "XFAIL test_it.py::test_expected_of_all - known (passed on rank 0)" in job[1].text
+    assert "XFAIL test_it.py::test_expected_of_all - xfailed on rank 1: known" in job[0].text
+
+
+@pytest.mark.skipif(not hasattr(pytest, "Subtests"), reason="pytest 9 has subtests")
+def test_a_subtest_ends_no_test(job):
+    assert "SUBFAILED(part=1) test_it.py::test_fails_in_a_subtest" in job[1].text
+    assert "failed on rank 1: a subtest failed [other-rank]" in job[0].said("test_fails_in_a_subtest")
 
 
 def test_a_loop_that_one_rank_leaves_is_told(job):
@@ -291,7 +381,7 @@ def test_a_loop_that_one_rank_leaves_is_told(job):
     ("test", "why"),
     [
         ("test_fails_before_it_measures", "it failed (AssertionError: not here"),
-        ("test_skipped_on_rank_1", "it skipped (Skipped: no such layer)"),
+        ("test_skipped_on_rank_1", "it skipped (no such layer)"),
         ("test_measures_once_more_on_rank_0", "it passed"),
     ],
 )
@@ -309,11 +399,12 @@ def test_times_are_as_many_samples_on_each_rank(job, folder):
 
 
 def test_the_baseline_is_rank_0s_and_holds_what_passed_on_all(job, folder):
-    (path,) = folder.rglob("__torchprof__/*.json")
-    assert set(json.loads(path.read_text())["entries"]) == {
+    assert job[0].status == 1
+    assert set(entries(folder)) == {
+        "test_cos_on_rank_1",
+        "test_more_cos_on_rank_1",
         "test_holds",
         "test_judged_together",
-        "test_asked_in_the_body",
         "test_intruded_once",
         "test_several_measurements",
         "test_several_measurements (second)",
@@ -322,38 +413,29 @@ def test_the_baseline_is_rank_0s_and_holds_what_passed_on_all(job, folder):
     }
 
 
-ONE_MORE_ON_RANK_1 = """
-@pytest.mark.torchprof(device="cpu")
-def test_it():
-    step()
-    for _ in range(RANK * int(os.environ["MORE"])):
-        torch.cos(x)
-"""
+def entries(folder):
+    """Return the entries of the one baseline, by test."""
+    (path,) = folder.rglob("__torchprof__/*.json")
+    return json.loads(path.read_text())["entries"]
 
 
-def test_a_baseline_holds_what_differs_between_ranks(ranks, pytester, monkeypatch):
-    monkeypatch.setenv("MORE", "1")
-    assert [rank.status for rank in ranks(ONE_MORE_ON_RANK_1, "--torchprof-baseline=update")] == [0, 0]
-    (path,) = pytester.path.rglob("__torchprof__/*.json")
-    ((key, entry),) = json.loads(path.read_text())["entries"].items()
+def test_a_baseline_holds_what_differs_between_ranks(job, folder, monkeypatch):
+    assert [rank.outcome("test_cos_on_rank_1") for rank in job] == ["passed", "passed"]
+    entry = entries(folder)["test_cos_on_rank_1"]
     assert [kernel["name"] for kernel in entry["steps"][0][:-1]] == ["c10d::allreduce_", "aten::sin"]
-    assert key == "test_it"
     assert [kernel["name"] for kernel in entry["ranks"]["1"]["steps"][0][:-1]][-1] == "aten::cos"
-    written = path.read_bytes()
 
-    assert [rank.status for rank in ranks(ONE_MORE_ON_RANK_1, "--torchprof-baseline=update")] == [0, 0]
-    assert path.read_bytes() == written
-    assert [rank.status for rank in ranks(ONE_MORE_ON_RANK_1, "--torchprof-baseline=strict")] == [0, 0]
+    monkeypatch.chdir(folder)
+    first, second = rank_jobs.run(2, "--torchprof-baseline=strict", "-k", "cos_on_rank_1", COSINES="2")
+    assert [rank.outcome("test_cos_on_rank_1") for rank in (first, second)] == ["passed", "passed"]
+    assert "rank 1: worse than the baseline" in first.said("test_more_cos_on_rank_1")
+    assert "worse than the baseline" in second.said("test_more_cos_on_rank_1")
+    assert all("cos" in rank.said("test_more_cos_on_rank_1") for rank in (first, second))
 
-    monkeypatch.setenv("MORE", "2")
-    first, second = ranks(ONE_MORE_ON_RANK_1)
-    assert "rank 1: worse than the baseline" in first.said("test_it")
-    assert "worse than the baseline" in second.said("test_it")
-    assert all("cos" in rank.said("test_it") for rank in (first, second))
-
-    monkeypatch.setenv("MORE", "0")
-    assert [rank.status for rank in ranks(ONE_MORE_ON_RANK_1, "--torchprof-baseline=update")] == [0, 0]
-    assert "ranks" not in path.read_text()
+    done = rank_jobs.run(2, "--torchprof-baseline=update", "-k", "cos_on_rank_1", COSINES="0")
+    assert [rank.status for rank in done] == [0, 0]
+    assert entries(folder)["test_cos_on_rank_1"] == entry
+    assert "ranks" not in entries(folder)["test_more_cos_on_rank_1"]
 
 
 # Ranks that go
@@ -382,54 +464,37 @@ def ranks(pytester, monkeypatch):
     return run
 
 
-SLEEPS = """
+WAITED_FOR = """
 MARKER
 def test_sleeps():
     torch.sin(x)
-    while RANK == 1 and not os.path.exists("rank_0_is_through"):
-        time.sleep(0.05)
+    if RANK == 1:
+        meet("sleeps")
 
 MARKER
 def test_after():
     torch.sin(x)
 
-def test_last():
-    open("rank_0_is_through", "w").close()
-"""
+def meet(where):
+    open(f"{where}{RANK}", "w").close()
+    while not os.path.exists(f"{where}{1 - RANK}"):
+        time.sleep(0.05)
 
+def test_heard_of_again():
+    if RANK == 0:
+        meet("sleeps")
+    meet("heard of again")
 
-def test_a_silent_rank_ends_the_measurement_in_bounded_time_and_is_not_waited_for_again(ranks):
-    first, second = ranks(SLEEPS, timeout_s=SHORT_S)
-    said = first.said("test_sleeps")
-    assert re.search(r"not measured: rank 1 did not reach the end of warm-up call 1 within \d+ s \(pid \d+ on", said)
-    assert "not measured: rank 1 is still silent" in first.said("test_after")
-    assert [second.outcome(test) for test in ("test_sleeps", "test_after")] == ["failure", "failure"]
-
-
-WITHOUT_COLLECTIVES = """
-MARKER
-def test_it():
-    torch.sin(x)
+def test_sleeps_after_it_measured(torchprof):
+    torchprof(torch.sin, x)
     if RANK == 1:
-        {}
-"""
+        meet("sleeps after")
 
+def test_heard_of_once_more():
+    if RANK == 0:
+        meet("sleeps after")
+    meet("heard of once more")
 
-def test_a_rank_that_is_gone_is_named(ranks):
-    first, _ = ranks(WITHOUT_COLLECTIVES.format("os.kill(os.getpid(), signal.SIGKILL)"), timeout_s=SHORT_S)
-    assert first.status == 1
-    said = f"not measured: rank 1 did not reach the end of warm-up call 1 within {SHORT_S} s"
-    assert said in first.said("test_it")
-
-
-def test_where_the_rank_is_gone_that_holds_the_store_the_others_say_so(ranks):
-    _, second = ranks(WITHOUT_COLLECTIVES.replace("RANK == 1", "RANK == 0").format("os._exit(0)"))
-    assert second.status == 1
-    assert "not measured: the ranks of the job cannot reach each other" in second.said("test_it")
-    assert "[silent-rank]" in second.said("test_it")
-
-
-OTHER_TESTS = """
 MARKER
 def test_one():
     torch.sin(x)
@@ -438,19 +503,66 @@ MARKER
 def test_two():
     torch.sin(x)
 
+MARKER
+def test_killed():
+    torch.sin(x)
+    if RANK == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
 if RANK == 1:
     del test_one
 """
 
 
-def test_ranks_that_run_different_tests_are_told(ranks):
-    first, second = ranks(OTHER_TESTS, timeout_s=SHORT_S)
-    assert first.status == second.status == 1
-    said = first.said("test_one") + second.said("test_two")
-    assert re.search(
-        r"did not begin this measurement within \d+ s, and was last heard of in test_it.py::test_(one|two)", said
-    )
+@pytest.fixture(scope="module")
+def waited_for(tmp_path_factory):
+    """Return what each of two ranks says of a run in which one waits for the other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("waited_for"))
+        rank_jobs.without_ci(patch)
+        Path("pytest.ini").write_text(f"[pytest]\ntorchprof_rank_timeout = {SHORT_S}\n")
+        Path("test_it.py").write_text(TOGETHER + WAITED_FOR.replace("MARKER", MARKER))
+        return rank_jobs.run(2)
+
+
+def test_a_silent_rank_ends_the_measurement_in_bounded_time_and_is_not_waited_for_again(waited_for):
+    said = waited_for[0].said("test_sleeps")
+    assert re.search(r"not measured: rank 1 did not reach the end of warm-up call 1 within \d+ s \(pid \d+ on", said)
+    assert "not measured: rank 1 is still silent" in waited_for[0].said("test_after")
+
+
+def test_a_rank_that_does_not_end_a_measured_test_is_waited_for_no_longer(waited_for):
+    said = waited_for[0].said("test_sleeps_after_it_measured")
+    assert re.search(r"not measured: rank 1 did not reach the end of the test within \d+ s \(pid \d+ on", said)
+
+
+def test_ranks_that_run_different_tests_are_told(waited_for):
+    said = waited_for[0].said("test_one") + waited_for[0].said("test_two")
+    where = "did not begin this measurement within \\d+ s, and was last heard of in test_it.py::test_(one|two)"
+    assert re.search(where, said)
     assert "each rank has to run the same tests in one order" in said
+
+
+def test_a_rank_that_is_gone_is_named(waited_for):
+    assert waited_for[0].status == 1
+    said = f"not measured: rank 1 did not reach the end of warm-up call 1 within {SHORT_S} s"
+    assert said in waited_for[0].said("test_killed")
+
+
+WITHOUT_COLLECTIVES = """
+MARKER
+def test_it():
+    torch.sin(x)
+    if RANK == 0:
+        os._exit(0)
+"""
+
+
+def test_where_the_rank_is_gone_that_holds_the_store_the_others_say_so(ranks):
+    _, second = ranks(WITHOUT_COLLECTIVES)
+    assert second.status == 1
+    assert "not measured: the ranks of the job cannot reach each other" in second.said("test_it")
+    assert "[silent-rank]" in second.said("test_it")
 
 
 def test_ranks_that_measure_under_different_labels_are_told():
@@ -461,19 +573,36 @@ def test_ranks_that_measure_under_different_labels_are_told():
 
 
 STOPS = """
-def test_first():
-    assert RANK == 0
+@pytest.fixture(scope="session", autouse=True)
+def first_failure_is_the_last_on_rank_1(request):
+    request.config.option.maxfail = RANK
+
+def test_first(torchprof):
+    torchprof(torch.sin, x)
+    STOP
 
 MARKER
 def test_second():
     torch.sin(x)
+
+MARKER
+def test_third():
+    torch.sin(x)
 """
 
 
-def test_a_rank_that_has_ended_its_run_is_not_waited_for(ranks):
-    first, second = ranks(STOPS, "-x")
-    assert second.status == 1
-    assert "not measured: rank 1 has ended its run before this measurement" in first.said("test_second")
+@pytest.mark.parametrize(
+    ("stop", "first", "why"),
+    [
+        ("assert not RANK", "failed on rank 1: assert not 1", "Failed: stopping after 1 failures"),
+        ("if RANK: pytest.exit('enough')", "rank 1 has ended its run before the end of the test: Exit: enough", "Exit: enough"),
+    ],
+)  # fmt: skip
+def test_a_rank_that_has_ended_its_run_is_not_waited_for(ranks, stop, first, why):
+    said = ranks(STOPS.replace("STOP", stop))[0]
+    assert first in said.said("test_first")
+    for test in ("test_second", "test_third"):
+        assert f"not measured: rank 1 has ended its run before this measurement: {why}" in said.said(test)
 
 
 def test_four_ranks(ranks):
@@ -530,6 +659,10 @@ def test_two(torchprof):
     with torchprof.measure("again", max_kernels=2) as m:
         for _ in m.steps():
             step()
+
+def test_fails_on_rank_1(torchprof):
+    torchprof(step)
+    assert RANK == 0
 """
 
 
@@ -547,26 +680,20 @@ def torchrun(folder, *args):
     )
 
 
-def test_torchrun_leaves_a_recording_of_each_rank_and_one_baseline(pytester, monkeypatch):
+def test_torchrun_leaves_a_recording_of_each_rank_and_one_baseline_and_report(pytester, monkeypatch):
     rank_jobs.without_ci(monkeypatch)
     pytester.makepyfile(test_it=TOGETHER + UNDER_TORCHRUN.replace("MARKER", MARKER))
-    done = torchrun(pytester.path, "--torchprof-save=kept", "--torchprof-baseline=update")
-    assert done.returncode == 0, done.stdout
-    assert "left to rank 0" in done.stdout
+    done = torchrun(pytester.path, "--torchprof-save=kept", "--torchprof-baseline=update", "--torchprof-report=r.json")
+    assert done.returncode == 1, done.stdout
+    assert "rank 0 writes the baselines and reports" in done.stdout
     names = sorted(path.name for path in (pytester.path / "kept").iterdir())
-    assert [name.partition(".rank")[2] for name in names] == ["0of2.json.gz", "1of2.json.gz"] * 3
+    assert [name.partition(".rank")[2] for name in names] == ["0of2.json.gz", "1of2.json.gz"] * 4
     ours = [json.loads(gzip.decompress((pytester.path / "kept" / name).read_bytes()))["torchprof"] for name in names]
-    assert [one["local_rank"] for one in ours] == [0, 1] * 3
+    assert [one["local_rank"] for one in ours] == [0, 1] * 4
     assert len({one["run_id"] for one in ours}) == 1
-    (path,) = pytester.path.rglob("__torchprof__/*.json")
-    assert len(json.loads(path.read_text())["entries"]) == 3
-
-
-def test_torchrun_ends_no_rank_before_it_has_told_its_results(pytester, monkeypatch):
-    rank_jobs.without_ci(monkeypatch)
-    source = "MARKER\ndef test_it():\n    step()\n    if RANK: torch.cos(x)\n"
-    pytester.makepyfile(test_it=TOGETHER + source.replace("MARKER", MARKER))
-    done = torchrun(pytester.path, "--torchprof-report=r.json")
-    assert done.returncode == 1
-    assert json.loads((pytester.path / "r.json").read_text())["results"][0]["outcome"] == "failed"
-    assert done.stdout.count("= 1 failed") == 2
+    assert set(entries(pytester.path)) == {"test_one", "test_two", "test_two (again)"}
+    # No rank is ended before it has told its results.
+    assert done.stdout.count("= 1 failed, 2 passed") == 2
+    results = json.loads((pytester.path / "r.json").read_text())["results"]
+    assert [one["outcome"] for one in results] == ["passed", "passed", "passed", "failed"]
+    assert results[-1]["message"] == "failed on rank 1: assert 1 == 0 [other-rank]"

@@ -19,8 +19,8 @@ from left_behind import left_in
 
 from pytest_torchprof import load
 from pytest_torchprof.report import Outcome, Result, RunResults
-from pytest_torchprof.testing.ranks.launch import JobEnd, JobPlan, LostRank, run_job
-from pytest_torchprof.testing.ranks.task import Phase, RankEnd, Task
+from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
+from pytest_torchprof.testing.ranks.task import Phase, RankEnd
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
 
 if TYPE_CHECKING:
@@ -66,6 +66,12 @@ def test_misses(torchprof):
     print("printed by", more)
     profile = torchprof(lambda: [x + 1 for _ in range(1 + more)])
     assert len(profile.kernels) == 1, "one too many"
+
+@two
+def test_exits(torchprof):
+    torchprof(lambda: x + 1)
+    if torchprof.ranks.rank == 1:
+        pytest.exit("enough")
 
 @two
 @pytest.mark.xfail(reason="expected")
@@ -159,8 +165,14 @@ def test_a_failure_is_told_by_the_rank_that_failed(run):
 
 def test_a_rank_that_dies_is_not_measured_and_no_expected_failure(run):
     assert "FAILED test_it.py::test_dies - rank 1 of 2: was killed by SIGSEGV [rank-lost]" in run.said
+    assert "rank 0 of 2: was ended by the launcher after rank 1 was killed by SIGSEGV [rank-lost]" in run.said
     assert "Fatal Python error: Segmentation fault" in run.said
     assert run.results["test_it.py::test_dies"]["outcome"] == "not measured"
+
+
+def test_a_rank_that_ends_its_run_fails_its_test_alone(run):
+    assert "FAILED test_it.py::test_exits - rank 1 of 2: pytest was ended there: Exit: enough" in run.said
+    assert "rank 0 of 2: not measured: rank 1 has ended its run before the end of the test: Exit: enough" in run.said
 
 
 def test_a_rerun_is_a_new_job_and_a_rank_that_skips_skips_the_test(run):
@@ -182,40 +194,6 @@ def test_recordings_of_ranks_are_judged_without_a_job(run):
     said = missing.communicate(timeout=120)[0]
     assert "rank 0 of 2: " in said
     assert "[replay-missing]" in said
-
-
-NEVER_ENDS = """
-import os, time
-import pytest, torch
-
-@pytest.mark.torchprof(device="cpu", ranks=2)
-def test_it(torchprof):
-    {}
-    if os.environ["RANK"] == "1":
-        time.sleep(1000)
-    torchprof(torch.ones, 4)
-"""
-
-
-@pytest.mark.parametrize(
-    ("first", "patience_s", "waited", "why"),
-    [
-        ('assert os.environ["RANK"] == "1", "not here"', 1, "1 s", "AssertionError: not here"),
-        # Who has waited for the other rank is not waited for as long again.
-        ("pass", 60, "5 s", "[silent-rank]"),
-    ],
-)
-def test_a_job_that_is_given_up_tells_what_its_ranks_had_said(tmp_path, first, patience_s, waited, why):
-    (tmp_path / "test_it.py").write_text(NEVER_ENDS.format(first))
-    (tmp_path / "pytest.ini").write_text("[pytest]\ntorchprof_rank_timeout = 2\n")
-    task = Task(nodeid="test_it.py::test_it", file=str(tmp_path / "test_it.py"))
-    words = ("-p", "no:cacheprovider", "--capture=fd")
-    plan = JobPlan(task=task, ranks=2, words=words, folder=tmp_path, variables={}, patience_s=patience_s, replays=False)
-    verdict = verdict_of(run_job(plan))
-    assert verdict.line.startswith("rank 0 of 2: ")
-    assert why in verdict.line
-    assert f"rank 1 of 2: had not ended {waited} after another rank had failed" in verdict.text()
-    assert left_in(tmp_path) == {}
 
 
 def phase(outcome="passed", line="", when="call", ended_s=0.0):
@@ -240,12 +218,19 @@ HUNG = LostRank(number=0, how="had not ended", last_lines=(), outlived=True)
         # Who waits for a rank that is lost fails by that; who waits for one that failed is given up.
         ([end_of(phase("failed", "reset", ended_s=9)), RankEnd()], (KILLED,), "rank 1 of 2: was killed by SIGKILL [rank-lost]"),
         ([RankEnd(), end_of(phase("failed", "no"))], (HUNG,), "rank 1 of 2: no"),
+        ([end_of(phase("failed", "on rank 1 [other-rank]", ended_s=8)), end_of(phase("failed", "no", ended_s=9))], (), "rank 1 of 2: no"),
         ([end_of(phase()), end_of(status=5)], (), "rank 1 of 2: the test did not run there: pytest ended with status 5 [rank-lost]"),
         ([end_of(phase()), end_of(phase(when="setup"), phase("skipped", "why"))], (), "rank 1 of 2: why"),
     ],
 )  # fmt: skip
 def test_the_rank_that_is_the_cause_tells_it(ranks, lost, told):
     assert verdict_of(JobEnd(ranks=tuple(ranks), lost=lost)).line == told
+
+
+def test_an_expected_failure_says_which_ranks_passed():
+    passed, failed = (Phase(when="call", outcome=outcome, expected="known") for outcome in ("passed", "skipped"))
+    verdict = verdict_of(JobEnd(ranks=(end_of(passed), end_of(failed)), lost=()))
+    assert (verdict.outcome, verdict.expected) == ("xfailed", "known (passed on rank 0)")
 
 
 def test_what_a_rank_measured_of_a_test_that_failed_on_another_did_not_pass():
@@ -274,16 +259,23 @@ def test_in_a_job_of_its_size_a_test_runs_in_place(tmp_path, monkeypatch):
     write(
         tmp_path,
         """
+@pytest.fixture(scope="session")
+def groups():
+    return set()
+
 @two
-def test_it(torchprof):
+@pytest.mark.parametrize("number", [1, 2])
+def test_it(torchprof, groups, number):
     assert torchprof.ranks.world_size == 2
+    groups.add(distributed.group.WORLD)
+    assert len(groups) == 1, "the process group is that of the run"
     torchprof(lambda: distributed.all_reduce(x * 2)).expect(collectives="all_reduce")
 """,
     )
     monkeypatch.chdir(tmp_path)
     ranks = [fresh.start_pytest("-p", "no:cacheprovider", "test_it.py", **told) for told in jobs.environment(2)]
     for done in [rank.done(jobs.LONGEST_S) for rank in ranks]:
-        assert "1 passed" in done.stdout, done.stdout
+        assert "2 passed" in done.stdout, done.stdout
 
 
 def test_in_a_job_of_another_size_it_is_skipped(run_tests, monkeypatch):

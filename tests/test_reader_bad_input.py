@@ -14,6 +14,8 @@ from builder import TraceBuilder, own_recording, write
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.cli import main
 
+pytestmark = pytest.mark.any_torch
+
 
 def good():
     builder = TraceBuilder()

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
-from pytest_torchprof.report import Outcome, Result, RunResults
-from pytest_torchprof.report.terminal import describe_environment, render
+from pytest_torchprof.report import BaselineState, Outcome, Result, RunResults
+from pytest_torchprof.report.terminal import describe_environment, heading_lines, render
+
+pytestmark = pytest.mark.any_torch
 
 MIXED = """
 @pytest.mark.torchprof(device="cpu", max_kernels=1)
@@ -151,6 +153,49 @@ def test_require_gpu_does_not_concern_runs_without_a_torchprof_test(run_tests):
 )
 def test_where_a_run_measured_is_said_in_the_words_of_its_maker(environment, said):
     assert describe_environment(environment) == said
+
+
+CHANGED = Result(
+    nodeid="tests/test_model.py::test_block",
+    label=None,
+    outcome=Outcome.FAILED,
+    baseline="better (-12 kernels changed)",
+    baseline_state=BaselineState.BETTER,
+    changes=(
+        "  kernels 24 -> 12",
+        *(f"  - pointwise op_{i}: 2 -> 1 per step, launched by aten::op_{i}" for i in range(9)),
+    ),
+    comparison={"kernels": [f"- pointwise op_{i}: 2 -> 1 per step, launched by aten::op_{i}" for i in range(9)]},
+    kernels=({"name": "pointwise op", "count": 3, "time_us": 9.0, "min_us": 1.0, "max_us": 5.0, "ops": ["aten::op"]},),
+    summary={"kernels": 12, "launches": 12, "gpu_busy_us": 36.0, "cpu_gpu_ratio": 4.4, "graph_breaks": 0},
+    environment={"gpu": "NVIDIA H100 80GB HBM3", "torch": "2.15.0", "cuda": "13.2"},
+)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100, 120])
+def test_the_section_fits_the_terminal(columns):
+    run = RunResults(results=(CHANGED,))
+    shown = render(run, width=columns, verbosity=1).splitlines() + heading_lines(run, width=columns)
+    assert max(map(len, shown)) <= columns
+    assert "NVIDIA H100 80GB HBM3, torch 2.15.0" in " ".join(shown)
+    assert "pytest --torchprof-baseline=update" in "\n".join(shown), "a command is not broken"
+
+
+@pytest.mark.parametrize(("columns", "verdict"), [(120, "better (-12 kernels changed)"), (72, "better"), (40, None)])
+def test_a_narrow_terminal_has_the_comparison_in_a_word_before_it_has_none(columns, verdict):
+    titles, _, row, *_ = render(RunResults(results=(CHANGED,)), width=columns).splitlines()
+    assert ("baseline" in titles) == (verdict is not None)
+    assert verdict is None or f"  {verdict}  " in row
+
+
+def test_of_many_kernels_that_changed_the_first_are_listed_and_with_v_all():
+    run = RunResults(results=(CHANGED,))
+    shown = render(run, width=100)
+    assert [f"op_{i}:" in shown for i in range(9)] == [True] * 4 + [False] * 5
+    assert "\n  ... and 5 more changes (-v)\n" in shown
+    shown = render(run, width=100, verbosity=1)
+    assert all(f"op_{i}:" in shown for i in range(9))
+    assert "more change" not in shown
 
 
 @pytest.mark.parametrize("columns", [48, 60, 80, 120])

@@ -11,6 +11,8 @@ from builder import own_recording
 from pytest_torchprof import LimitsMissed, load
 from pytest_torchprof.limits import Screen, check_limits, error_for, read_limits
 
+pytestmark = pytest.mark.any_torch
+
 MANY = """
 ops = [torch.sin, torch.cos, torch.tan, torch.exp, torch.sqrt, torch.abs, torch.neg, torch.floor, torch.ceil, torch.log,
        torch.sigmoid, torch.tanh, torch.relu, torch.erf, torch.sign, torch.round, torch.trunc, torch.asin, torch.atan,
@@ -157,6 +159,16 @@ def test_what_holds_is_no_failure(tmp_path):
     assert isinstance(error_for((), profile, profile.why_missed, also=["worse"]), LimitsMissed)
 
 
+def test_however_many_kernels_came_what_to_do_is_said(tmp_path):
+    profile = load(own_recording({"a": 1}).write(tmp_path / "t.json"))
+    lines = ["worse than the baseline:", *(f"  + kernel {i}" for i in range(200)), "  do: fix the code"]
+    told = str(error_for((), profile, profile.why_missed, also=lines)).splitlines()
+    assert len(told) <= Screen().lines + 2
+    assert told[-2:] == ["  and 165 more lines: pytest -vv", "  do: fix the code"]
+    whole = error_for((), profile, profile.why_missed, also=lines, screen=Screen(everything=True))
+    assert str(whole).splitlines() == lines
+
+
 def test_what_a_caught_failure_says_does_not_depend_on_verbosity(run_tests):
     source = """
 @cpu
@@ -269,7 +281,7 @@ def test_noise_is_told_only_with_v(run_tests, pytester):
     run_tests(source, "--torchprof-baseline=update")
     (file,) = (pytester.path / "__torchprof__").glob("*.json")
     file.write_text(re.sub(r'"gpu_busy_us": [\d.]+', '"gpu_busy_us": 0.001', file.read_text()))
-    noise = "*busy 0.00 us -> * us, *x (not gated)"
+    noise = "*busy 0.001 us -> * us, *x (not gated)"
     quiet, loud = run_tests(source), run_tests(source, "-v")
     for result in (quiet, loud):
         result.assert_outcomes(passed=1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.any_torch
+
 OUTSIDE = """
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits import HOLDS, MISSED, Limit, Setting, Verdict

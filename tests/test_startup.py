@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.any_torch
+
 
 def modules_after(code: str) -> set[str]:
     """Return the top-level names in sys.modules after running code in a fresh interpreter."""

@@ -86,8 +86,11 @@ def test_a_narrow_terminal_names_what_it_has_no_room_for(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     *table, left_out = profile.table().split("\n")
     assert max(map(len, table)) <= 80
-    assert table[1].split() == ["kernel", *["calls", "time", "mean", "min", "max", "worst", "step"]]
-    assert left_out == "no room in 80 columns for: share, launched by"
+    assert table[1].split() == ["kernel", *["calls", "time", "share", "mean", "max", "worst", "step"]]
+    assert left_out == "no room in 80 columns for: min, launched by"
+    # The heading says what the shares are of: they are there to the last.
+    monkeypatch.setenv("COLUMNS", "40")
+    assert profile.table().split("\n")[2].split() == ["kernel", "time", "share"]
     monkeypatch.setenv("COLUMNS", "120")
     assert "no room" not in profile.table()
 

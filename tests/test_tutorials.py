@@ -10,6 +10,8 @@ from builder import TraceBuilder
 
 from pytest_torchprof import load
 
+pytestmark = pytest.mark.any_torch
+
 PRODUCT = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16> >(int)"
 STEP_US = 100

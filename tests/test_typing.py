@@ -6,6 +6,7 @@ import re
 import typing
 from pathlib import Path
 
+import pytest
 import torch
 from typed import check
 
@@ -13,6 +14,8 @@ from pytest_torchprof import Limits, MarkerKeywords
 from pytest_torchprof.documentation import articles
 from pytest_torchprof.limits import LIMITS, settings_of
 from pytest_torchprof.testing.options import MARKER_OPTIONS
+
+pytestmark = pytest.mark.any_torch
 
 ROOT = Path(__file__).parents[1]
 WORDS = {limit.name for limit in LIMITS} | settings_of(LIMITS).keys()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.any_torch
+
 LIMITS_PAGE = (Path(__file__).parents[1] / "docs" / "limits.md").read_text()
 
 COMMON = """

@@ -62,10 +62,9 @@ def lone_option(config: pytest.Config) -> str | None:
     return next((word.partition("=")[0] for word in words if word.startswith("--torchprof-against-")), None)
 
 
-def is_asked_for(config: pytest.Config) -> bool:
-    """Whether this process is to start both sides: it was told to, and is none of them."""
-    looks_only = any(getattr(config.option, name, None) for name in _LOOKS)
-    return config.option.torchprof_against is not None and not looks_only and not is_side(config)
+def looks_only(config: pytest.Config) -> bool:
+    """Whether pytest is asked for something else than to run tests."""
+    return any(getattr(config.option, name, None) for name in _LOOKS)
 
 
 def is_side(config: pytest.Config) -> bool:

@@ -17,16 +17,16 @@ import filelock
 from pytest_torchprof import baseline
 from pytest_torchprof.against import environment, overlay
 from pytest_torchprof.against.folders import HERE, RUNS
-from pytest_torchprof.against.git import export
+from pytest_torchprof.against.git import export, tracked_files
 from pytest_torchprof.against.launch import SideLaunch
-from pytest_torchprof.against.outcomes import BaseOutcomes, read_outcomes, write_outcomes
+from pytest_torchprof.against.outcomes import BaseOutcomes, TestNames, read_outcomes, write_outcomes
 from pytest_torchprof.against.pairs import TIMED
 from pytest_torchprof.against.request import within
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from pytest_torchprof.against.request import Request
 
@@ -139,36 +139,43 @@ def _clear(request: Request) -> None:
 
 
 @contextmanager
-def _files(request: Request) -> Iterator[Mapping[str, tuple[str, ...]]]:
-    """Have the other commit's files there for as long as the block lasts; yield the names of its tests."""
+def _files(request: Request) -> Iterator[TestNames]:
+    """Have the other commit's files there for as long as the block lasts; yield the names of its tests, and ours."""
     installed, tree = _installed(request), request.tree
     if not (installed.is_file() and installed.read_text(encoding="utf-8") == _environment(request)):
         installed.unlink(missing_ok=True)
         shutil.rmtree(tree, ignore_errors=True)
         export(request.repository, request.reference.sha, tree)
     try:
-        yield _own_names(request)
+        yield _test_names(request)
     finally:
         if not installed.is_file():
             shutil.rmtree(tree, ignore_errors=True)
         shutil.rmtree(request.caches_of(is_base=True), ignore_errors=True)
 
 
-def _own_names(request: Request) -> Mapping[str, tuple[str, ...]]:
-    """Return the names of the commit's own tests by file, as test ids have it: below the root directory of pytest."""
-    own = overlay.with_moved(overlay.names_in(request.tree, request.rule), _tests(request))
-    return {Path(os.path.relpath(file, request.rootdir)).as_posix(): names for file, names in own.items()}
+def _test_names(request: Request) -> TestNames:
+    """Return the names of tests by file, as test ids have it: below the root directory of pytest."""
+
+    def by_file(folder: Path, files: Collection[str]) -> dict[str, tuple[str, ...]]:
+        named = overlay.names_in(folder, files, request.rule)
+        return {Path(os.path.relpath(file, request.rootdir)).as_posix(): names for file, names in named.items()}
+
+    here = by_file(request.repository.top, list(request.repository.files()))
+    # A tree that was installed has had our tests laid over its own.
+    own = by_file(request.tree, tracked_files(request.tree))
+    return TestNames(own=own, here=here, gone=overlay.names_gone(own, here))
 
 
-def _measure(request: Request, own: Mapping[str, tuple[str, ...]]) -> BaseOutcomes:
+def _measure(request: Request, names: TestNames) -> BaseOutcomes:
     """Run the tests at the other commit and return what they came to."""
     try:
         status = _launch(request).run(request.results / "log")
     except TorchprofError as problem:
-        return BaseOutcomes(status=-1, own=own, broken=str(problem))
+        return BaseOutcomes(status=-1, names=names, broken=str(problem))
     outcomes = read_outcomes(request.results)
     broken = outcomes.broken and f"pytest ended there with status {status}"
-    return replace(outcomes, status=status, own=own, broken=broken)
+    return replace(outcomes, status=status, names=names, broken=broken)
 
 
 def _installed(request: Request) -> Path:

@@ -89,6 +89,8 @@ class Found:
     """The parent of the first bad commit."""
     differences: Mapping[str, Comparison] = field(default_factory=dict)
     """By test, how it differs from what its parent measured; none where the parent cannot be measured."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Tests that are asked for and take no part, or files of them -> why the bad commit has not measured them."""
 
 
 def bisect(task: BisectTask, tell: Callable[[str], None]) -> Found:
@@ -207,6 +209,7 @@ class _Search:
             candidates=candidates,
             parent=parent,
             differences=differences,
+            left_out=self._left_out,
         )
 
     def _contradiction(self, end: Reference, judged: Judged) -> str:
@@ -220,6 +223,13 @@ class _Search:
     def _names(self) -> tuple[str, ...]:
         """The measurements that are asked for: those of the bad commit."""
         return tuple(self._measure(self._bad.sha).entries)
+
+    @property
+    def _left_out(self) -> Mapping[str, str]:
+        measured = self._measure(self._bad.sha)
+        known = {measured.test_of(name) for name in self._names}
+        troubles = measured.outcomes.troubles
+        return {place: why.rpartition("\n")[2] for place, why in troubles.items() if place not in known}
 
     def _why_nothing(self) -> str:
         """Return why the bad commit has measured nothing; TorchprofError where there is no such test."""

@@ -8,6 +8,7 @@ the other one's objects: tools that read a version from tags, and tests that loo
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +110,7 @@ class Repository:
 
     def commit(self, reference: str, option: str = "--torchprof-against") -> str:
         """Return the commit that is meant by the value of an option, as its full hash; TorchprofError without one."""
+        self._refuse_two_meanings(reference, option)
         try:
             # A range such as "main...", as git diff takes it: where the branches parted.
             if reference.endswith("..."):
@@ -118,6 +120,18 @@ class Repository:
         except GitRefused as refused:
             said = f"{option}={reference}: {self._unknown(reference, option, refused)}"
             raise TorchprofError(said, Code.UNKNOWN_REF) from None
+
+    def _refuse_two_meanings(self, reference: str, option: str) -> None:
+        """Raise TorchprofError where a name is a branch's and a tag's of another commit: git would take the tag."""
+        name = re.split(r"\.\.\.$|[~^@]", reference, maxsplit=1)[0]
+        both = (f"refs/heads/{name}", f"refs/tags/{name}")
+        found = ask_git(self.top, "for-each-ref", "--format=%(refname) %(*objectname) %(objectname)", *both)
+        # Of a tag with a message the first hash is its commit's, of all others there is one.
+        commits = {line.split()[0]: line.split()[1] for line in found.splitlines() if line.split()[0] in both}
+        if len(set(commits.values())) > 1:
+            meant = " or ".join(f"{option}={full}" for full in both)
+            said = f"{option}={reference}: {name} is a branch, and a tag of another commit: say {meant}"
+            raise TorchprofError(said, Code.UNKNOWN_REF)
 
     def _unknown(self, reference: str, option: str, refused: GitRefused) -> str:
         """Return why there is no such commit here, and what brings it."""
@@ -211,17 +225,28 @@ class Repository:
         return NamedCommit(sha=sha, author=author, date=date, subject=subject)
 
     def files(self) -> Iterator[str]:
-        """Yield the files of the working tree, tracked or not, that are not ignored, by their path below its root."""
+        """Yield the files of the working tree, tracked or not, that are not ignored, by their path below its root.
+
+        Those of submodules are among them.
+        """
         listed = ask_git(self.top, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
         for name in dict.fromkeys(listed.split("\0")):
             path = self.top / name
             if name and (path.is_symlink() or path.is_file()):
                 yield name
+            elif name and (path / ".git").exists():
+                yield from (f"{name}/{below}" for below in Repository(top=path).files())
 
 
 def tracked_files(tree: Path) -> list[str]:
-    """Return the files of a folder that ``export`` has made, by their path below it."""
-    return [name for name in ask_git(tree, "ls-files", "-z").split("\0") if name]
+    """Return the files of a folder that ``export`` has made, those of submodules too, by their path below it."""
+    found: list[str] = []
+    for name in filter(None, ask_git(tree, "ls-files", "-z").split("\0")):
+        if (tree / name / ".git").exists():
+            found.extend(f"{name}/{below}" for below in tracked_files(tree / name))
+        elif not (tree / name).is_dir():
+            found.append(name)
+    return found
 
 
 def export(repository: Repository, sha: str, tree: Path) -> None:

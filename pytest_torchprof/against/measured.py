@@ -38,11 +38,14 @@ class CommitMeasurements:
                 test_file = metadata.nodeid.partition("::")[0]
                 yield f"{test_file}::{baseline.key_of(metadata.nodeid, metadata.label)}", profile
 
+    def test_of(self, name: str) -> str:
+        """Return the id of the test that a measurement is of."""
+        test_file, _, key = name.partition("::")
+        return f"{test_file}::{baseline.split_key(key)[0]}"
+
     def why_not(self, name: str) -> str:
         """Return why there is no measurement of this name."""
-        test_file, _, key = name.partition("::")
-        nodeid = f"{test_file}::{baseline.split_key(key)[0]}"
-        return self.outcomes.broken or self.outcomes.trouble(nodeid) or "it has no test that measures this"
+        return self.outcomes.broken or self.outcomes.trouble(self.test_of(name)) or "it has no test that measures this"
 
 
 def read_measured(results: Path) -> CommitMeasurements:

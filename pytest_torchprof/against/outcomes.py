@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 from msgspec import json
+
+from pytest_torchprof.against.overlay import ANY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,8 +18,30 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.side import Side
 
 _FILE: Final = "outcomes.json"
+_DESELECTED: Final = "torchprof_deselected"
 _LONGEST: Final = 2000
 _TO_THE_END: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestNames:
+    """The names that tests may have, by file, as far as the files show them."""
+
+    __test__ = False
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of the commit itself."""
+    here: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of the working tree, whose files ran at the commit."""
+    gone: tuple[str, ...] = ()
+    """Names that the commit has in some file where the working tree has them no more."""
+
+    def are_new(self, file: str, names: Collection[str]) -> bool:
+        """Whether the commit is known to lack a test, by the names of its function and classes."""
+        known = {*self.own.get(file, ()), *self.gone}
+        if ANY in known or not known.isdisjoint(names):
+            return False
+        # A name that even this file does not show was made while it ran, as the commit's file may have done.
+        return file not in self.own or not set(names).isdisjoint(self.here.get(file, ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +54,14 @@ class BaseOutcomes:
     """The tests that ran to their end."""
     troubles: Mapping[str, str] = field(default_factory=dict)
     """Test id, or file, -> why it failed, was skipped or could not be collected."""
-    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Test file -> the names that tests of the commit itself may have in it."""
+    deselected: tuple[str, ...] = ()
+    """The tests that were collected and left out."""
+    names: TestNames = field(default_factory=TestNames)
     broken: str | None = None
     """Why nothing ran at all."""
 
     def why_not(self, nodeid: str, *, own_tests: bool) -> str | None:
-        """Return why a test was not measured there; None where the commit does not have the test.
+        """Return why a test was not measured there; None where the commit is known not to have it.
 
         ``own_tests``: it ran its own tests, which may measure less than the working tree's.
         """
@@ -44,19 +69,31 @@ class BaseOutcomes:
             return self.broken
         file, _, rest = nodeid.partition("::")
         names = {part.partition("[")[0] for part in rest.split("::")}
-        ran_its_own = own_tests and nodeid in self.troubles
-        if names.isdisjoint(self.own.get(file, ())) and not ran_its_own:
+        if own_tests:
+            has_it = nodeid in self.troubles or not {ANY, *names}.isdisjoint(self.names.own.get(file, ()))
+            return self.trouble(nodeid) if has_it else None
+        if file not in self.names.here:
+            return (
+                f"{file} was not the working tree's: git ignores it, or neither its name nor its folder is one of tests"
+            )
+        return None if self.names.are_new(file, names) else self.trouble(nodeid) or self._why_missing(nodeid)
+
+    def _why_missing(self, nodeid: str) -> str | None:
+        """Return why the very same test file left no measurement of a test; None where only this side has a case."""
+        if nodeid in self.passed:
+            return "it passed, and measured nothing of this name"
+        function, bracket, _ = nodeid.partition("[")
+        if bracket and any(one.startswith(f"{function}[") for one in (*self.passed, *self.troubles)):
             return None
-        if (trouble := self.trouble(nodeid)) is not None:
-            return trouble
-        # A test that is not there although its function is has parameters that only this side has.
-        return "it passed, and measured nothing of this name" if nodeid in self.passed and not own_tests else None
+        return "it was not collected: the code there, or a conftest.py, leaves it out"
 
     def trouble(self, nodeid: str) -> str | None:
         """Return what a test, or its file, has ended with there; None where it passed or did not run."""
         file = nodeid.partition("::")[0]
         if nodeid in self.troubles:
             return self.troubles[nodeid]
+        if nodeid in self.deselected:
+            return "it was deselected, as it was not in the working tree"
         if file in self.troubles:
             # A traceback ends with what was raised.
             raised = self.troubles[file].rpartition("\n")[2].removeprefix("E ").strip()
@@ -95,6 +132,14 @@ class OutcomeKeeper:
         self._side = side
         self._passed: dict[str, None] = {}
         self._troubles: dict[str, str] = {}
+        self._deselected: dict[str, None] = {}
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self._deselected.update(dict.fromkeys(item.nodeid for item in items))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._deselected.update(dict.fromkeys(getattr(node, "workeroutput", {}).get(_DESELECTED, ())))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -110,11 +155,13 @@ class OutcomeKeeper:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if not hasattr(session.config, "workerinput"):
-            tests = tuple(nodeid for nodeid in self._passed if nodeid not in self._troubles)
-            write_outcomes(
-                self._side.results, BaseOutcomes(status=int(exitstatus), passed=tests, troubles=self._troubles)
-            )
+        deselected, config = tuple(self._deselected), cast("Any", session.config)
+        if hasattr(config, "workerinput"):  # Which tests are left out is known to pytest-xdist's workers alone.
+            config.workeroutput[_DESELECTED] = deselected
+            return
+        passed = tuple(nodeid for nodeid in self._passed if nodeid not in self._troubles)
+        outcomes = BaseOutcomes(status=int(exitstatus), passed=passed, troubles=self._troubles, deselected=deselected)
+        write_outcomes(self._side.results, outcomes)
 
 
 def _told(report: Any) -> str:

@@ -26,6 +26,10 @@ SETTINGS: Final = frozenset({"pytest.ini", ".pytest.ini", "pytest.toml", ".pytes
 
 _WITHOUT_TESTS: Final = frozenset({"object", "TestCase", "unittest.TestCase"})
 """Classes of which another one inherits no test."""
+_MAKERS: Final = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
+"""What may give a test a name that its file does not show."""
+ANY: Final = "*"
+"""Stands for names that cannot be known without running the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,39 +86,51 @@ def digest(folder: Path, names: Iterable[str]) -> str:
     return total.hexdigest()
 
 
-def names_in(tree: Path, rule: TestFiles) -> Mapping[str, tuple[str, ...]]:
-    """Return the names that tests may have in each test file of a commit, by its path."""
-    files = tracked_files(tree)
-    return {name: tuple(dict.fromkeys(_names(tree, name, files))) for name in filter(rule.collected, files)}
+def names_in(folder: Path, files: Collection[str], rule: TestFiles) -> Mapping[str, tuple[str, ...]]:
+    """Return the names that tests may have in each test file of a folder, by its path; ANY where they cannot be known.
+
+    ``files``: all that there are, by their path below it.
+    """
+    tests = (name for name in rule.of(files) if name.endswith(".py"))
+    return {name: tuple(dict.fromkeys(_names(folder, name, files))) for name in tests}
 
 
-def _names(tree: Path, file: str, modules: Sequence[str]) -> Iterator[str]:
+def _names(folder: Path, file: str, modules: Collection[str]) -> Iterator[str]:
     """Yield the names of functions, of classes that may inherit tests, and what is assigned or imported.
 
     ``modules``: the files among which that of a module is looked for from which everything is imported.
     """
     # What cannot be read as Python holds no test that could be compared.
     with suppress(OSError, SyntaxError, ValueError):
-        for node in ast.walk(ast.parse((tree / file).read_bytes())):
+        for node in ast.walk(ast.parse((folder / file).read_bytes())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
                 isinstance(node, ast.ClassDef) and any(ast.unparse(base) not in _WITHOUT_TESTS for base in node.bases)
             ):
                 yield node.name
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 yield node.id
+            elif isinstance(node, ast.Name) and node.id in _MAKERS:
+                yield ANY
             elif isinstance(node, ast.ImportFrom) and node.names[0].name != "*":
                 yield from (alias.asname or alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
-                ending = f"/{(node.module or '').rpartition('.')[2]}"
-                for module in modules:
-                    if f"/{module}".endswith((f"{ending}.py", f"{ending}/__init__.py")):
-                        yield from _names(tree, module, ())
+                yield from _star_names(folder, node, modules)
 
 
-def with_moved(own: Mapping[str, tuple[str, ...]], here: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-    """Add the working tree's test files that the commit lacks: each may hold what stood in a file that is gone."""
-    gone = tuple(dict.fromkeys(name for file, names in own.items() if file not in here for name in names))
-    return {**dict.fromkeys(here, gone), **own}
+def _star_names(folder: Path, node: ast.ImportFrom, modules: Collection[str]) -> Iterator[str]:
+    ending = f"/{(node.module or '').rpartition('.')[2]}"
+    found = [module for module in modules if f"/{module}".endswith((f"{ending}.py", f"{ending}/__init__.py"))]
+    for module in found:
+        yield from _names(folder, module, ())
+    if not found:
+        yield ANY
+
+
+def names_gone(before: Mapping[str, tuple[str, ...]], here: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the names that files had and have no more: their tests may stand in another file now."""
+    return tuple(
+        dict.fromkeys(name for file, names in before.items() for name in names if name not in here.get(file, ()))
+    )
 
 
 def overlay(source: Path, names: Sequence[str], tree: Path, rule: TestFiles) -> None:

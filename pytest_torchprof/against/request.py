@@ -22,6 +22,8 @@ from pytest_torchprof.report import Reference
 from pytest_torchprof.text import duration_us
 
 if TYPE_CHECKING:
+    import argparse
+
     import pytest
 
     from pytest_torchprof.against.folders import RunFolders
@@ -148,6 +150,7 @@ def repository_of(config: pytest.Config) -> Repository:
 def request_for(config: pytest.Config, repository: Repository, reference: Reference, folders: RunFolders) -> Request:
     """Return what is to be done to measure the tests at a commit."""
     option, rootdir = config.option, config.rootpath.resolve()
+    time_share, budget_s = read_times(option)
     looks_back = ("lf", "failedfirst", "newfirst", "stepwise")
     return Request(
         config=config,
@@ -163,8 +166,8 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
         folder=folders.kept,
         caches=folders.caches,
         results=folders.results,
-        time_share=_time_share(option.torchprof_against_time),
-        budget_s=_budget_s(option.torchprof_against_budget),
+        time_share=time_share,
+        budget_s=budget_s,
     )
 
 
@@ -174,6 +177,14 @@ def _python(given: str | None, folder: Path) -> str:
         return sys.executable
     # A link to it is its environment, and stays one.
     return str(folder / Path(given).expanduser()) if os.sep in given else given
+
+
+def read_times(option: argparse.Namespace) -> tuple[float | None, float | None]:
+    """Return by how much tests may become slower, and for how many seconds that is measured; None: not asked.
+
+    TorchprofError where that cannot be read.
+    """
+    return _time_share(option.torchprof_against_time), _budget_s(option.torchprof_against_budget)
 
 
 def _time_share(text: str | None) -> float | None:

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pytest_torchprof.capture.torch_compile import callback_exchange, keep_from_dynamo
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import CodeType
 
 
 def why_nothing_compiles() -> str | None:
@@ -28,8 +31,8 @@ def _is_disabled() -> bool:
 class NoteEntry(Protocol):
     """What is told that a compiled function is entered."""
 
-    def __call__(self, setting: str | None, *, eagerly: bool) -> None:
-        """Take the setting that is in force, and whether the function runs as it is for it."""
+    def __call__(self, code: CodeType | None, setting: str | None, *, eagerly: bool) -> None:
+        """Take the function's code, the setting that is in force, and whether the function runs as it is for it."""
 
 
 @contextmanager
@@ -41,14 +44,25 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
         yield
         return
 
+    exchange = callback_exchange()
+
     def noting(callback: Any) -> Any:
         found = ask(callback)
         if callable(callback):
+            # torch 2.6 asks while Dynamo is at work, which is not to compile what is ours.
+            at_work = exchange(None)
             # The function is a variable of the wrapper that asks.
-            marked = _mark_of(sys._getframe(1).f_locals.get("fn"))  # noqa: SLF001
-            note(why_nothing_compiles() or marked, eagerly=found is None or _is_disabled() or marked is not None)
+            function = sys._getframe(1).f_locals.get("fn")  # noqa: SLF001
+            marked = _mark_of(function)
+            note(
+                getattr(function, "__code__", None),
+                why_nothing_compiles() or marked,
+                eagerly=found is None or _is_disabled() or marked is not None,
+            )
+            exchange(at_work)
         return found
 
+    keep_from_dynamo(noting.__code__)
     vars(module)["_callback_from_stance"] = noting
     try:
         yield

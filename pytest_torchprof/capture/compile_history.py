@@ -248,10 +248,15 @@ class History:
             if id(ref) not in self._without_graph
             and (code := ref()) is not None
             and id(code) not in known
-            and not torch_compile.compiled_codes(code)
-            and _is_for_compiling(CodeLine.of(code))
-            and not torch_compile.dynamo_skips(code)
+            and _is_left_alone(code)
         ]
+
+    def not_considered(self, entered: Iterable[CodeType]) -> list[CodeType]:
+        """Return what was entered through torch.compile and left as it is, where this torch keeps no list of that."""
+        if torch_compile.considers_skipped_code():
+            return []
+        considered = {id(code) for code in torch_compile.considered_codes() or ()}
+        return [code for code in entered if id(code) not in considered and _is_left_alone(code)]
 
     def _new_reasons(self) -> list[Reason]:
         """Return the entries that Dynamo's list of breaks has gained; a reset empties it."""
@@ -265,6 +270,12 @@ class History:
     def break_of(self, attempt: Attempt) -> GraphBreak:
         """Return why and where an attempt was given up."""
         return break_of_failure(attempt, _code_of(attempt, torch_compile.considered_codes() or ()))
+
+
+def _is_left_alone(code: CodeType) -> bool:
+    """Whether code runs as it is that Dynamo does not skip on purpose."""
+    is_compiled = bool(torch_compile.compiled_codes(code))
+    return not is_compiled and _is_for_compiling(CodeLine.of(code)) and not torch_compile.dynamo_skips(code)
 
 
 def _is_for_compiling(place: CodeLine) -> bool:

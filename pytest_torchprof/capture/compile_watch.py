@@ -70,6 +70,7 @@ class CompileWatch:
         self._seen_before = 0, 0
         self._in_step = False
         self._on_threads = False
+        self._entered: dict[int, CodeType] = {}
         self._settings: set[str] = set()
         self._entered_under: set[str] = set()
         self._eager_under: set[str] = set()
@@ -157,10 +158,12 @@ class CompileWatch:
             )
         else:
             self._before = _Before(frames={}, inductor={})
-        self._restore.enter_context(entries_noted(self._entered))
+        self._restore.enter_context(entries_noted(self._note_entry))
 
-    def _entered(self, setting: str | None, *, eagerly: bool) -> None:
+    def _note_entry(self, code: CodeType | None, setting: str | None, *, eagerly: bool) -> None:
         """Note that a compiled function is entered, under which setting, and whether it runs as it is."""
+        if code is not None:
+            self._entered[id(code)] = code
         if setting is not None:
             self._settings.add(setting)
         if self._in_step and not torch_profiler.records_this_thread():
@@ -231,6 +234,7 @@ class CompileWatch:
             # What a setting left uncompiled is told with that setting, and generators as given up.
             new = (code for code in self._history.suspects() if id(code) not in known)
             found += (code for code in new if not code.co_flags & CO_GENERATOR)
+            found += self._history.not_considered(self._entered.values())
         if not found:
             return None
         ran = found[0]
@@ -333,7 +337,8 @@ class EagerCode:
             self._ran.add(id(code))
 
     def _keep_from_dynamo(self, *codes: CodeType) -> None:
-        for code in (*codes, EagerCode._note.__code__, torch_compile.runs_under_dynamo.__code__):
+        ours = (EagerCode._note, torch_compile.runs_under_dynamo, torch_compile.callback_exchange)
+        for code in (*codes, *(function.__code__ for function in ours)):
             torch_compile.keep_from_dynamo(code)
 
     def _nothing(self) -> None:

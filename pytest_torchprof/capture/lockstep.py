@@ -11,7 +11,7 @@ import os
 import time
 from contextlib import contextmanager, suppress
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.rank import this_rank
@@ -20,7 +20,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from torch._C._distributed_c10d import Store
 
@@ -31,6 +31,10 @@ _NAPS_S = (0.0005, 0.001, 0.002, 0.005, 0.01)
 _LONGEST_NAP_S = 0.02
 _LAST_LOOK_S = 5.0
 """How long rank 0 waits for the others' last look at a store in its process."""
+
+
+WORST_FIRST: Final = ("failed", "skipped", "xfailed", "passed")
+"""What a test comes to whose ranks come to different things."""
 
 
 class _Sign(NamedTuple):
@@ -46,6 +50,25 @@ class _Sign(NamedTuple):
         return json.loads(self.text) if self.text else {}
 
 
+class PhaseEnd(NamedTuple):
+    """How a phase of a test has ended on one rank."""
+
+    outcome: str
+    """One of "passed", "failed", "skipped" and "xfailed"."""
+    why: str = ""
+    """In a line."""
+
+    def __str__(self) -> str:
+        """Return it as a clause."""
+        return f"it {self.outcome}" + (f" ({self.why})" if self.why else "")
+
+
+def expected_here(reason: str, ends: Mapping[int, PhaseEnd]) -> str:
+    """Return the reason of an expected failure, with the ranks that passed all the same."""
+    passed = [f"rank {number}" for number, end in ends.items() if end.outcome == "passed"]
+    return f"{reason} (passed on {', '.join(passed)})".strip() if passed else reason
+
+
 class OtherRanks:
     """What one process knows of the other ranks of its job, over all tests of a run."""
 
@@ -55,6 +78,8 @@ class OtherRanks:
         self.silent: set[int] = set()
         """Those that were waited for in vain, and have not been heard of since."""
         self._runs: dict[str, int] = {}
+        self._in_step: set[str] = set()
+        """The tests of which no rank has failed so far, and that were measured in step."""
         self._signs_given = 0
         self._session: int | None = None
         self._point: MeetingPoint | None = None
@@ -63,18 +88,40 @@ class OtherRanks:
     def begin_test(self, nodeid: str) -> None:
         """Note that a test begins; one may run several times."""
         self._runs[nodeid] = self._runs.get(nodeid, 0) + 1
+        self._in_step.discard(nodeid)
 
-    def end_phase(self, nodeid: str, outcome: str, *, after_test: bool) -> None:
-        """Tell ranks that may wait for a measurement that none is to come in a test, or after it in its teardown."""
-        with suppress(RuntimeError):  # Who cannot be told finds out by the timeout.
-            if (store := self._store(also_former=True)) is not None:
-                store.set(f"{self._phase_key(nodeid, after_test=after_test)}/ended/{this_rank().number}", outcome)
+    def end_phase(self, nodeid: str, end: PhaseEnd, *, after_test: bool) -> dict[int, PhaseEnd]:
+        """Tell the others how the call of a test has ended here, or its teardown; return how it has on each of them.
 
-    def leave(self) -> None:
-        """Tell the others that no test of this rank is to come."""
+        They are waited for where the test was measured in step and has failed nowhere so far; else nothing is returned.
+        NotMeasured where one of them does not come to its end.
+        """
+        waits = nodeid in self._in_step and end.outcome != "failed" and meeting_point() is not None
+        self._in_step.discard(nodeid)
+        # Who cannot be told finds out by the timeout. A teardown may end the process group whose store this is.
+        with _told_in_words() if waits and not after_test else suppress(RuntimeError):
+            if (store := self._store(also_former=True)) is None:
+                return {}
+            key = self._phase_key(nodeid, after_test=after_test)
+            store.set(ended := f"{key}/ended/{this_rank().number}", json.dumps(end))
+            if not waits:
+                store.add(f"{key}/end/done", 1)  # Nobody need keep the store for this rank to look at.
+                return {}
+            try:
+                ends = Lockstep(self, store, key, this_rank()).wait_for_ends(after_test=after_test)
+            except NotMeasured as problem:
+                store.set(ended, json.dumps(PhaseEnd("failed", f"not measured: {problem}")))
+                raise
+            if not any(one.outcome == "failed" for one in ends.values()):
+                self._in_step.add(nodeid)
+            return ends
+        return {}
+
+    def leave(self, why: str) -> None:
+        """Tell the others that no test of this rank is to come, and why; empty where all have run."""
         with suppress(RuntimeError):
             if (store := self._store(also_former=True)) is not None:
-                store.set(f"left/{this_rank().number}", "1")
+                store.set(f"left/{this_rank().number}", why)
 
     def end_run(self) -> None:
         """Wait until each rank has written what it writes: a launcher ends all of them once one has failed."""
@@ -88,6 +135,7 @@ class OtherRanks:
             store = self._store()
             if store is None:
                 return Pace()
+            self._in_step.add(nodeid)
             return Lockstep(self, store, self._phase_key(nodeid, after_test=after_test), this_rank(), label)
 
     def _store(self, *, also_former: bool = False) -> Store | None:
@@ -141,6 +189,7 @@ class Lockstep(Pace):
         self._test = test
         self._label = label
         self._key = f"{test}/measurement/{label or ''}"
+        self._numbers = set(range(rank.world))
         self._exchanges = 0
         self.head_for("the start of this measurement")
 
@@ -174,6 +223,26 @@ class Lockstep(Pace):
             while last and self._store.add(f"{self._key}/done", 0) < self._rank.world and time.monotonic() < until:
                 time.sleep(next(naps))
 
+    def wait_for_ends(self, *, after_test: bool) -> dict[int, PhaseEnd]:
+        """Return how a phase of the test has ended on each of the others; NotMeasured where one does not end it."""
+        self._key = f"{self._test}/end"  # See also OtherRanks.end_phase.
+        goal = "the end of the teardown" if after_test else "the end of the test"
+        self.head_for(goal)
+        began, naps = time.monotonic(), _naps()
+        ends: dict[int, PhaseEnd] = {}
+        while True:
+            for number in self._numbers - ends.keys() - {self._rank.number}:
+                # Asked first: a rank may come to its end, and leave, at any moment.
+                reason = self._why_it_has_left(number, goal) or self._why_too_late(number, began, goal)
+                if self._store.check([ended := f"{self._test}/ended/{number}"]):
+                    ends[number] = PhaseEnd(*json.loads(self._store.get(ended)))
+                elif reason:
+                    raise NotMeasured(reason)
+            if len(ends) == self._rank.world - 1:
+                self.close()
+                return ends
+            time.sleep(next(naps))
+
     def wait_for_the_end(self) -> None:
         """Return once all ranks have come to the end of their run, or are not heard of."""
         self._store.set(f"over/{self._rank.number}", "1")
@@ -188,15 +257,17 @@ class Lockstep(Pace):
         began, naps = time.monotonic(), _naps()
         found: dict[int, bytes] = {}
         while True:
-            for number in set(range(self._rank.world)) - found.keys():
+            for number in self._numbers - found.keys():
                 if self._store.check([f"{place}/{number}"]):
                     found[number] = self._store.get(f"{place}/{number}")
             if len(found) == self._rank.world:
                 return [found[number] for number in sorted(found)]
             if self._store.check([f"{self._key}/over"]):
                 raise NotMeasured(self._store.get(f"{self._key}/over").decode())
-            for number in set(range(self._rank.world)) - found.keys():
-                if reason := self._why_it_does_not_come(number, began):
+            for number in self._numbers - found.keys():
+                # Asked first: a rank may come, and end its test, at any moment.
+                reason = self._why_it_does_not_come(number, began)
+                if reason and not self._store.check([f"{place}/{number}"]):
                     raise NotMeasured(self._end_for_all(reason))
             time.sleep(next(naps))
 
@@ -205,15 +276,26 @@ class Lockstep(Pace):
         return self._store.compare_set(f"{self._key}/over", "", reason).decode()
 
     def _why_it_does_not_come(self, number: int, began: float) -> str | None:
-        ended, left = f"{self._test}/ended/{number}", f"left/{number}"
-        if self._store.check([ended]):
-            said = f"rank {number} has ended the test without this measurement: {self._store.get(ended).decode()}"
-            return coded(said, Code.OTHER_RANK)
-        if self._store.check([left]):
-            return coded(f"rank {number} has ended its run before this measurement", Code.OTHER_RANK)
+        if self._store.check([ended := f"{self._test}/ended/{number}"]):
+            end = PhaseEnd(*json.loads(self._store.get(ended)))
+            return coded(f"rank {number} has ended the test without this measurement: {end}", Code.OTHER_RANK)
+        if left := self._why_it_has_left(number, "this measurement"):
+            return left
+        return None if self._may_come(number, began) else coded(self._silence(number), Code.SILENT_RANK)
+
+    def _why_it_has_left(self, number: int, goal: str) -> str | None:
+        if not self._store.check([left := f"left/{number}"]):
+            return None
+        why = self._store.get(left).decode()
+        return coded(f"rank {number} has ended its run before {goal}{f': {why}' if why else ''}", Code.OTHER_RANK)
+
+    def _why_too_late(self, number: int, began: float, goal: str) -> str | None:
         if self._may_come(number, began):
             return None
-        return coded(self._silence(number), Code.SILENT_RANK)
+        self._others.silent.add(number)
+        place, timeout_s = self._others.heard(self._store, number).place, self._others.timeout_s
+        who = f"pid {place['pid']} on {place['host']}" if place else "it has measured nothing so far"
+        return coded(f"rank {number} did not reach {goal} within {timeout_s:g} s ({who})", Code.SILENT_RANK)
 
     def _silence(self, number: int) -> str:
         place, within = self._others.heard(self._store, number).place, f"within {self._others.timeout_s:g} s"

@@ -175,6 +175,13 @@ def considered_refs() -> list[weakref.ref[CodeType]] | None:
     return None if seen is None else list(seen)
 
 
+def considers_skipped_code() -> bool:
+    """Whether `considered_codes` has what Dynamo leaves alone too; torch 2.6 adds only what it tries to compile."""
+    wrapper = getattr(import_module("torch._dynamo.convert_frame"), "CatchErrorsWrapper", None)
+    code = getattr(vars(wrapper).get("__call__") if wrapper else None, "__code__", None)
+    return code is not None and "input_codes" in code.co_names
+
+
 def compiled_codes(code: CodeType) -> list[tuple[str, CodeType]]:
     """Return id ("0/1") and generated code of each compilation that this code object has."""
     entries = getattr(import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
@@ -213,9 +220,21 @@ def is_module_wrapper(place: CodeLine | None) -> bool:
 
 
 def runs_under_dynamo() -> bool:
-    """Whether the code that runs now was entered through torch.compile, compiled or not."""
-    ask = import_module("torch._C._dynamo.eval_frame").get_eval_frame_callback
-    return ask() is not None
+    """Whether the code that runs now was entered through torch.compile, compiled or not.
+
+    The callback is taken out and put back: `get_eval_frame_callback` of torch 2.6 returns a reference that it does not
+    own, so that each call of it brings the process nearer to a crash.
+    """
+    exchange = callback_exchange()
+    callback = exchange(None)
+    exchange(callback)
+    return callback is not None
+
+
+def callback_exchange() -> Callable[[object], object]:
+    """Return the function that sets this thread's callback of Dynamo, None for none, and returns the one before."""
+    exchange: Callable[[object], object] = import_module("torch._C._dynamo.eval_frame").set_eval_frame
+    return exchange
 
 
 def keep_from_dynamo(code: CodeType) -> None:

@@ -71,6 +71,10 @@ def run(words: list[str]) -> int:
     # What is said meanwhile must not stand among the data.
     with redirect_stdout(sys.stderr if as_json else screen):
         found = bisect(task, _tell)
+    for test, why in found.left_out.items():
+        sys.stderr.write(
+            f"{printable_line(f'torchprof: {test} takes no part, as it was not measured at the bad commit: {why}')}\n"
+        )
     text = json_text(_data(found, task.words[0], limits)) if as_json else "".join(f"{line}\n" for line in _lines(found))
     screen.write(text)
     return _STATUS[found.outcome]
@@ -119,5 +123,6 @@ def _data(found: Found, test: str, limits: list[str]) -> dict[str, object]:
             }
             for test, difference in found.differences.items()
         },
+        "left_out": dict(found.left_out),
         "commits": [asdict(commit) for commit in found.commits],
     }

@@ -289,8 +289,11 @@ def _count_kinds(kernels: Sequence[KernelRecord]) -> str:
 
 def _say_same(same: Mapping[str, int]) -> str:
     named = {kind: count for kind, count in same.items() if kind in (*STRUCTURAL, "communication")}
+    if named and len(same) - len(named) <= 2:
+        named = {**named, **same}
     rest = sum(same.values()) - sum(named.values())
-    others = [f"{amount(rest)} other {noun('other', rest)}"] if rest and named else []
+    # Without "all" these might be other ones than before.
+    others = [f"all {amount(rest)} other {noun('other', rest)}"] if rest and named else []
     if not named:
         named = {next(iter(same)) if len(same) == 1 else "other": rest}
     parts = [noun(kind, 1) if count == 1 else number_of(kind, count) for kind, count in named.items()] + others

@@ -32,7 +32,7 @@ _GUARDING = ("TorchDynamo Cache Lookup", "AOTDispatcher Runtime Wrapper Prologue
 _REGION = "Torch-Compiled Region"
 _COPIES = ("aten::copy_", "aten::_foreach_copy_")
 
-GRAPH_COPIES = Threshold("share", 0.005, "of copies below a two-hundredth of the kernel time nothing is to be won")
+GRAPH_COPIES = Threshold("share", 0.005, "copies below a two-hundredth of the kernel time are not worth removing")
 
 
 def _graph_break(analysis: Analysis) -> Iterator[Finding]:

@@ -41,7 +41,7 @@ SAVED = Threshold("share", 0.02, "a fiftieth of the kernel time that fusing coul
 CONVERSION = Threshold("share", 0.02, "a fiftieth of the kernel time on changing layouts is more than one at each end")
 
 KERNELS = Threshold(
-    "kernels", 20, "an optimizer that launches so many pointwise kernels in a step takes its parameters one by one"
+    "kernels", 20, "an optimizer that launches this many pointwise kernels in a step takes its parameters one by one"
 )
 OF_OPTIMIZER = Threshold("share", 0.5, "where most of what the optimizer launches is something else, it is not that")
 

@@ -182,11 +182,11 @@ FEW_BLOCKS = Threshold(
     "share", 0.2, "a fifth of the kernel time in grids that leave multiprocessors without a block is more than an edge"
 )
 
-LOW = Threshold("occupancy", 0.25, "below a quarter of the warps that fit, latency of memory is no longer hidden")
+LOW = Threshold("occupancy", 0.25, "below a quarter of the warps that fit, memory latency is no longer hidden")
 BLOCKS = Threshold(
     "blocks_per_sm",
     16.0,
-    "so many blocks of one warp each make a quarter of the warps that fit: then it is not the grid that is too small",
+    "this many blocks of one warp each make a quarter of the warps that fit: then it is not the grid that is too small",
 )
 LOW_SHARE = Threshold("share", 0.1, "a tenth of the kernel time at such an occupancy is worth tuning its kernels for")
 

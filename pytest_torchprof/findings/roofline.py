@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FAR = Threshold("times", 5.0, "tuned kernels take one to three times their bound; five times it is another kernel")
 SMALL = Threshold(
-    "least_us", 10.0, "with less work than this a kernel waits for memory's latency; a bound below it counts as this"
+    "least_us", 10.0, "with less work than this a kernel waits for memory latency; a bound below it counts as this"
 )
 COSTLY = Threshold("share", 0.05, "a twentieth of the kernel time that could be saved is worth another kernel")
 

@@ -170,7 +170,9 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
 WAIT_US = Threshold(
-    "wait_us", 50.0, "a blocking call itself takes some 10 us; what is shorter than five of them is not worth a word"
+    "wait_us",
+    50.0,
+    "a blocking call itself takes some 10 us; what is shorter than five of them is not worth mentioning",
 )
 
 EXPOSED = Threshold(

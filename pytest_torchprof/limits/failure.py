@@ -43,6 +43,8 @@ class Screen:
 
 
 DEFAULT = Screen()
+TODO = "  do: "
+"""How a line begins that says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +166,11 @@ def _failure_text(
     screen: Screen,
 ) -> str:
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
-    more = _broken([*map(printable, others[:most]), *_left(len(others) - most, "line", 2, screen)], screen)
+    # What to do stands last, and is wanted the more the longer the rest is.
+    todo = others[-1:] if len(others) > most and others[-1].startswith(TODO) else ()
+    told = others[: len(others) - len(todo)]
+    left = _left(len(told) - most, "line", 2, screen)
+    more = _broken([*map(printable, told[:most]), *left, *map(printable, todo)], screen)
     if not verdicts:
         return "\n".join(more)
     sections = [_Section.of(verdict, why, screen) for verdict in _without_repetition(verdicts)]

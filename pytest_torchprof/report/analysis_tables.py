@@ -165,7 +165,7 @@ def _times_columns(steps: Sequence[StepProfile], attribute: str = "times", devic
 
 
 def _share_column(total_us: float) -> Column:
-    return Column("share", lambda row: show_share(row.time_us / (total_us or 1.0)), leaves=4)
+    return Column("share", lambda row: show_share(row.time_us / (total_us or 1.0)), leaves=11)
 
 
 def _kernel_columns(shown: Sequence[KernelRow], steps: Sequence[StepProfile], total_us: float) -> tuple[Column, ...]:
@@ -175,7 +175,7 @@ def _kernel_columns(shown: Sequence[KernelRow], steps: Sequence[StepProfile], to
     names = {row.name: label for row, label in zip(shown, labels, strict=True)}
     return (
         Column("kernel", lambda row: names[row.name], "left"),
-        _column("calls", "count"),
+        _column("calls", "count", leaves=10),
         _column("time", "time_us", show_us),
         _share_column(total_us),
         *_times_columns(steps),
@@ -189,7 +189,7 @@ def _family_columns(_: Sequence[FamilyRow], steps: Sequence[StepProfile], total_
     return (
         Column("family", lambda row: row.family, "left"),
         Column("library", lambda row: row.library, "left", leaves=5),
-        _column("calls", "count"),
+        _column("calls", "count", leaves=10),
         _column("time", "time_us", show_us),
         _share_column(total_us),
         *_times_columns(steps),

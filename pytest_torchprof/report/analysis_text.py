@@ -19,10 +19,10 @@ from pytest_torchprof.text import (
     Column,
     aligned,
     counted,
-    cut,
     cut_inside,
     drawn,
     printable,
+    show_rate,
     show_share,
     show_us,
     wrapped,
@@ -110,7 +110,7 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
         counted(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
     )
     lines = [
-        cut(printable(trace.path or "a trace"), width),
+        cut_inside(printable(trace.path or "a trace"), width),
         *wrapped(f"{printable(device)} | {counted(trace.events, 'event')} | {steps}", "  ", width=width),
     ]
     if analysis.why_not is not None:
@@ -195,8 +195,11 @@ def _list_shares(what: str, spent: Counter[str], width: int, bars: Bars | None) 
     whole = spent.total()
     if not whole:
         return []
-    most = [(name, ns / whole) for name, ns in spent.most_common(_MOST_SHARES)]
-    return share_lines(what, most, bars, width, more=len(spent) > _MOST_SHARES)
+    ordered = [(name, ns / whole) for name, ns in spent.most_common()]
+    if len(ordered) > _MOST_SHARES + 1:
+        rest = ordered[_MOST_SHARES:]
+        ordered[_MOST_SHARES:] = [(f"and {len(rest):,} more", sum(share for _, share in rest))]
+    return share_lines(what, ordered, bars, width)
 
 
 def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> str:
@@ -216,8 +219,8 @@ def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> s
         lines.append(f"on tensor cores: {show_share(found.tensor_core_share)} of the time of products and convolutions")
     if found.throughput.mfu is not None:
         speed = found.throughput
-        lines.append(f"{speed.tflops:.3g} TFLOP/s, {show_share(speed.mfu or 0.0)} of the peak in {speed.dtype}")
-    known = [f"{row.direction} {row.gb_per_s:.3g} GB/s" for row in found.copies if row.gb_per_s is not None]
+        lines.append(f"{show_rate(speed.tflops)} TFLOP/s, {show_share(speed.mfu or 0.0)} of the peak in {speed.dtype}")
+    known = [f"{row.direction} {show_rate(row.gb_per_s)} GB/s" for row in found.copies if row.gb_per_s is not None]
     if known:
         lines.append(f"copies: {', '.join(known)}")
     return "\n".join(

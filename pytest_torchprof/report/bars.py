@@ -45,9 +45,7 @@ def bars_on(stream: TextIO) -> Bars | None:
     return Bars(blocks=True, colour=terminal if asked is None else asked)
 
 
-def share_lines(
-    heading: str, shares: Sequence[tuple[str, float]], bars: Bars | None, width: int, *, more: bool = False
-) -> list[str]:
+def share_lines(heading: str, shares: Sequence[tuple[str, float]], bars: Bars | None, width: int) -> list[str]:
     """Return shares, 0..1, under a heading, a bar for each; in a sentence where there are no bars or no room."""
     names = [cut_inside(printable(name), _NAME) for name, _ in shares]
     percents = [show_share(share) for _, share in shares]
@@ -55,12 +53,12 @@ def share_lines(
     room = min(width - label - 12, _LONGEST)
     if bars is None or room < _SHORTEST:
         told = ", ".join(f"{printable(name)} {percent}" for (name, _), percent in zip(shares, percents, strict=True))
-        return wrapped(f"{heading}: {told}{', ..' if more else ''}", "  ", width=width)
+        return wrapped(f"{heading}: {told}", "  ", width=width)
     lines = [
         f"  {name:<{label}}  {percent:>6}  {_bar(share, room, bars)}".rstrip()
         for name, percent, (_, share) in zip(names, percents, shares, strict=True)
     ]
-    return [*wrapped(f"{heading}:", "  ", width=width), *lines, *(["  .."] if more else [])]
+    return [*wrapped(f"{heading}:", "  ", width=width), *lines]
 
 
 def _bar(share: float, room: int, bars: Bars) -> str:

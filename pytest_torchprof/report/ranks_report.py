@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_torchprof.analysis.ranks import wait_share
 from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.report.analysis_json import finding_values
-from pytest_torchprof.text import Column, counted, drawn, printable, show_bytes, show_rate, show_share, show_us, wrapped
+from pytest_torchprof.text import (
+    Column,
+    counted,
+    drawn,
+    first_of,
+    printable,
+    show_bytes,
+    show_rate,
+    show_share,
+    show_us,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +28,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.ranks import Job, JoinedCollective, RankPart
 
 SCHEMA = 1
-_MOST_MISSING = 8
 
 
 class JoinedRow(NamedTuple):
@@ -87,7 +97,7 @@ def _heading(job: Job) -> Iterator[str]:
     there = len(job.ranks)
     yield f"a job of {counted(job.world_size, 'rank')}, {counted(there, 'recording')}"
     if job.missing:
-        shown = ", ".join(map(str, job.missing[:_MOST_MISSING])) + (", .." if len(job.missing) > _MOST_MISSING else "")
+        shown = first_of([*map(str, job.missing)])
         yield f"no recording of {'rank' if len(job.missing) == 1 else 'ranks'} {shown}: what they did is not told"
     for one in job.ranks:
         if one.why_not is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import convert
 
 from pytest_torchprof.analysis.numbers import BY_NAME
+from pytest_torchprof.limits.failure import Screen, fit
 from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import BaselineState, Outcome
 from pytest_torchprof.text import Column, cells, counted, cut, drawn, first_of, fitted, printable, ruled, show_us
@@ -22,6 +23,15 @@ def _number_column(title: str, name: str, leaves: int = 0) -> Column:
     return Column(title, lambda result: BY_NAME[name].show(result.summary.get(name)), leaves=leaves)
 
 
+def _show_comparison(result: Result) -> str:
+    return result.baseline or "-"
+
+
+def _show_state(result: Result) -> str:
+    """Return the same without its details."""
+    return _show_comparison(result).partition(" (")[0]
+
+
 RESULT_COLUMNS: Final = (
     Column("test", lambda result: printable(result.name), "left"),
     _number_column("kernels", "kernels", leaves=7),
@@ -29,7 +39,7 @@ RESULT_COLUMNS: Final = (
     _number_column("busy", "gpu_busy_us", leaves=4),
     _number_column("CPU/GPU", "cpu_gpu_ratio", leaves=1),
     _number_column("breaks", "graph_breaks", leaves=3),
-    Column("baseline", lambda result: result.baseline or "-", "left", leaves=6),
+    Column("baseline", _show_comparison, "left", leaves=6),
     Column("verdict", lambda result: result.outcome, "left"),
 )
 """One row per measurement; columns with nothing to show leave a narrow terminal first."""
@@ -75,6 +85,15 @@ def title(run: RunResults) -> str:
     return f"torchprof{place}" + (f", against {printable(run.against.shown)}" if run.against is not None else "")
 
 
+def heading_lines(run: RunResults, *, width: int, who: str = "") -> list[str]:
+    """Return the heading, and below it what does not fit between two dashes; ``who`` is the rank that says it."""
+    heading = f"{title(run)}{who}"
+    if len(heading) + 4 <= width:
+        return [heading]
+    name, _, rest = heading.partition(": ")
+    return [name, *fit(rest, Screen(columns=width)).split("\n")]
+
+
 def result_columns(run: RunResults) -> tuple[Column, ...]:
     """Return the columns of a run's table: what is compared with a commit has no baseline."""
     if run.against is None:
@@ -112,7 +131,8 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
             parts.append(drawn(result.kernels, KERNEL_COLUMNS, f"{name}: kernels of the step with most", width=width))
     parts += map(_tell_unused, run.unused)
     parts += [printable(run.gone_words)] if run.gone_words else []
-    return "\n\n".join([*parts, closing(run)])
+    # Tables are as wide as the screen already.
+    return fit("\n\n".join([*parts, closing(run)]), Screen(columns=width))
 
 
 def render_briefly(run: RunResults) -> list[str]:
@@ -151,7 +171,13 @@ def _tell_unused(unused: UnusedEntries) -> str:
 
 
 def _draw_results(run: RunResults, width: int) -> str:
-    table, room = fitted(cells(result_columns(run), run.results), width, MIN_NAME_WIDTH)
+    columns = result_columns(run)
+    table, room = fitted(cells(columns, run.results), width, MIN_NAME_WIDTH)
+    if any(column not in table for column in columns if column.show is _show_comparison):
+        columns = tuple(
+            column._replace(show=_show_state) if column.show is _show_comparison else column for column in columns
+        )
+        table, room = fitted(cells(columns, run.results), width, MIN_NAME_WIDTH)
     test, *names = table[RESULT_COLUMNS[0]]
     table[RESULT_COLUMNS[0]] = [test, *(_shorten_name(name, max(room, _NARROWEST_NAME)) for name in names)]
     head, *rows = ruled(table)

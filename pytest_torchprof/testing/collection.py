@@ -19,7 +19,7 @@ from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.limits import catalogue
-from pytest_torchprof.report import reporters
+from pytest_torchprof.report import Outcome, reporters
 from pytest_torchprof.report.ci import PREFIX
 from pytest_torchprof.testing import RUN, STATE, is_ours
 from pytest_torchprof.testing.baseline_check import BaselineCheck
@@ -163,7 +163,8 @@ def refuse_late_marker(item: pytest.Item) -> None:
 
 
 def _not_judged(item: pytest.Item, reason: str) -> NotMeasured:
-    state_of(item.config).not_judged(nodeid_of(item), coded(f"not measured: {reason}", Code.LATE_MARKER))
+    said = coded(f"not measured: {reason}", Code.LATE_MARKER)
+    state_of(item.config).overrule(nodeid_of(item), Outcome.NOT_MEASURED, said)
     said = f"not measured: {item.nodeid}: {reason}; add it before: at the function, in a fixture or in a hook"
     return NotMeasured(coded(said, Code.LATE_MARKER))
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from pytest_torchprof.capture.lockstep import OtherRanks
     from pytest_torchprof.limits import Screen
     from pytest_torchprof.testing.conclusion import Conclusion
     from pytest_torchprof.testing.test_run import TestRun
@@ -248,17 +247,6 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
         run.test.state.expect_failure(run.test.nodeid)
     if report.failed:
         run.test.state.drop_stale(run.test.nodeid)
-
-
-def tell_other_ranks(others: OtherRanks, report: pytest.TestReport) -> None:
-    """Tell those that wait for a measurement of this test, or of its teardown, that none is to come any more."""
-    if report.when == "setup" and report.passed:
-        return
-    crash = getattr(report.longrepr, "reprcrash", None)
-    skipped = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
-    said = str(getattr(crash, "message", "") or skipped or report.longrepr or "").partition("\n")[0]
-    outcome = f"it {report.outcome}" + (f" ({said})" if said else "")
-    others.end_phase(report.nodeid, outcome, after_test=report.when == "teardown")
 
 
 BRIEF = "torchprof_brief"

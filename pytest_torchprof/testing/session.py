@@ -103,11 +103,17 @@ class RunState:
             if result.nodeid == nodeid and result.outcome is Outcome.FAILED:
                 self.results[key] = replace(result, outcome=Outcome.XFAILED)
 
-    def not_judged(self, nodeid: str, reason: str) -> None:
-        """Take back the results of a test: its measurements were not judged as it asks."""
+    def overrule(self, nodeid: str, outcome: Outcome, reason: str) -> None:
+        """Put another outcome in the place of what the measurements of a test came to."""
         for key, result in self.results.items():
             if result.nodeid == nodeid:
-                self.results[key] = replace(result, outcome=Outcome.NOT_MEASURED, message=reason)
+                self.results[key] = replace(result, outcome=outcome, message=reason)
+
+    def leave_baseline(self, nodeid: str) -> None:
+        """Take note that a test has not passed altogether, and writes no baseline."""
+        for key, result in self.results.items():
+            if result.nodeid == nodeid and result.baseline_state is BaselineState.WRITTEN:
+                self.results[key] = _without_baseline(result)
 
     def pace(self, nodeid: str, label: str | None, *, after_test: bool) -> Pace:
         """Return how a measurement keeps up with those of other ranks."""
@@ -134,8 +140,7 @@ class RunState:
                 self.unused.clear()
                 for key, result in self.results.items():
                     if result.baseline_state is BaselineState.WRITTEN:
-                        state = BaselineState.NOT_WRITTEN
-                        self.results[key] = replace(result, baseline=str(state), baseline_state=state)
+                        self.results[key] = _without_baseline(result)
         return problems
 
     def _has_baseline(self, test_file: Path) -> bool:
@@ -179,6 +184,10 @@ class RunState:
             self.compared_keys.setdefault(Path(file), set()).update(keys)
 
 
+def _without_baseline(result: Result) -> Result:
+    return replace(result, baseline=str(BaselineState.NOT_WRITTEN), baseline_state=BaselineState.NOT_WRITTEN)
+
+
 NARROWEST, WIDEST = 60, 100
 
 
@@ -214,9 +223,12 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
 
 def _write_results(state: RunState, terminalreporter: Any, unjudged: Iterable[str]) -> None:
     run, rank, verbosity = state.run_results, this_rank(), terminalreporter.config.get_verbosity()
-    terminalreporter.write_sep("-", terminal.title(run) + ("" if rank.alone else f", {rank}"))
+    width = terminalreporter.config.get_terminal_writer().fullwidth
+    heading, *below = terminal.heading_lines(run, width=width, who="" if rank.alone else f", {rank}")
+    terminalreporter.write_sep("-", heading)
+    for line in below:
+        terminalreporter.write_line(line)
     if run.results:
-        width = terminalreporter.config.get_terminal_writer().fullwidth
         terminalreporter.write_line(terminal.render(run, width=width, verbosity=verbosity))
     if unjudged:
         terminalreporter.write_line(f"recordings that no test judged: {', '.join(unjudged)}")

@@ -55,6 +55,8 @@ class TestRun:
     measuring: bool = False
     gated: str | None = None
     """The test looked at a number that this run does not have, and its rest was skipped."""
+    in_call: bool = False
+    """Whether the test is being called."""
     judged: bool = False
     """Whether the test's body has ended, and what it measured was judged."""
     error: TorchprofError | None = None
@@ -161,6 +163,15 @@ class TestRun:
             yield
         finally:
             self.measuring = False
+
+    @contextmanager
+    def called(self) -> Iterator[None]:
+        """Note that the test is being called meanwhile."""
+        self.in_call = True
+        try:
+            yield
+        finally:
+            self.in_call = False
 
     def forget(self) -> None:
         """Drop what was measured or announced, concluded or not; its labels stay taken."""

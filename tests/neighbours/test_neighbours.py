@@ -131,12 +131,14 @@ def test_three_verdicts_are_what_they_are(run, mode):
     assert "2 kernels in step 1 of 2" in done.stdout
 
 
-HANGS = THREE.replace("    torch.mm(x, x) + x", "    import time\n    torch.mm(x, x)\n    time.sleep(60)")
+HANGS = THREE.replace("    torch.mm(x, x) + x", "    import time\n    torch.mm(x, x)\n    time.sleep(60)").replace(
+    "def test_misses", "@pytest.mark.timeout(4)\ndef test_misses"
+)
 
 
 @needs("pytest_timeout")
 def test_code_that_hangs_is_a_timeout_and_the_next_test_measures_right(run):
-    done = run(HANGS, "--timeout=4", "--timeout-method=signal", plugins=("timeout",))
+    done = run(HANGS, "--timeout-method=signal", plugins=("timeout",))
     assert outcomes(done) == {"passed": 2, "failed": 2}
     assert "Timeout (>4.0s)" in done.stdout
     assert "max_launches=1" in done.stdout
@@ -144,7 +146,7 @@ def test_code_that_hangs_is_a_timeout_and_the_next_test_measures_right(run):
 
 @needs("pytest_timeout")
 def test_a_timeout_by_thread_ends_the_process_and_no_test_has_passed(run):
-    done = run(HANGS, "--timeout=4", "--timeout-method=thread", plugins=("timeout",))
+    done = run(HANGS, "--timeout-method=thread", plugins=("timeout",))
     assert done.returncode == 1
     assert "Timeout" in done.stdout + done.stderr
     assert "passed" not in done.stdout
@@ -233,7 +235,7 @@ def test_ranks_that_hang_end_with_the_timeout(run, method, tmp_path):
     done = run(RANKS.format(hangs=True), "--timeout=25", f"--timeout-method={method}", plugins=("timeout",))
     assert done.returncode == 1
     assert "Timeout" in done.stdout + done.stderr
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while left := [place for place in Path("/proc").glob("[0-9]*/cwd") if place.resolve() == tmp_path.resolve()]:
         assert time.monotonic() < until, left
         time.sleep(0.1)

@@ -192,5 +192,7 @@ def _with_before(
 
 
 def _rounded(value: Any) -> Any:
-    # Sums of nanoseconds need no more digits.
-    return round(value, 3) if isinstance(value, float) else value
+    # Sums of nanoseconds need no more digits; of what is smaller, rates, some stay.
+    if isinstance(value, float):
+        return round(value, 3) if abs(value) >= 1 else float(f"{value:.3g}")
+    return value

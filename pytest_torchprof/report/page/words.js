@@ -1,9 +1,11 @@
 // Numbers and names as people read them; what stands here is used by every other file.
 const SECOND_US = 1e6;
 
-const threeDigits = (value) => {
-  const size = Math.abs(value);
-  return value === 0 ? "0" : value.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+// Three significant digits; durations are not known beyond the nanosecond.
+const threeDigits = (value, mostDecimals = 3) => {
+  if (value === 0) return "0";
+  const magnitude = Number(value.toExponential(2).split("e")[1]);
+  return value.toFixed(Math.max(0, Math.min(2 - magnitude, mostDecimals)));
 };
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
@@ -23,7 +25,7 @@ const show = {
   share: (value) => `${(100 * value).toFixed(1)} %`,
   ratio: (value) => (value > 0 && value < 0.005 ? "<0.01" : value < 10 ? value.toFixed(2) : value.toPrecision(3)),
   factor: (value) => (value >= 9.95 ? `${show.count(Math.round(value))}x` : `${value > 0.9 && value < 1.1 ? value.toFixed(2) : value < 0.1 ? Number(value.toPrecision(2)) : value.toFixed(value < 1 ? 2 : 1)}x`),
-  rate: (value) => (value < 100 ? String(Number(value.toPrecision(3))) : value.toFixed(0)),
+  rate: (value) => (value > 0 && value < 1e-6 ? "<0.000001" : threeDigits(value, 8)),
   count: (value) => value.toLocaleString("en-US", {maximumFractionDigits: 2}),
 };
 const told = (kind, value) => (isNumber(value) ? show[kind](value) : "–");

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,9 @@ import filelock
 import pytest
 
 from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.errors import describe
 from pytest_torchprof.testing.phases import BRIEF
+from pytest_torchprof.testing.rank_ends import line_of
 from pytest_torchprof.testing.ranks import VARIABLE
 from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, Phase, RankFolder, Task, read_task
 from pytest_torchprof.testing.workers import HAND_OVER
@@ -110,6 +113,12 @@ class RankKeeper:
         self._folder.add(Phase(when="internal error", outcome="failed", text=text, line=_last_line(text)))
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        line = f"pytest was ended there: {describe(excinfo.value)}"
+        phase = Phase(when="interrupt", outcome="failed", text=str(excinfo.getrepr()), line=line, ended_s=time.time())
+        self._folder.add(phase)
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._folder.add(_phase(report))
 
@@ -123,16 +132,14 @@ class RankKeeper:
 def _phase(report: pytest.TestReport) -> Phase:
     told: Any = report.longrepr
     is_skip = isinstance(told, tuple)
-    crash = getattr(told, "reprcrash", None)
     text = str(told[2]).removeprefix("Skipped: ") if is_skip else report.longreprtext
     short, line = getattr(report, BRIEF, ("", ""))
-    line = line or (crash.message if crash is not None else text)
     return Phase(
         when=report.when or "",
         outcome=report.outcome,
         text=text,
         short=short,
-        line=line.strip().partition("\n")[0],
+        line=line.strip().partition("\n")[0] or line_of(report),
         place=(str(told[0]), int(told[1])) if is_skip else None,
         expected=getattr(report, "wasxfail", None),
         ended_s=report.stop,

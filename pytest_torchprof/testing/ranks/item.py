@@ -60,8 +60,8 @@ class JobItem(pytest.Item):
             return
         phase = verdict.first.phase
         vars(report).pop("wasxfail", None)
-        if phase.expected is not None and verdict.outcome != "failed":
-            report.wasxfail = phase.expected
+        if verdict.expected is not None and verdict.outcome != "failed":
+            report.wasxfail = verdict.expected
         report.longrepr = None
         report.outcome = "passed"
         if verdict.outcome == "failed":

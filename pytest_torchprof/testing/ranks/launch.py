@@ -86,6 +86,7 @@ def run_job(plan: JobPlan) -> JobEnd:
         try:
             processes.extend(_start(plan, job))
             given_up_s = _wait(folders, processes, plan.patience_s)
+            running = [rank for rank, folder in enumerate(folders) if folder.pid and _is_there(folder.pid)]
         finally:
             with suppress(OSError):
                 (job / GIVEN_UP).touch()
@@ -94,7 +95,15 @@ def run_job(plan: JobPlan) -> JobEnd:
         ranks = tuple(folder.read() for folder in folders)
         statuses = _statuses(job, processes, replays=plan.replays)
         given_up = "" if given_up_s is None else f"had not ended {given_up_s:.0f} s after another rank had failed"
-        return JobEnd(ranks=ranks, lost=tuple(_lost(job, ranks, statuses, given_up)))
+        if given_up:
+            # Of those that the launcher ends itself, as soon as one has ended, it tells no status.
+            ended_with_it = (rank for rank in running if ranks[rank].status is None and rank not in statuses)
+            statuses |= dict.fromkeys(ended_with_it, LEFT_ALONE)
+        lost = _lost(job, ranks, statuses, given_up)
+        # A launcher that comes to its end names the ranks that have failed.
+        if not (given_up or statuses) and (status := processes[0].returncode):
+            lost = _lost_with_launcher(job, ranks, status)
+        return JobEnd(ranks=ranks, lost=tuple(lost))
 
 
 def _start(plan: JobPlan, job: Path) -> Iterator[Process]:
@@ -150,6 +159,10 @@ def _has_failed(folder: RankFolder) -> bool:
     return folder.read().failed or (not folder.ended and folder.pid is not None and not _is_there(folder.pid))
 
 
+def _runs(folder: RankFolder) -> bool:
+    return not folder.ended and folder.pid is not None and _is_there(folder.pid)
+
+
 def _is_there(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -162,13 +175,13 @@ def _is_there(pid: int) -> bool:
 
 def _end(folders: Sequence[RankFolder], processes: Sequence[Process]) -> None:
     """Wait until the processes that were told to end have ended, and kill those that do not."""
-    for process in processes:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_LEAVE_S)
-    if None not in [process.poll() for process in processes]:
-        return
+    until = time.monotonic() + _LEAVE_S
+    while (waits := None in [one.poll() for one in processes]) or any(map(_runs, folders)):
+        if time.monotonic() > until:
+            break
+        time.sleep(_LOOK_S)
     for folder in folders:
-        if (pid := folder.pid) is not None:
+        if (pid := folder.pid) is not None and (waits or _runs(folder)):
             with suppress(OSError):
                 os.kill(pid, _KILL)
     for process in processes:
@@ -188,6 +201,7 @@ def _statuses(job: Path, processes: Sequence[Process], *, replays: bool) -> dict
 
 def _lost(job: Path, ranks: Sequence[RankEnd], statuses: Mapping[int, int], given_up: str) -> Iterator[LostRank]:
     """Yield the ranks that did not come to their end; ``given_up`` says why the job was, if it was."""
+    first = next(iter(statuses), None)
     for rank in dict.fromkeys([*statuses, *range(len(ranks))]):
         status = statuses.get(rank, 0)
         if ranks[rank].status is not None and not status:
@@ -195,7 +209,17 @@ def _lost(job: Path, ranks: Sequence[RankEnd], statuses: Mapping[int, int], give
         outlived = bool(given_up) and status in _TOLD_TO_END
         wrote = next(job.glob(f"logs/**/{rank}"), job / "launcher")
         said = given_up if outlived else _how(status)
+        if not outlived and first is not None and rank != first and status == -signal.SIGTERM:
+            said = f"was ended by the launcher after rank {first} {_how(statuses[first])}"
         yield LostRank(number=rank, how=said, last_lines=_last_lines(_read(wrote)), outlived=outlived)
+
+
+def _lost_with_launcher(job: Path, ranks: Sequence[RankEnd], status: int) -> Iterator[LostRank]:
+    last_lines = _last_lines(_read(job / "launcher"))
+    for rank, end in enumerate(ranks):
+        if end.status is None:
+            how = f"was lost with the launcher, which {_how(status)}"
+            yield LostRank(number=rank, how=how, last_lines=last_lines, outlived=False)
 
 
 def _last_lines(text: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.report import Outcome, Result, RunResults
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
     from pytest_torchprof.testing.ranks.task import RankEnd
 
-_WORST_FIRST: Final = ("failed", "skipped", "xfailed", "passed")
 _WORST_RESULT_FIRST: Final = (
     Outcome.FAILED,
     Outcome.NOT_MEASURED,
@@ -50,7 +50,7 @@ class JobVerdict:
     @property
     def outcome(self) -> str:
         """That of the worst rank: "failed", "skipped", "xfailed" or "passed"."""
-        return min((one.outcome for one in self.ranks), key=_WORST_FIRST.index)
+        return min((one.outcome for one in self.ranks), key=WORST_FIRST.index)
 
     @property
     def first(self) -> RankVerdict:
@@ -66,6 +66,14 @@ class JobVerdict:
             return ""
         alike = all(one.outcome == self.outcome and one.phase.line == self.first.phase.line for one in self.ranks)
         return self.first.phase.line if alike and not self.first.lost else f"{self.first.rank}: {self.first.phase.line}"
+
+    @property
+    def expected(self) -> str | None:
+        """The reason why a failure is expected, with the ranks that passed all the same; None where none is."""
+        reason = self.first.phase.expected
+        if reason is None or self.outcome != "xfailed":
+            return reason
+        return expected_here(reason, {one.rank.number: PhaseEnd(one.outcome) for one in self.ranks})
 
     def text(self, *, short: bool = False) -> str:
         """Return why it failed, as the first rank says it, under a line on each of the others."""
@@ -101,8 +109,10 @@ def _of_rank(job: JobEnd, number: int) -> RankVerdict:
         phase = Phase(when="", outcome="failed", text=_last_lines(lost), line=coded(lost.how, Code.RANK_LOST))
         at = float("inf") if lost.outlived else float(order - len(job.lost))
         return RankVerdict(rank=rank, outcome="failed", phase=phase, lost=True, order=at)
-    outcome, phase = min(map(_outcome, _phases(end)), key=lambda one: _WORST_FIRST.index(one[0]))
-    return RankVerdict(rank=rank, outcome=outcome, phase=phase, order=phase.ended_s)
+    outcome, phase = min(map(_outcome, _phases(end)), key=lambda one: WORST_FIRST.index(one[0]))
+    # Who has heard of another rank's end is not the cause.
+    at = float("inf") if f"[{Code.OTHER_RANK}]" in phase.text else phase.ended_s
+    return RankVerdict(rank=rank, outcome=outcome, phase=phase, order=at)
 
 
 def _last_lines(lost: LostRank) -> str:

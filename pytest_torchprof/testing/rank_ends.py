@@ -1,0 +1,95 @@
+"""How a test ends on the ranks of a job: what each tells the others at its end, and the one report that it comes to."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import NotMeasured, describe
+from pytest_torchprof.report import Outcome
+from pytest_torchprof.testing import PASSED, RUN
+from pytest_torchprof.testing.workers import HAND_OVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+    from pytest_torchprof.capture.lockstep import OtherRanks
+    from pytest_torchprof.testing.session import RunState
+
+_RESULTS: Final = {"failed": Outcome.FAILED, "skipped": Outcome.SKIPPED, "xfailed": Outcome.XFAILED}
+
+
+def end_on_all_ranks(state: RunState, report: pytest.TestReport, item: pytest.Item) -> None:
+    """Tell the other ranks how a test has ended here; let the report be that of the rank where it ended worst."""
+    run, others = item.stash.get(RUN, None), state.other_ranks
+    # A subtest has a report of its own while the test is called.
+    if others is None or (report.when == "setup" and report.passed) or (run is not None and run.in_call):
+        return
+    own = _own_end(report, item)
+    try:
+        ends = others.end_phase(report.nodeid, own, after_test=report.when == "teardown")
+    except NotMeasured as problem:
+        _become_failure(report, f"not measured: {problem}")
+        state.overrule(report.nodeid, Outcome.NOT_MEASURED, f"not measured: {problem}")
+        return
+    if HAND_OVER in item.config.stash:
+        return  # Who has started these ranks makes one test of what each comes to.
+    number = min(ends, key=lambda rank: WORST_FIRST.index(ends[rank].outcome), default=None)
+    if number is not None and WORST_FIRST.index(ends[number].outcome) < WORST_FIRST.index(own.outcome):
+        _take_over(state, report, number, ends[number], item)
+    elif own.outcome == "xfailed":
+        report.wasxfail = expected_here(own.why, ends)
+
+
+@contextmanager
+def told_at_the_end(others: OtherRanks | None) -> Iterator[None]:
+    """Around all tests of a run: when it is over the other ranks are told, and why if not all tests have run."""
+    why = ""
+    try:
+        yield
+    except BaseException as problem:
+        why = describe(problem)
+        raise
+    finally:
+        if others is not None:
+            others.leave(why)
+
+
+def line_of(report: pytest.TestReport) -> str:
+    """Return why a phase failed or was skipped, in a line."""
+    told: Any = report.longrepr
+    crash = getattr(told, "reprcrash", None)
+    text = told[2].removeprefix("Skipped: ") if isinstance(told, tuple) else getattr(crash, "message", None) or told
+    return str(text or "").strip().partition("\n")[0]
+
+
+def _own_end(report: pytest.TestReport, item: pytest.Item) -> PhaseEnd:
+    if hasattr(report, "wasxfail") and report.skipped:
+        return PhaseEnd("xfailed", report.wasxfail.removeprefix("reason: "))
+    if report.passed and report.when == "call" and not hasattr(report, "wasxfail") and not item.stash[PASSED]:
+        return PhaseEnd("failed", "a subtest failed")
+    return PhaseEnd(report.outcome, line_of(report))
+
+
+def _take_over(state: RunState, report: pytest.TestReport, number: int, end: PhaseEnd, item: pytest.Item) -> None:
+    where = f"rank {number}" if report.when == "call" else f"rank {number}, in its teardown"
+    said = f"{end.outcome} on {where}{f': {end.why}' if end.why else ''}"
+    if end.outcome == "failed":
+        said = coded(said, Code.OTHER_RANK)
+        _become_failure(report, said)
+    else:
+        vars(report).pop("wasxfail", None)
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {said}")
+        if end.outcome == "xfailed":
+            report.wasxfail = said
+    state.overrule(report.nodeid, _RESULTS[end.outcome], said)
+
+
+def _become_failure(report: pytest.TestReport, said: str) -> None:
+    vars(report).pop("wasxfail", None)
+    report.outcome, report.longrepr = "failed", said
