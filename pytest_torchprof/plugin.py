@@ -17,7 +17,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.testing import JOB, PASSED, RUN, STATE, is_ours, ranks
 from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
-from pytest_torchprof.testing.workers import WORDS_KEY, WORKER_KEY, is_worker, words_of
+from pytest_torchprof.testing.workers import WORDS_KEY, WORKER_KEY, is_worker, nodeid_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -273,11 +273,11 @@ def pytest_runtest_makereport(
         return report
     entries = run.baseline_entries if run is not None else []
     if item.stash[PASSED]:
-        state.passed[item.nodeid] = item.path
+        state.passed[nodeid_of(item)] = item.path
         for file, key, entry in entries:
             state.baseline_updates.setdefault(file, {})[key] = entry
     elif entries:
-        state.leave_baseline(item.nodeid)
+        state.leave_baseline(nodeid_of(item))
     return report
 
 

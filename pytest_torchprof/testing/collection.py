@@ -31,7 +31,7 @@ from pytest_torchprof.testing.ranks.placing import lacks_gpus, placed
 from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.session import RunState, screen_of
 from pytest_torchprof.testing.test_run import TestRun
-from pytest_torchprof.testing.workers import is_of_xdist, is_worker
+from pytest_torchprof.testing.workers import is_of_xdist, is_worker, nodeid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -164,7 +164,7 @@ def refuse_late_marker(item: pytest.Item) -> None:
 
 def _not_judged(item: pytest.Item, reason: str) -> NotMeasured:
     said = coded(f"not measured: {reason}", Code.LATE_MARKER)
-    state_of(item.config).overrule(item.nodeid, Outcome.NOT_MEASURED, said)
+    state_of(item.config).overrule(nodeid_of(item), Outcome.NOT_MEASURED, said)
     said = f"not measured: {item.nodeid}: {reason}; add it before: at the function, in a fixture or in a hook"
     return NotMeasured(coded(said, Code.LATE_MARKER))
 
@@ -176,9 +176,9 @@ def start_run(state: RunState, item: pytest.Item) -> TestRun:
     if OPTIONS not in item.stash:
         # The marker came after collection.
         item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
-    state.forget(item.nodeid)
+    state.forget(nodeid_of(item))
     if state.other_ranks is not None:
-        state.other_ranks.begin_test(item.nodeid)
+        state.other_ranks.begin_test(nodeid_of(item))
     item.user_properties[:] = [entry for entry in item.user_properties if not entry[0].startswith(PREFIX)]
     return TestRun(
         test=_measured_test(state, item),
@@ -188,16 +188,16 @@ def start_run(state: RunState, item: pytest.Item) -> TestRun:
 
 
 def _measured_test(state: RunState, item: pytest.Item) -> MeasuredTest:
-    options = item.stash[OPTIONS]
+    options, nodeid = item.stash[OPTIONS], nodeid_of(item)
     return MeasuredTest(
-        nodeid=item.nodeid,
+        nodeid=nodeid,
         location=(item.location[0], (item.location[1] or 0) + 1),
         options=options,
         state=state,
         baseline=BaselineCheck(
             run=state.options,
             options=options,
-            nodeid=item.nodeid,
+            nodeid=nodeid,
             path=item.path,
             source=_source(item),
             files=state.baselines,
@@ -214,7 +214,7 @@ def _whole_files(session: pytest.Session, collected: Iterable[pytest.Item]) -> d
         return {}
     files: defaultdict[Path, list[str]] = defaultdict(list)
     for item in collected:
-        files[item.path].append(item.nodeid)
+        files[item.path].append(nodeid_of(item))
     parts = [
         Path(session.config.invocation_params.dir, arg.partition("::")[0]) for arg in session.config.args if "::" in arg
     ]

@@ -244,9 +244,9 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
     if report.outcome == "failed" and excinfo is not None and item.config.get_verbosity() < 0:
         keep_brief(report, excinfo, item)
     if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
-        run.test.state.expect_failure(item.nodeid)
+        run.test.state.expect_failure(run.test.nodeid)
     if report.failed:
-        run.test.state.drop_stale(item.nodeid)
+        run.test.state.drop_stale(run.test.nodeid)
 
 
 BRIEF = "torchprof_brief"

@@ -28,6 +28,12 @@ def is_of_xdist(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
+def nodeid_of(item: pytest.Item) -> str:
+    """Return a test's node id as in a run without workers: ``--dist loadgroup`` ends it with the test's group."""
+    plain = f"{item.parent.nodeid}::{item.name}" if item.parent is not None else item.nodeid
+    return plain if item.nodeid.startswith(f"{plain}@") else item.nodeid
+
+
 def hand_over(config: pytest.Config, results: str) -> None:
     """Hand the results of this process to the one that it runs tests for."""
     if HAND_OVER in config.stash:

@@ -181,6 +181,54 @@ def test_a_test_of_two_ranks_is_one_test(run, mode):
     assert outcomes(done) == {"passed": 1}, done.stdout + done.stderr
 
 
+IN_RANKS = """
+import pytest, torch
+
+def only_in_ranks(x):
+    return torch.sin(x)
+
+@pytest.mark.torchprof(device="cpu", ranks=2, warmup=1, steps=2)
+def test_ranks(torchprof):
+    torchprof(only_in_ranks, torch.ones(4))
+"""
+
+
+@needs("pytest_cov")
+def test_lines_that_run_in_ranks_are_covered_where_coverage_looks_into_processes(run, tmp_path):
+    (tmp_path / ".coveragerc").write_text("[run]\npatch = subprocess\n")
+    done = run(IN_RANKS, "--cov=.", "--cov-report=term", plugins=("pytest_cov",))
+    assert outcomes(done) == {"passed": 1}, done.stdout + done.stderr
+    assert re.search(r"test_it\.py +\d+ +0 +100%", done.stdout), done.stdout
+
+
+GROUPED = """
+import pytest, torch
+
+x = torch.ones(8, 8)
+
+@pytest.mark.xdist_group("a")
+@pytest.mark.torchprof
+def test_plain():
+    torch.mm(x, x)
+
+@pytest.mark.xdist_group("a")
+@pytest.mark.torchprof(device="cpu", ranks=2, warmup=1, steps=2)
+def test_ranks():
+    torch.mm(x, x)
+"""
+
+
+@needs("xdist")
+def test_groups_of_workers_change_no_name_of_a_baseline_or_recording(run, tmp_path):
+    first = run(GROUPED, "--torchprof-baseline=update", "--torchprof-save=kept")
+    names = sorted(path.name for path in (tmp_path / "kept").iterdir())
+    then = run(
+        GROUPED, "-n1", "--dist=loadgroup", "--torchprof-baseline=strict", "--torchprof-save=kept", plugins=("xdist",)
+    )
+    assert outcomes(first) == outcomes(then) == {"passed": 2}, first.stdout + then.stdout
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == names
+
+
 @needs("pytest_timeout")
 @pytest.mark.parametrize("method", ["signal", "thread"])
 def test_ranks_that_hang_end_with_the_timeout(run, method, tmp_path):

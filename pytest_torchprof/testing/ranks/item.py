@@ -43,9 +43,9 @@ class JobItem(pytest.Item):
     def runtest(self) -> None:
         """Run the job."""
         self._verdict = None
-        self._state.forget(self.nodeid)
+        self._state.forget(self._plan.task.nodeid)
         verdict = verdict_of(run_job(self._plan))
-        self._state.merge(merged_state(self.nodeid, verdict))
+        self._state.merge(merged_state(self._plan.task.nodeid, verdict))
         self.user_properties[:] = verdict.properties
         if self.config.option.capture == "no":
             sys.stdout.writelines(f"{name}:\n{text}" for name, text in verdict.sections)

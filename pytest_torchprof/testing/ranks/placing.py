@@ -13,7 +13,7 @@ from pytest_torchprof.testing.gpus import count_of_run, seeing_all
 from pytest_torchprof.testing.ranks.item import JobItem
 from pytest_torchprof.testing.ranks.launch import JobPlan
 from pytest_torchprof.testing.ranks.task import Task
-from pytest_torchprof.testing.workers import HAND_OVER, words_of
+from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of, words_of
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def placed(item: pytest.Item, options: TestOptions, state: RunState) -> pytest.I
         return item
     plan = _plan(item, ranks, state.options)
     parent: Any = item.parent
-    job: JobItem = JobItem.from_parent(parent, name=item.name, function=item, state=state, plan=plan)
+    own = {"nodeid": item.nodeid} if item.nodeid != plan.task.nodeid else {}  # With a group of pytest-xdist's.
+    job: JobItem = JobItem.from_parent(parent, name=item.name, function=item, state=state, plan=plan, **own)
     job.stash[JOB] = job
     if lack := lacks_gpus(options, state.options):
         job.add_marker(pytest.mark.skip(reason=lack))
@@ -68,7 +69,7 @@ def _words(config: pytest.Config) -> tuple[str, ...]:
 
 def _plan(item: pytest.Function, ranks: int, run: RunOptions) -> JobPlan:
     return JobPlan(
-        task=Task(nodeid=item.nodeid, file=str(item.path)),
+        task=Task(nodeid=nodeid_of(item), file=str(item.path)),
         ranks=ranks,
         words=_words(item.config),
         folder=item.config.invocation_params.dir,
