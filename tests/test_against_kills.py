@@ -61,6 +61,17 @@ def test_a_side_ends_soon_after_who_started_it(repository, before):
     assert repository.state() == before
 
 
+def test_pairs_of_times_end_soon_after_who_started_them(repository, before):
+    with repository.start("--torchprof-against=main", "--torchprof-against-time=10%") as process:
+        while "times of 2 measurements against" not in process.stdout.readline():
+            assert process.poll() is None
+        process.kill()
+        # What was started writes to the same pipe, which ends with the last of them.
+        said = process.stdout.read()
+    assert "the run that compares with another commit has ended, and this was a part of it" in said
+    assert repository.state() == before
+
+
 def test_an_interrupt_ends_the_run(repository, before):
     run = repository.against("main", FRESH, SENT=str(int(signal.SIGINT)))
     assert run.status == pytest.ExitCode.INTERRUPTED

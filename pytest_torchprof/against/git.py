@@ -20,10 +20,11 @@ from pytest_torchprof.errors import TorchprofError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Set where git calls a hook that calls pytest: they would lead every call below to the user's index.
+# Set where git calls a hook that calls pytest: they would lead every call below to the user's index. GIT_CONFIG_COUNT
+# stays: it is how CI says which folders are safe.
 HOOKS_VARIABLES: Final = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
-    *("GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"),
+    *("GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS"),
 )
 # No hook runs, no daemon starts, no file beside our index is written, and objects of LFS are looked for by ourselves:
 # its filter would ask a server.

@@ -72,6 +72,10 @@ class SideKeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
+        self.end_with_starter()
+
+    def end_with_starter(self) -> None:
+        """End this run where the process that started it is no more."""
         if self._started_by_starter and os.getppid() != self._side.starter:
             pytest.exit("the run that compares with another commit has ended, and this was a part of it", returncode=2)
 

@@ -71,6 +71,7 @@ def _on_both_sides(state: RunState) -> dict[Key, Result]:
 
 def _compare(state: RunState, config: pytest.Config, side: Side, results: Mapping[Key, Result]) -> None:
     terminal = _Terminal(config)
+    keeper: Any = config.pluginmanager.getplugin(KEEPER)
     timing = _new_timing(config, side, results)
     seed = random.SystemRandom().randrange(1 << 32)
     if (side.results / TIMED).is_file():
@@ -79,6 +80,7 @@ def _compare(state: RunState, config: pytest.Config, side: Side, results: Mappin
         take = taker(*sides, side.results, random.Random(seed))  # noqa: S311 - the order is to be had again
         terminal.say(_plan(timing, side, seed))
         while keys := timing.next_keys():
+            keeper.end_with_starter()
             terminal.show(f"  [times: pair {timing.taken + 1}, of {counted(len(keys), 'measurement')}]")
             timing.take(take, keys)
         terminal.show("")
