@@ -221,6 +221,21 @@ def test_a_submodule_without_the_commit_is_refused(with_submodule):
     assert "[object-missing]" in run.out
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_working_tree_that_cannot_be_written(tmp_path):
+    made = Repository(tmp_path / "made", FILES)
+    made.write({"waves.py": SLOWER})
+    before, folders = made.state(), [made.path, *(path for path in made.path.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    run = made.against("HEAD")
+    for folder in folders:
+        folder.chmod(0o755)
+    assert run.rows == {"test_wave": ("worse (+1 kernel)", "failed")}
+    assert made.state() == before
+    assert not (made.path / ".torchprof").exists()
+
+
 # ------------------------------------------------------------------------------------------------------- refusals
 
 
