@@ -194,10 +194,11 @@ def test_work_of_before_that_still_ran_afterwards_does(profile, dur):
     )
 
 
-def test_work_of_a_launch_that_was_under_way_as_the_recording_began_belongs_to_no_step(profile):
-    """The wait of the sentinel did not reach what another thread was about to queue."""
+@pytest.mark.parametrize("begin", [100, -950])
+def test_work_of_a_launch_that_was_under_way_as_the_recording_began_belongs_to_no_step(profile, begin):
+    """The wait of the sentinel, from -1000 to -900, did not reach what another thread was about to queue."""
     builder = own_recording({"k": 3}, steps=2)
-    builder.kernel("prefetched", 100, 50, 8, stream=9)
+    builder.kernel("prefetched", begin, 1200, 8, stream=9)
     found = profile(builder)
     assert (found.why_not, found.trace.orphans) == (None, 1)
     assert [step.kernels.count for step in found.steps] == [3, 3]

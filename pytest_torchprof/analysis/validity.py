@@ -190,8 +190,9 @@ def at_stake(trace: Trace) -> Stake:
 
     Ours begins with the sentinel, where the profiler may lose what it likes, and which waits for all that was queued
     before. It ends with a wait too. What other threads launch around these two falls into no step. The sentinel's wait
-    may miss the work of a call that is still under way, which then begins after the sentinel's end. Orphans have lower
-    correlation ids than the sentinel's launches, so none of them is a lost launch of a step.
+    may miss the work of a call that is still under way: it then begins while the sentinel waits, or later. What had
+    begun before the sentinel and outlasts it was not waited for. Orphans have lower correlation ids than the sentinel's
+    launches, so none of them is a lost launch of a step.
     """
     links, sentinel = trace.links, _sentinel(trace)
     if trace.metadata is None or sentinel is None:
@@ -200,7 +201,7 @@ def at_stake(trace: Trace) -> Stake:
     return Stake(
         [i for i in links.launches if begin <= launched[i] < end],
         [i for i in links.lost if begin <= launched[i] < end],
-        sorted(i for i in links.orphans if gpu.start[i] < begin < gpu.end[i]),
+        sorted(i for i in links.orphans if gpu.start[i] < sentinel.start_ns and begin < gpu.end[i]),
     )
 
 
