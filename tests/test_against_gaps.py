@@ -88,15 +88,8 @@ def test_imported():
 """
 
 MADE = """
-import pytest, torch
 import waves
-
-def case(condition):
-    @pytest.mark.torchprof(device="cpu")
-    def test():
-        waves.wave(torch.ones(8))
-        assert condition
-    return test
+from cases import case
 
 for name in ("test_made_in_a_loop_and_fails_there",):
     globals()[name] = case(hasattr(waves, "added"))

@@ -43,7 +43,7 @@ class Screen:
 
 
 DEFAULT = Screen()
-TODO = "  do: "
+REMEDY = "  do: "
 """How a line begins that says what to do."""
 
 
@@ -167,17 +167,17 @@ def _failure_text(
 ) -> str:
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
     # What to do stands last, and is wanted the more the longer the rest is.
-    todo = others[-1:] if len(others) > most and others[-1].startswith(TODO) else ()
-    told = others[: len(others) - len(todo)]
+    remedy = others[-1:] if len(others) > most and others[-1].startswith(REMEDY) else ()
+    told = others[: len(others) - len(remedy)]
     left = _left(len(told) - most, "line", 2, screen)
-    more = _broken([*map(printable, told[:most]), *left, *map(printable, todo)], screen)
+    more = _broken([*map(printable, told[:most]), *left, *map(printable, remedy)], screen)
     if not verdicts:
         return "\n".join(more)
     sections = [_Section.of(verdict, why, screen) for verdict in _without_repetition(verdicts)]
     head = _broken([_headline(verdicts, analysis), ""], screen)
     tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)]
     tail += ["", *more] if more else []
-    tail += ["", *(f"  do: {line}" for line in _what_to_do(verdicts, analysis))]
+    tail += ["", *(f"{REMEDY}{line}" for line in _what_to_do(verdicts, analysis))]
     tail = _broken(tail, screen)
     shown = _fitting(sections, screen.lines - height(head, screen) - height(tail, screen), screen)
     lines = [line for one, blocks in zip(sections, shown, strict=True) for line in one.lines(blocks)]
