@@ -240,8 +240,14 @@ def test_a_recording_is_compared_with_the_entry_of_its_test(tmp_path, capsys):
     assert lines[0] == "test_step: worse (26 kernels changed)"
     assert lines[1] == "    kernels 167 -> 159, 0.95x"
     assert any(line.startswith("    what came and went: ") for line in lines)
-    assert any(line.startswith("    - softmax ") for line in lines)
     assert "    where the time is, by family (not gated):" in lines
+    # What makes it worse comes first, and -v tells all.
+    assert {line[:6] for line in lines[-5:-1]} == {"    ~ "}
+    assert run([str(kept), after, "-v"]) == 1
+    every = capsys.readouterr().out.splitlines()
+    assert every[: len(lines) - 1] == lines[:-1]
+    assert lines[-1] == f"    ... and {len(every) - len(lines) + 1} more changes (-v)"
+    assert any(line.startswith("    - softmax ") for line in every)
     assert run([after, str(kept), "--json"]) == 1
     tests = json.loads(capsys.readouterr().out)["tests"]
     assert [*tests] == ["test_step"]

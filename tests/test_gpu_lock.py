@@ -57,7 +57,7 @@ def test_only_one_process_measures_on_a_gpu_at_a_time(own_folder):
 
 def test_who_waits_gets_its_turn():
     told = []
-    with holder(0.5), holding(UUID, wait_s=60, tell=told.append):
+    with holder(3), holding(UUID, wait_s=60, tell=told.append):
         assert told == ["waits for the GPU, on which another process measures"]
 
 

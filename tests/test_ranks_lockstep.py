@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -52,14 +53,14 @@ def test_judged_together(torchprof):
     def late():
         distributed.all_reduce(x)
         if RANK == 1:
-            time.sleep(0.05)
+            time.sleep(0.3)
         distributed.all_reduce(x)
     profile = torchprof(late)
     assert [one.rank for one in profile.ranks] == [0, 1]
     assert profile.ranks.one_clock
     assert (profile.ranks.straggler, profile.ranks.missing, len(profile.ranks.collectives)) == (1, (), 10)
     waits = [one.wait_us for one in profile.collectives][1::2]
-    assert min(waits) > 40_000 if RANK == 0 else max(waits) == 0, waits
+    assert min(waits) > 100_000 if RANK == 0 else max(waits) == 0, waits
     assert ("straggler" in [one.code for one in profile.findings]) is (RANK == 1)
 
 @pytest.mark.torchprof(device="cpu", max_rank_skew="1ns", same_kernels=True)
@@ -503,12 +504,6 @@ MARKER
 def test_two():
     torch.sin(x)
 
-MARKER
-def test_killed():
-    torch.sin(x)
-    if RANK == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-
 if RANK == 1:
     del test_one
 """
@@ -543,10 +538,19 @@ def test_ranks_that_run_different_tests_are_told(waited_for):
     assert "each rank has to run the same tests in one order" in said
 
 
-def test_a_rank_that_is_gone_is_named(waited_for):
-    assert waited_for[0].status == 1
-    said = f"not measured: rank 1 did not reach the end of warm-up call 1 within {SHORT_S} s"
-    assert said in waited_for[0].said("test_killed")
+KILLED = """
+MARKER
+def test_it():
+    torch.sin(x)
+    if RANK == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_rank_that_is_gone_is_named(ranks):
+    first, second = ranks(KILLED, timeout_s=SHORT_S)
+    assert (first.status, second.status) == (1, -signal.SIGKILL)
+    assert f"not measured: rank 1 did not reach the end of warm-up call 1 within {SHORT_S} s" in first.said("test_it")
 
 
 WITHOUT_COLLECTIVES = """

@@ -244,14 +244,14 @@ def test_what_a_rank_measured_of_a_test_that_failed_on_another_did_not_pass():
 def test_a_job_ends_with_who_waits_for_it(tmp_path):
     write(tmp_path, "@two\ndef test_hangs():\n    open(str(os.getpid()), 'w').close()\n    time.sleep(600)\n")
     process = start(tmp_path)
-    until = time.monotonic() + 60
+    until = time.monotonic() + jobs.LONGEST_S
     while sum(path.name.isdigit() for path in tmp_path.iterdir()) < 2:
         assert time.monotonic() < until
         time.sleep(0.1)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=jobs.LONGEST_S)
     while left := left_in(tmp_path):
-        assert time.monotonic() < until + 30, left
+        assert time.monotonic() < until + jobs.LONGEST_S, left
         time.sleep(0.1)
 
 

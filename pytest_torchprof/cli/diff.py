@@ -84,9 +84,9 @@ def _compare(arguments: Arguments) -> _Compared:
     if all(kinds):
         if device:
             raise UsageError("--device is for recordings; a baseline says what was measured")
-        return _of_baselines(first, second)
+        return _of_baselines(first, second, every=every)
     if any(kinds):
-        return _of_recording_and_baseline(first, second, device, baseline_first=kinds[0])
+        return _of_recording_and_baseline(first, second, device, baseline_first=kinds[0], every=every)
     return _of_recordings(first, second, device, every=every)
 
 
@@ -136,13 +136,13 @@ def summary_of(found: Comparison) -> str:
     return {"new": "only in the second", "gone": "only in the first"}.get(found.verdict) or found.summary
 
 
-def _of_baselines(first: Path, second: Path) -> _Compared:
+def _of_baselines(first: Path, second: Path, *, every: bool) -> _Compared:
     from pytest_torchprof.baseline import read  # noqa: PLC0415 - likewise
 
-    return _told(differences(read(first).entries, read(second).entries))
+    return _told(differences(read(first).entries, read(second).entries), every=every)
 
 
-def _told(found: Mapping[str, Comparison]) -> _Compared:
+def _told(found: Mapping[str, Comparison], *, every: bool) -> _Compared:
     tests: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
     for key, one in found.items():
@@ -153,12 +153,14 @@ def _told(found: Mapping[str, Comparison]) -> _Compared:
             "changes": changes,
             "families": [asdict(family) for family in one.families],
         }
-        lines += [printable(f"{key}: {summary_of(one)}"), *(f"  {printable(line)}" for line in one.lines)]
+        lines += [printable(f"{key}: {summary_of(one)}"), *(f"  {printable(line)}" for line in one.told(every=every))]
     differ = any(test["kernels_differ"] for test in tests.values())
     return _Compared(differ, {"tests": tests}, lines or ["no tests in either baseline file"])
 
 
-def _of_recording_and_baseline(first: Path, second: Path, device: str | None, *, baseline_first: bool) -> _Compared:
+def _of_recording_and_baseline(
+    first: Path, second: Path, device: str | None, *, baseline_first: bool, every: bool
+) -> _Compared:
     """Compare a recording with its test's entry: by kernels, numbers, and times by family."""
     from pytest_torchprof.baseline import entry_of, key_of, read  # noqa: PLC0415 - likewise
     from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - likewise
@@ -175,7 +177,7 @@ def _of_recording_and_baseline(first: Path, second: Path, device: str | None, *,
     (key,) = keys
     kept = {key: entries[key]}
     measured = {key: entry_of(profile, source_hash=entries[key].source)}
-    return _told(differences(kept, measured) if baseline_first else differences(measured, kept))
+    return _told(differences(kept, measured) if baseline_first else differences(measured, kept), every=every)
 
 
 def _of_folders(first: Path, second: Path, device: str | None, *, every: bool) -> _Compared:

@@ -56,7 +56,7 @@ _VARYING: Final = frozenset(number.name for number in TABLE if not number.exact)
 # These move with gpu_busy_us; a line each would bury what matters.
 _WITH_BUSY_TIME: Final = frozenset(number.name for number in TABLE if number.follows == "gpu_busy_us")
 _FEW: Final = 4
-"""Up to so many changes of kernels need no line that sums them up."""
+"""Up to so many changes of kernels are told on a screen, and need no line that sums them up."""
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 GATED: Final = frozenset(number.name for number in TABLE if number.gated)
@@ -102,14 +102,16 @@ class Comparison:
     @property
     def lines(self) -> tuple[str, ...]:
         """What changed, a line each: environment, numbers, those that moved most first, then kernels."""
+        return self.told(every=True)
+
+    def told(self, *, every: bool) -> tuple[str, ...]:
+        """Return what changed, a line each; ``every``: all kernels, not only the first ones."""
         exchange = [f"  what came and went: {self.exchange}"] if self.exchange else []
-        return (
-            *self.notes,
-            *map(_number_line, self.numbers),
-            *family_lines(self.families),
-            *exchange,
-            *self.kernel_lines,
-        )
+        kernels = self.kernel_lines
+        shown = kernels if every else kernels[:_FEW]
+        hidden = len(kernels) - len(shown)
+        more = [f"  ... and {counted(hidden, 'more change')} (-v)"] if hidden else []
+        return (*self.notes, *map(_number_line, self.numbers), *family_lines(self.families), *exchange, *shown, *more)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -129,8 +131,9 @@ class Comparison:
 
     @property
     def kernel_lines(self) -> tuple[str, ...]:
-        """What became of single kernels, a line each."""
-        return tuple(_kernel_lines([change for change in self.changes if not _is_number(change)]))
+        """What became of single kernels, a line each; what fails the test comes first."""
+        kernels = (change for change in self.changes if not _is_number(change))
+        return tuple(_kernel_lines(sorted(kernels, key=lambda change: not change.fails)))
 
     @property
     def noise(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, describe
 from pytest_torchprof.report import Outcome
 from pytest_torchprof.testing import PASSED, RUN
-from pytest_torchprof.testing.workers import HAND_OVER
+from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +31,10 @@ def end_on_all_ranks(state: RunState, report: pytest.TestReport, item: pytest.It
         return
     own = _own_end(report, item)
     try:
-        ends = others.end_phase(report.nodeid, own, after_test=report.when == "teardown")
+        ends = others.end_phase(nodeid_of(item), own, after_test=report.when == "teardown")
     except NotMeasured as problem:
         _become_failure(report, f"not measured: {problem}")
-        state.overrule(report.nodeid, Outcome.NOT_MEASURED, f"not measured: {problem}")
+        state.overrule(nodeid_of(item), Outcome.NOT_MEASURED, f"not measured: {problem}")
         return
     if HAND_OVER in item.config.stash:
         return  # Who has started these ranks makes one test of what each comes to.
@@ -87,7 +87,7 @@ def _take_over(state: RunState, report: pytest.TestReport, number: int, end: Pha
         report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {said}")
         if end.outcome == "xfailed":
             report.wasxfail = said
-    state.overrule(report.nodeid, _RESULTS[end.outcome], said)
+    state.overrule(nodeid_of(item), _RESULTS[end.outcome], said)
 
 
 def _become_failure(report: pytest.TestReport, said: str) -> None:
