@@ -439,6 +439,20 @@ def test_another_kernel_is_no_lost_fusion(apart):
     assert not any("fusion" in line for line in fused_and_apart(*apart).lines)
 
 
+def test_of_many_kernels_the_cause_is_told_first_and_then_what_came():
+    """On a screen, where not all of them are shown."""
+    gone = tuple(pointwise(what) for what in ("abs", "neg", "exp", "log", "cos"))
+    fused = KernelRecord(name="triton_poi_fused_add_mul_0", family="pointwise")
+    came = (pointwise("add"), pointwise("mul"))
+    comparison = compare(entry((*gone, fused)), entry(came))
+    brief = comparison.told(every=False)
+    first = brief.index(comparison.kernel_lines[0])
+    assert [line.split()[0] for line in brief[first:]] == ["-", "+", "+", "-", "..."]
+    assert "; fusion lost: add and mul ran in this kernel" in brief[first]
+    assert brief[-1] == "  ... and 4 more changes (-v)"
+    assert comparison.told(every=True) == comparison.lines == (*brief[:-1], *comparison.kernel_lines[4:])
+
+
 def test_names_that_only_another_version_gives_are_told_together():
     """As by pytest --torchprof-against-python: what is the same but for its name, and what is not."""
     names = [

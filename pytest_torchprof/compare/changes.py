@@ -149,12 +149,17 @@ def _step_changes(delta: Difference, before: Step, step: Step, names: Names, all
         yield _with_fusion(_swap_change(was, now, at, names), was, came)
     same = RULES[names].same
     were, are = Counter(keys(before, same)), Counter(keys(step, same))
+    went: dict[bool, list[Change]] = {True: [], False: []}
     for kernel, times in Counter(delta.went).items():
         gone = _count_change(kernel, times, were[same(kernel)], are[same(kernel)], gated=True)
-        yield _with_fusion(gone, kernel, came)
+        told = _with_fusion(gone, kernel, came)
+        went[told is not gone].append(told)
+    # Where not all fit the screen, these are seen: the cause of kernels that came, these, and then what merely went.
+    yield from went[True]
     for kernel, at in _group(zip(delta.came, delta.came_at, strict=True)).items():
         change = _count_change(kernel, len(at), were[same(kernel)], are[same(kernel)], gated=too_many)
         yield replace(change, launches=at)
+    yield from went[False]
     for (was, now), times in delta.renamed.items():
         how = explain_rename(was.name, now.name)
         change = _variant_change(was, now, times, NEUTRAL, how)

@@ -131,9 +131,8 @@ class Comparison:
 
     @property
     def kernel_lines(self) -> tuple[str, ...]:
-        """What became of single kernels, a line each; what fails the test comes first."""
-        kernels = (change for change in self.changes if not _is_number(change))
-        return tuple(_kernel_lines(sorted(kernels, key=lambda change: not change.fails)))
+        """What became of single kernels, a line each."""
+        return tuple(_kernel_lines([change for change in self.changes if not _is_number(change)]))
 
     @property
     def noise(self) -> tuple[str, ...]:
