@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LONGEST = 200
 """Characters of one line; names of 5,000 are real."""
+LONGEST_REASON = 1000
+"""Characters of a reason, which may name two files and a folder by their whole paths."""
 
 
 # What a CI service takes for a command to itself: GitHub at the beginning of a line, Azure anywhere in it.
@@ -45,6 +47,11 @@ def printable_line(text: str, longest: int = LONGEST) -> str:
     """Return ``text`` as one printable line of at most ``longest`` characters."""
     line = printable(text)
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def reason_line(text: str) -> str:
+    """Return a reason as one printable line; too long a one loses its middle, not the remedy and code at its end."""
+    return cut_inside(printable(text), LONGEST_REASON)
 
 
 _ALIKE = frozenset({"pointwise"})

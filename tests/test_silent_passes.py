@@ -249,6 +249,22 @@ def test_a_baseline_of_another_root_directory_is_not_measured(run_tests, pyteste
     run(first, *args).assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize("args", [("-q",), ()])
+def test_a_reason_keeps_its_remedy_and_its_code_however_long_its_paths_are(run_tests, pytester, args):
+    inner = pytester.path / ("a" * 200) / ("b" * 200) / ("c" * 200)
+    inner.mkdir(parents=True)
+    test = inner / "test_it.py"
+    test.write_text("import pytest, torch\n@pytest.mark.torchprof(device='cpu')\ndef test_it(): torch.ones(2).sin()\n")
+    where = ("-p", "no:cacheprovider", f"--torchprof-baseline-dir={pytester.path / 'kept'}", str(test))
+    root = f"--rootdir={pytester.path}"
+    pytester.runpytest_inprocess(root, *where, "--torchprof-baseline=update").assert_outcomes(passed=1)
+    result = pytester.runpytest_inprocess(f"--rootdir={inner}", *where, *args)
+    result.assert_outcomes(failed=1)
+    said = " ".join(result.stdout.str().partition("= FAILURES")[2].partition("torchprof: ")[0].split())
+    assert "not measured: there is none in " in said
+    assert "or write it anew with --torchprof-baseline=update [baseline-elsewhere]" in said
+
+
 # ------------------------------------------------------------------------------------------------- files with holes
 
 

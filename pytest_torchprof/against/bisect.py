@@ -19,7 +19,7 @@ from pytest_torchprof.compare import compare
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import MISSED, NOT_MEASURED, check_limits
 from pytest_torchprof.report import Reference
-from pytest_torchprof.text import counted, printable_line
+from pytest_torchprof.text import counted, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -261,7 +261,7 @@ class _Search:
             measured = self._measure(sha)
             answer, why = self._by_limits(measured) if self._limits else self._by_kernels(measured)
             self._judged[sha] = Judged(sha=sha, answer=answer, why=why)
-            self._tell(f"{sha[:7]}  {answer:<9}{printable_line(why)}")
+            self._tell(f"{sha[:7]}  {answer:<9}{reason_line(why)}")
         return self._judged[sha]
 
     def _by_limits(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UsageError, parse
 from pytest_torchprof.cli.check import read_limit_texts
-from pytest_torchprof.text import json_text, printable, printable_line
+from pytest_torchprof.text import json_text, printable, printable_line, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def run(words: list[str]) -> int:
         found = bisect(task, _tell)
     for test, why in found.left_out.items():
         sys.stderr.write(
-            f"{printable_line(f'torchprof: {test} takes no part, as it was not measured at the bad commit: {why}')}\n"
+            f"{reason_line(f'torchprof: {test} takes no part, as it was not measured at the bad commit: {why}')}\n"
         )
     text = json_text(_data(found, task.words[0], limits)) if as_json else "".join(f"{line}\n" for line in _lines(found))
     screen.write(text)
@@ -81,7 +81,7 @@ def run(words: list[str]) -> int:
 
 
 def _tell(line: str) -> None:
-    sys.stdout.write(f"{printable_line(line)}\n")
+    sys.stdout.write(f"{reason_line(line)}\n")
     sys.stdout.flush()
 
 
@@ -96,9 +96,9 @@ def _lines(found: Found) -> Iterator[str]:
     yield f"first bad commit: {first.sha}"
     for name, value in (("author", first.author), ("date", first.date), ("subject", first.subject)):
         yield printable_line(f"  {name:<9}{value}")
-    yield printable_line(f"  {'because':<9}{found.why}")
+    yield reason_line(f"  {'because':<9}{found.why}")
     for test, difference in found.differences.items():
-        yield printable_line(f"against its parent {(found.parent or '')[:7]}, {test}: {difference.summary}")
+        yield reason_line(f"against its parent {(found.parent or '')[:7]}, {test}: {difference.summary}")
         yield from (printable(line) for line in difference.lines if line not in difference.noise)
     if not found.differences:
         yield "its parent cannot be measured: what it changed is not told"

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict, WorkRow
-from pytest_torchprof.text import counted, number_alike, printable, printable_line, show_us
+from pytest_torchprof.text import counted, number_alike, printable, printable_line, reason_line, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
 
-LONGEST_REASON = 600
 MOST_REASONS = 3
 """Of one limit: several missed limits still fit on a screen."""
 COLUMN = 32
@@ -209,9 +208,7 @@ class _Section:
             head=fit(limit_line(verdict), screen, hanging=INDENT).splitlines(),
             details=details,
             places=places,
-            reasons=[
-                _broken([f"{' ' * INDENT}why: {printable_line(line, LONGEST_REASON)}"], screen) for line in reasons
-            ],
+            reasons=[_broken([f"{' ' * INDENT}why: {reason_line(line)}"], screen) for line in reasons],
         )
 
     @property
@@ -315,7 +312,7 @@ def limit_line(verdict: Verdict) -> str:
 
 
 def _said(verdict: Verdict) -> str:
-    measured = printable_line(verdict.measured.removeprefix("not measured: "), LONGEST_REASON)
+    measured = reason_line(verdict.measured.removeprefix("not measured: "))
     return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
 
 
@@ -351,9 +348,7 @@ def _detail_blocks(details: Sequence[str | WorkRow], screen: Screen) -> tuple[li
     rows = [one for one in details if isinstance(one, WorkRow)]
     layout = Layout.of(rows, screen)
     blocks = [
-        layout.lines(one)
-        if isinstance(one, WorkRow)
-        else _broken([f"{' ' * INDENT}{printable_line(one, LONGEST_REASON)}"], screen)
+        layout.lines(one) if isinstance(one, WorkRow) else _broken([f"{' ' * INDENT}{reason_line(one)}"], screen)
         for one in details
     ]
     if screen.everything or layout.beside or sum(map(len, blocks)) <= screen.lines // 2:

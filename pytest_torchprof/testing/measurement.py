@@ -17,9 +17,9 @@ from pytest_torchprof.limits import (
     nothing_known,
     something_ran,
 )
-from pytest_torchprof.limits.failure import LONGEST_REASON, fit
+from pytest_torchprof.limits.failure import fit
 from pytest_torchprof.limits.own_code import OWN
-from pytest_torchprof.text import printable_line
+from pytest_torchprof.text import reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -147,7 +147,7 @@ class Judgement:
         if (profile := self.profile) is not None:
             return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
         reason = self.measurement.why_not or coded("the measured code was not run to its end", Code.NOT_RUN_TO_END)
-        brief = fit(f"not measured: {printable_line(reason.removeprefix('not measured: '), LONGEST_REASON)}", screen)
+        brief = fit(f"not measured: {reason_line(reason.removeprefix('not measured: '))}", screen)
         error = NotMeasured(f"{brief}\n  do: {ASK_THE_DOCTOR}" if self.measurement.ask_the_doctor else brief)
         error.brief = brief
         return error
