@@ -180,12 +180,17 @@ class TraceBuilder:
     def launched(
         self, name: str, start: float, *, op: str | None = "aten::mul", dur: float = 10, wait: float = 5, **args: Any
     ) -> None:
-        """Add an operator that launches a kernel, which runs ``wait`` microseconds later for ``dur``."""
+        """Add an operator that launches a kernel, which runs ``wait`` microseconds later for ``dur``.
+
+        ``written_tid`` is the thread that the launch has in the file, where that is another.
+        """
         tid = args.pop("tid", MAIN)
         inputs = args.pop("inputs", None)
+        launch = self.launch(start + 2, 3, tid=args.pop("written_tid", tid))
         if op is not None:
             self.op(op, start, 8, tid=tid, inputs=inputs)
-        self.kernel(name, start + 3 + wait, dur, self.launch(start + 2, 3, tid=tid), **args)
+            args = {"External id": self._external, **args}
+        self.kernel(name, start + 3 + wait, dur, launch, **args)
 
     def allocation(self, size: int, at: float, *, tid: int = MAIN, device_type: int = 1) -> None:
         """Add that an allocator gave memory, or took it back (below zero); 0 is the CPU, 1 CUDA."""

@@ -26,6 +26,7 @@ class Args(
         "types": "Input type",
         "strides": "Input Strides",
         "settings": "Concrete Inputs",
+        "external": "External id",
         "blocks_per_sm": "blocks per SM",
         "occupancy": "est. achieved occupancy %",
         "size": "bytes",
@@ -52,6 +53,7 @@ class Args(
     strides: Raw = _EMPTY
     settings: Raw = _EMPTY
     correlation: Whole = -1
+    external: Whole = -1
     stream: Whole | str | None = None
     blocks_per_sm: float = -1.0
     occupancy: float = -1.0

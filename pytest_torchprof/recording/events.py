@@ -324,8 +324,10 @@ class Columns:
         ]
         first = len(part.inputs)
         part.inputs.extend([inputs[joined(one)] for one in operands])
-        if role == RANGE and PARAMETERS in self.names:
-            self.parameters |= messages_of(events, first)
+        if role == RANGE:
+            part.external.fromlist([event.args.external for event in events])
+            if PARAMETERS in self.names:
+                self.parameters |= messages_of(events, first)
 
     def _gpu(self, gpu: GpuOps, role: str, events: list[Any]) -> None:
         streams, processes, first = self.streams, self.processes, len(gpu.kind)
@@ -336,6 +338,7 @@ class Columns:
             [streams[event.tid if arg.stream is None else arg.stream] for event, arg in zip(events, args, strict=True)]
         )
         gpu.correlation.extend([arg.correlation for arg in args])
+        gpu.external.fromlist([arg.external for arg in args])
         gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])
         gpu.occupancy.fromlist([arg.occupancy for arg in args])
         gpu.size.extend([arg.size for arg in args])

@@ -38,6 +38,7 @@ from pytest_torchprof.recording.text import (
     is_perfetto,
     is_special,
 )
+from pytest_torchprof.recording.threads import put_back
 from pytest_torchprof.recording.two_processes import Other, border
 from pytest_torchprof.trace import Trace
 
@@ -282,6 +283,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         raise _NoTraceError(str(malformed), malformed.code) from None
     names = list(columns.names)
     name_operators(names, columns.ops)
+    put_back(columns.ops, columns.annotations, columns.calls, columns.gpu)
     trace = Trace(
         path=path,
         events=columns.events,

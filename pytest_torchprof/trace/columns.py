@@ -76,6 +76,10 @@ def _real() -> array[float]:
     return array("d")
 
 
+def _whole() -> array[int]:
+    return array("q")
+
+
 class _Columns(Struct, frozen=True, kw_only=True, eq=False):
     __repr__ = object.__repr__
 
@@ -98,6 +102,8 @@ class Ranges(_OfThreads, frozen=True, kw_only=True, eq=False):
 
     inputs: list[int] = field(default_factory=list)
     """Index into ``Trace.inputs``: dims, types and strides of the operands; of some operators their settings too."""
+    external: array[int] = field(default_factory=_whole)
+    """The number of an operator, by which what it launched names it."""
 
 
 class Calls(_OfThreads, frozen=True, kw_only=True, eq=False):
@@ -115,6 +121,8 @@ class GpuOps(_Timed, frozen=True, kw_only=True, eq=False):
     stream: list[int] = field(default_factory=list)
     """Index into ``Trace.streams``."""
     correlation: list[int] = field(default_factory=list)
+    external: array[int] = field(default_factory=_whole)
+    """The number of the operator that launched it. Without one, files from before 2024 repeat the correlation here."""
     blocks_per_sm: array[float] = field(default_factory=_real)
     """Below zero where the file does not say, as on ROCm."""
     occupancy: array[float] = field(default_factory=_real)

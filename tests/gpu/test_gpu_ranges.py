@@ -65,3 +65,41 @@ def test_it(torchprof):
 """
     )
     result.assert_outcomes(passed=1)
+
+
+def test_threads_that_have_the_id_of_one_that_has_ended_are_measured_right(run):
+    result = run(
+        """
+from threading import Thread, get_ident
+
+def train():
+    with mark("forward"):
+        loss = (x * 2).sum()
+    with mark("backward"):
+        loss.backward()
+    x.grad = None
+
+def test_it(torchprof):
+    found, idents = [], []
+
+    def measure(number):
+        idents.append(get_ident())
+        with torchprof.measure(str(number)) as block:
+            for _ in block.steps():
+                generate(reads=(0,))
+        found.append([(len(one.kernels), one.syncs) for one in block.profile.ranges("decode")][:24])
+
+    for number in range(4):
+        thread = Thread(target=measure, args=(number,))
+        thread.start()
+        thread.join()
+    assert len(set(idents)) < len(idents)
+    assert found == [[(2, 1)] + [(2, 0)] * 23] * 4
+    # Autograd's thread is made here, and takes the place of the last one.
+    profile = torchprof(train)
+    kernels = [[len(one.kernels) for one in profile.ranges(name)] for name in ("forward", "backward")]
+    assert min(kernels[1]) > 0
+    assert [sum(one) for one in zip(*kernels)] == [profile.kernels.count] * 5
+"""
+    )
+    result.assert_outcomes(passed=1)
