@@ -185,12 +185,12 @@ class TraceBuilder:
         ``written_tid`` is the thread that the launch has in the file, where that is another.
         """
         tid = args.pop("tid", MAIN)
+        written_tid = args.pop("written_tid", tid)
         inputs = args.pop("inputs", None)
-        launch = self.launch(start + 2, 3, tid=args.pop("written_tid", tid))
         if op is not None:
             self.op(op, start, 8, tid=tid, inputs=inputs)
             args = {"External id": self._external, **args}
-        self.kernel(name, start + 3 + wait, dur, launch, **args)
+        self.kernel(name, start + 3 + wait, dur, self.launch(start + 2, 3, tid=written_tid), **args)
 
     def allocation(self, size: int, at: float, *, tid: int = MAIN, device_type: int = 1) -> None:
         """Add that an allocator gave memory, or took it back (below zero); 0 is the CPU, 1 CUDA."""

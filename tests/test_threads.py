@@ -44,7 +44,7 @@ def test_what_a_thread_launched_is_in_its_own_ranges(look):
     assert look(builder).range("decode").kernels == 2
 
 
-def test_calls_of_no_operator_go_with_those_around_them(look):
+def test_calls_of_no_operator_go_with_the_others_of_their_number(look):
     builder = step()
     builder.annotation("decode", 100, 500)
     builder.launched("raw", 110, op=None, written_tid=DEAD)
@@ -55,30 +55,40 @@ def test_calls_of_no_operator_go_with_those_around_them(look):
     assert (found.kernels, found.syncs) == (3, 1)
 
 
-def test_of_two_threads_that_had_the_id_in_turn_each_has_its_own(look):
+def test_work_of_a_replay_goes_with_its_launch(look):
     builder = step()
+    builder.annotation("decode", 100, 500)
+    builder.op("CompiledFunction", 110, 30)
+    replay = builder.graph_launch(120, tid=DEAD)
+    for at in (130, 140):
+        builder.kernel("k", at, 5, replay, **{"External id": 1})
+    assert look(builder).range("decode").kernels == 2
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["it ended before", "both lived after one another"])
+def test_of_threads_that_had_the_number_in_turn_each_keeps_what_is_known_to_be_its_own(ends, look):
+    builder = step()
+    written = DEAD if ends else FIRST
     builder.annotation("first", 100, 200, tid=FIRST)
-    builder.launched("k", 120, tid=FIRST, written_tid=DEAD)
-    builder.sync(200, 20, what="stream sync", tid=DEAD)
+    builder.launched("raw", 120, op=None, tid=FIRST, written_tid=written)
+    builder.launched("k", 150, tid=FIRST, written_tid=written)
+    builder.sync(200, 20, what="stream sync", tid=written)
     builder.annotation("second", 400, 200, tid=SECOND)
-    builder.launched("raw", 410, op=None, written_tid=DEAD)
-    builder.launched("k", 450, tid=SECOND, written_tid=DEAD)
-    builder.launched("k", 480, tid=SECOND, written_tid=DEAD)
+    builder.launched("k", 450, tid=SECOND, written_tid=written)
     profile = look(builder)
     first, second = profile.range("first"), profile.range("second")
-    assert (first.kernels, first.syncs) == (1, 1)
-    assert (second.kernels, second.syncs) == (3, 0)
+    assert (first.kernels, first.syncs) == ((1, 0) if ends else (2, 1))
+    assert (second.kernels, second.syncs) == (1, 0)
 
 
-def test_the_thread_that_had_the_id_first_keeps_its_calls(look):
+def test_what_is_only_in_a_range_of_the_first_thread_stays_there(look):
     builder = step()
     builder.annotation("first", 100, 200, tid=FIRST)
-    builder.launched("k", 120, tid=FIRST)
-    builder.launched("raw", 150, op=None, tid=FIRST)
+    builder.launched("raw", 120, op=None, tid=FIRST)
     builder.annotation("second", 400, 200, tid=SECOND)
     builder.launched("k", 450, tid=SECOND, written_tid=FIRST)
     profile = look(builder)
-    assert [profile.range(name).kernels for name in ("first", "second")] == [2, 1]
+    assert [profile.range(name).kernels for name in ("first", "second")] == [1, 1]
 
 
 def test_work_of_a_thread_without_operators_stays_there(look):
@@ -94,6 +104,7 @@ def test_work_of_a_thread_without_operators_stays_there(look):
     [
         pytest.param(None, SECOND, id="the number is that of the call, as before 2024"),
         pytest.param(1, SECOND, id="the operator was over before"),
+        pytest.param(4, SECOND, id="the operator began later"),
         pytest.param(3, AUTOGRAD, id="an operator of the call's own thread is around it"),
         pytest.param(77, SECOND, id="no operator has the number"),
     ],
@@ -104,8 +115,41 @@ def test_a_number_that_names_no_operator_around_the_call_moves_nothing(number, l
     builder.op("aten::mm", 110, 10)
     builder.op("aten::add", 195, 30, tid=AUTOGRAD)
     builder.op("aten::mm", 190, 30)
+    builder.op("aten::mm", 300, 30)
     launch = builder.launch(200, tid=launch_tid)
     builder.kernel("k", 210, 5, launch, **{"External id": launch if number is None else number})
     if number is None:
         builder.event("cpu_op", "aten::mul", 190, 30, pid=CPU, tid=MAIN, **{"External id": launch})
+    assert look(builder).range("decode").kernels == 0
+
+
+@pytest.mark.parametrize("nothing", [{}, {"External id": 0}], ids=["left out", "zero"])
+def test_what_has_no_number_names_no_operator(nothing, look):
+    builder = step()
+    builder.annotation("decode", 100, 500)
+    builder.event("cpu_op", "aten::mm", 190, 30, pid=CPU, tid=MAIN, **nothing)
+    builder.kernel("k", 210, 5, builder.launch(200, tid=SECOND), **nothing)
+    assert look(builder).range("decode").kernels == 0
+
+
+@pytest.mark.parametrize("nothing", [{}, {"correlation": 0}], ids=["left out", "zero"])
+def test_what_has_no_correlation_belongs_to_no_call(nothing, look):
+    builder = step()
+    builder.annotation("decode", 100, 500)
+    builder.launched("k", 150, tid=SECOND)
+    builder.op("aten::mm", 190, 30)
+    builder.event("cuda_runtime", "cudaStreamSynchronize", 200, 10, pid=CPU, tid=SECOND, **nothing)
+    builder.kernel("k", 210, 5, nothing.get("correlation"), **{"External id": 2})
+    assert look(builder).range("decode").syncs == 0
+
+
+@pytest.mark.parametrize("numbers", [(None, 1), (1, None), (1, 2)])
+def test_work_of_one_call_that_does_not_agree_tells_nothing(numbers, look):
+    builder = step()
+    builder.annotation("decode", 100, 500)
+    builder.op("aten::mm", 110, 30)
+    builder.op("aten::mm", 110, 30)
+    replay = builder.graph_launch(120, tid=SECOND)
+    for at, number in zip((130, 140), numbers, strict=True):
+        builder.kernel("k", at, 5, replay, **{"External id": number})
     assert look(builder).range("decode").kernels == 0

@@ -3,88 +3,79 @@
 CUPTI tells threads by the lower half of their pthread ids. For each of these kineto keeps the first system id that it
 saw with it, as long as the process lives (``recordThreadInfo`` of its ``GenericActivityProfiler``; seen with torch
 2.15). A thread that is started where a profiled one has ended often has that one's pthread id, and its calls are then
-written under the id of the dead one: no operator and no range is around them there. But what they launched has the
-number of its operator.
+written under the number of the ended one: no operator and no range is around them there. But what an operator launched
+has the operator's own number.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections import defaultdict
 from itertools import count
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.trace.columns import ABSENT
-from pytest_torchprof.trace.links import Intervals, Nesting
+from pytest_torchprof.trace.links import Intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.trace.columns import Calls, GpuOps, Ranges
 
 
 def put_back(ops: Ranges, annotations: Ranges, calls: Calls, gpu: GpuOps) -> None:
-    """Give calls that are on the wrong thread their own, in place.
+    """Give calls that are written under another thread's number their own, in place.
 
-    A call whose work names an operator of another thread was made there if it began inside of that one, and inside of
-    none of the thread that it is on. Calls without such work go with those around them: threads share an id one after
-    another.
+    A call was made on another thread if its work names an operator of that thread, the call began inside of the
+    operator, and the thread under whose number it is written was in no range then. If all that is known of a number's
+    calls is that they are of one other thread, so are those of which nothing is known: no two threads have a pthread
+    id at once.
     """
     if len({*ops.thread, *calls.thread}) == 1:
         return
-    op_of = _launching(ops, calls, gpu)
+    op_of = _operators(ops, calls, gpu)
     doubtful = [call for call, op in op_of.items() if calls.thread[call] != ops.thread[op]]
     if not doubtful:
         return
-    around = Nesting(ops).around_each(calls, range(len(calls)))
-    made_on = {}
-    for call in doubtful:
-        op = op_of[call]
-        if around[call] == ABSENT and ops.start[op] <= calls.start[call] <= ops.end[op]:
-            made_on[call] = ops.thread[op]
-    shared = {calls.thread[call] for call in made_on}
-    on_shared = [call for call, thread in enumerate(calls.thread) if thread in shared]
-    known = {call: calls.thread[call] for call in on_shared if around[call] != ABSENT} | made_on
-    made_on |= _beside(calls, known, [call for call in on_shared if call not in known], (ops, annotations))
-    for call, thread in made_on.items():
-        calls.thread[call] = thread
+    alive = _ranges_of({calls.thread[call] for call in doubtful}, (ops, annotations))
+    proven = {
+        call: ops.thread[op]
+        for call, op in ((call, op_of[call]) for call in doubtful)
+        if ops.start[op] <= calls.start[call] <= ops.end[op] and not alive.cover(calls.thread[call], calls.start[call])
+    }
+    makers: dict[int, set[int]] = defaultdict(set)
+    for call, thread in proven.items():
+        makers[calls.thread[call]].add(thread)
+    under = {call: number for call, number in enumerate(calls.thread) if number in makers}
+    shared = {number for call, number in under.items() if alive.cover(number, calls.start[call])}
+    for call, number in under.items():
+        if len(makers[number]) == 1 and number not in shared:
+            (calls.thread[call],) = makers[number]
+        else:
+            calls.thread[call] = proven.get(call, number)
 
 
-def _launching(ops: Ranges, calls: Calls, gpu: GpuOps) -> Mapping[int, int]:
-    """Return the operator that a call's work names, by call."""
+def _operators(ops: Ranges, calls: Calls, gpu: GpuOps) -> Mapping[int, int]:
+    """Return the operator that a call's work names, by call; not where pieces of it name different ones."""
     op_at = dict(zip(ops.external, count()))
     call_at = dict(zip(calls.correlation, count()))
-    op_at.pop(ABSENT, None)
-    call_at.pop(ABSENT, None)
-    named = zip(gpu.correlation, gpu.external, strict=True)
-    return {
-        call_at[correlation]: op_at[external]
-        for correlation, external in named
-        if external in op_at and correlation in call_at and external != correlation
-    }
+    for at in (op_at, call_at):
+        # Some ROCm files write 0 where they know none.
+        at.pop(0, None)
+        at.pop(ABSENT, None)
+    found: dict[int, int] = {}
+    for correlation, external in zip(gpu.correlation, gpu.external, strict=True):
+        # Before 2024 the number of work that no operator launched is that of its call.
+        if correlation in call_at and external != correlation:
+            call, op = call_at[correlation], op_at.get(external, ABSENT)
+            if found.setdefault(call, op) != op:
+                found[call] = ABSENT
+    return {call: op for call, op in found.items() if op != ABSENT}
 
 
-def _beside(
-    calls: Calls, known: Mapping[int, int], others: Iterable[int], ranges: Sequence[Ranges]
-) -> Mapping[int, int]:
-    """Return for the other calls the thread of the last known one of their id before them, or of the first behind.
-
-    Of both the one that has a range around the call, if only one has.
-    """
-    by_id: dict[int, list[tuple[int, int]]] = {}
-    for call in sorted(known, key=calls.start.__getitem__):
-        by_id.setdefault(calls.thread[call], []).append((calls.start[call], known[call]))
-    wanted = set(known.values())
-    inside = Intervals(
+def _ranges_of(threads: set[int], parts: Sequence[Ranges]) -> Intervals:
+    return Intervals(
         (thread, part.start[i], part.end[i])
-        for part in ranges
+        for part in parts
         for i, thread in enumerate(part.thread)
-        if thread in wanted
+        if thread in threads
     )
-    found = {}
-    for call in others:
-        neighbours, start = by_id[calls.thread[call]], calls.start[call]
-        place = bisect_right(neighbours, start, key=itemgetter(0))
-        candidates = [thread for _, thread in neighbours[max(place - 1, 0) : place + 1]]
-        found[call] = next((thread for thread in candidates if inside.cover(thread, start)), candidates[0])
-    return found

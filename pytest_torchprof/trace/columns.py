@@ -103,7 +103,7 @@ class Ranges(_OfThreads, frozen=True, kw_only=True, eq=False):
     inputs: list[int] = field(default_factory=list)
     """Index into ``Trace.inputs``: dims, types and strides of the operands; of some operators their settings too."""
     external: array[int] = field(default_factory=_whole)
-    """The number of an operator, by which what it launched names it."""
+    """The number of an operator, which what it launched has too; empty for other ranges."""
 
 
 class Calls(_OfThreads, frozen=True, kw_only=True, eq=False):
