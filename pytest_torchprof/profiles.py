@@ -21,6 +21,7 @@ from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
+from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.keywords import Limits
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
@@ -78,6 +79,7 @@ class _View(Struct, frozen=True, kw_only=True, eq=False):
     result: Any = _ABSENT
     gate: Callable[[str], None] | None = None
     rules: tuple[Rule, ...] | None = None
+    own_kernels: OwnKernels = NOTHING_DECLARED
     explainer: Explainer | None = None
 
 
@@ -89,7 +91,14 @@ class Profile(Analysis):
 
     def __init__(self, trace: Trace | None, view: _View, answers: dict[str, Any] | None = None) -> None:
         """Use :func:`load`, or :meth:`from_trace`."""
-        super().__init__(trace, beside=view.beside, repeat=view.repeat, in_job=view.in_job, answers=answers)
+        super().__init__(
+            trace,
+            beside=view.beside,
+            repeat=view.repeat,
+            in_job=view.in_job,
+            own_kernels=view.own_kernels,
+            answers=answers,
+        )
         self.why_alone = view.why_alone
         self._view = view
 
@@ -106,6 +115,14 @@ class Profile(Analysis):
     def with_context(self, *, rules: Iterable[Rule] | None, gate: Callable[[str], None] | None) -> Self:
         """Return the same profile with other rules for findings and another gate."""
         return self._changed(rules=None if rules is None else tuple(rules), gate=gate)
+
+    def with_own_kernels(self, own_kernels: OwnKernels) -> Self:
+        """Return the same profile where kernels that no table knows are what users say, before what it has of that."""
+        if not own_kernels.declared:
+            return self
+        # What was worked out before does not hold for it.
+        declared = own_kernels.before(self._view.own_kernels)
+        return type(self)(self._trace, replace(self._view, own_kernels=declared))
 
     def with_others(self, beside: Iterable[Analysis]) -> Self:
         """Return the same profile with what the same test measured beside it."""

@@ -108,7 +108,8 @@ def analysis() -> Schema:
     ranges = fields({**both, "kernels": WHOLE}, {"worst": fields(OF_ONE_STEP)})
     kernel = fields(
         {
-            **every("name family library", TEXT),
+            **every("name library", TEXT),
+            "family": perhaps(TEXT),
             **every("dtype layout triton op forward_op", perhaps(TEXT)),
             "tensor_core": perhaps(BOOL),
             "op_chain": listed(TEXT),
@@ -153,7 +154,9 @@ def analysis() -> Schema:
         },
         {
             "efficiency": of_type(Efficiency),
-            "families": listed(fields({**every("family library", TEXT), "count": WHOLE, "time_us": NUMBER, **times()})),
+            "families": listed(
+                fields({"family": perhaps(TEXT), "library": TEXT, "count": WHOLE, "time_us": NUMBER, **times()})
+            ),
             "ops": listed(fields({**both, "shapes": ANY, **memory, "forward_op": perhaps(TEXT)})),
             "ranges": listed(ranges),
             "modules": listed(ranges),

@@ -19,10 +19,12 @@ from pytest_torchprof import (
 )
 from pytest_torchprof.kernels.operands import Launch, complete
 from pytest_torchprof.kernels.patterns import compile_pattern, fused_match, hint, parse_value, unfused_lines
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES
 from pytest_torchprof.kernels.selectors import compile_op_pattern
 
 pytestmark = pytest.mark.any_torch
 
+TOLD = {YES: True, NO: False, NOT_KNOWN: None}
 NVJET = "nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT"
 AMPERE = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
 TENSILE = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT128x64x32_MI16x16x1_SN"
@@ -76,7 +78,7 @@ def test_a_string_is_a_substring_a_glob_on_the_whole_name_or_an_expression():
         ("a[b]*", False),
     ]:
         assert compile_pattern(text).matches(found) is matches, text
-        assert compile_pattern(text).verdict(found) is matches
+        assert TOLD[compile_pattern(text).verdict(found)] is matches
         assert str(compile_pattern(text)) == text
     assert compile_pattern("a[b]*").matches(kernel("a[b]c"))
 
@@ -136,17 +138,17 @@ def test_one_selector_holds_on_every_generation_and_library(name):
 )
 def test_a_selector_answers_yes_no_or_unknown(selector, name, verdict):
     """Unknown is neither a match nor a mismatch; matches() is true only for yes."""
-    assert selector.verdict(kernel(name)) is verdict
+    assert TOLD[selector.verdict(kernel(name))] is verdict
     assert selector.matches(kernel(name)) is (verdict is True)
 
 
 def test_a_field_that_the_name_leaves_open_is_unknown_until_the_launch_tells():
     """A limit must be able to say that it could not be measured."""
     plain = "gemm_kernel"
-    assert gemm(dtype="bf16").verdict(kernel(plain)) is None
-    assert gemm(layout="tn").verdict(kernel(plain)) is None
-    assert gemm(tile="64x64").verdict(kernel(plain)) is None
-    assert gemm(op="mm").verdict(kernel(NVJET)) is None, "inside a graph replay there is no operator"
+    assert TOLD[gemm(dtype="bf16").verdict(kernel(plain))] is None
+    assert TOLD[gemm(layout="tn").verdict(kernel(plain))] is None
+    assert TOLD[gemm(tile="64x64").verdict(kernel(plain))] is None
+    assert TOLD[gemm(op="mm").verdict(kernel(NVJET))] is None, "inside a graph replay there is no operator"
     told = kernel(
         plain,
         op="aten::mm",
@@ -154,8 +156,8 @@ def test_a_field_that_the_name_leaves_open_is_unknown_until_the_launch_tells():
         shapes=((4, 8), (8, 16)),
         strides=((8, 1), (1, 8)),
     )
-    assert gemm(dtype="bf16", layout="tn", op="aten::mm").verdict(told) is True
-    assert conv(dtype="bf16").verdict(kernel(plain)) is False, "one field that surely differs decides"
+    assert TOLD[gemm(dtype="bf16", layout="tn", op="aten::mm").verdict(told)] is True
+    assert TOLD[conv(dtype="bf16").verdict(kernel(plain))] is False, "one field that surely differs decides"
 
 
 def test_attention_that_is_not_fused_is_its_products_and_softmax():
@@ -363,28 +365,28 @@ def test_a_text_is_in_the_kernels_if_one_of_their_names_has_it():
 
 def test_a_piece_of_a_name_may_have_an_asterisk():
     name = "void elementwise<at::detail::Array<char*, 3> >(int, at::detail::Array<char*, 3>)"
-    assert compile_pattern("Array<char*, 3>").verdict(kernel(name)) is True
-    assert compile_pattern("Array<char*, 2>").verdict(kernel(name)) is False
+    assert TOLD[compile_pattern("Array<char*, 3>").verdict(kernel(name))] is True
+    assert TOLD[compile_pattern("Array<char*, 2>").verdict(kernel(name))] is False
 
 
 def test_the_operator_says_which_collective_is_made_of_sends_and_receives():
     name = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
     exchange = kernel(name, op="record_param_comms", chain=["c10d::alltoall_base_"])
-    assert communication("all_to_all").verdict(exchange) is True
-    assert communication("all_reduce").verdict(exchange) is False
-    assert communication("send_recv").verdict(exchange) is None
+    assert TOLD[communication("all_to_all").verdict(exchange)] is True
+    assert TOLD[communication("all_reduce").verdict(exchange)] is False
+    assert TOLD[communication("send_recv").verdict(exchange)] is None
     plain = kernel(name, op="record_param_comms", chain=["c10d::send"])
-    assert communication("send_recv").verdict(plain) is True
-    assert communication("all_to_all").verdict(plain) is False
+    assert TOLD[communication("send_recv").verdict(plain)] is True
+    assert TOLD[communication("all_to_all").verdict(plain)] is False
 
 
 def test_products_and_softmax_of_a_native_attention_are_not_fused():
     around = ["aten::_native_multi_head_attention"]
     unfused = attention(fused=False)
-    assert unfused.verdict(kernel(SGEMM, op="aten::bmm", chain=around)) is True
-    assert unfused.verdict(kernel(SOFTMAX, op="aten::_softmax", chain=around)) is True
-    assert unfused.verdict(kernel(SGEMM, op="aten::addmm", chain=around)) is False
-    assert unfused.verdict(kernel(SGEMM, op="aten::bmm")) is False
+    assert TOLD[unfused.verdict(kernel(SGEMM, op="aten::bmm", chain=around))] is True
+    assert TOLD[unfused.verdict(kernel(SOFTMAX, op="aten::_softmax", chain=around))] is True
+    assert TOLD[unfused.verdict(kernel(SGEMM, op="aten::addmm", chain=around))] is False
+    assert TOLD[unfused.verdict(kernel(SGEMM, op="aten::bmm"))] is False
 
 
 @pytest.mark.parametrize(
@@ -410,7 +412,8 @@ def test_operands_tell_the_dtype_as_torch_promotes_them(op, dtypes, shapes, told
     one = kernel(op, op=op, dtypes=dtypes, shapes=shapes)
     name = one.family
     answers = {
-        dtype: family(name, dtype=dtype).verdict(one) for dtype in ("fp32", "fp64", "bf16", "int64", "int32", "bool")
+        dtype: TOLD[family(name, dtype=dtype).verdict(one)]
+        for dtype in ("fp32", "fp64", "bf16", "int64", "int32", "bool")
     }
     if told is not None:
         assert answers == {dtype: dtype == told for dtype in answers}
@@ -422,5 +425,5 @@ def test_operands_tell_the_dtype_as_torch_promotes_them(op, dtypes, shapes, told
 def test_operands_that_contradict_the_name_tell_nothing():
     one = kernel(NVJET, op="aten::mm", dtypes=("float", "float"), shapes=((4, 8), (8, 16)), strides=((8, 1), (16, 1)))
     assert one.dtype is None
-    assert gemm(dtype="bf16").verdict(one) is None
-    assert gemm(dtype="fp32").verdict(one) is None
+    assert TOLD[gemm(dtype="bf16").verdict(one)] is None
+    assert TOLD[gemm(dtype="fp32").verdict(one)] is None

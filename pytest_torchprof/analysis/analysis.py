@@ -27,6 +27,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernels import Kernels
+from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace import Trace
 
@@ -47,12 +48,14 @@ class Analysis(HasViews, AllAttributes):
         beside: tuple[Analysis, ...] = (),
         repeat: Repeat | None = None,
         in_job: InJob | None = None,
+        own_kernels: OwnKernels = NOTHING_DECLARED,
         answers: dict[str, Any] | None = None,
     ) -> None:
         """Take the trace (None if nothing was measured), what was measured beside it, and what a repeat tells of it.
 
         ``in_job`` is its place among the recordings of its job's ranks, where they are there.
-        Nothing is computed yet; ``answers`` are those of another view of the trace.
+        ``own_kernels`` is what users say of theirs. Nothing is computed yet; ``answers`` are those of another view of
+        the trace, with the same kernels of users.
         """
         super().__init__(answers)
         self._trace = trace
@@ -62,6 +65,8 @@ class Analysis(HasViews, AllAttributes):
         """What was found out when the measurement was repeated with stacks: places, and no number."""
         self.in_job = in_job
         """Its place among the recordings of its job's ranks; None where it is judged alone."""
+        self.own_kernels = own_kernels
+        """What the users say of kernels that no table knows."""
 
     def _look(self, name: str) -> None:
         """Allow or refuse that somebody looks at what has this name: a profile may be closed."""
@@ -77,7 +82,7 @@ class Analysis(HasViews, AllAttributes):
     @shared
     def launching(self) -> Launching:
         """Who launched what."""
-        return Launching(self.trace)
+        return Launching(self.trace, self.own_kernels)
 
     @shared
     def gpu_work(self) -> GpuWork:

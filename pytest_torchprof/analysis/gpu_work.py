@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.analysis.kernel_work import work_by_variant
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.operand_work import OperandWork
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
@@ -142,7 +141,7 @@ class GpuWork:
     @cached_property
     def named(self) -> dict[int, KernelName]:
         """What each kernel name says by itself."""
-        return {name: decode(self.trace.names[name]) for name in self.by_name}
+        return {name: self.launching.named(name) for name in self.by_name}
 
     def of_family(self, *families: str) -> list[Group]:
         """Return the groups whose kernel's name is of one of the families, the longest time first."""
@@ -175,8 +174,8 @@ class GpuWork:
     @cached_property
     def communication(self) -> frozenset[int]:
         """The kernels that carry out a collective."""
-        kind, name, names = self.trace.gpu.kind, self.trace.gpu.name, self.trace.names
-        meant = {one for one in set(name) if decode(names[one]).family == "communication"}
+        kind, name = self.trace.gpu.kind, self.trace.gpu.name
+        meant = {one for one in set(name) if self.launching.named(one).family == "communication"}
         if not meant:
             return frozenset()
         return frozenset(i for i, one in enumerate(name) if one in meant and kind[i] == KERNEL)

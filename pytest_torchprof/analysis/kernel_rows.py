@@ -64,7 +64,8 @@ class KernelRow(_Kernels, frozen=True, kw_only=True, eq=False):
 class FamilyRow(_Kernels, frozen=True, kw_only=True, eq=False):
     """All kernels of one family and library."""
 
-    family: str
+    family: str | None
+    """None: all of which it is not known."""
     library: str
 
 
@@ -163,11 +164,11 @@ def _by_operator(launching: Launching, chosen: Sequence[Part]) -> list[KernelRow
 
 def by_family(rows: Iterable[KernelRow]) -> list[FamilyRow]:
     """Return kernel rows summed by family and library, the longest time first."""
-    found: dict[tuple[str, str], list[KernelRow]] = defaultdict(list)
+    found: dict[tuple[str | None, str], list[KernelRow]] = defaultdict(list)
     for row in rows:
         found[row.decoded.family, row.decoded.library].append(row)
     summed = [
         FamilyRow(family=family, library=library, times=times_together([row.times for row in members]))
         for (family, library), members in found.items()
     ]
-    return sorted(summed, key=lambda row: (-row.time_us, row.family, row.library))
+    return sorted(summed, key=lambda row: (-row.time_us, row.family or "", row.library))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork, has_formula, work_of
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def work_by_variant(trace: Trace, launching: Launching, kernels: Iterable[int]) 
     names, op_of, ops, named = trace.names, launching.op_of, trace.ops, trace.gpu.name
     known = {name for name in set(ops.name) if has_formula(names[name])}
     of_ops = [i for i in kernels if op_of[i] >= 0 and ops.name[op_of[i]] in known]
-    decoded = {name: decode(names[name]) for name in {named[i] for i in of_ops}}
+    decoded = {name: launching.named(name) for name in {named[i] for i in of_ops}}
     working = {name for name, one in decoded.items() if one.family in FAMILIES and not one.helper}
     launched = Counter(op_of[i] for i in of_ops if named[i] in working)
     variants: dict[Variant, bool] = {}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
+    from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.trace import Trace
 
 # Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
@@ -36,9 +37,10 @@ Inputs = tuple[tuple[str, ...] | None, tuple[Any, ...] | None, tuple[Any, ...] |
 class Launching:
     """Answers for one recording who launched a GPU operation."""
 
-    def __init__(self, trace: Trace) -> None:
-        """Prepare to answer; the work is done when asked."""
+    def __init__(self, trace: Trace, own_kernels: OwnKernels) -> None:
+        """Prepare to answer; the work is done when asked. ``own_kernels``: what users say of theirs."""
         self._trace = trace
+        self._own_kernels = own_kernels
         self._chains: dict[int, tuple[str, ...]] = {ABSENT: ()}
         self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._inputs: dict[int, Inputs] = {}
@@ -114,6 +116,10 @@ class Launching:
         told = self._trace.inputs[index].split(b"\0")[3:]
         return _decode_operands(told[0]) if told else None
 
+    def named(self, name: int) -> KernelName:
+        """Return what a kernel's name, by its place in ``Trace.names``, says by itself, or users say of it."""
+        return self._own_kernels.decode(self._trace.names[name])
+
     def decoded(self, gpu_op: int) -> KernelName:
         """Return what the kernel's name says, completed by its launch."""
         trace, op = self._trace, self.op_of[gpu_op]
@@ -127,7 +133,7 @@ class Launching:
         if found is None:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
             launch = self._launch(op, call_name, collective, self._is_triton(name))
-            found = self._decoded[key] = complete(name, launch)
+            found = self._decoded[key] = complete(name, launch, self._own_kernels.decode)
         return found
 
     def decoded_operator(self, op: int) -> KernelName:
@@ -136,7 +142,8 @@ class Launching:
         key = (name, self.chain(op), self._trace.ops.inputs[op])
         found = self._decoded.get(key)
         if found is None:
-            found = self._decoded[key] = complete(name, self._launch(op, None, (None, None)))
+            launch = self._launch(op, None, (None, None))
+            found = self._decoded[key] = complete(name, launch, self._own_kernels.decode)
         return found
 
     def _is_triton(self, kernel: str) -> bool | None:

@@ -64,7 +64,13 @@ class RangeView(Analysis):
     def __init__(self, whole: Analysis, name: str) -> None:
         """Take the whole recording, and the name of the ranges."""
         # What was worked out for the recording holds here too: only the steps are others.
-        super().__init__(whole.trace, beside=whole.beside, repeat=whole.repeat, answers=whole._answers)  # noqa: SLF001
+        super().__init__(
+            whole.trace,
+            beside=whole.beside,
+            repeat=whole.repeat,
+            own_kernels=whole.own_kernels,
+            answers=whole._answers,  # noqa: SLF001
+        )
         self.whole = whole
         self.name = name
 

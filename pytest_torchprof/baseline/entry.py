@@ -37,7 +37,8 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One distinct kernel, as far as comparing needs it."""
 
     name: str
-    family: str = "other"
+    family: str | None = None
+    """None where it is not known; entries from before call some of these ``other`` or ``pointwise``."""
     dtype: str | None = None
     layout: str | None = None
     helper: str | None = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MEMORY: Final = {True: "memcpy", False: "memset"}
 """What stands for a family where the GPU ran no kernel: copies and fills."""
 KEYS: Final = {f"{family}_us": family for family in (*FAMILIES, *MEMORY.values())}
-"""What the time of each family is called."""
+"""What the time of each family is called; that of kernels whose family is not known counts with ``other``."""
 
 
 def spent_by_family(profile: Analysis) -> dict[str, float]:
@@ -51,7 +51,7 @@ def times_by_family(varying: Mapping[str, float]) -> dict[str, float]:
 def _spent_us(profile: Analysis, step: StepProfile) -> dict[str, float]:
     spent: defaultdict[str, float] = defaultdict(float)
     for kernel in step.kernels:
-        spent[kernel.family] += kernel.duration_us
+        spent[kernel.family or "other"] += kernel.duration_us
     for _, family, time_us in moved_us(profile, step):
         spent[family] += time_us
     return spent

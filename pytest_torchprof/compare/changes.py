@@ -252,7 +252,7 @@ def explain_rename(a: str, b: str) -> str:
     if a == b:
         return "same name"
     old, new = decode(a), decode(b)
-    if old.family == new.family == "other" or (old.library, new.library) == ("triton", "triton"):
+    if {old.family, new.family} <= {None, "other"} or (old.library, new.library) == ("triton", "triton"):
         return _explain_plain(a, b, old, new)
     # Tuning is not comparable between libraries, apart from the tile.
     tuning = _TUNING if old.library == new.library else _TUNING[:1]
@@ -278,7 +278,7 @@ def _explain_plain(a: str, b: str, old: KernelName, new: KernelName) -> str:
         return f"{old.short}: {loops[0]} -> {loops[1]}"
     if normal_name(a) == normal_name(b):
         return "only template arguments differ" if "<" in a + b else "only the index differs"
-    if old.family != "other" and old.stem == new.stem:
+    if old.family not in (None, "other") and old.stem == new.stem:
         return f"another variant of {old.short}"
     return f"{old.short} -> {new.short}"
 
@@ -365,7 +365,7 @@ def kind_of(kernel: KernelRecord) -> str:
     """Return the kind of kernel by which it is counted: its family, or that Triton wrote it."""
     if kernel.family not in STRUCTURAL and decode(kernel.name).triton is not None:
         return "triton"
-    return kernel.family if kernel.family in _NOUNS else "other"
+    return kernel.family if kernel.family is not None and kernel.family in _NOUNS else "other"
 
 
 def family_noun(family: str) -> str:

@@ -104,7 +104,7 @@ def exchanged(before: Iterable[KernelRecord], after: Iterable[KernelRecord]) -> 
 
 
 def _families(before: Calls, after: Calls) -> tuple[Shift, ...]:
-    every = sorted({kernel.family for kernel in (*before, *after)})
+    every = sorted({_family(kernel) for kernel in (*before, *after)})
     return costliest_first([_shift(*(_of_family(side, family) for side in (before, after))) for family in every])
 
 
@@ -125,8 +125,13 @@ def _work(analysis: Analysis, step: StepProfile) -> Iterator[tuple[KernelRecord,
         yield KernelRecord(name=name, family=family), time_us
 
 
+def _family(kernel: KernelRecord) -> str:
+    # As the times of a baseline's entry have it.
+    return kernel.family or "other"
+
+
 def _of_family(side: Calls, family: str) -> Calls:
-    return {kernel: calls for kernel, calls in side.items() if kernel.family == family}
+    return {kernel: calls for kernel, calls in side.items() if _family(kernel) == family}
 
 
 def _pairs(before: Calls, after: Calls) -> Iterator[tuple[Calls, Calls]]:
@@ -200,7 +205,7 @@ def _time_us(side: Calls) -> float:
 def _shift(before: Calls, after: Calls, *, named: bool = False) -> Shift:
     sides = (before, after)
     return Shift(
-        family=next(kernel.family for side in sides for kernel in side),
+        family=next(_family(kernel) for side in sides for kernel in side),
         calls=(_count(before), _count(after)),
         time_us=(_time_us(before), _time_us(after)),
         kinds=(_kinds(before), _kinds(after)),

@@ -104,7 +104,7 @@ IN_ONE_STEP = 0.8
 """An excess of which one step has four fifths is called that step's, else it is spread over them."""
 
 # Families whose time depends on the data, or on other GPUs, and not on sizes alone.
-_ITS_OWN_TIME = frozenset({"index", "sort", "communication", "other", "rng"})
+_ITS_OWN_TIME = frozenset({"index", "sort", "communication", "other", "rng", None})
 
 
 def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:

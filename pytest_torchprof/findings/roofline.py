@@ -71,7 +71,7 @@ def _below_roofline(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
             "bytes": worst.work.bytes,
             "source": work.source_of(worst.group.members[0]),
         },
-        remedy=_REMEDIES.get(decoded.family, ""),
+        remedy=_REMEDIES.get(decoded.family or "", ""),
         saves_us=wasted,
     )
 

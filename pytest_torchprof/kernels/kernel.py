@@ -47,8 +47,8 @@ class Kernel(Struct, frozen=True, kw_only=True):
         return self.dur_ns / 1000
 
     @property
-    def family(self) -> str:
-        """What it computes: ``gemm``, ``pointwise`` and so on."""
+    def family(self) -> str | None:
+        """What it computes: ``gemm``, ``pointwise`` and so on; None where that is not known."""
         return self.decoded.family
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, overload
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.kernel import Kernel
+from pytest_torchprof.kernels.reply import ask
 from pytest_torchprof.text import WIDTH, counted, printable_line, show_us
 
 if TYPE_CHECKING:
@@ -92,11 +93,10 @@ class Kernels(Sequence[Kernel]):
         from pytest_torchprof.kernels.patterns import compile_pattern  # noqa: PLC0415 - who reads a file needs none
 
         compiled = compile_pattern(pattern)
-        verdicts = [compiled.verdict(kernel) for kernel in self._kernels]
-        found = [kernel for kernel, verdict in zip(self._kernels, verdicts, strict=True) if verdict]
-        unknown = verdicts.count(None)
+        found = ask(self._kernels, compiled.verdict)
+        unknown = len(found.not_known)
         return _these(
-            found,
+            found.yes,
             coded(f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}", Code.MATCH_UNKNOWN)
             if unknown
             else None,

@@ -15,6 +15,8 @@ The rules, in the order they are applied:
   in others a driver's launch of a plain name is taken for one. Where ours does not tell, or a CUDA graph launched it,
   it may be one.
 - *Communication.* Collective and dtype come from the event's arguments: NCCL's names lie about the dtype.
+- *What is not known.* A kernel whose name tells no family is no product where an operator of ATen's launched it that is
+  none: what ``aten::add`` launches is no GEMM, whoever wrote it.
 - *Helpers.* A copy or fill that a product launches on its output is named as its helper, never as a second product.
 """
 
@@ -27,10 +29,11 @@ from msgspec.structs import replace
 
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.communication import collective_of
+from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT
 from pytest_torchprof.kernels.names.text import word_list
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_torchprof.kernels.names import KernelName
 
@@ -177,9 +180,9 @@ class Launch(Struct, frozen=True, kw_only=True):
     """Whether the recording says that Triton has made the kernel; None where it tells of none."""
 
 
-def complete(name: str, launch: Launch) -> KernelName:
-    """Return what the raw ``name`` and its ``launch`` say together, by this module's rules."""
-    decoded = decode(name)
+def complete(name: str, launch: Launch, says: Callable[[str], KernelName] = decode) -> KernelName:
+    """Return what the raw ``name`` and its ``launch`` say together, by this module's rules; ``says`` reads the name."""
+    decoded = says(name)
     if decoded.triton == "unk" and not decoded.triton_ops and launch.op:
         decoded = _from_range(decoded, launch.op)
     elif decoded.family == "communication":
@@ -190,10 +193,19 @@ def complete(name: str, launch: Launch) -> KernelName:
         return decoded
     return replace(
         decoded,
+        never=decoded.never | _never(decoded, launch.op),
         dtype=_dtype(decoded, launch),
         layout=_layout(decoded, launch),
         helper=decoded.helper or _helper(decoded, launch),
     )
+
+
+def _never(decoded: KernelName, op: str) -> frozenset[str]:
+    """Return what a kernel of no known family is not, by the operator of ATen's that launched it."""
+    if decoded.family is not None or not op.startswith("aten::"):
+        return frozenset()
+    family = decode(op).family
+    return NO_PRODUCT if family is not None and family not in (*_CONTRACTING, "other") else frozenset()
 
 
 def _from_range(decoded: KernelName, op: str) -> KernelName:

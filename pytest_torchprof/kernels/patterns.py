@@ -14,6 +14,7 @@ from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.names.kernelname import LAYOUTS, shortened
 from pytest_torchprof.kernels.names.text import word_table
+from pytest_torchprof.kernels.reply import NOT_KNOWN, YES, Reply, known
 from pytest_torchprof.kernels.selectors import (
     SIGNATURES,
     Selector,
@@ -37,8 +38,8 @@ class Pattern(Protocol):
     def matches(self, kernel: Kernel) -> bool:
         """Tell whether the kernel surely matches."""
 
-    def verdict(self, kernel: Kernel) -> bool | None:
-        """Tell whether the kernel matches; None where neither its name nor its launch tells."""
+    def verdict(self, kernel: Kernel) -> Reply:
+        """Tell whether the kernel matches."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -51,16 +52,16 @@ class NamePattern(TextPattern):
         checked_text(self.written, "a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn')")
         object.__setattr__(self, "_regex", compile_text(self.written))
 
-    def verdict(self, kernel: Kernel) -> bool | None:
-        """Tell whether the kernel's raw name matches; None for one that has no name."""
+    def verdict(self, kernel: Kernel) -> Reply:
+        """Tell whether the kernel's raw name matches; NOT_KNOWN for one that has no name."""
         if not kernel.name.strip():
-            return None
+            return NOT_KNOWN
         # A piece of a C++ name may have an asterisk of its own.
-        return self._regex.search(kernel.name) is not None or self.written in kernel.name
+        return known(told=self._regex.search(kernel.name) is not None or self.written in kernel.name)
 
     def matches(self, kernel: Kernel) -> bool:
         """Tell whether the kernel's raw name matches."""
-        return self.verdict(kernel) is True
+        return self.verdict(kernel) is YES
 
 
 # What stands beside the kernels in a recording: no pattern on kernels would ever match it.

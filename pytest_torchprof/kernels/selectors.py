@@ -12,6 +12,7 @@ from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.fields import FIELDS
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, FAMILIES, LIBRARIES
 from pytest_torchprof.kernels.operands import Launch, may_be_triton, operand_dtypes
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, every, known, same, some
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
@@ -111,9 +112,6 @@ def compile_op_pattern(value: object) -> Operator:
     return Operator(checked_text(value, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION"))
 
 
-Match = bool | None
-"""None: neither the name nor the launch tells."""
-
 # Scaled dot product attention that torch computes as two products and a softmax; the operator is the sure sign.
 _MATH: Final = ("aten::_scaled_dot_product_attention_math", "aten::_scaled_dot_product_attention_math_for_mps")
 # This one has projections besides: of its products only the batched ones are attention.
@@ -129,21 +127,15 @@ class Selector:
     fields: tuple[tuple[str, object], ...]
     written: str = field(compare=False)
 
-    def verdict(self, kernel: Kernel) -> bool | None:
-        """Tell whether the kernel is meant; None if it may be and neither its name nor its launch tells."""
+    def verdict(self, kernel: Kernel) -> Reply:
+        """Tell whether the kernel is meant; NOT_KNOWN if it may be and neither its name nor its launch tells."""
         if not kernel.name.strip():
-            return None
-        unknown = False
-        for name, value in self.fields:
-            answer = _TESTS[name](kernel, value)
-            if answer is False:
-                return False
-            unknown = unknown or answer is None
-        return None if unknown else True
+            return NOT_KNOWN
+        return every(_TESTS[name](kernel, value) for name, value in self.fields)
 
     def matches(self, kernel: Kernel) -> bool:
         """Tell whether the kernel is surely meant."""
-        return self.verdict(kernel) is True
+        return self.verdict(kernel) is YES
 
     def __str__(self) -> str:
         return self.written
@@ -168,90 +160,98 @@ def hides_operators(kernel: Kernel) -> bool:
     return generated and (not carried or _CUT.fullmatch(carried[-1]) is not None)
 
 
-def _same(attribute: str) -> Callable[[Kernel, object], Match]:
+def _same(attribute: str) -> Callable[[Kernel, object], Reply]:
     """Return a test of a field that a name may leave open."""
-
-    def test(kernel: Kernel, value: object) -> Match:
-        told = getattr(kernel, attribute)
-        return None if told is None else bool(told == value)
-
-    return test
+    return lambda kernel, value: same(getattr(kernel, attribute), value)
 
 
-def _of_dtype(kernel: Kernel, value: object) -> Match:
+def _of_dtype(kernel: Kernel, value: object) -> Reply:
     if kernel.dtype is not None:
-        return bool(kernel.dtype == value)
+        return same(kernel.dtype, value)
     launch = Launch(op=kernel.op, dtypes=kernel.op_dtypes, shapes=kernel.op_shapes)
     possible = operand_dtypes(kernel.name, kernel.decoded, launch)
-    return None if not possible or possible > {value} else possible == {value}
+    return NOT_KNOWN if not possible or possible > {value} else known(told=possible == {value})
 
 
-def _is_kind(kernel: Kernel, value: object) -> Match:
+def _of_family(kernel: Kernel, value: object) -> Reply:
+    return kernel.decoded.is_of(str(value))
+
+
+def _is_kind(kernel: Kernel, value: object) -> Reply:
     # A split-K reduction belongs to a GEMM, but is none: counting GEMMs must not count it.
-    return kernel.family == value and kernel.decoded.helper is None
+    return kernel.decoded.is_of(str(value)) if kernel.decoded.helper is None else NO
 
 
-def _of_version(kernel: Kernel, value: object) -> Match:
-    told = kernel.decoded.version
-    return None if told is None else told == value
+def _of_version(kernel: Kernel, value: object) -> Reply:
+    return same(kernel.decoded.version, value)
 
 
-def _with_tile(kernel: Kernel, value: object) -> Match:
+def _with_tile(kernel: Kernel, value: object) -> Reply:
     tile = kernel.decoded.tile
-    return None if tile is None else tile[: len(value)] == value  # type: ignore[arg-type]
+    return same(tile if tile is None else tile[: len(value)], value)  # type: ignore[arg-type]
 
 
-def _launched_by(kernel: Kernel, value: object) -> Match:
-    chain = kernel.op_chain or ((kernel.op,) if kernel.op else ())
-    if not chain:
-        return None
-    if any(value.matches_op(op) for op in chain):  # type: ignore[attr-defined]
-        return True
-    # Of a graph's kernels only the launch of the graph is known.
-    return None if kernel.in_graph else False
+def _chain(kernel: Kernel) -> tuple[str, ...]:
+    return kernel.op_chain or ((kernel.op,) if kernel.op else ())
 
 
-def _is_fused(kernel: Kernel, value: object) -> Match:
+def _around(kernel: Kernel, is_meant: Callable[[str], bool]) -> Reply:
+    """Tell whether one of the operators around the launch is meant; of a graph's kernels only the graph's is known."""
+    chain = _chain(kernel)
+    if any(map(is_meant, chain)):
+        return YES
+    return NO if chain and not kernel.in_graph else NOT_KNOWN
+
+
+def _launched_by(kernel: Kernel, value: object) -> Reply:
+    return _around(kernel, value.matches_op)  # type: ignore[attr-defined]
+
+
+def _is_fused(kernel: Kernel, value: object) -> Reply:
     if value:
-        return kernel.family == "attention" and kernel.decoded.helper is None
-    if kernel.family not in ("gemm", "softmax"):
-        return False
-    batched = kernel.family == "softmax" or any(op in _BATCHED for op in kernel.op_chain)
-    return any(op in _MATH for op in kernel.op_chain) or (batched and _WITH_PROJECTIONS in kernel.op_chain)
+        return _is_kind(kernel, "attention")
+    by_math = _around(kernel, lambda op: op in _MATH)
+    projected = every((_around(kernel, lambda op: op == _WITH_PROJECTIONS), _is_batched(kernel)))
+    return every((kernel.decoded.is_of("gemm", "softmax"), some((by_math, projected))))
 
 
-def _is_triton(kernel: Kernel, value: object) -> Match:
+def _is_batched(kernel: Kernel) -> Reply:
+    return some((kernel.decoded.is_of("softmax"), _around(kernel, lambda op: op in _BATCHED)))
+
+
+def _is_triton(kernel: Kernel, value: object) -> Reply:
     if kernel.triton is None:
         if value is None and kernel.library == "triton":
-            return True
-        return None if value in (None, "user") and _may_be_triton(kernel) else False
+            return YES
+        return NOT_KNOWN if value in (None, "user") and _may_be_triton(kernel) else NO
     if value is None or kernel.triton == value:
-        return True
-    return None if is_nameless(kernel) else False
+        return YES
+    return NOT_KNOWN if is_nameless(kernel) else NO
 
 
 def _may_be_triton(kernel: Kernel) -> bool:
     return kernel.triton is None and may_be_triton(kernel.name, kernel.launch, in_graph=kernel.in_graph)
 
 
-def _of_library(kernel: Kernel, value: object) -> Match:
+def _of_library(kernel: Kernel, value: object) -> Reply:
     if value in ("triton", kernel.library) and kernel.library != "triton" and _may_be_triton(kernel):
-        return None
-    return kernel.library == value
+        return NOT_KNOWN
+    # Where no table knows the name, it may be any library's that came out since.
+    return NOT_KNOWN if kernel.library == "other" and kernel.family is None else same(kernel.library, value)
 
 
-def _carries(kernel: Kernel, value: object) -> Match:
+def _carries(kernel: Kernel, value: object) -> Reply:
     if all(op in kernel.decoded.triton_ops for op in value):  # type: ignore[attr-defined]
-        return True
-    return None if hides_operators(kernel) else False
+        return YES
+    return NOT_KNOWN if hides_operators(kernel) else NO
 
 
-def _runs_collective(kernel: Kernel, value: object) -> Match:
+def _runs_collective(kernel: Kernel, value: object) -> Reply:
     collective = kernel.collective or kernel.decoded.collective
     if collective == "send_recv" and (asked_for := _collective_of(kernel.op_chain)) not in (None, collective):
         # NCCL does many collectives by sends and receives, and older ones name the kernels of all of them so.
-        return None if value == collective else asked_for == value
-    return None if collective is None else collective == value
+        return NOT_KNOWN if value == collective else same(asked_for, value)
+    return same(collective, value)
 
 
 def _collective_of(chain: Iterable[str]) -> str | None:
@@ -265,9 +265,9 @@ def _collective_of(chain: Iterable[str]) -> str | None:
     return None
 
 
-_TESTS: Final[dict[str, Callable[[Kernel, object], Match]]] = {
+_TESTS: Final[dict[str, Callable[[Kernel, object], Reply]]] = {
     "kind": _is_kind,
-    "family": _same("family"),
+    "family": _of_family,
     "library": _of_library,
     "dtype": _of_dtype,
     "layout": _same("layout"),

@@ -17,6 +17,7 @@ from pytest_torchprof.kernels.patterns import (
     hint,
     unfused_lines,
 )
+from pytest_torchprof.kernels.reply import ask, some
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, hides_operators
 from pytest_torchprof.limits.answers import StepAnswer, in_each_step, show_count
 from pytest_torchprof.limits.compile_limits import lines_on_nothing
@@ -34,11 +35,10 @@ from pytest_torchprof.limits.limit import (
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
-    from pytest_torchprof.kernels.kernel import Kernel
 
 
 Counts = dict["Pattern", "tuple[int, int] | None"]
@@ -79,38 +79,32 @@ def _matching(count: int, noun: str) -> str:
 
 def _kernels(_analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[StepAnswer]:
     for pattern, count in counts.items():
-        verdicts = [pattern.verdict(kernel) for kernel in step.kernels]
-        sure, unknown = verdicts.count(True), _unknown(step, verdicts)
-        for answer in _count_answers(pattern, count, sure, len(unknown), "kernel"):
+        found = ask(step.kernels, pattern.verdict)
+        for answer in _count_answers(pattern, count, len(found.yes), len(found.not_known), "kernel"):
             if answer.status == NOT_MEASURED:
-                yield replace(answer, details=group_kernels(step, unknown))
+                yield replace(answer, details=group_kernels(step, found.not_known))
                 continue
-            hits = [kernel for kernel, verdict in zip(step.kernels, verdicts, strict=True) if verdict]
-            advice = hint(pattern, step.kernels) if not hits else None
-            rows = (*group_kernels(step, hits), *group_others(step, hits))
+            advice = hint(pattern, step.kernels) if not found.yes else None
+            rows = (*group_kernels(step, found.yes), *group_others(step, found.yes))
             yield replace(answer, details=(*((advice,) if advice else ()), *rows))
-
-
-def _unknown(step: StepProfile, verdicts: Iterable[bool | None]) -> list[Kernel]:
-    return [kernel for kernel, verdict in zip(step.kernels, verdicts, strict=True) if verdict is None]
 
 
 def _forbid_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
     for pattern in patterns:
-        verdicts = [pattern.verdict(kernel) for kernel in step.kernels]
-        if hits := [kernel for kernel, verdict in zip(step.kernels, verdicts, strict=True) if verdict]:
-            rows = group_kernels(step, hits, raw=True)
-            yield StepAnswer(MISSED, f"{_matching(len(hits), 'kernel')} {pattern}", rows)
-        elif unknown := _unknown(step, verdicts):
+        found = ask(step.kernels, pattern.verdict)
+        if found.yes:
+            rows = group_kernels(step, found.yes, raw=True)
+            yield StepAnswer(MISSED, f"{_matching(len(found.yes), 'kernel')} {pattern}", rows)
+        elif unknown := found.not_known:
             told = f"whether {pattern} matches cannot be told for {counted(len(unknown), 'kernel')}"
             yield StepAnswer(NOT_MEASURED, told, group_kernels(step, unknown), Code.MATCH_UNKNOWN)
 
 
 def _only_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
-    matches = [(kernel, {pattern.verdict(kernel) for pattern in patterns}) for kernel in step.kernels]
-    if others := [kernel for kernel, found in matches if found == {False}]:
-        yield StepAnswer(MISSED, counted(len(others), "other kernel"), group_kernels(step, others, raw=True))
-    elif unknown := [kernel for kernel, found in matches if True not in found]:
+    found = ask(step.kernels, lambda kernel: some(pattern.verdict(kernel) for pattern in patterns))
+    if found.no:
+        yield StepAnswer(MISSED, counted(len(found.no), "other kernel"), group_kernels(step, found.no, raw=True))
+    elif unknown := found.not_known:
         told = f"whether they match cannot be told for {counted(len(unknown), 'kernel')}"
         yield StepAnswer(NOT_MEASURED, told, group_kernels(step, unknown), Code.MATCH_UNKNOWN)
 

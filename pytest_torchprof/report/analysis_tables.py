@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_torchprof.analysis import tables
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
 from pytest_torchprof.text import (
     Column,
     cells,
@@ -187,7 +188,7 @@ def _kernel_columns(shown: Sequence[KernelRow], steps: Sequence[StepProfile], to
 
 def _family_columns(_: Sequence[FamilyRow], steps: Sequence[StepProfile], total_us: float) -> tuple[Column, ...]:
     return (
-        Column("family", lambda row: row.family, "left"),
+        Column("family", lambda row: row.family or FAMILY_NOT_KNOWN, "left"),
         Column("library", lambda row: row.library, "left", leaves=5),
         _column("calls", "count", leaves=10),
         _column("time", "time_us", show_us),
@@ -276,7 +277,7 @@ def _launched_by(row: KernelRow, width: int) -> str:
 def _kernel_name(row: KernelRow) -> str:
     """Return what it computes, on what, and then how it is called."""
     decoded = row.decoded
-    if decoded.family == "other":
+    if decoded.family in (None, "other"):
         return decoded.short or row.name
     rest = decoded.short.removeprefix(decoded.family).strip()
     facts = [fact for fact in (decoded.dtype, decoded.layout) if fact and fact not in rest.split()]

@@ -10,7 +10,6 @@ from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.findings import RULES, find
-from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.report.analysis_json import chosen_steps
 from pytest_torchprof.report.analysis_tables import rows_of
 from pytest_torchprof.report.bars import share_lines
@@ -177,13 +176,13 @@ def _draw_steps(analysis: Analysis, steps: Sequence[StepProfile], width: int) ->
 
 def _by_family_and_operator(analysis: Analysis, steps: Sequence[StepProfile], width: int, bars: Bars | None) -> str:
     """Return which families and which launching operators take the kernels' time."""
-    trace, gpu, op_of = analysis.trace, analysis.trace.gpu, analysis.launching.op_of
+    gpu, op_of = analysis.trace.gpu, analysis.launching.op_of
     families: Counter[str] = Counter()
     operators: Counter[str] = Counter()
     for step in steps:
         for i in step.part.gpu_ops:
             if gpu.kind[i] == KERNEL:
-                families[decode(trace.names[gpu.name[i]]).family] += gpu.end[i] - gpu.start[i]
+                families[analysis.launching.decoded(i).family_shown] += gpu.end[i] - gpu.start[i]
                 operators[analysis.launching.op_name(op_of[i]) or "no operator"] += gpu.end[i] - gpu.start[i]
     return "\n".join(
         _list_shares("of the kernel time, by family", families, width, bars)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.kernelname import FAMILIES, KernelName
 from pytest_torchprof.kernels.names.text import (
     Expression,
     agreed,
@@ -107,6 +107,8 @@ _SAME: Final = Expression(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:
 # What ATen compiles at run time with NVRTC: reduction_prod_kernel (aten/src/ATen/native/cuda/reduction_template.cuh).
 _JITERATED: Final = Expression(r"reduction_(?P<name>[a-z]+)_kernel$")
 _LIBRARY_SPACES: Final = ("at::", "c10::")
+# What the template without its functor may be: it takes one element at a time.
+_NOT_ELEMENTWISE: Final = frozenset(FAMILIES) - {"pointwise", "copy", "index", "rng"}
 
 
 def _functor(text: Text) -> str:
@@ -146,6 +148,8 @@ def _functor_dtype(functor: str, text: Text) -> str | None:
 
 
 def _decode_elementwise(text: Text) -> KernelName:
+    if not text.args:
+        return KernelName(never=_NOT_ELEMENTWISE, library="aten", tensor_core=False, stem=text.last)
     functor = _functor(text)
     where = functor[:300]
     if contains(where, _FUNCTOR_COPY):
@@ -186,12 +190,12 @@ def decode(text: Text) -> KernelName | None:
     if not (base.startswith(_LIBRARY_SPACES) or last in _BARE or last.startswith(_BARE_STARTS)):
         return None
     if "softmax_warp" not in last and base.startswith("at::cuda::") and "spin_kernel" in last:
-        return KernelName(library="aten", stem=last, helper="spin")
+        return KernelName(family="other", library="aten", stem=last, helper="spin")
     for word, family in _WORDS:
         if word in base:
             stem = _reduction_word(text) if last == "reduce_kernel" else last
             return KernelName(family=family, library="aten", dtype=_dtype(text, family), tensor_core=False, stem=stem)
-    return KernelName(library="aten", stem=last)
+    return KernelName(never=frozenset({"communication"}), library="aten", stem=last)
 
 
 # ATen kernels outside of its namespaces (anonymous namespace at the top level, or old code).

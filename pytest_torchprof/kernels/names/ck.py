@@ -43,7 +43,7 @@ def decode(text: Text) -> KernelName | None:
         return None
     of_aiter = base.startswith("aiter::")
     where = base if of_aiter else f"{base} {text.args[:600]}"
-    family = looked_up(where, _WORDS) or "other"
+    family = looked_up(where, _WORDS)
     return KernelName(
         family=family,
         library="other" if of_aiter else "ck",
@@ -53,7 +53,7 @@ def decode(text: Text) -> KernelName | None:
     )
 
 
-def _dtype(text: Text, family: str) -> str | None:
+def _dtype(text: Text, family: str | None) -> str | None:
     """Return the operand type where every one the name holds is the same."""
     if text.base.startswith("aiter::"):
         if text.mangled:

@@ -86,6 +86,9 @@ _OPS_WORDS: Final = word_table(
     normalization: lrn
     """
 )
+# Where no other word tells it: the part of cuDNN that a convolution is in, and what it is made of.
+_CONVOLVING: Final = word_table("conv: cudnn::cnn:: conv wgrad dgrad fprop im2col col2im gemm fft engine filter")
+_NO_COMMUNICATION: Final = frozenset({"communication"})
 
 
 def _decode_xmma(found: re.Match[str]) -> KernelName:
@@ -211,14 +214,14 @@ def _decode_words(text: Text) -> KernelName | None:
         family = "normalization"
     family = family or looked_up(base, _WORDS)
     if family is None and base.startswith("cudnn::"):
-        default = "other" if base.startswith("cudnn::ops::") else "conv"
-        family = looked_up(base, _OPS_WORDS) or default
-    if family is None and base.startswith("cudnn_generated_"):
-        family = "conv" if "conv" in base else "other"
-    if family is None:
+        family = looked_up(base, _OPS_WORDS) or looked_up(base, _CONVOLVING)
+    if family is None and base.startswith("cudnn_generated_") and "conv" in base:
+        family = "conv"
+    if family is None and not base.startswith(("cudnn::", "cudnn_generated_")):
         return None
     return KernelName(
         family=family,
+        never=frozenset() if family else _NO_COMMUNICATION,
         library="cudnn",
         dtype=_template_dtype(text),
         tensor_core=False if "sgemm" in base else None,

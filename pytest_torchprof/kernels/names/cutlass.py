@@ -155,7 +155,7 @@ _CUTE: Final = (
 
 def _decode_cute(base: str) -> KernelName:
     where = base[:160].lower()
-    family = next((family for word, family in _CUTE if word.lower() in where), "other")
+    family = next((family for word, family in _CUTE if word.lower() in where), None)
     return KernelName(family=family, library="cutlass", stem=base.removeprefix("kernel_cutlass_"))
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import first_dtype, mangled_dtype, word_table
+from pytest_torchprof.kernels.names.kernelname import PRODUCTS, KernelName
+from pytest_torchprof.kernels.names.text import Expression, contains, first_dtype, looked_up, mangled_dtype, word_table
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
 # A word in the function's qualified name, lower case -> family; the first that occurs. These libraries name their
-# kernels by what they do, so one table serves all of them; a name without such a word stays "other".
+# kernels by what they do, so one table serves all of them; of a name without such a word nothing is known.
 _WORDS: Final = word_table(
     """
     softmax: softmax
@@ -42,13 +42,20 @@ _WORDS: Final = word_table(
     reduction: reduce prefixsum prefix_sum cumsum
     """
 )
+# Beside one of these a word above tells a part of what a fused kernel does: matmul_silu is no pointwise kernel.
+_PRODUCT: Final = Expression(
+    r"(?<!fb)gemm|gemv|matmul|attn|attention|(?:^|_|::)(?:b?mm|mlp|ffn|fc\d?|linear|proj|dot|conv(?:[123]d)?)(?=_|$|kernel)"
+)
+_AFTER_PRODUCTS: Final = ("finalize_matmul",)
 
 
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a library kernel by the words in it, None where none is known."""
     base = text.base[-96:].lower()  # what it does stands at the end
-    for word, family in _WORDS:
-        if word in base:
-            dtype = mangled_dtype(text.args) if text.mangled else first_dtype(text.args, 2)
-            return KernelName(family=family, dtype=dtype, stem=text.last)
-    return None
+    family = looked_up(base, _WORDS)
+    if family is None:
+        return None
+    if family not in PRODUCTS and _PRODUCT.search(base) and not contains(base, _AFTER_PRODUCTS):
+        return KernelName(stem=text.last)
+    dtype = mangled_dtype(text.args) if text.mangled else first_dtype(text.args, 2)
+    return KernelName(family=family, dtype=dtype, stem=text.last)

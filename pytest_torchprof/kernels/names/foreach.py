@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT, KernelName
 from pytest_torchprof.kernels.names.text import Expression, contains, dtype_of, word_list
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ _OPTIMIZERS: Final = word_list(
 _FUNCTOR: Final = Expression(
     r"(?P<name>[A-Z]\w*?)(?:MathFunctor|OpListAlphaFunctor|OpScalarFunctor|OpFunctor|Functor)<(?P<type>[\w:]+)"
 )
+_ELEMENTWISE: Final = word_list("Scale Axpby Unary Binary Pointwise Lerp Zero")
 _NAMED_OPTIMIZERS: Final = word_list(
     """
     adam_cuda_kernel adamw_kernel FusedAdam fused_adam kOptimizer kPreconditionOptimizer cautious_adam lamb_cuda
@@ -35,6 +36,7 @@ def decode(text: Text) -> KernelName | None:
     found = _FUNCTOR.search(text.args[:700])
     functor = found["name"] if found else ""
     where = text.args[:700]
+    family: str | None
     if contains(where, _OPTIMIZERS):
         family = "optimizer"
     elif "LpNorm" in where or "L2Norm" in where or "LpMax" in where:
@@ -42,9 +44,11 @@ def decode(text: Text) -> KernelName | None:
     elif "Copy" in functor or "Copy<" in where:
         family = "copy"
     else:
-        family = "pointwise"
+        # Of apex and others only those functors are known that every foreach operator has.
+        family = "pointwise" if aten or contains(functor, _ELEMENTWISE) else None
     return KernelName(
         family=family,
+        never=NO_PRODUCT if family is None else frozenset(),
         library="aten" if aten else "other",
         dtype=dtype_of(found["type"]) if found and family != "copy" else None,
         tensor_core=False,

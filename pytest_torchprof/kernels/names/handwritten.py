@@ -33,4 +33,4 @@ def decode(text: Text) -> KernelName | None:
     family = looked_up(base.lower(), _WORDS)
     if family is None and not signed:
         return None
-    return KernelName(family=family or "other", library="triton" if signed else "other", stem=base)
+    return KernelName(family=family, library="triton" if signed else "other", stem=base)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression
+from pytest_torchprof.devices.cpu import operator_work
+from pytest_torchprof.devices.kinds import OperatorWork
+from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT, KernelName
+from pytest_torchprof.kernels.names.operators import decode as decode_operator
+from pytest_torchprof.kernels.names.text import Expression, parse
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -103,26 +106,37 @@ _FAMILY_OF_CATEGORY: Final = {
     "red": "reduction",
     "spl": "reduction",
 }
+_ONE_BY_ONE: Final = frozenset({"pointwise", "copy", "index", "rng"})
+_NO_COMMUNICATION: Final = frozenset({"communication"})
 _REDUCING_OPS: Final = frozenset(REDUCING_OPS.split())
 
 
-def _family(category: str | None, ops: tuple[str, ...]) -> str:
-    """Return what a generated kernel computes."""
+def _family(category: str | None, ops: tuple[str, ...]) -> str | None:
+    """Return what a generated kernel computes, None where neither its category nor its operators tell."""
     if category == "tem":
         named = frozenset(ops)
         if named & _ATTENTION_OPS:
             return "attention"
         if named & _GEMM_OPS:
             return "gemm"
-        return "conv" if any(op.startswith("convolution") for op in ops) else "other"
+        return "conv" if any(op.startswith("convolution") for op in ops) else None
     if category in (None, "unk") and _REDUCING_OPS.intersection(ops):
         return "reduction"
-    return "pointwise" if category is None else _FAMILY_OF_CATEGORY.get(category, "other")
+    return _family_of_loop(ops) if category is None else _FAMILY_OF_CATEGORY.get(category)
+
+
+def _family_of_loop(ops: tuple[str, ...]) -> str | None:
+    """Return what a C++ kernel computes whose operators do not reduce: a loop, since templates are called otherwise."""
+    working = [name for op in ops if operator_work(name := f"aten::{op}") is not OperatorWork.NOTHING]
+    found = {one.family if (one := decode_operator(parse(name))) else None for name in working}
+    return "pointwise" if ops and found <= _ONE_BY_ONE else None
 
 
 def _generated(category: str | None, ops: tuple[str, ...], index: str | None, stem: str) -> KernelName:
+    family = _family(category, ops)
     return KernelName(
-        family=_family(category, ops),
+        family=family,
+        never=_NO_COMMUNICATION if category else NO_PRODUCT,
         library="triton" if category else "other",
         triton=category,
         triton_ops=ops,
@@ -150,4 +164,8 @@ def _decode_triton(text: Text) -> KernelName | None:
     if found := _TEMPLATE.match(text.head):
         return _generated("tem", (found["what"],), found["index"], text.head)
     # With unique_kernel_names off every Inductor kernel is called triton_, so its category is unknown.
-    return KernelName(library="triton", triton="unk", stem=text.head) if _ANONYMOUS.match(text.head) else None
+    return (
+        KernelName(never=_NO_COMMUNICATION, library="triton", triton="unk", stem=text.head)
+        if _ANONYMOUS.match(text.head)
+        else None
+    )

@@ -7,10 +7,17 @@ from typing import Final
 from msgspec import Struct
 
 from pytest_torchprof.kernels.names.text import word_list
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Reply, known
 
 FAMILIES: Final = word_list(
     "gemm conv attention pointwise reduction normalization softmax optimizer copy index sort rng communication other"
 )
+"""``other`` is what surely is none of the others: a transform, a solver. What is not known has no family."""
+PRODUCTS: Final = frozenset({"gemm", "conv", "attention"})
+NO_PRODUCT: Final = PRODUCTS | {"communication"}
+"""What a kernel surely is not that moves or changes values one by one or in rows, whatever else it does."""
+FAMILY_NOT_KNOWN: Final = "not known"
+"""How tables call the family of a kernel of which none is known."""
 LIBRARIES: Final = word_list("cublas cutlass cudnn flash triton aten cub nccl tensile ck miopen other")
 DTYPES: Final = word_list("fp32 tf32 bf16 fp16 fp8 fp4 fp64 complex64 complex128 int64 int32 int16 int8 uint8 bool")
 LAYOUTS: Final = ("tn", "nn", "nt", "tt")
@@ -34,7 +41,10 @@ def shortened(text: str, length: int = SHORT_LENGTH) -> str:
 class KernelName(Struct, frozen=True, kw_only=True):
     """What a kernel's raw name tells; None where it does not say."""
 
-    family: str = "other"
+    family: str | None = None
+    """What it computes, one of FAMILIES; None where that is not known."""
+    never: frozenset[str] = frozenset()
+    """Where its family is not known, those that it surely is not of."""
     library: str = "other"
     dtype: str | None = None
     layout: str | None = None
@@ -59,12 +69,23 @@ class KernelName(Struct, frozen=True, kw_only=True):
     helper: str | None = None
     """What this kernel does for another one ("split-k reduce", "bias copy"), None if it stands for itself."""
 
+    def is_of(self, *families: str) -> Reply:
+        """Tell whether it is of one of the families."""
+        if self.family is not None:
+            return known(told=self.family in families)
+        return NO if self.never.issuperset(families) else NOT_KNOWN
+
+    @property
+    def family_shown(self) -> str:
+        """The family as tables show it."""
+        return self.family or FAMILY_NOT_KNOWN
+
     @property
     def short(self) -> str:
         """A display name of at most 60 characters that a person recognises: ``gemm bf16 tn nvjet_tst_128x64``."""
         if self.triton not in (None, "user"):
             return shortened(self.stem)
-        words = [self.family] if self.family != "other" else []
+        words = [self.family] if self.family not in (None, "other") else []
         if self.family in ("gemm", "conv", "attention"):
             words += [word for word in (self.dtype, self.layout) if word]
         if self.collective:

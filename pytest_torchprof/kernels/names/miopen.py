@@ -59,5 +59,7 @@ def decode(text: Text) -> KernelName | None:
         helper = "layout conversion" if base.startswith(_CONVERSIONS) else None
         return KernelName(family=family, library="miopen", helper=helper, stem=base)
     if text.last.startswith(("MIOpen", "miopen")) or "miopen" in base:
-        return KernelName(family="conv" if "onv" in base else "other", library="miopen", stem=base)
+        # Its name says no more than whose it is.
+        told = "conv" if "onv" in base else None
+        return KernelName(family=told, never=frozenset({"communication"}), library="miopen", stem=base)
     return None

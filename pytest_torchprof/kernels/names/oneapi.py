@@ -46,12 +46,10 @@ def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a oneDNN or SYCL kernel, None for any other."""
     base = text.base
     if base.startswith(_STARTS):
-        family = next(family for start, family in _ONEDNN if base.startswith(start))
-        return KernelName(family=family, stem=base)
+        return KernelName(family=next(family for start, family in _ONEDNN if base.startswith(start)), stem=base)
     if "at::native::xpu::" in text.head[:300] or base.startswith("at::native::xpu"):
         where = text.head[:600]
-        family = looked_up(where, _SYCL) or "other"
-        return KernelName(family=family, library="aten", stem=text.last)
+        return KernelName(family=looked_up(where, _SYCL), library="aten", stem=text.last)
     if base.startswith("sycl::") or "cutlass::fmha" in base:
         return KernelName(stem=text.last)
     return None

@@ -94,7 +94,7 @@ class Facts:
         found = self._variant_numbers.get(name)
         if found is None:
             short = printable_line(name.short)
-            self.variants.append((name.family, name.library, name.dtype, name.layout, short))
+            self.variants.append((name.family_shown, name.library, name.dtype, name.layout, short))
             found = self._variant_numbers[name] = len(self.variants)
         return found
 

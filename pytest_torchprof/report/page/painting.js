@@ -3,7 +3,7 @@ const Painting = (() => {
   const AXIS = 24, SIDE = 24, HEADER = 19, GPU_ROW = 19, CPU_ROW = 15, MEMORY = 44;
   const WAITS = /Synchronize|StreamWaitEvent|EventQuery/;
   const FAMILIES = ["gemm", "conv", "attention", "pointwise", "reduction", "normalization", "softmax", "optimizer", "copy",
-    "index", "sort", "rng", "communication", "other"];
+    "index", "sort", "rng", "communication", "other", "not known"];
   const LETTER = 6.2;  // The mean width of a letter, in pixels at 11 px.
   const MOST_ARROWS = 200;
 
@@ -11,7 +11,7 @@ const Painting = (() => {
     const style = getComputedStyle(element);
     const colour = (name, fallback) => style.getPropertyValue(name).trim() || fallback;
     const dark = matchMedia("(prefers-color-scheme: dark)").matches && !matchMedia("print").matches;
-    const families = Object.fromEntries(FAMILIES.map((name) => [name, colour(`--f-${name}`, "#8a929c")]));
+    const families = Object.fromEntries(FAMILIES.map((name) => [name, colour(`--f-${name === "not known" ? "other" : name}`, "#8a929c")]));
     return {
       dark, families, bg: colour("--panel", "#fff"), fg: colour("--fg", "#111"), muted: colour("--muted", "#666"),
       line: colour("--line", "#ddd"), accent: colour("--accent", "#15c"), warn: colour("--warn", "#850"),

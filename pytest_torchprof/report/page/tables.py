@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from pytest_torchprof.analysis.kernel_rows import by_kernel
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.kernels.names import decode, without_index
+from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,7 +79,7 @@ def _kernel(row: KernelRow) -> dict[str, Any]:
     return {
         "name": row.name,
         "short": decoded.short or row.name,
-        "family": decoded.family,
+        "family": decoded.family_shown,
         "dtype": decoded.dtype,
         "calls": row.count,
         "time_us": row.time_us,
@@ -95,8 +96,8 @@ def _kernel(row: KernelRow) -> dict[str, Any]:
 def _family(row: FamilyRow) -> dict[str, Any]:
     times = row.times
     return {
-        "name": row.family,
-        "family": row.family,
+        "name": row.family or FAMILY_NOT_KNOWN,
+        "family": row.family or FAMILY_NOT_KNOWN,
         "library": row.library,
         "calls": row.count,
         "time_us": row.time_us,

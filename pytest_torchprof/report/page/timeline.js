@@ -77,7 +77,7 @@ const Timeline = (() => {
       for (const [family] of recording.variants) used.add(family);
       if (recording.lanes.some((lane) => lane.onGpu && lane.variant.includes(0))) used.add("copy");
     }
-    const items = Painting.FAMILIES.filter((family) => used.has(family)).map((family) => h("li", {}, h("span", {class: `tl-swatch tl-f-${family}`}), family));
+    const items = Painting.FAMILIES.filter((family) => used.has(family)).map((family) => h("li", {}, h("span", {class: `tl-swatch tl-f-${family.replace(" ", "-")}`}), family));
     return h("ul", {class: "tl-legend", "aria-label": "Colours of kernel families"}, ...items);
   };
 
