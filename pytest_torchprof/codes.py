@@ -97,6 +97,7 @@ class Code(StrEnum):
     NO_COMPILE_EVIDENCE = "no-compile-evidence"
     NOT_RECORDED = "not-recorded"
     MATCH_UNKNOWN = "match-unknown"
+    FAMILY_UNKNOWN = "family-unknown"
     OPERATOR_UNKNOWN = "operator-unknown"
     OWN_UNKNOWN = "own-unknown"
     NOTHING_TO_FUSE = "nothing-to-fuse"

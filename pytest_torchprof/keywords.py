@@ -70,7 +70,13 @@ class Limits(TypedDict, total=False):
     ranges: Mapping[str, Limits]
 
 
-class MarkerKeywords(Limits, total=False):
+class LimitsOfProfile(Limits, total=False):
+    """The limits, and what the kernels are that no table knows."""
+
+    own_kernels: Mapping[str, str]
+
+
+class MarkerKeywords(LimitsOfProfile, total=False):
     """Every keyword of the marker: the limits, how to measure, and how to compare.
 
     pytest types no marker. ``FUSED: MarkerKeywords = {"max_kernels": 5}`` is checked where it stands, and is then the

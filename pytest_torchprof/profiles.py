@@ -22,7 +22,7 @@ from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecor
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
-from pytest_torchprof.keywords import Limits
+from pytest_torchprof.keywords import LimitsOfProfile
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.text import counted
@@ -38,6 +38,10 @@ READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "resu
 _ABSENT: Any = object()
 _BUILDING = (
     "with_",
+    "as_if",
+    "supposing",
+    "unknown_kernels",
+    "own_kernels",
     "unmeasured",
     "answers",
     "launching",
@@ -91,14 +95,8 @@ class Profile(Analysis):
 
     def __init__(self, trace: Trace | None, view: _View, answers: dict[str, Any] | None = None) -> None:
         """Use :func:`load`, or :meth:`from_trace`."""
-        super().__init__(
-            trace,
-            beside=view.beside,
-            repeat=view.repeat,
-            in_job=view.in_job,
-            own_kernels=view.own_kernels,
-            answers=answers,
-        )
+        super().__init__(trace, beside=view.beside, repeat=view.repeat, in_job=view.in_job, answers=answers)
+        self.own_kernels = view.own_kernels
         self.why_alone = view.why_alone
         self._view = view
 
@@ -118,11 +116,12 @@ class Profile(Analysis):
 
     def with_own_kernels(self, own_kernels: OwnKernels) -> Self:
         """Return the same profile where kernels that no table knows are what users say, before what it has of that."""
-        if not own_kernels.declared:
-            return self
+        return self.as_if(own_kernels.before(self.own_kernels)) if own_kernels.declared else self
+
+    def as_if(self, own_kernels: OwnKernels) -> Self:
+        """Return the same profile, where users say something else of their kernels."""
         # What was worked out before does not hold for it.
-        declared = own_kernels.before(self._view.own_kernels)
-        return type(self)(self._trace, replace(self._view, own_kernels=declared))
+        return type(self)(self._trace, replace(self._view, own_kernels=own_kernels))
 
     def with_others(self, beside: Iterable[Analysis]) -> Self:
         """Return the same profile with what the same test measured beside it."""
@@ -236,7 +235,7 @@ class Profile(Analysis):
             return analysis_html.reason(str(problem))
         return analysis_html.table(self._open())
 
-    def expect(self, **limits: Unpack[Limits]) -> None:
+    def expect(self, **limits: Unpack[LimitsOfProfile]) -> None:
         """Check limits as the marker does; LimitsMissed or NotMeasured with all of them in the text."""
         from pytest_torchprof import limits as of_tests  # noqa: PLC0415 - only who asks pays
 
@@ -244,12 +243,13 @@ class Profile(Analysis):
             self._look("expect")
         explainer = self._view.explainer
         defaults = explainer.settings if explainer is not None else None
-        asked = of_tests.read_limits(limits, known=of_tests.catalogue(self.rules), defaults=defaults)
+        own_kernels, limits_of_them = of_tests.divided(limits)
+        asked = of_tests.read_limits(limits_of_them, known=of_tests.catalogue(self.rules), defaults=defaults)
         if explainer is not None and not explainer.judges:
             return
         if explainer is not None:
             explainer.expected(asked)
-        profile = self._open()
+        profile = self._open().with_own_kernels(own_kernels)
         verdicts = of_tests.check_limits(profile, asked)
         if explainer is not None and any(verdict.wants_lines for verdict in verdicts):
             # The same verdicts, with lines: what explains them changes none.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,9 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernels import Kernels
+from pytest_torchprof.kernels.names import KernelName
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
+from pytest_torchprof.kernels.reply import NOT_KNOWN
 from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace import Trace
 
@@ -40,6 +42,8 @@ class Analysis(HasViews, AllAttributes):
 
     why_alone: str | None = None
     """Why it is judged alone, where the other ranks of its job were asked for their recordings."""
+    own_kernels: OwnKernels = NOTHING_DECLARED
+    """What users say of kernels that no table knows; views that share answers have the same."""
 
     def __init__(
         self,
@@ -48,14 +52,12 @@ class Analysis(HasViews, AllAttributes):
         beside: tuple[Analysis, ...] = (),
         repeat: Repeat | None = None,
         in_job: InJob | None = None,
-        own_kernels: OwnKernels = NOTHING_DECLARED,
         answers: dict[str, Any] | None = None,
     ) -> None:
         """Take the trace (None if nothing was measured), what was measured beside it, and what a repeat tells of it.
 
         ``in_job`` is its place among the recordings of its job's ranks, where they are there.
-        ``own_kernels`` is what users say of theirs. Nothing is computed yet; ``answers`` are those of another view of
-        the trace, with the same kernels of users.
+        Nothing is computed yet; ``answers`` are those of another view of the trace.
         """
         super().__init__(answers)
         self._trace = trace
@@ -65,8 +67,6 @@ class Analysis(HasViews, AllAttributes):
         """What was found out when the measurement was repeated with stacks: places, and no number."""
         self.in_job = in_job
         """Its place among the recordings of its job's ranks; None where it is judged alone."""
-        self.own_kernels = own_kernels
-        """What the users say of kernels that no table knows."""
 
     def _look(self, name: str) -> None:
         """Allow or refuse that somebody looks at what has this name: a profile may be closed."""
@@ -88,6 +88,32 @@ class Analysis(HasViews, AllAttributes):
     def gpu_work(self) -> GpuWork:
         """The GPU work grouped and put in order."""
         return GpuWork(self.trace, self.launching)
+
+    @shared
+    def unknown_kernels(self) -> Mapping[str, Collection[KernelName]]:
+        """The kernels of the steps whose family is not known, by name: what is known of each."""
+        found: defaultdict[str, set[KernelName]] = defaultdict(set)
+        names, launching = self.trace.names, self.launching
+        for group in self.gpu_work.groups:
+            if (told := self.gpu_work.decoded(group)).family is None:
+                found[names[group.name]].add(told)
+        for part in launching.parts if not self.trace.device_kind.has_launches else ():
+            for op in part.operators:
+                if (told := launching.decoded_operator(op)).family is None:
+                    found[names[self.trace.ops.name[op]]].add(told)
+        return dict(found)
+
+    def supposing(self, family: str) -> Analysis | None:
+        """Return the recording as it would be if all kernels that may be of a family were; None where none may be."""
+        unknown = self.unknown_kernels.items()
+        names = frozenset(name for name, told in unknown if any(one.is_of(family) is NOT_KNOWN for one in told))
+        return self.as_if(self.own_kernels.supposing(names, family)) if names else None
+
+    def as_if(self, own_kernels: OwnKernels) -> Analysis:
+        """Return the same recording, where users say something else of their kernels."""
+        found = Analysis(self._trace, beside=self.beside, repeat=self.repeat, in_job=self.in_job)
+        found.own_kernels = own_kernels
+        return found
 
     @shared
     def _window(self) -> Numbers:

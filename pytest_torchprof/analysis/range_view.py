@@ -17,6 +17,7 @@ from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:
     from pytest_torchprof.analysis.collectives import StepCommunication
+    from pytest_torchprof.kernels.own_kernels import OwnKernels
 
 
 class OccurrenceProfile(StepProfile):
@@ -64,15 +65,14 @@ class RangeView(Analysis):
     def __init__(self, whole: Analysis, name: str) -> None:
         """Take the whole recording, and the name of the ranges."""
         # What was worked out for the recording holds here too: only the steps are others.
-        super().__init__(
-            whole.trace,
-            beside=whole.beside,
-            repeat=whole.repeat,
-            own_kernels=whole.own_kernels,
-            answers=whole._answers,  # noqa: SLF001
-        )
+        super().__init__(whole.trace, beside=whole.beside, repeat=whole.repeat, answers=whole._answers)  # noqa: SLF001
+        self.own_kernels = whole.own_kernels
         self.whole = whole
         self.name = name
+
+    def as_if(self, own_kernels: OwnKernels) -> RangeView:
+        """Return the same ranges of the recording, where users say something else of their kernels."""
+        return RangeView(self.whole.as_if(own_kernels), self.name)
 
     @cached_property
     def _found(self) -> list[Occurrence]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.ranks import RankPart
     from pytest_torchprof.cli import Arguments
+    from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, Verdict
     from pytest_torchprof.profiles import Profile
 
@@ -25,6 +26,7 @@ USAGE = """usage: torchprof check TRACE --limit NAME=VALUE [--limit NAME=VALUE .
 Judges a recording by the limits of the torchprof marker. VALUE is a Python or JSON literal, a selector
 such as gemm(layout="tn"), a list or dict of them, or else a text; a keyword that takes a list may be repeated.
 --threshold hotspot.share=0.6 changes when a finding that is forbidden is found, as torchprof_thresholds does.
+--limit 'own_kernels={"my_rope_*": "pointwise"}' says what kernels are that no table knows, as torchprof_kernels does.
 --device cpu: the CPU was measured, in a recording that does not say so; its kernels are the operators that compute.
 
 --ranks: the folder holds the recordings of one job's ranks. Each limit must hold on every rank, and the worst rank is
@@ -117,7 +119,7 @@ def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
     from pytest_torchprof.recording.digest import is_changed  # noqa: PLC0415
     from pytest_torchprof.text import counted, printable_line  # noqa: PLC0415
 
-    asked = _asked(arguments, limits)
+    own_kernels, asked = _asked(arguments, limits)
     (trace,) = arguments.files
     profile = load(trace, device=arguments.last("--device"))
     if isinstance(profile, list):
@@ -126,7 +128,7 @@ def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
         )
     if is_changed(profile.trace):
         sys.stderr.write(f"torchprof check: warning: {printable_line(trace)} was changed since it was recorded\n")
-    verdicts = check_limits(profile, asked)
+    verdicts = check_limits(profile.with_own_kernels(own_kernels), asked)
     _write_verdicts(verdicts)
     if orphans := profile.trace.orphans:
         sys.stdout.write(
@@ -144,13 +146,13 @@ def _judge_ranks(arguments: Arguments, limits: dict[str, object]) -> int:
     from pytest_torchprof.limits import check_limits  # noqa: PLC0415
     from pytest_torchprof.limits.rank_limits import check_job, missing_ranks, of_jobs, worst_of  # noqa: PLC0415
 
-    asked = _asked(arguments, limits)
+    own_kernels, asked = _asked(arguments, limits)
     together = of_jobs(asked)
     each = [one for one in asked if one not in together]
     found: dict[int, tuple[Verdict, ...]] = {}
 
     def look(profile: Profile, part: RankPart) -> None:
-        found[part.rank] = check_limits(profile, each)
+        found[part.rank] = check_limits(profile.with_own_kernels(own_kernels), each)
 
     job = job_in(arguments.files[0], arguments.last("--device"), look)
     verdicts = [*worst_of(found), *check_job(job, together), *missing_ranks(job)]
@@ -158,11 +160,14 @@ def _judge_ranks(arguments: Arguments, limits: dict[str, object]) -> int:
     return _status(verdict.status for verdict in verdicts)
 
 
-def _asked(arguments: Arguments, limits: dict[str, object]) -> tuple[Asked, ...]:
+def _asked(arguments: Arguments, limits: dict[str, object]) -> tuple[OwnKernels, tuple[Asked, ...]]:
+    """Return what is said of kernels that no table knows, and the limits."""
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
-    from pytest_torchprof.limits import catalogue, read_limits  # noqa: PLC0415
+    from pytest_torchprof.limits import catalogue, divided, read_limits  # noqa: PLC0415
 
-    return read_limits(limits, known=catalogue(with_thresholds(RULES, arguments.options["--threshold"])))
+    own_kernels, others = divided(limits)
+    known = catalogue(with_thresholds(RULES, arguments.options["--threshold"]))
+    return own_kernels, read_limits(others, known=known)
 
 
 def _write_verdicts(verdicts: Iterable[Verdict]) -> None:

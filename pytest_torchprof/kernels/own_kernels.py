@@ -16,7 +16,7 @@ from pytest_torchprof.kernels.names.kernelname import DTYPES, FAMILIES, LAYOUTS
 from pytest_torchprof.kernels.names.text import parse
 from pytest_torchprof.kernels.reply import NO
 from pytest_torchprof.kernels.selectors import compile_text
-from pytest_torchprof.text import nearest
+from pytest_torchprof.text import counted, nearest, printable_line
 
 if TYPE_CHECKING:
     import re
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.kernels.names import KernelName
 
+OWN_KERNELS: Final = "own_kernels"
+"""The keyword under which they are given."""
 EXPECTED: Final = "expected kernels and what they are, such as {'my_rope_*': 'pointwise', 'mlp_fwd_*': 'gemm bf16'}"
+
+
+_SHOWN: Final = 8
+_OF_PRODUCTS: Final = ("gemm", "matmul", "mlp", "ffn", "linear", "proj", "_mm")
 
 
 class OwnKernel(Struct, frozen=True, kw_only=True):
@@ -126,8 +132,21 @@ def _expression(pattern: str) -> re.Pattern[str]:
     return compile_text(pattern)
 
 
-def line_for(name: str) -> str:
-    """Return the line that would declare a kernel; its family is a guess for the user to check."""
-    bare = without_index(parse(name).base) or name
-    product = any(word in name.lower() for word in ("gemm", "matmul", "mlp", "linear", "_mm"))
-    return f"{bare if bare == name else f'*{bare}*'} = {'gemm' if product else 'pointwise'}"
+def ask_for(names: Iterable[str]) -> tuple[str, ...]:
+    """Return lines that ask the user what kernels of these names are, to be pasted into the ini file."""
+    lines = dict.fromkeys(f"    {printable_line(_line_for(name), 110)}" for name in names)
+    shown = [*lines][:_SHOWN]
+    more = [f"    ... and {counted(len(lines) - _SHOWN, 'more name')}"] * (len(lines) > _SHOWN)
+    return (
+        "say once what they are, in the ini file (check what is guessed here):",
+        "torchprof_kernels =",
+        *shown,
+        *more,
+    )
+
+
+def _line_for(name: str) -> str:
+    text = parse(name)
+    bare = without_index(text.last if text.mangled else text.base) or name
+    is_product = any(word in name.lower() for word in _OF_PRODUCTS)
+    return f"{bare} = {'gemm' if is_product else 'pointwise'}"

@@ -8,6 +8,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OWN_KERNELS, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import asked
 from pytest_torchprof.limits.asked import Asked, check_limits, needs_flops, nothing_known, settings_of, something_ran
 from pytest_torchprof.limits.communication_limits import COMMUNICATION_LIMITS
@@ -52,6 +53,7 @@ __all__ = [
     "Verdict",
     "catalogue",
     "check_limits",
+    "divided",
     "error_for",
     "needs_flops",
     "nothing_known",
@@ -113,6 +115,17 @@ def read_limits(
 ) -> tuple[Asked, ...]:
     """Return the limits in ``given`` with their values and settings read, by default all that there are of our own."""
     return asked.read_limits(given, known=known, defaults=defaults, more_to_come=more_to_come)
+
+
+def divided(given: Mapping[str, object]) -> tuple[OwnKernels, dict[str, object]]:
+    """Return what ``own_kernels`` among keywords declares, and the others; UnknownLimit for what declares nothing."""
+    others = {name: value for name, value in given.items() if name != OWN_KERNELS}
+    if OWN_KERNELS not in given:
+        return NOTHING_DECLARED, others
+    try:
+        return read_own_kernels(given[OWN_KERNELS]), others
+    except UnknownLimit as problem:
+        raise UnknownLimit(f"{OWN_KERNELS}: {problem.text}", problem.code) from None
 
 
 def of_compiling(given: Iterable[str]) -> bool:

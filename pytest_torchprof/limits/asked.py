@@ -12,11 +12,12 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.fields import bare
+from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.communication_limits import needs_messages
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Setting, Verdict
 from pytest_torchprof.limits.number_limits import Bound
-from pytest_torchprof.text import nearest
+from pytest_torchprof.text import counted, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -192,7 +193,24 @@ def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Ve
     if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
         reason = _nothing_ran(analysis, idle)
         return Verdict(measured=reason, status=NOT_MEASURED, step=idle.name)
+    if verdict.status == HOLDS and (unless := _unless_not_known(analysis, one)) is not None:
+        return unless
     return replace(verdict, wants_lines=verdict.wants_lines or (verdict.status == MISSED and limit.located))
+
+
+def _unless_not_known(analysis: Analysis, one: Asked) -> Verdict | None:
+    """Return that a limit that holds is not measured, where it hangs on kernels of which nobody knows the family."""
+    for family in one.limit.families:
+        supposed = analysis.supposing(family)
+        if supposed is None:
+            continue
+        verdict = one.limit.check(supposed, one.value, **one.settings)
+        if isinstance(verdict, Verdict) and verdict.status != HOLDS:
+            names = sorted(supposed.own_kernels.supposed)
+            told = f"what {counted(len(names), 'kernel name')} computes is not known; if it were {family}: "
+            measured = coded(told + verdict.measured, Code.FAMILY_UNKNOWN)
+            return Verdict(measured=measured, status=NOT_MEASURED, details=ask_for(names), step=verdict.step)
+    return None
 
 
 def _cannot_judge(analysis: Analysis, limit: Limit) -> str | None:

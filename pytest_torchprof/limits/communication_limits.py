@@ -179,7 +179,15 @@ def _min_overlap(analysis: Analysis, least: float) -> Verdict:
 
 
 COMMUNICATION_LIMITS = tuple(
-    Limit(name=name, read=read, check=check, on_time=on_time, located=False, per_step=True)
+    Limit(
+        name=name,
+        read=read,
+        check=check,
+        on_time=on_time,
+        located=False,
+        per_step=True,
+        families=("communication",),
+    )
     for name, read, check, on_time in (
         ("collectives", _read_collectives, in_each_step(_collectives), False),
         ("max_comm_bytes", size_bytes, _max_comm_bytes, False),

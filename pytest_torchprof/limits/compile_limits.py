@@ -230,12 +230,24 @@ COMPILE_LIMITS = (
         settings=(OWN,),
         needs=COMPILE,
         located=False,
+        families=(),
     ),
     Limit(
-        name="max_recompiles", read=whole_number, check=_max_recompiles, settings=(OWN,), needs=COMPILE, located=False
+        name="max_recompiles",
+        read=whole_number,
+        check=_max_recompiles,
+        settings=(OWN,),
+        needs=COMPILE,
+        located=False,
+        families=(),
     ),
     # What the CPU's code generator does says nothing about the GPU's: these wait for the real device.
-    Limit(name="max_fallbacks", read=whole_number, check=_max_fallbacks, on_gpu_work=False, located=False),
-    Limit(name="max_compile_time", read=positive_number, check=_max_compile_time, on_gpu_work=False, located=False),
-    Limit(name="cuda_graph", read=_read_cuda_graph, check=_cuda_graph, per_step=True),
+    *(
+        Limit(name=name, read=read, check=check, on_gpu_work=False, located=False, families=())
+        for name, read, check in (
+            ("max_fallbacks", whole_number, _max_fallbacks),
+            ("max_compile_time", positive_number, _max_compile_time),
+        )
+    ),
+    Limit(name="cuda_graph", read=_read_cuda_graph, check=_cuda_graph, per_step=True, families=()),
 )

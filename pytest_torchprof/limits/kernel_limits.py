@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.fields import bare
+from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.kernels.patterns import (
     Pattern,
     carried_by,
@@ -35,10 +36,12 @@ from pytest_torchprof.limits.limit import (
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.limits.limit import WorkRow
 
 
 Counts = dict["Pattern", "tuple[int, int] | None"]
@@ -82,7 +85,7 @@ def _kernels(_analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator
         found = ask(step.kernels, pattern.verdict)
         for answer in _count_answers(pattern, count, len(found.yes), len(found.not_known), "kernel"):
             if answer.status == NOT_MEASURED:
-                yield replace(answer, details=group_kernels(step, found.not_known))
+                yield replace(answer, details=_not_known(step, found.not_known))
                 continue
             advice = hint(pattern, step.kernels) if not found.yes else None
             rows = (*group_kernels(step, found.yes), *group_others(step, found.yes))
@@ -97,7 +100,7 @@ def _forbid_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Patte
             yield StepAnswer(MISSED, f"{_matching(len(found.yes), 'kernel')} {pattern}", rows)
         elif unknown := found.not_known:
             told = f"whether {pattern} matches cannot be told for {counted(len(unknown), 'kernel')}"
-            yield StepAnswer(NOT_MEASURED, told, group_kernels(step, unknown), Code.MATCH_UNKNOWN)
+            yield StepAnswer(NOT_MEASURED, told, _not_known(step, unknown), Code.MATCH_UNKNOWN)
 
 
 def _only_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
@@ -106,7 +109,13 @@ def _only_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern
         yield StepAnswer(MISSED, counted(len(found.no), "other kernel"), group_kernels(step, found.no, raw=True))
     elif unknown := found.not_known:
         told = f"whether they match cannot be told for {counted(len(unknown), 'kernel')}"
-        yield StepAnswer(NOT_MEASURED, told, group_kernels(step, unknown), Code.MATCH_UNKNOWN)
+        yield StepAnswer(NOT_MEASURED, told, _not_known(step, unknown), Code.MATCH_UNKNOWN)
+
+
+def _not_known(step: StepProfile, kernels: Sequence[Kernel]) -> tuple[str | WorkRow, ...]:
+    """Return rows of kernels of which it is not known whether they match, and how to say what they are."""
+    nameless = [kernel.name for kernel in kernels if kernel.family is None and kernel.name.strip()]
+    return (*group_kernels(step, kernels), *(ask_for(nameless) if nameless else ()))
 
 
 def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
@@ -211,12 +220,17 @@ def _hidden_operators(step: StepProfile) -> StepAnswer:
     return StepAnswer(NOT_MEASURED, told, group_kernels(step, hidden, raw=True), Code.OPERATOR_UNKNOWN)
 
 
+def _limit(name: str, read: Callable[[object], object], problems: Callable[..., Iterator[StepAnswer]]) -> Limit:
+    # They ask each kernel, and take no reply for another.
+    return Limit(name=name, read=read, check=in_each_step(problems), per_step=True, families=())
+
+
 KERNEL_LIMITS = (
-    Limit(name="kernels", read=_read_counts, check=in_each_step(_kernels), per_step=True),
-    Limit(name="forbid_kernels", read=_read_patterns, check=in_each_step(_forbid_kernels), per_step=True),
-    Limit(name="only_kernels", read=_read_patterns, check=in_each_step(_only_kernels), per_step=True),
-    Limit(name="ops", read=_read_op_counts, check=in_each_step(_ops), per_step=True),
-    Limit(name="forbid_ops", read=_read_ops, check=in_each_step(_forbid_ops), per_step=True),
-    Limit(name="fused", read=_read_fused, check=in_each_step(_fused), per_step=True),
-    Limit(name="not_fused", read=_read_apart, check=in_each_step(_not_fused), per_step=True),
+    _limit("kernels", _read_counts, _kernels),
+    _limit("forbid_kernels", _read_patterns, _forbid_kernels),
+    _limit("only_kernels", _read_patterns, _only_kernels),
+    _limit("ops", _read_op_counts, _ops),
+    _limit("forbid_ops", _read_ops, _forbid_ops),
+    _limit("fused", _read_fused, _fused),
+    _limit("not_fused", _read_apart, _not_fused),
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.text import printable, printable_line, show_us
 
 if TYPE_CHECKING:
@@ -141,6 +142,9 @@ class Limit:
     """Missed by work that was launched from somewhere: a recording with stacks tells the lines."""
     per_step: bool = False
     """Judged by each step alone, and so within ranges too."""
+    families: Collection[str] = FAMILIES
+    """Of which families of kernels it takes what is not known for something else; empty: it asks each kernel itself, or
+    none. If it holds, and would not if kernels of no known family were of one of these, it is not measured."""
 
 
 def in_step(analysis: Analysis, step: StepProfile) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.kernels.names.kernelname import PRODUCTS
 from pytest_torchprof.limits.allowed import OF_MEMCPYS, OF_SYNCS, judge_memcpys, judge_syncs
 from pytest_torchprof.limits.items import moves_of, rows_of_moves, rows_of_waits, waits_of
 from pytest_torchprof.limits.limit import (
@@ -174,8 +175,9 @@ NUMBER_LIMITS = (
             on_time=bound.number.unit in ("us", "share", "ratio"),
             located=not bound.of_held_memory,
             per_step=bound.number.scope == "step",
+            families=(),
         )
         for bound in BOUNDS
     ),
-    Limit(name="min_mfu", read=fraction, check=_mfu, on_time=True),
+    Limit(name="min_mfu", read=fraction, check=_mfu, on_time=True, families=PRODUCTS),
 )

@@ -45,7 +45,7 @@ def range_limit(known: Sequence[Limit]) -> Limit:
         except UnknownLimit as problem:
             raise UnknownLimit(f'in "{name}": {problem.text}', problem.code) from None
 
-    return Limit(name="ranges", read=read, check=_check, on_gpu_work=False, located=False)
+    return Limit(name="ranges", read=read, check=_check, on_gpu_work=False, located=False, families=())
 
 
 def _name(name: object) -> str:

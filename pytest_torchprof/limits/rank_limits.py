@@ -122,8 +122,8 @@ def _same_kernels(job: Job, group: str | None) -> Verdict:
 
 ON_ALL_RANKS: dict[str, Callable[[Job, Any], Verdict]] = {"max_rank_skew": _skew, "same_kernels": _same_kernels}
 RANK_LIMITS = (
-    Limit(name="max_rank_skew", read=duration_us, check=_of_job(_skew), on_time=True, located=False),
-    Limit(name="same_kernels", read=_read_same_kernels, check=_of_job(_same_kernels), located=False),
+    Limit(name="max_rank_skew", read=duration_us, check=_of_job(_skew), on_time=True, located=False, families=()),
+    Limit(name="same_kernels", read=_read_same_kernels, check=_of_job(_same_kernels), located=False, families=()),
 )
 
 

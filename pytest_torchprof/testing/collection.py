@@ -18,6 +18,7 @@ from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, with_thresholds
+from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import catalogue
 from pytest_torchprof.report import Outcome, reporters
 from pytest_torchprof.report.ci import PREFIX
@@ -56,6 +57,7 @@ def _new_state(config: pytest.Config) -> RunState:
         rules = with_thresholds(rules, config.getini("torchprof_thresholds"))
     except UnknownLimit as problem:
         raise pytest.UsageError(coded(f"torchprof_thresholds: {problem.text}", Code.BAD_OPTION)) from None
+    own_kernels = _own_kernels(config)
     known = reporters()
     for more in _answers(config.hook.pytest_torchprof_reporters()):
         known.update(more)
@@ -64,6 +66,7 @@ def _new_state(config: pytest.Config) -> RunState:
         options=options,
         limits=catalogue(rules, itertools.chain(*_answers(config.hook.pytest_torchprof_limits()))),
         rules=rules,
+        own_kernels=own_kernels,
         reporters=known,
         recordings=Recordings(options),
     )
@@ -72,6 +75,18 @@ def _new_state(config: pytest.Config) -> RunState:
             said = f"--torchprof-report={path}: no report has the suffix {path.suffix!r}"
             raise pytest.UsageError(coded(f"{said}; known are: {', '.join(sorted(known))}", Code.BAD_OPTION))
     return state
+
+
+def _own_kernels(config: pytest.Config) -> OwnKernels:
+    """Return what the ini file says of kernels, and after it what plugins say of theirs."""
+    declared = run_options(config).own_kernels or NOTHING_DECLARED
+    for told in _answers(config.hook.pytest_torchprof_kernels()):
+        try:
+            declared = declared.before(read_own_kernels(told))
+        except UnknownLimit as problem:
+            said = coded(f"pytest_torchprof_kernels: {problem.text}", Code.BAD_OPTION)
+            raise pytest.UsageError(said) from None
+    return declared
 
 
 def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence[pytest.Item]) -> None:

@@ -45,5 +45,19 @@ def pytest_torchprof_findings() -> Iterable[Rule] | None:
 
 
 @pytest.hookspec
+def pytest_torchprof_kernels() -> Mapping[str, str] | None:
+    """Return what the kernels of a library are, by patterns on their names, where our tables do not know them.
+
+    .. code-block:: python
+
+        def pytest_torchprof_kernels():
+            return {"my_rope_*": "pointwise", "mlp_fwd_*": "gemm bf16 tn"}
+
+    Words are a family, and of its operands a dtype and a layout. The ini file's ``torchprof_kernels`` and a marker's
+    ``own_kernels`` are asked first.
+    """
+
+
+@pytest.hookspec
 def pytest_torchprof_reporters() -> Mapping[str, Reporter] | None:
     """Return further report formats by file suffix (``".csv"``), each a function from RunResults to text."""

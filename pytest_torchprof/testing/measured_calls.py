@@ -126,7 +126,7 @@ def kept_trace(run: TestRun, label: str | None) -> Trace:
 
 def _replay(run: TestRun, label: str | None) -> Calls:
     test, trace = run.test, kept_trace(run, label)
-    path, profile, kind = Path(str(trace.path)), Profile.from_trace(trace), trace.device_kind
+    path, profile, kind = Path(str(trace.path)), profile_of(run, trace), trace.device_kind
     measurement = run.change(label, recording=path)
     if not kind.has_launches and test.options.device not in ("auto", kind.name):
         reason = f"{path.name} was recorded on the {kind.name}, and the test asks for {test.options.device}"
@@ -134,7 +134,9 @@ def _replay(run: TestRun, label: str | None) -> Calls:
     elif profile.why_not is not None:
         run.measurements[label] = measurement.doubted(profile.why_not)
     if len(paths := test.state.recordings.of_all_ranks(test.nodeid, label)) > 1:
-        profile = with_other_recordings(profile, lambda own: [told_in(one) if one != path else own for one in paths])
+        profile = with_other_recordings(
+            profile, lambda own: [told_in(one, test.own_kernels) if one != path else own for one in paths]
+        )
     measurement = run.change(label, profile=guarded(run, profile, measurement.explanation, replay=True))
     beside = path.with_name(stacks_name(path.name))
     if beside.is_file():
@@ -222,7 +224,7 @@ def _captured(run: TestRun, label: str | None, plan: capture.Plan) -> Generator[
     def check(recording: Path) -> str | None:
         nonlocal profile
         run.change(label, recording=recording)
-        profile = Profile.from_trace(read(recording))
+        profile = profile_of(run, read(recording))
         return profile.why_not
 
     def needs_more_times() -> bool:
@@ -258,6 +260,11 @@ def foreign_code(run: TestRun, *, elsewhere: bool = False) -> str | None:
     if (side := run.test.state.options.against) is None:
         return None
     return (foreign_origin(side) if elsewhere else None) or foreign_import(side)
+
+
+def profile_of(run: TestRun, trace: Trace) -> Profile:
+    """Return the profile of a recording of a test's, where kernels that no table knows are what the test says."""
+    return Profile.from_trace(trace).with_own_kernels(run.test.own_kernels)
 
 
 def guarded(run: TestRun, profile: Profile, explanation: Explanation, *, replay: bool) -> Profile:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import capture
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, is_for_the_doctor, not_measured
+from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED
 from pytest_torchprof.limits import (
     COMPILE,
     GPU,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from pytest_torchprof.errors import LimitsMissed
+    from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, Screen, Verdict
     from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.profiles import Profile
@@ -55,6 +57,11 @@ class MeasuredTest:
         """What limits that the body asks a profile for are given too: whose code counts in this test, or run."""
         marker = self.options.marker or {}
         return {**self.state.options.settings, **{name: marker[name] for name in (OWN.name,) if name in marker}}
+
+    @property
+    def own_kernels(self) -> OwnKernels:
+        """What is said of kernels that no table knows: by the marker, and after it by the ini file and plugins."""
+        return (self.options.own_kernels or NOTHING_DECLARED).before(self.state.own_kernels)
 
     def stands_in(self, profile: Profile) -> bool:
         """Whether the CPU was measured only because there was no GPU."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.against.side import Side
+    from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, Limit
 
 Value = TypeVar("Value")
@@ -63,6 +64,10 @@ def add_options(parser: pytest.Parser) -> None:
     )
     parser.addini("torchprof_rank_timeout", "seconds that ranks wait for a silent one (default 60)", default="60")
     parser.addini("torchprof_own", "packages whose graph breaks and recompiles count, as own= in a marker", type="args")
+    parser.addini(
+        "torchprof_kernels", "what kernels are that no table knows, one per line: my_rope_* = pointwise",
+        type="linelist", default=[],
+    )  # fmt: skip
     parser.addini("torchprof_report", "as --torchprof-report", type="linelist", default=[])
     parser.addini(
         "torchprof_thresholds", "thresholds of findings, one per line: hotspot.share = 0.6", type="linelist", default=[]
@@ -111,6 +116,8 @@ class RunOptions:
     tolerance: Tolerance | None
     settings: Mapping[str, object]
     """What changes how limits count, where they are given without."""
+    own_kernels: OwnKernels | None
+    """What the ini file says of kernels that no table knows; None where it says nothing."""
     gpus: str
     """Whether workers of pytest-xdist see all GPUs or each its own."""
     workers: int
@@ -159,6 +166,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         rootdir=config.rootpath,
         tolerance=source.tolerance(),
         settings=source.settings(),
+        own_kernels=source.own_kernels(),
         rank_timeout_s=source.rank_timeout_s(),
         gpus=source.read("gpus", _one_of(("all", "each"))) or "all",
         workers=getattr(config, "workerinput", {}).get("workercount", 1),
@@ -220,6 +228,17 @@ class _Source:
         except UnknownLimit as problem:
             raise _bad_option(f"torchprof_own: {problem.text}") from None
 
+    def own_kernels(self) -> OwnKernels | None:
+        """Return what the ini file says of kernels."""
+        if not (lines := self._config.getini("torchprof_kernels")):
+            return None
+        from pytest_torchprof.kernels.own_kernels import read_own_lines  # noqa: PLC0415  (as above)
+
+        try:
+            return read_own_lines(lines)
+        except UnknownLimit as problem:
+            raise _bad_option(f"torchprof_kernels: {problem.text}") from None
+
     def rank_timeout_s(self) -> float:
         """Return how long ranks wait for each other."""
         text = self._config.getini("torchprof_rank_timeout")
@@ -265,6 +284,8 @@ class TestOptions:
     names: Literal["normal", "exact"]
     uses_baseline: bool
     tolerance: Tolerance
+    own_kernels: OwnKernels | None
+    """What the marker says of kernels that no table knows; None where it says nothing."""
     marker: Mapping[str, object] | None
     """The markers as they were merged, None without one."""
 
@@ -311,6 +332,7 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         names=options.get("names", "normal"),
         uses_baseline=options.get("baseline", True),
         tolerance=options.get("tolerance") or run.tolerance or Tolerance(),
+        own_kernels=options.get("own_kernels"),
         marker=marker,
     )
 
@@ -360,6 +382,12 @@ def _flag(value: object) -> bool:
     raise UnknownLimit("expected True or False")
 
 
+def _own_kernels(value: object) -> OwnKernels:
+    from pytest_torchprof.kernels.own_kernels import read_own_kernels  # noqa: PLC0415  (this module loads in every run)
+
+    return read_own_kernels(value)
+
+
 _READERS: dict[str, Callable[[object], Any]] = {
     "warmup": at_least(0),
     "steps": at_least(1),
@@ -369,6 +397,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "baseline": _flag,
     "tolerance": read_tolerance,
     "names": _one_of(["exact"]),
+    "own_kernels": _own_kernels,
 }
 MARKER_OPTIONS = frozenset(_READERS)
 """The marker's keywords that are no limits."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.measurement import Judgement
 
@@ -48,9 +49,9 @@ def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]
     return profile.with_ranks(InJob(job=job, rank=own.rank))
 
 
-def told_in(recording: Path) -> Any:
+def told_in(recording: Path, own_kernels: OwnKernels) -> Any:
     """Return what a rank would tell of its recording, for a replay; None where it does not say which rank it is of."""
-    profile = Profile.from_trace(read(recording))
+    profile = Profile.from_trace(read(recording)).with_own_kernels(own_kernels)
     return to_plain(part_of(profile)) if rank_told(profile.trace) is not None else None
 
 

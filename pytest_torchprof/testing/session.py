@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.capture.lockstep import OtherRanks
     from pytest_torchprof.findings import Rule
+    from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Limit
     from pytest_torchprof.report import Reporter
     from pytest_torchprof.testing.options import RunOptions
@@ -47,6 +48,8 @@ class RunState:
     options: RunOptions
     limits: tuple[Limit, ...]
     rules: tuple[Rule, ...]
+    own_kernels: OwnKernels
+    """What the ini file and other plugins say of kernels that no table knows."""
     reporters: dict[str, Reporter]
     recordings: Recordings
     baselines: BaselineFiles = field(default_factory=BaselineFiles)
