@@ -98,6 +98,7 @@ class Code(StrEnum):
     NOT_RECORDED = "not-recorded"
     MATCH_UNKNOWN = "match-unknown"
     OPERATOR_UNKNOWN = "operator-unknown"
+    NO_SUCH_OPERATOR = "no-such-operator"
     OWN_UNKNOWN = "own-unknown"
     NOTHING_TO_FUSE = "nothing-to-fuse"
     NO_COMMUNICATION = "no-communication"

@@ -89,18 +89,21 @@ class Kernels(Sequence[Kernel]):
 
         UnknownLimit for what is no pattern. Where others may match too, their number and their time are NotMeasured.
         """
-        from pytest_torchprof.kernels.patterns import compile_pattern  # noqa: PLC0415 - who reads a file needs none
+        # Who reads a file needs none of these.
+        from pytest_torchprof.kernels.operator_checks import nothing_is  # noqa: PLC0415
+        from pytest_torchprof.kernels.patterns import compile_pattern  # noqa: PLC0415
 
         compiled = compile_pattern(pattern)
         verdicts = [compiled.verdict(kernel) for kernel in self._kernels]
         found = [kernel for kernel, verdict in zip(self._kernels, verdicts, strict=True) if verdict]
-        unknown = verdicts.count(None)
-        return _these(
-            found,
-            coded(f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}", Code.MATCH_UNKNOWN)
-            if unknown
-            else None,
-        )
+        if not found and compiled.operator is not None:
+            around = {op for kernel in self._kernels for op in kernel.op_chain}
+            if (said := nothing_is(compiled.operator, around)) is not None:
+                return _these(found, coded(said, Code.NO_SUCH_OPERATOR))
+        if not (unknown := verdicts.count(None)):
+            return _these(found)
+        told = f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}"
+        return _these(found, coded(told, Code.MATCH_UNKNOWN))
 
 
 def _these(kernels: Sequence[Kernel], open_question: str | None = None) -> Kernels:

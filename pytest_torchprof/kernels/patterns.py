@@ -40,6 +40,10 @@ class Pattern(Protocol):
     def matches(self, kernel: Kernel) -> bool:
         """Tell whether the kernel surely matches."""
 
+    @property
+    def operator(self) -> Operator | None:
+        """The operator that it asks for, None if it asks for none."""
+
     def verdict(self, kernel: Kernel) -> bool | None:
         """Tell whether the kernel matches; None where neither its name nor its launch tells."""
 
@@ -58,8 +62,7 @@ class NamePattern(TextPattern):
 
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
     _asked: Selector | None = field(init=False, repr=False, compare=False)
-    operator: Operator | None = field(init=False, repr=False, compare=False)
-    """The operator that it names, None if it names none."""
+    _named: Operator | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         text = checked_text(self.written, _KERNELS_TEXT)
@@ -67,7 +70,7 @@ class NamePattern(TextPattern):
             raise UnknownLimit(f"{text!r} is no kernel's name: {advice}", Code.BAD_PATTERN)
         object.__setattr__(self, "_regex", _compile(text))
         object.__setattr__(self, "_asked", None if is_expression(text) else _asked_by(text))
-        object.__setattr__(self, "operator", _named_operator(text))
+        object.__setattr__(self, "_named", _named_operator(text))
 
     def verdict(self, kernel: Kernel) -> bool | None:
         """Tell whether the kernel matches; None for one that has no name, and where words ask for what is not known."""
@@ -81,10 +84,20 @@ class NamePattern(TextPattern):
 
     def _may_be_meant(self, kernel: Kernel) -> bool:
         """Whether the operator that it names has launched the kernel, or may have."""
-        if self.operator is None:
+        if self._named is None:
             return False
-        launched = launched_by(kernel, self.operator)
-        return launched or (launched is None and self.written.startswith("aten::"))
+        launched = launched_by(kernel, self._named)
+        return launched or (launched is None and self.operator is not None)
+
+    @property
+    def names_operator(self) -> bool:
+        """Whether it may be the name of an operator."""
+        return self._named is not None
+
+    @property
+    def operator(self) -> Operator | None:
+        """The operator of torch's that it names, None if it names none: other namespaces may be those of C++."""
+        return self._named if self.written.startswith("aten::") else None
 
     def matches(self, kernel: Kernel) -> bool:
         """Tell whether the kernel surely matches."""

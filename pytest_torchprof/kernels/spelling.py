@@ -1,4 +1,4 @@
-"""How people write kernels and operators where no recording has them so, and what they mean: to forbid it would hold."""
+"""How people write kernels and operators as no recording does, and what they mean: to forbid that would always hold."""
 
 from __future__ import annotations
 
@@ -28,58 +28,60 @@ _CPPS: Final = re.compile(r"at::(?:native::)?(?P<name>\w+)")
 _SCHEMA: Final = re.compile(r"(?P<name>(?P<space>\w+)::\w+)(?:\.\w+)?\(.*", re.DOTALL)
 _OVERLOAD: Final = re.compile(r"(?P<name>aten::\w+|\w+::\w+(?=\.default$|::default$))(?:\.|::)\w+")
 _COLLECTIVE: Final = re.compile(r"(?:torch\.distributed|dist)\.(?P<name>\w+)")
-_ROW: Final = re.compile(r"\d+ x (?P<name>.+)")
-_NUMBER: Final = re.compile(r"(?P<name>.*\S) (?P<number>\[\d+\])")
+
+Forms = tuple[tuple[re.Pattern[str], str], ...]
+_OF_KERNELS: Final[Forms] = (
+    (re.compile(r"[\s.]*"), "it says nothing: expected a part of a kernel's name"),
+    (re.compile(r"\d+ x (?P<name>.+)"), "it begins with a count, as in a table: write {name!r}"),
+    (
+        re.compile(r"(?P<name>.*\S) (?P<number>\[\d+\])"),
+        (
+            "{number} only numbers kernels that a table calls the same: write {name!r} for all of them, or a part of "
+            "the raw name of one, which torchprof analyze --json shows"
+        ),
+    ),
+    (re.compile(r"aten::"), "it is a namespace: all of its operators are 'aten::*'"),
+    (_OVERLOAD, "in a recording it has no overload: {name!r}"),
+    (_COLLECTIVE, "there is a selector for it: communication({name!r})"),
+)
+_OF_OPERATORS: Final[Forms] = (
+    (re.compile(r"[^\w*?]*"), "expected one such as 'aten::addmm'"),
+    (re.compile(r"(?P<name>[\w:]+::)"), "it is a namespace: all of its operators are '{name}*'"),
+    (
+        # Ranges of communication and of optimizers have one colon.
+        re.compile(r"(?!(?:nccl|gloo|mpi|ucc):\w|[^:]*#).*(?<!:):(?![:\s]).*"),
+        "a namespace ends in two colons, as in 'aten::addmm'",
+    ),
+    (_OVERLOAD, "in a recording it has no overload: {name!r}"),
+    (_COLLECTIVE, "there is a limit for it: collectives={{{name!r}: 1}}"),
+)
 
 
 def no_kernel(text: str) -> str | None:
     """Return why no kernel's name holds this text, and what is meant; None where one may."""
     if text.startswith("re:"):
         return None
-    if (said := _common(text)) is not None:
-        return said
-    if not re.search(r"[^\s.]", text):
-        return "it says nothing: expected a part of a kernel's name"
-    if row := _ROW.fullmatch(text):
-        return f"it begins with a count, as in a table: write {row['name']!r}"
-    if number := _NUMBER.fullmatch(text):
-        return (
-            f"{number['number']} only numbers kernels that a table calls the same: write {number['name']!r} for all of "
-            "them, or a part of the raw name of one, which torchprof analyze --json shows"
-        )
-    if text == "aten::":
-        return "it is a namespace: all of its operators are 'aten::*'"
-    if (overload := _OVERLOAD.fullmatch(text)) is not None:
-        return f"in a recording it has no overload: {overload['name']!r}"
-    if (collective := _COLLECTIVE.fullmatch(text)) is not None:
-        return f"there is a selector for it: communication({collective['name']!r})"
+    said = _common(text) or _advice(text, _OF_KERNELS)
     # What C++ writes so, at::native::gelu(..), is in the names of kernels.
-    if text.startswith("aten::") or not (_CPPS.fullmatch(text) or _SCHEMA.fullmatch(text) or _CALL.fullmatch(text)):
-        meant = _operator_meant(text)
-        if meant is not None:
-            return f"it is an operator, as which ops, forbid_ops and op= ask for it: {meant!r}"
-    return None
+    in_names = _CPPS.fullmatch(text) or _SCHEMA.fullmatch(text) or _CALL.fullmatch(text)
+    if said is None and (text.startswith("aten::") or not in_names) and (meant := _operator_meant(text)) is not None:
+        return f"it is an operator, as which ops, forbid_ops and op= ask for it: {meant!r}"
+    return said
 
 
 def no_operator(text: str) -> str | None:
     """Return why no operator of a recording is called so, and what is meant; None where one may be."""
     if text.startswith("re:"):
         return None
-    if (said := _common(text)) is not None:
-        return said
-    if not re.search(r"[\w*?]", text):
-        return "expected one such as 'aten::addmm'"
-    if re.fullmatch(r"[\w:]+::", text):
-        return f"it is a namespace: all of its operators are {f'{text}*'!r}"
-    if re.search(r"(?<!:):(?![:\s])", text) and not re.match(r"(?:nccl|gloo|mpi|ucc):\w|[^:]*#", text):
-        return "a namespace ends in two colons, as in 'aten::addmm'"
-    if (overload := _OVERLOAD.fullmatch(text)) is not None:
-        return f"in a recording it has no overload: {overload['name']!r}"
-    if (collective := _COLLECTIVE.fullmatch(text)) is not None:
-        return f"there is a limit for it: collectives={{{collective['name']!r}: 1}}"
-    if (meant := _operator_meant(text)) is not None:
+    said = _common(text) or _advice(text, _OF_OPERATORS)
+    if said is None and (meant := _operator_meant(text)) is not None:
         return f"in a recording it is {meant!r}"
-    return None
+    return said
+
+
+def _advice(text: str, forms: Forms) -> str | None:
+    found = ((form.fullmatch(text), said) for form, said in forms)
+    return next((said.format(**match.groupdict()) for match, said in found if match is not None), None)
 
 
 def _common(text: str) -> str | None:
