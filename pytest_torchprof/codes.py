@@ -99,6 +99,7 @@ class Code(StrEnum):
     MATCH_UNKNOWN = "match-unknown"
     FAMILY_UNKNOWN = "family-unknown"
     OPERATOR_UNKNOWN = "operator-unknown"
+    NO_SUCH_OPERATOR = "no-such-operator"
     OWN_UNKNOWN = "own-unknown"
     NOTHING_TO_FUSE = "nothing-to-fuse"
     NO_COMMUNICATION = "no-communication"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pytest_torchprof.analysis.parts import forward_operator, step_parts
+from pytest_torchprof.analysis.ranges import Occurrence, operators_within
 from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.analysis.waits import blocking_calls
@@ -21,7 +22,7 @@ from pytest_torchprof.kernels.operands import Launch, complete
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
@@ -234,20 +235,59 @@ class Launching:
         named = self._trace.ops.name
         return dict(Counter(self._trace.names[named[op]] for op in self.holders(part, copies=copies)))
 
-    def holders(self, part: Part, *, copies: bool = False) -> list[int]:
-        """Return the operators that launched a kernel of the part or enclose one that did, likewise, in start order."""
+    def ops_that_ran(self, part: Part) -> dict[str, int]:
+        """Return how often each operator ran in the part, whether it launched anything or not, likewise."""
+        return dict(Counter(self._trace.names[self._trace.ops.name[op]] for op in self._ran(part)))
+
+    def _ran(self, part: Part) -> list[int]:
+        return self._calls({*self._started(part), *self._around(part, copies=True)})
+
+    @cached_property
+    def recorded_ops(self) -> frozenset[str]:
+        """The names of all operators in the recording, and of what stands among them."""
+        return frozenset(self._trace.names[name] for name in set(self._trace.ops.name))
+
+    def _started(self, part: Part) -> list[int]:
+        """Return the operators that began in the part; what a compilation ran is left out."""
         trace = self._trace
-        named, parent = trace.ops.name, trace.nesting.parent
-        launched = [i for i in part.gpu_ops if copies or trace.gpu.kind[i] == KERNEL]
-        members = {self.op_of[i] for i in launched} if trace.device_kind.has_launches else part.operators
+        start, thread, compiling = trace.ops.start, trace.ops.thread, trace.compiling
+        if isinstance(part, Occurrence):
+            found = operators_within(trace, [part], range(len(trace.ops)))[0]
+        elif trace.has_step_ranges:
+            spans = [(one.start_ns, one.end_ns) for one in part.ranges]
+            found = [op for op, at in enumerate(start) if any(begin <= at < end for begin, end in spans)]
+        else:
+            found = list(range(len(trace.ops)))
+        return [op for op in found if not compiling.cover(thread[op], start[op])] if compiling else found
+
+    def holders(self, part: Part, *, copies: bool = False) -> list[int]:
+        """Return the operators that launched a kernel of the part or enclose one that did, likewise, in start order.
+
+        Where operators are the kernels, those too that only wait for a value.
+        """
+        return self._calls(self._around(part, copies=copies))
+
+    def _calls(self, ops: Iterable[int]) -> list[int]:
+        """Return operators in start order, without those that others of their name call at once."""
+        named, parent, start = self._trace.ops.name, self._trace.nesting.parent, self._trace.ops.start
+        calls = (op for op in ops if parent[op] < 0 or named[parent[op]] != named[op])
+        return sorted(sorted(calls), key=start.__getitem__)
+
+    def _around(self, part: Part, *, copies: bool) -> set[int]:
+        trace = self._trace
+        if trace.device_kind.has_launches:
+            members = {self.op_of[i] for i in part.gpu_ops if copies or trace.gpu.kind[i] == KERNEL}
+        else:
+            waits = {name for name in set(trace.ops.name) if trace.names[name] in trace.device_kind.waiting_operators}
+            waiting = (op for op in self._started(part) if trace.ops.name[op] in waits) if waits else ()
+            members = {*part.operators, *waiting}
         seen: set[int] = set()
         for member in members:
             for op in trace.nesting.chain(member):
                 if op in seen:
                     break
                 seen.add(op)
-        calls = (op for op in seen if parent[op] < 0 or named[parent[op]] != named[op])
-        return sorted(sorted(calls), key=trace.ops.start.__getitem__)
+        return seen
 
     def places(self, part: Part) -> Places:
         """Return the origins of a part's work; nothing is found, and nothing computed, without recorded stacks."""
@@ -257,7 +297,7 @@ class Launching:
         for one, origin in self._origins_of(part):
             work[one].append(origin)
         operators: dict[str, Counter[Origin]] = defaultdict(Counter)
-        for op in self.holders(part):
+        for op in self._ran(part):
             if (origin := self.origins.of_operator(op)) is not None:
                 operators[self._trace.names[self._trace.ops.name[op]]][origin] += 1
         return Places(work=work, kernels=self._work(part), operators=operators)

@@ -96,6 +96,12 @@ class StepProfile(HasViews, StepAttributes):
         self._launching.refuse_hidden()
         return self._launching.ops(self.part, copies=True)
 
+    @shared
+    def ops_that_ran(self) -> Mapping[str, int]:
+        """All operators that ran in the step, those too that launched nothing, likewise."""
+        self._launching.refuse_hidden()
+        return self._launching.ops_that_ran(self.part)
+
     @cached_property
     def places(self) -> Places:
         """Where in the user's code the step's work comes from: from its own stacks, or those of a repeat."""

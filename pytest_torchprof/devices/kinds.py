@@ -73,6 +73,8 @@ class DeviceKind(Struct, frozen=True, kw_only=True):
     operator_work: Callable[[str], OperatorWork] | None = None
     """What an operator of this name does, where the operators themselves are the kernels; None: launches are recorded,
     and the kernels that they run."""
+    waiting_operators: frozenset[str] = frozenset()
+    """Where operators are the kernels, those that compute nothing and wait for a value: ``.item()``, ``bool(t)``."""
     lacks: frozenset[str] = frozenset()
     """What this kind lacks of the things that a number may need."""
     calls: tuple[tuple[CallKind, str], ...] = ()

@@ -15,6 +15,7 @@ from pytest_torchprof.kernels.names.kernelname import (
     LIBRARIES,
     TRITON_CATEGORIES,
 )
+from pytest_torchprof.kernels.spelling import no_operator
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
@@ -60,8 +61,15 @@ def _tile(value: object) -> object:
 def _ops(value: object) -> object:
     tokens = [value] if isinstance(value, str) else value
     if isinstance(tokens, list | tuple) and tokens and all(isinstance(token, str) and token for token in tokens):
-        return tuple(bare(str(token)) for token in tokens)
+        return tuple(bare(checked_operator(str(token))) for token in tokens)
     raise UnknownLimit(f"expected operator names such as ['add', 'mul'], got ops={value!r}")
+
+
+def checked_operator(token: str) -> str:
+    """Return an operator's name, in which an overload may stand, if there may be one; else raise UnknownLimit."""
+    if (advice := no_operator(token.partition(".")[0] if "::" in token else token)) is not None:
+        raise UnknownLimit(f"{token!r} is no operator's name: {advice}", Code.BAD_PATTERN)
+    return token
 
 
 def bare(op: str) -> str:

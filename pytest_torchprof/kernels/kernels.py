@@ -90,17 +90,20 @@ class Kernels(Sequence[Kernel]):
 
         UnknownLimit for what is no pattern. Where others may match too, their number and their time are NotMeasured.
         """
-        from pytest_torchprof.kernels.patterns import compile_pattern  # noqa: PLC0415 - who reads a file needs none
+        # Who reads a file needs none of these.
+        from pytest_torchprof.kernels.operator_checks import nothing_is  # noqa: PLC0415
+        from pytest_torchprof.kernels.patterns import compile_pattern  # noqa: PLC0415
 
         compiled = compile_pattern(pattern)
         found = ask(self._kernels, compiled.verdict)
-        unknown = len(found.not_known)
-        return _these(
-            found.yes,
-            coded(f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}", Code.MATCH_UNKNOWN)
-            if unknown
-            else None,
-        )
+        if not found.yes and compiled.operator is not None:
+            around = {op for kernel in self._kernels for op in kernel.op_chain}
+            if (said := nothing_is(compiled.operator, around)) is not None:
+                return _these(found.yes, coded(said, Code.NO_SUCH_OPERATOR))
+        if not (unknown := len(found.not_known)):
+            return _these(found.yes)
+        told = f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}"
+        return _these(found.yes, coded(told, Code.MATCH_UNKNOWN))
 
 
 def _these(kernels: Sequence[Kernel], open_question: str | None = None) -> Kernels:

@@ -12,22 +12,25 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.fields import bare
-from pytest_torchprof.kernels.names.kernelname import LAYOUTS, shortened
+from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, DTYPES, FAMILIES, LAYOUTS, LIBRARIES, shortened
 from pytest_torchprof.kernels.names.text import word_table
-from pytest_torchprof.kernels.reply import NOT_KNOWN, YES, Reply, known
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, some
 from pytest_torchprof.kernels.selectors import (
     SIGNATURES,
+    Operator,
     Selector,
     TextPattern,
     build,
     checked_text,
     compile_text,
     is_expression,
+    launched_by,
 )
-from pytest_torchprof.text import counted, nearest
+from pytest_torchprof.kernels.spelling import no_kernel
+from pytest_torchprof.text import counted, nearest, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.kernels.kernel import Kernel
 
@@ -38,35 +41,120 @@ class Pattern(Protocol):
     def matches(self, kernel: Kernel) -> bool:
         """Tell whether the kernel surely matches."""
 
+    @property
+    def operator(self) -> Operator | None:
+        """The operator that it asks for, None if it asks for none."""
+
     def verdict(self, kernel: Kernel) -> Reply:
         """Tell whether the kernel matches."""
 
 
+_KERNELS_TEXT: Final = "a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn')"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class NamePattern(TextPattern):
-    """A string pattern on the raw kernel name."""
+    """A string pattern on a kernel's raw name and on the one that tables show.
+
+    The words that begin a shown name ("attention", "gemm bf16", a library's) ask as the selector does, so that a kernel
+    of which that is not known neither matches nor does not. An operator's name is no kernel's where kernels are
+    launched: of what it has launched it is not known whether it is meant.
+    """
 
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _asked: Selector | None = field(init=False, repr=False, compare=False)
+    _named: Operator | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        checked_text(self.written, "a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn')")
-        object.__setattr__(self, "_regex", compile_text(self.written))
+        text = checked_text(self.written, _KERNELS_TEXT)
+        if advice := no_kernel(text):
+            raise UnknownLimit(f"{text!r} is no kernel's name: {advice}", Code.BAD_PATTERN)
+        object.__setattr__(self, "_regex", _compile(text))
+        object.__setattr__(self, "_asked", None if is_expression(text) else _asked_by(text))
+        object.__setattr__(self, "_named", _named_operator(text))
 
     def verdict(self, kernel: Kernel) -> Reply:
-        """Tell whether the kernel's raw name matches; NOT_KNOWN for one that has no name."""
+        """Tell whether the kernel matches; NOT_KNOWN without a name, and where it asks for what is not known."""
         if not kernel.name.strip():
             return NOT_KNOWN
         # A piece of a C++ name may have an asterisk of its own.
-        return known(told=self._regex.search(kernel.name) is not None or self.written in kernel.name)
+        if any(self._regex.search(name) or self.written in name for name in _names_of(kernel)):
+            return YES
+        asked = NO if self._asked is None else self._asked.verdict(kernel)
+        return some((asked, self._may_be_meant(kernel)))
+
+    def _may_be_meant(self, kernel: Kernel) -> Reply:
+        """Tell whether the operator that it names may have launched the kernel: NO, or NOT_KNOWN."""
+        if self._named is None:
+            return NO
+        launched = launched_by(kernel, self._named)
+        return NOT_KNOWN if launched is YES or (launched is NOT_KNOWN and self.operator is not None) else NO
+
+    @property
+    def names_operator(self) -> bool:
+        """Whether it may be the name of an operator."""
+        return self._named is not None
+
+    @property
+    def operator(self) -> Operator | None:
+        """The operator of torch's that it names, None if it names none: other namespaces may be those of C++."""
+        return self._named if self.written.startswith("aten::") else None
 
     def matches(self, kernel: Kernel) -> bool:
-        """Tell whether the kernel's raw name matches."""
+        """Tell whether the kernel surely matches."""
         return self.verdict(kernel) is YES
+
+
+def _names_of(kernel: Kernel) -> Iterator[str]:
+    """Yield the raw name, and all names under which the kernel is shown."""
+    yield kernel.name
+    yield from kernel.decoded.titles
+    yield kernel.short
+    if not kernel.name.isprintable():
+        yield printable(kernel.name)
+
+
+_CUT: Final = re.compile(r"\.{3,}")
+
+
+def _compile(text: str) -> re.Pattern[str]:
+    """Return what finds a text in a kernel's names; three dots stand for what a table has left out."""
+    if text.startswith("re:") or not _CUT.search(text):
+        return compile_text(text)
+    if is_expression(text):
+        return compile_text(_CUT.sub("*", text))
+    return re.compile(".*".join(map(re.escape, _CUT.split(text))), re.DOTALL)
+
+
+def _asked_by(text: str) -> Selector | None:
+    """Return the selector that asks for what a shown name's first words say: "attention", "gemm bf16 tn", "cublas"."""
+    word, *facts = text.lower().split() or [""]
+    if word in LIBRARIES and word not in FAMILIES:
+        return None if facts else build("library", (word,), {})
+    tables = (("dtype", DTYPES), ("layout", LAYOUTS), ("collective", COLLECTIVES))
+    asked: dict[str, object] = {name: fact for fact in facts for name, valid in tables if fact in valid}
+    if word not in FAMILIES or len(asked) < len(facts):
+        return None
+    if "collective" in asked:
+        return build("communication", (asked.pop("collective"),), asked) if word == "communication" else None
+    if "layout" in asked:
+        return build("gemm", (), asked) if word == "gemm" else None
+    return build("family", (word,), asked)
+
+
+def _named_operator(text: str) -> Operator | None:
+    if text.startswith("re:") or "::" not in text:
+        return None
+    try:
+        return Operator(text)
+    except UnknownLimit:
+        return None
 
 
 # What stands beside the kernels in a recording: no pattern on kernels would ever match it.
 _NO_KERNELS = re.compile(
-    r"(?P<max_memcpys>Memcpy(?: |$))|(?P<max_memsets>Memset(?: |$))"
+    r"(?P<max_memcpys>Memcpy(?: |\*|$)|(?i:\*?memcpy\*?$|(?:h|d|p|a)to(?:h|d|p|a)$))"
+    r"|(?P<max_memsets>Memset(?: |\*|$)|(?i:\*?memset\*?$))"
     r"|(?P<max_launches>(?:cudaLaunch|cuLaunch|hipLaunch|hipModuleLaunch)\w*$)"
     r"|(?P<max_syncs>(?:cuda|hip)(?:Stream|Device|Event)Synchronize$)"
 )
@@ -95,10 +183,7 @@ def compile_pattern(value: object) -> Pattern:
     if (call := selector_call(value)) is not None:
         said = f"{call.partition('(')[0]} is the function that makes a selector; call it: {call}"
         raise UnknownLimit(said, Code.BAD_PATTERN)
-    raise UnknownLimit(
-        f"expected a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn'), got {value!r}",
-        Code.BAD_PATTERN,
-    )
+    raise UnknownLimit(f"expected {_KERNELS_TEXT}, got {value!r}", Code.BAD_PATTERN)
 
 
 def selector_call(value: object) -> str | None:
@@ -178,7 +263,7 @@ def _evaluate_selector(kind: str, call: ast.Call) -> Selector:
 
 
 # What people look for in raw names -> the field and value they mean.
-_DTYPES: Final = dict(
+_WORDS_OF_DTYPES: Final = dict(
     word_table(
         """
         bf16: bf16 bfloat16
@@ -191,7 +276,7 @@ _DTYPES: Final = dict(
     )
 )
 _TENSOR_CORES: Final = ("s16816", "s1688", "s884", "h16816", "h1688", "h884", "tensorop", "hmma", "wgmma")
-_FAMILIES: Final = word_table(
+_WORDS_OF_FAMILIES: Final = word_table(
     """
     gemm: gemm nvjet cijk cutlass ampere matmul
     attention: flash fmha attention sdpa
@@ -231,9 +316,9 @@ def _guess_selector(written: str) -> Selector | None:
     for word in words:
         if word in LAYOUTS and "layout" not in asked:
             asked["layout"] = word
-        if word in _DTYPES and "dtype" not in asked:
-            asked["dtype"] = _DTYPES[word]
-    kind = next((kind for word, kind in _FAMILIES if word in text), "gemm" if asked else None)
+        if word in _WORDS_OF_DTYPES and "dtype" not in asked:
+            asked["dtype"] = _WORDS_OF_DTYPES[word]
+    kind = next((kind for word, kind in _WORDS_OF_FAMILIES if word in text), "gemm" if asked else None)
     if kind is None and any(word in text for word in _TENSOR_CORES):
         kind = "gemm"
     if kind == "gemm" and any(word in text for word in _TENSOR_CORES):

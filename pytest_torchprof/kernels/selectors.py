@@ -13,6 +13,7 @@ from pytest_torchprof.kernels.fields import FIELDS
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, FAMILIES, LIBRARIES
 from pytest_torchprof.kernels.operands import Launch, may_be_triton, operand_dtypes
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, every, known, same, some
+from pytest_torchprof.kernels.spelling import no_operator
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
@@ -72,10 +73,15 @@ class Operator(TextPattern):
 
     def __post_init__(self) -> None:
         checked_text(self.written, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION")
-        if advice := _no_operator(self.written):
+        if advice := no_operator(self.written):
             raise UnknownLimit(f"{self.written!r} is no operator's name: {advice}", Code.BAD_PATTERN)
         object.__setattr__(self, "_regex", compile_text(self.written) if is_expression(self.written) else None)
         object.__setattr__(self, "_words", _words_of(self.written))
+
+    @property
+    def is_expression(self) -> bool:
+        """Whether it is a glob or a regular expression."""
+        return self._regex is not None
 
     def matches_op(self, name: str) -> bool:
         """Tell whether the operator called ``name`` (``aten::addmm``) is meant."""
@@ -86,19 +92,6 @@ class Operator(TextPattern):
         words = _words_of(name.rpartition("::")[2])
         length = len(self._words)
         return any(words[at : at + length] == self._words for at in range(len(words) - length + 1))
-
-
-def _no_operator(text: str) -> str | None:
-    """Return what is wrong with a text that can be no operator's name: to forbid it would always hold."""
-    if text.startswith("re:"):
-        return None
-    if not re.search(r"[\w*?]", text):
-        return "expected one such as 'aten::addmm'"
-    if re.search(r"(?<!:):(?![:\s])", text):
-        return "a namespace ends in two colons, as in 'aten::addmm'"
-    if re.fullmatch(r"aten::\w+\.\w+", text):
-        return f"in a recording it has no overload: {text.partition('.')[0]!r}"
-    return "it has no parentheses" if text.endswith("()") else None
 
 
 def _words_of(name: str) -> tuple[str, ...]:
@@ -126,6 +119,11 @@ class Selector:
     kind: str
     fields: tuple[tuple[str, object], ...]
     written: str = field(compare=False)
+
+    @property
+    def operator(self) -> Operator | None:
+        """The operator that it asks for, None if it asks for none."""
+        return next((value for name, value in self.fields if name == "op" and isinstance(value, Operator)), None)
 
     def verdict(self, kernel: Kernel) -> Reply:
         """Tell whether the kernel is meant; NOT_KNOWN if it may be and neither its name nor its launch tells."""
@@ -203,7 +201,8 @@ def _around(kernel: Kernel, is_meant: Callable[[str], bool]) -> Reply:
     return NO if chain and not kernel.in_graph else NOT_KNOWN
 
 
-def _launched_by(kernel: Kernel, value: object) -> Reply:
+def launched_by(kernel: Kernel, value: object) -> Reply:
+    """Tell whether an operator that launched the kernel, or enclosed its launch, matches."""
     return _around(kernel, value.matches_op)  # type: ignore[attr-defined]
 
 
@@ -278,7 +277,7 @@ _TESTS: Final[dict[str, Callable[[Kernel, object], Reply]]] = {
     "triton": _is_triton,
     "ops": _carries,
     "collective": _runs_collective,
-    "op": _launched_by,
+    "op": launched_by,
 }
 
 

@@ -36,6 +36,8 @@ class Allowance:
     written: str
     answers: Callable[[Analysis, Sequence[Item]], Answers]
     needs_lines: bool = False
+    operator: Operator | None = None
+    """The operator that it names, if it is one."""
 
     def __str__(self) -> str:
         """Return it as it stands in the test."""
@@ -72,7 +74,8 @@ def _allowance(entry: object) -> Allowance:
         raise UnknownLimit(f"{entry!r} is no source file's path; write e.g. 'sampler.py' or 'sampler.py:12'")
     if word := _WORD.match(entry):
         raise UnknownLimit(f"{entry!r}: unknown word {word[1]!r}; {nearest(word[1], ['range'])}")
-    return Allowance(entry, partial(_by_operator, compile_op_pattern(entry)))
+    operator = compile_op_pattern(entry)
+    return Allowance(entry, partial(_by_operator, operator), operator=operator)
 
 
 def _by_operator(pattern: Operator, analysis: Analysis, items: Sequence[Item]) -> Answers:

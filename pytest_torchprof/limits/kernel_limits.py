@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.kernels.fields import bare
+from pytest_torchprof.kernels.fields import bare, checked_operator
+from pytest_torchprof.kernels.operator_checks import nothing_is
 from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.kernels.patterns import (
+    NamePattern,
     Pattern,
     carried_by,
     compile_pattern,
@@ -72,17 +74,33 @@ def _count_answers(
     if sure + unknown < low or (high is not None and sure > high):
         yield StepAnswer(MISSED, f"{_matching(sure, noun)} {pattern}, expected {show_count(count)}")
     elif sure < low or (high is not None and sure + unknown > high):
-        told = f"whether {pattern} matches cannot be told for {counted(unknown, noun)}"
-        yield StepAnswer(NOT_MEASURED, told, code=Code.MATCH_UNKNOWN)
+        yield StepAnswer(NOT_MEASURED, _cannot_tell(pattern, unknown, noun), code=Code.MATCH_UNKNOWN)
+
+
+def _cannot_tell(pattern: Pattern | Operator, unknown: int, noun: str) -> str:
+    told = f"whether {pattern} matches cannot be told for {counted(unknown, noun)}"
+    if isinstance(pattern, NamePattern) and pattern.names_operator:
+        told += "; it names an operator, and what operators launch has names of its own: ask by ops, forbid_ops or op="
+    return told
+
+
+def _no_such_operator(analysis: Analysis, asked: Operator | None) -> StepAnswer | None:
+    """Return that there is no operator as it is asked for: a name that nothing can have forbids nothing."""
+    said = None if asked is None else nothing_is(asked, analysis.launching.recorded_ops)
+    return None if said is None else StepAnswer(NOT_MEASURED, said, code=Code.NO_SUCH_OPERATOR)
 
 
 def _matching(count: int, noun: str) -> str:
     return f"{counted(count, noun)} {'matches' if count == 1 else 'match'}"
 
 
-def _kernels(_analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[StepAnswer]:
+def _kernels(analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[StepAnswer]:
     for pattern, count in counts.items():
         found = ask(step.kernels, pattern.verdict)
+        unasked = not found.yes and count is not None and count[0] == 0
+        if unasked and (none := _no_such_operator(analysis, pattern.operator)):
+            yield none
+            continue
         for answer in _count_answers(pattern, count, len(found.yes), len(found.not_known), "kernel"):
             if answer.status == NOT_MEASURED:
                 yield replace(answer, details=_not_known(step, found.not_known))
@@ -92,14 +110,16 @@ def _kernels(_analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator
             yield replace(answer, details=(*((advice,) if advice else ()), *rows))
 
 
-def _forbid_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
+def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
     for pattern in patterns:
         found = ask(step.kernels, pattern.verdict)
         if found.yes:
             rows = group_kernels(step, found.yes, raw=True)
             yield StepAnswer(MISSED, f"{_matching(len(found.yes), 'kernel')} {pattern}", rows)
+        elif none := _no_such_operator(analysis, pattern.operator):
+            yield none
         elif unknown := found.not_known:
-            told = f"whether {pattern} matches cannot be told for {counted(len(unknown), 'kernel')}"
+            told = _cannot_tell(pattern, len(unknown), "kernel")
             yield StepAnswer(NOT_MEASURED, told, _not_known(step, unknown), Code.MATCH_UNKNOWN)
 
 
@@ -139,17 +159,35 @@ def _untold_operators(unknown: int) -> StepAnswer:
 def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[StepAnswer]:
     unknown = _of_unknown_operators(analysis, step)
     for pattern, count in counts.items():
-        for answer in _count_answers(pattern, count, _op_hits(step.ops, pattern).total(), unknown, "operator"):
-            missed = answer.status == MISSED
-            yield replace(answer, details=group_others(step, ())) if missed else _untold_operators(unknown)
+        # What is asked for not at all is forbidden.
+        hits = _op_hits(step.ops if count is None or count[1] else step.ops_that_ran, pattern)
+        none = None if hits else _no_such_operator(analysis, pattern)
+        if none is not None and count is not None and count[0] == 0:
+            yield none
+            continue
+        for answer in _count_answers(pattern, count, hits.total(), unknown, "operator"):
+            if answer.status == MISSED:
+                lines = [none.measured] if none else _idle_operators(step, pattern)
+                yield replace(answer, details=(*lines, *group_others(step, ())))
+            else:
+                yield _untold_operators(unknown)
+
+
+def _idle_operators(step: StepProfile, pattern: Operator) -> list[str]:
+    """Return a line on the matching operators that ran and launched no kernel, which are not counted."""
+    idle = _op_hits(step.ops_that_ran, pattern) - _op_hits(step.ops, pattern)
+    return [f"{counted(idle.total(), 'more call')} of {', '.join(idle)} launched no kernel"] if idle else []
 
 
 def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator]) -> Iterator[StepAnswer]:
     for pattern in patterns:
-        # What is forbidden may as well be a copy: .item() launches no kernel.
-        if hits := _op_hits(step.ops_of_work, pattern):
-            rows = list_operators(step, dict(hits.most_common()))
+        # What is forbidden must not run at all: .item() launches no kernel.
+        if hits := _op_hits(step.ops_that_ran, pattern):
+            launching = step.ops_of_work if analysis.trace.device_kind.has_launches else hits
+            rows = list_operators(step, dict(hits.most_common()), launching)
             yield StepAnswer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
+        elif none := _no_such_operator(analysis, pattern):
+            yield none
     if unknown := _of_unknown_operators(analysis, step):
         yield _untold_operators(unknown)
 
@@ -162,7 +200,7 @@ def _read_fused(value: object) -> list[tuple[str, ...]]:
             raise UnknownLimit(
                 f'expected operator names such as ["add", "mul"], or a list of such lists, got {value!r}'
             )
-    return [tuple(str(token) for token in group) for group in groups]
+    return [tuple(checked_operator(str(token)) for token in group) for group in groups]
 
 
 def _read_apart(value: object) -> list[tuple[str, ...]]:

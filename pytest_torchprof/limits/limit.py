@@ -14,7 +14,7 @@ from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.text import printable, printable_line, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.source_lines import Origin, Places
@@ -250,13 +250,14 @@ def group_others(step: StepProfile, hits: Sequence[Kernel]) -> tuple[WorkRow, ..
     return tuple(replace(row, also_ran=True) for row in others)
 
 
-def list_operators(step: StepProfile, calls: Mapping[str, int]) -> tuple[WorkRow, ...]:
-    """Return one row per operator with its number of calls, in the order given."""
+def list_operators(step: StepProfile, calls: Mapping[str, int], launching: Container[str]) -> tuple[WorkRow, ...]:
+    """Return one row per operator with its number of calls, in the order given, and which are not ``launching``."""
     return tuple(
         WorkRow(
             count=count,
             name=printable(name),
             full=printable(name),
+            note="" if name in launching else "launched nothing",
             **place_fields(step.places.of_operator(name)),
         )
         for name, count in calls.items()

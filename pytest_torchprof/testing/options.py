@@ -297,7 +297,9 @@ class TestOptions:
 
 def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]) -> TestOptions:
     """Return the test's options; UnknownLimit names a keyword or value that cannot be used."""
-    from pytest_torchprof.limits import read_limits, settings_of  # noqa: PLC0415  (this module loads in every pytest run)
+    # This module loads in every pytest run.
+    from pytest_torchprof.limits import read_limits, settings_of  # noqa: PLC0415
+    from pytest_torchprof.limits.operators_asked import refuse_unknown_operators  # noqa: PLC0415
 
     marker = merged_marker(item)
     limits = dict(marker or {})
@@ -316,19 +318,22 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
     if "ranks" in options and ":" in device:
         said = f"device={device!r} is one GPU, and with ranks={options['ranks']} each rank takes its own"
         raise UnknownLimit(f"{said}: write device={device.partition(':')[0]!r}", Code.CONTRADICTION)
+    asked = read_limits(
+        limits,
+        known=known,
+        defaults=run.settings,
+        # What measures through the fixture may add limits.
+        more_to_come="torchprof" in getattr(item, "fixturenames", ()),
+    )
+    if run.replay is None:
+        refuse_unknown_operators(asked)
     return TestOptions(
         device=device,
         warmup=choose("warmup", WARMUP),
         steps=choose("steps", STEPS),
         ranks=options.get("ranks"),
         record=options.get("record", frozenset()),
-        # What measures through the fixture may add limits.
-        limits=read_limits(
-            limits,
-            known=known,
-            defaults=run.settings,
-            more_to_come="torchprof" in getattr(item, "fixturenames", ()),
-        ),
+        limits=asked,
         names=options.get("names", "normal"),
         uses_baseline=options.get("baseline", True),
         tolerance=options.get("tolerance") or run.tolerance or Tolerance(),

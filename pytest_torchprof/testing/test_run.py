@@ -12,6 +12,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError, UnknownLimit, describe
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import read_limits
+from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.testing.measurement import Measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
@@ -120,7 +121,10 @@ class TestRun:
         words = {**(self.test.options.marker or {}), **self.own_limits, **limits}
         given = {name: value for name, value in words.items() if name not in MARKER_OPTIONS}
         state = self.test.state
-        return read_limits(given, known=state.limits, defaults=state.options.settings, more_to_come=more_to_come)
+        asked = read_limits(given, known=state.limits, defaults=state.options.settings, more_to_come=more_to_come)
+        if state.options.replay is None:
+            refuse_unknown_operators(asked)
+        return asked
 
     def add(self, label: str | None, limits: tuple[Asked, ...] = (), *, why_not: str | None = None) -> None:
         """Add a measurement to those that will be judged."""

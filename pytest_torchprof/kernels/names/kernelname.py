@@ -83,12 +83,26 @@ class KernelName(Struct, frozen=True, kw_only=True):
     @property
     def short(self) -> str:
         """A display name of at most 60 characters that a person recognises: ``gemm bf16 tn nvjet_tst_128x64``."""
+        lead = self._lead
+        return f"{lead} {shortened(self.stem, SHORT_LENGTH - len(lead) - 1)}" if lead else shortened(self.stem)
+
+    @property
+    def titles(self) -> tuple[str, str]:
+        """What tables call it, uncut: the display name, and the one with all that is known of it ahead."""
+        family = self.family if self.family not in (None, "other") else ""
+        title = f"{self._lead} {self.stem}".lstrip()
+        rest = title.removeprefix(family).lstrip()
+        facts = [fact for fact in (self.dtype, self.layout) if fact and fact not in rest.split()]
+        return title, " ".join(filter(None, (family, *facts, rest)))
+
+    @property
+    def _lead(self) -> str:
+        """What stands before the kernel's own name in the display name."""
         if self.triton not in (None, "user"):
-            return shortened(self.stem)
+            return ""
         words = [self.family] if self.family not in (None, "other") else []
         if self.family in ("gemm", "conv", "attention"):
             words += [word for word in (self.dtype, self.layout) if word]
         if self.collective:
             words.append(self.collective)
-        lead = " ".join(words)
-        return f"{lead} {shortened(self.stem, SHORT_LENGTH - len(lead) - 1)}" if lead else shortened(self.stem)
+        return " ".join(words)

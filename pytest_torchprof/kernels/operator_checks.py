@@ -1,0 +1,99 @@
+"""Whether there is an operator that a pattern asks for: one that nothing can have forbids nothing."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.devices.cpu import operator_work
+from pytest_torchprof.devices.kinds import OperatorWork
+from pytest_torchprof.kernels.operator_names import nearest_operator, of_torch, registered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_torchprof.kernels.selectors import Operator
+
+# What stands among a recording's operators and is none: ranges that only hold some, and kernels of Inductor's.
+_RANGES: Final = (
+    *("Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad", "CompiledFunction", "CompiledFunctionBackward"),
+    *(
+        "Torch-Compiled Region: 0/0",
+        "TorchDynamo Cache Lookup",
+        "## Call CompiledFxGraph f3c1 ##",
+        "record_param_comms",
+    ),
+    *("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", "torch::autograd::AccumulateGrad"),
+    *(
+        "nccl:all_reduce",
+        "gloo:all_reduce",
+        "triton_poi_fused_add_0",
+        "triton_red_fused_sum_0",
+        "graph_0_cpp_fused_add_0",
+    ),
+)
+_TRITON: Final = re.compile(r"triton_\w+")
+
+
+def nothing_is(pattern: Operator, recorded: Iterable[str] = ()) -> str | None:
+    """Return that no operator is what a pattern asks for, with the nearest one; None where there is one.
+
+    ``recorded`` are names that a recording holds.
+    """
+    if any(map(pattern.matches_op, recorded)) or _is_range(pattern.written) or _is_autograds(pattern):
+        return None
+    known = of_torch() | registered()
+    if any(map(pattern.matches_op, known)) or (pattern.is_expression and any(map(pattern.matches_op, _ranges()))):
+        return None
+    said = f"there is no operator {pattern.written!r}, neither in the recording nor in torch"
+    if "torch" not in sys.modules:
+        said += " (which is not loaded here, so that libraries' own are not known)"
+    near = nearest_operator(pattern.written, known)
+    return f"{said}; did you mean {near!r}?" if near else said
+
+
+def refused(pattern: Operator) -> str | None:
+    """Return why torch, as it is loaded, has no operator that the pattern asks for; None where it may still come.
+
+    A library's own operators may be registered later, unless it has registered others already.
+    """
+    space, colons, name = pattern.written.rpartition("::")
+    if pattern.is_expression or not colons or not re.fullmatch(r"\w+", space) or _is_range(pattern.written):
+        return None
+    known = registered()
+    if pattern.written in known or not any(one.startswith(f"{space}::") for one in known):
+        return None
+    near = nearest_operator(pattern.written, known)
+    hint = f"did you mean {near!r}?" if near else "import what registers it before"
+    return f"torch has no operator {name!r} in {space}: {hint}"
+
+
+def _is_range(text: str) -> bool:
+    """Whether a text is the name of a range that holds operators, or of a kernel of Inductor's."""
+    return operator_work(text) in (OperatorWork.NOTHING, OperatorWork.FUSED) or _TRITON.fullmatch(text) is not None
+
+
+@cache
+def _ranges() -> tuple[str, ...]:
+    """Return names such as a range may have, for globs and expressions to match."""
+    nodes = [
+        "".join(map(str.capitalize, name.removeprefix("aten::").split("_")))
+        for name in of_torch()
+        if name.startswith("aten::")
+    ]
+    backward = [f"autograd::engine::evaluate_function: {node}Backward0" for node in nodes]
+    return (*_RANGES, *backward, *(f"{node}Backward0" for node in nodes))
+
+
+def _is_autograds(pattern: Operator) -> bool:
+    """Whether a function of autograd that somebody has written in Python is called so; it has a range of its name."""
+    function = getattr(sys.modules.get("torch.autograd"), "Function", None)
+    return function is not None and any(pattern.matches_op(one.__name__) for one in _below(function))
+
+
+def _below(kind: Any) -> Iterator[type]:
+    for one in type.__subclasses__(kind):
+        yield one
+        yield from _below(one)

@@ -1,0 +1,44 @@
+"""Which operators there are: those that torch brings, and those that libraries have registered in this process."""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@cache
+def of_torch() -> frozenset[str]:
+    """Return the operators of torch 1.8 to 2.15, which recordings are judged by where no torch is."""
+    return frozenset(Path(__file__).with_name("operators.txt").read_text(encoding="ascii").split())
+
+
+def registered() -> frozenset[str]:
+    """Return the operators that torch and what extends it have registered by now; empty where torch is not loaded."""
+    library: Any = sys.modules.get("torch._C")
+    if not hasattr(library, "_dispatch_get_all_op_names"):
+        return frozenset()
+    names = {name.partition(".")[0] for name in library._dispatch_get_all_op_names()}
+    # TorchScript's own, such as aten::ScalarImplicit, are not the dispatcher's.
+    return frozenset(names.union(schema.name for schema in library._jit_get_all_schemas()))
+
+
+def nearest_operator(written: str, known: Iterable[str]) -> str | None:
+    """Return the operator that is written most like this one, with a namespace if this one has one."""
+    space, _, name = written.rpartition("::")
+    candidates: dict[str, str] = {}
+    for one in sorted(known, reverse=True):
+        of, _, bare = one.rpartition("::")
+        if of == space or (not space and of == "aten"):
+            candidates[_plain(bare)] = one if space else bare
+    close = get_close_matches(_plain(name), candidates, n=1, cutoff=0.7)
+    return candidates[close[0]] if close else None
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

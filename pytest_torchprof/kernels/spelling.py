@@ -1,0 +1,119 @@
+"""How people write kernels and operators as no recording does, and what they mean: to forbid that would always hold."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pytest_torchprof.kernels.operator_names import nearest_operator, of_torch
+
+# C++ has commas and bars in its names, between brackets or as arguments that a piece of a name begins or ends with.
+_CPP: Final = re.compile(
+    r"[<>()]|\b(?:true|false|void|float|double|int|long|unsigned|char|short|bool|half|__half|__nv_bfloat16)\b"
+    r"|(?:^|,)\s*\d+\s*(?:,|$)|operator"
+)
+_SEVERAL: Final = re.compile(r"\s*[,;|]\s*")
+_NAMES: Final = re.compile(r"[\w.]+::[\w.*?]+(?:\s+[\w.]+::[\w.*?]+)+")
+_QUOTED: Final = re.compile(r"(['\"`])(?P<inside>.*)\1", re.DOTALL)
+_LIST: Final = re.compile(r"[\[({]\s*['\"].*['\"]\s*[\])}]", re.DOTALL)
+# An overload as torch prints it, a function or module of Python's, a call, a function of C++, a schema.
+_PRINTED: Final = re.compile(
+    r"(?:torch\.ops\.)?(?P<space>aten|prims|(?<=ops\.)\w+|\w+(?=\.\w+\.default$))\.(?P<name>\w+)(?:\.\w+)?"
+)
+_PYTHONS: Final = re.compile(
+    r"(?:(?:torch|F|nn|functional|Tensor)\.(?:\w+\.)*|\w*\.(?=\w+\())(?P<name>\w+)(?:\(.*)?", re.DOTALL
+)
+_CALL: Final = re.compile(r"(?P<name>\w+)\([^#]*")
+_CPPS: Final = re.compile(r"at::(?:native::)?(?P<name>\w+)")
+_SCHEMA: Final = re.compile(r"(?P<name>(?P<space>\w+)::\w+)(?:\.\w+)?\(.*", re.DOTALL)
+_OVERLOAD: Final = re.compile(r"(?P<name>aten::\w+|\w+::\w+(?=\.default$|::default$))(?:\.|::)\w+")
+_COLLECTIVE: Final = re.compile(r"(?:torch\.distributed|dist)\.(?P<name>\w+)")
+
+Forms = tuple[tuple[re.Pattern[str], str], ...]
+_OF_KERNELS: Final[Forms] = (
+    (re.compile(r"[\s.]*"), "it says nothing: expected a part of a kernel's name"),
+    (re.compile(r"\d+ x (?P<name>.+)"), "it begins with a count, as in a table: write {name!r}"),
+    (
+        re.compile(r"(?P<name>.*\S) (?P<number>\[\d+\])"),
+        (
+            "{number} only numbers kernels that a table calls the same: write {name!r} for all of them, or a part of "
+            "the raw name of one, which torchprof analyze --json shows"
+        ),
+    ),
+    (re.compile(r"aten::"), "it is a namespace: all of its operators are 'aten::*'"),
+    (_OVERLOAD, "in a recording it has no overload: {name!r}"),
+    (_COLLECTIVE, "there is a selector for it: communication({name!r})"),
+)
+_OF_OPERATORS: Final[Forms] = (
+    (re.compile(r"[^\w*?]*"), "expected one such as 'aten::addmm'"),
+    (re.compile(r"(?P<name>[\w:]+::)"), "it is a namespace: all of its operators are '{name}*'"),
+    (
+        # Ranges of communication and of optimizers have one colon.
+        re.compile(r"(?!(?:nccl|gloo|mpi|ucc):\w|[^:]*#).*(?<!:):(?![:\s]).*"),
+        "a namespace ends in two colons, as in 'aten::addmm'",
+    ),
+    (_OVERLOAD, "in a recording it has no overload: {name!r}"),
+    (_COLLECTIVE, "there is a limit for it: collectives={{{name!r}: 1}}"),
+)
+
+
+def no_kernel(text: str) -> str | None:
+    """Return why no kernel's name holds this text, and what is meant; None where one may."""
+    if text.startswith("re:"):
+        return None
+    said = _common(text) or _advice(text, _OF_KERNELS)
+    # What C++ writes so, at::native::gelu(..), is in the names of kernels.
+    in_names = _CPPS.fullmatch(text) or _SCHEMA.fullmatch(text) or _CALL.fullmatch(text)
+    if said is None and (text.startswith("aten::") or not in_names) and (meant := _operator_meant(text)) is not None:
+        return f"it is an operator, as which ops, forbid_ops and op= ask for it: {meant!r}"
+    return said
+
+
+def no_operator(text: str) -> str | None:
+    """Return why no operator of a recording is called so, and what is meant; None where one may be."""
+    if text.startswith("re:"):
+        return None
+    said = _common(text) or _advice(text, _OF_OPERATORS)
+    if said is None and (meant := _operator_meant(text)) is not None:
+        return f"in a recording it is {meant!r}"
+    return said
+
+
+def _advice(text: str, forms: Forms) -> str | None:
+    found = ((form.fullmatch(text), said) for form, said in forms)
+    return next((said.format(**match.groupdict()) for match, said in found if match is not None), None)
+
+
+def _common(text: str) -> str | None:
+    """Return what is wrong with a text in which more stands than one name."""
+    if text.strip() and text.strip() != text:
+        return f"it has a blank at its {'beginning' if text[0].isspace() else 'end'}: write {text.strip()!r}"
+    if (quoted := _QUOTED.fullmatch(text)) is not None:
+        return f"it has quotes in it: write {quoted['inside']!r}"
+    if _LIST.fullmatch(text):
+        return "it is a list written as a text: take the outer quotes away"
+    pieces = text.split() if _NAMES.fullmatch(text) else [text] if _CPP.search(text) else _SEVERAL.split(text)
+    if len(pieces) > 1:
+        names = [piece for piece in pieces if piece]
+        meant = repr(names) if len(names) != 1 else repr(names[0])
+        return f"a text is one name and no list: write {meant}"
+    return None
+
+
+def _operator_meant(text: str) -> str | None:
+    """Return the operator that a function, a module or an overload of torch's calls, as Python or C++ writes it."""
+    if (schema := _SCHEMA.fullmatch(text)) is not None:
+        return schema["name"]
+    if (printed := _PRINTED.fullmatch(text)) is not None:
+        return f"{printed['space']}::{printed['name']}"
+    for form in (_PYTHONS, _CPPS, _CALL):
+        if (found := form.fullmatch(text)) is not None:
+            meant = f"aten::{_snake(found['name'])}"
+            return meant if meant in of_torch() else nearest_operator(meant, of_torch()) or meant
+    return None
+
+
+def _snake(name: str) -> str:
+    """Return what a module's class is called as a function: ``LayerNorm`` is ``layer_norm``, ``ReLU`` is ``relu``."""
+    parted = re.sub(r"(?<=[a-z]{2})(?=[A-Z])", "_", name).lower()
+    return re.sub(r"(?<=norm)[123]d$", "", parted)

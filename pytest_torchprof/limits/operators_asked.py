@@ -1,0 +1,45 @@
+"""The operators that limits ask for: one that torch, where it is loaded, does not know is refused before the test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.operator_checks import refused
+from pytest_torchprof.kernels.patterns import NamePattern
+from pytest_torchprof.kernels.selectors import Operator, Selector
+from pytest_torchprof.limits.allowances import Allowance
+from pytest_torchprof.limits.asked import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+def refuse_unknown_operators(limits: Iterable[Asked]) -> None:
+    """Raise UnknownLimit where a limit asks for an operator that torch, as it is loaded in this process, has not."""
+    for one in limits:
+        for operator in _operators(one):
+            if (said := refused(operator)) is not None:
+                raise UnknownLimit(f"{one.limit.name}={one.shown}: {said}", Code.BAD_PATTERN)
+
+
+def _operators(value: object) -> Iterator[Operator]:
+    """Yield the operators in what a limit has read, whatever holds them."""
+    if isinstance(value, Operator):
+        yield value
+    elif isinstance(value, NamePattern | Selector | Allowance):
+        if value.operator is not None:
+            yield value.operator
+    elif isinstance(value, Asked):
+        yield from _operators(value.value)
+        yield from _operators(value.settings)
+    elif isinstance(value, Mapping):
+        yield from _operators((*value.keys(), *value.values()))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _operators(one)
+    elif isinstance(value, str) and "::" in value:
+        # The operators of a fused kernel are kept as they are written.
+        yield Operator(value.partition(".")[0])
