@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, name_in_source, quote_mark
 from pytest_torchprof.capture import torch_profiler
 from pytest_torchprof.capture.observers import is_users_file
+from pytest_torchprof.capture.torch_compile import outside_dynamo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,8 +52,9 @@ class Lines:
         self._open = False
         self._replaced = False
         self._before: Any = None
-        # Each mention of a method makes an object of its own.
-        self._tracer, self._autograd_tracer, self._local = self._called, self._called_by_autograd, self._reached
+        self._tracer, self._autograd_tracer, self._local = map(
+            outside_dynamo, (self._called, self._called_by_autograd, self._reached)
+        )
         self._around: list[tuple[FrameType, Any, Any, bool]] = []
         self._threads: dict[int, list[_Place]] = defaultdict(lambda: [_NOWHERE])
         self._lines: dict[tuple[str, int, str], str] = {}
@@ -169,10 +171,11 @@ class Lines:
             self._reached(frame, event, argument)
             if tells_lines or event != "line":
                 theirs = theirs(frame, event, argument) or theirs
-            return both
+            return ours
 
         frame.f_trace_lines |= tells_lines
-        return both
+        ours = outside_dynamo(both)
+        return ours
 
     def _reached(self, frame: FrameType, event: str, _argument: object) -> Any:
         if not self._open:

@@ -238,10 +238,36 @@ def callback_exchange() -> Callable[[object], object]:
 
 
 def keep_from_dynamo(code: CodeType) -> None:
-    """Make sure that Dynamo neither compiles nor counts a function of ours that runs while it is at work."""
-    skip = getattr(import_module("torch._dynamo.eval_frame"), "skip_code", None)
-    if skip:
+    """Make sure that Dynamo neither compiles nor counts a function of ours that runs while it is at work.
+
+    What the function calls is not kept from it. torch's own `skip_code` is of C++ in torch 2.6 and of a module since
+    that is slow to import; what that one calls is there without it.
+    """
+    machine = import_module("torch._C._dynamo.eval_frame")
+    skip = getattr(machine, "skip_code", None)
+    if skip is not None:
         skip(code)
+    elif hasattr(machine, "set_code_exec_strategy"):
+        actions = machine._FrameAction
+        machine.set_code_exec_strategy(code, machine._FrameExecStrategy(actions.SKIP, actions.DEFAULT))
+
+
+def outside_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function so that Dynamo leaves it alone, with all that it calls, wherever Python may call it.
+
+    Dynamo compiles whatever Python function is called in code that it is to compile, trace functions included.
+    """
+    exchange = callback_exchange()
+
+    def call(*arguments: object) -> Any:
+        callback = exchange(None)
+        try:
+            return function(*arguments)
+        finally:
+            exchange(callback)
+
+    keep_from_dynamo(call.__code__)
+    return call
 
 
 def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) -> Callable[[], None] | None:
