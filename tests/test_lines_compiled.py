@@ -62,7 +62,6 @@ def test_stacksN():
 """
 
 
-
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """Run the whole table in one process; return the outcome and the failure of each of its tests."""

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.carried import carries, carries_all, doubts
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import (
     Pattern,
-    carried_by,
     compile_pattern,
-    fused_match,
     hint,
     unfused_lines,
 )
-from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, hides_operators
+from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern
 from pytest_torchprof.limits.answers import StepAnswer, in_each_step, show_count
 from pytest_torchprof.limits.compile_limits import lines_on_nothing
 from pytest_torchprof.limits.limit import (
@@ -173,10 +172,11 @@ def _read_apart(value: object) -> list[tuple[str, ...]]:
 
 def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
     for group in groups:
-        if any(fused_match(kernel, group) for kernel in step.kernels):
+        verdicts = [carries_all(kernel, group) for kernel in step.kernels]
+        if True in verdicts:
             continue
-        if any(map(hides_operators, step.kernels)):
-            yield _hidden_operators(step)
+        if unknown := _unknown(step, verdicts):
+            yield _untold_carried(step, unknown)
             continue
         carried = f"{' and '.join(group)}{' together' if len(group) > 1 else ''}"
         eager = lines_on_nothing(analysis.compile)
@@ -189,13 +189,16 @@ def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]])
 
 def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
     for group in groups:
-        carried = [(kernel, ops) for kernel in step.kernels if (ops := carried_by(kernel, group))]
-        if hits := [(kernel, ops) for kernel, ops in carried if len(set(map(bare, ops))) > 1]:
+        named = list(dict.fromkeys(map(bare, group)))
+        found = [(kernel, {op: carries(kernel, op) for op in named}) for kernel in step.kernels]
+        carried = [(kernel, [op for op, verdict in told.items() if verdict]) for kernel, told in found]
+        unknown = [kernel for kernel, told in found if sum(verdict is not False for verdict in told.values()) > 1]
+        if hits := [(kernel, ops) for kernel, ops in carried if len(ops) > 1]:
             together = " and ".join(hits[0][1])
             said = f"{counted(len(hits), 'kernel')} {'carries' if len(hits) == 1 else 'carry'} {together} together"
             yield StepAnswer(MISSED, said, group_kernels(step, [kernel for kernel, _ in hits], raw=True))
-        elif any(map(hides_operators, step.kernels)):
-            yield _hidden_operators(step)
+        elif unknown:
+            yield _untold_carried(step, unknown)
         elif absent := _carried_by_none(step, group, [op for _, ops in carried for op in ops]):
             if eager := lines_on_nothing(analysis.compile):
                 said = "nothing was compiled, so that nothing could be fused"
@@ -211,10 +214,13 @@ def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[
     return [op for op in group if bare(op) not in {*map(bare, carried), *alone}]
 
 
-def _hidden_operators(step: StepProfile) -> StepAnswer:
-    hidden = [kernel for kernel in step.kernels if hides_operators(kernel)]
-    told = f"which operators they carry cannot be told for {counted(len(hidden), 'kernel')} of Inductor's"
-    return StepAnswer(NOT_MEASURED, told, group_kernels(step, hidden, raw=True), Code.OPERATOR_UNKNOWN)
+def _untold_carried(step: StepProfile, unknown: Sequence[Kernel]) -> StepAnswer:
+    told = f"which operators they carry cannot be told for {counted(len(unknown), 'kernel')} of Inductor's"
+    if doubted := sorted({op for kernel in unknown for op in doubts(kernel)}):
+        told += (
+            f", which {'is' if len(unknown) == 1 else 'are'} named after {' and '.join(doubted)} and may not carry it"
+        )
+    return StepAnswer(NOT_MEASURED, told, group_kernels(step, unknown, raw=True), Code.OPERATOR_UNKNOWN)
 
 
 KERNEL_LIMITS = (
