@@ -17,8 +17,9 @@ from pytest_torchprof import (
     library,
     triton,
 )
+from pytest_torchprof.kernels.carried import carries_all
 from pytest_torchprof.kernels.operands import Launch, complete
-from pytest_torchprof.kernels.patterns import compile_pattern, fused_match, hint, parse_value, unfused_lines
+from pytest_torchprof.kernels.patterns import compile_pattern, hint, parse_value, unfused_lines
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES
 from pytest_torchprof.kernels.selectors import compile_op_pattern
 
@@ -253,11 +254,11 @@ def test_operator_patterns_mean_whole_names_or_whole_words(pattern, op, matches)
 def test_fused_means_that_one_inductor_kernel_carries_all_of_it():
     """Triton on a GPU, C++ on the CPU; two kernels that carry one each are not enough."""
     for name in (POINTWISE, "cpp_fused_add_mul_0", "graph_0_cpp_fused_add_mul_3"):
-        assert fused_match(kernel(name), ["add", "mul"])
-        assert fused_match(kernel(name), ["aten::mul"])
-        assert not fused_match(kernel(name), ["add", "gelu"])
-    assert not fused_match(kernel(NVJET), ["add"])
-    assert not fused_match(kernel("triton_poi_fused_index_add_0"), ["add"])
+        assert carries_all(kernel(name), ["add", "mul"]) is YES
+        assert carries_all(kernel(name), ["aten::mul"]) is YES
+        assert carries_all(kernel(name), ["add", "gelu"]) is NO
+    assert carries_all(kernel(NVJET), ["add"]) is NO
+    assert carries_all(kernel("triton_poi_fused_index_add_0"), ["add"]) is NO
 
 
 def test_what_is_not_fused_is_listed_with_its_operators_in_order():

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pytest_torchprof.analysis.generated import Beside, GeneratedCode
 from pytest_torchprof.analysis.parts import forward_operator, step_parts
 from pytest_torchprof.analysis.ranges import Occurrence, operators_within
-from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
+from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work, in_code
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.analysis.waits import blocking_calls
 from pytest_torchprof.devices.kinds import CallKind
@@ -18,7 +19,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.errors import not_measured
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
-from pytest_torchprof.kernels.operands import Launch, complete
+from pytest_torchprof.kernels.operands import Launch, complete, with_code
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.own_kernels import OwnKernels
+    from pytest_torchprof.recording.metadata import GeneratedKernel
     from pytest_torchprof.trace import Trace
 
 # Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
@@ -46,6 +48,8 @@ class Launching:
         self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._inputs: dict[int, Inputs] = {}
         self._decoded: dict[object, KernelName] = {}
+        self.generated = GeneratedCode(trace)
+        """What Inductor's code says of its kernels."""
         self.origins = Origins(trace)
         """Where in the user's code something was done."""
 
@@ -129,23 +133,54 @@ class Launching:
         inputs = trace.ops.inputs[op] if op >= 0 else ABSENT
         told = trace.collectives.get(gpu_op)
         collective = (None, None) if told is None else (told.collective, told.dtype)
-        key = (trace.gpu.name[gpu_op], self.chain(op), inputs, called, collective)
+        code = self.code(gpu_op)
+        key = (trace.gpu.name[gpu_op], self.chain(op), inputs, called, collective, code)
         found = self._decoded.get(key)
         if found is None:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
             launch = self._launch(op, call_name, collective, self._is_triton(name))
-            found = self._decoded[key] = complete(name, launch, self._own_kernels.decode)
+            found = self._decoded[key] = with_code(complete(name, launch, self._own_kernels.decode), code)
         return found
 
     def decoded_operator(self, op: int) -> KernelName:
         """Return what an operator's name says where operators are the kernels, completed by what it was given."""
         name = self._trace.names[self._trace.ops.name[op]]
-        key = (name, self.chain(op), self._trace.ops.inputs[op])
+        code = self.code_of_operator(op)
+        key = (name, self.chain(op), self._trace.ops.inputs[op], code)
         found = self._decoded.get(key)
         if found is None:
             launch = self._launch(op, None, (None, None))
-            found = self._decoded[key] = complete(name, launch, self._own_kernels.decode)
+            found = self._decoded[key] = with_code(complete(name, launch, self._own_kernels.decode), code)
         return found
+
+    def code(self, gpu_op: int) -> GeneratedKernel | None:
+        """Return what Inductor's code says of a kernel, None where the recording does not hold the code."""
+        trace, call = self._trace, self._trace.links.call_of[gpu_op]
+        if not self.generated or call < 0:
+            return None
+        names = (trace.names[trace.gpu.name[gpu_op]], self.op_name(self.op_of[gpu_op]))
+        return self.generated.of(names, trace.threads[trace.calls.thread[call]], trace.calls.start[call])
+
+    def code_of_operator(self, op: int) -> GeneratedKernel | None:
+        """Return the same of an operator that is a kernel where the CPU is the device."""
+        trace, ops = self._trace, self._trace.ops
+        if not self.generated:
+            return None
+        return self.generated.of((trace.names[ops.name[op]],), trace.threads[ops.thread[op]], ops.start[op])
+
+    @cached_property
+    def _beside(self) -> Beside:
+        trace = self._trace
+        if not trace.device_kind.has_launches:
+            ops = (op for part in self.parts for op in part.operators)
+            return Beside((trace.names[trace.ops.name[op]], self.chain(op)) for op in ops)
+        kernels = {(trace.gpu.name[i], self.op_of[i]) for i in range(len(trace.gpu)) if trace.gpu.kind[i] == KERNEL}
+        return Beside((trace.names[name], self.chain(op)) for name, op in kernels)
+
+    def _doubted(self, decoded: KernelName, code: GeneratedKernel | None, op: int) -> tuple[str, ...]:
+        if not decoded.triton_ops or (code is not None and code.ops is not None):
+            return ()
+        return self._beside.doubted(decoded, self.chain(op))
 
     def _is_triton(self, kernel: str) -> bool | None:
         """Return whether the recording says that Triton has made a kernel, None where it tells of none."""
@@ -212,19 +247,24 @@ class Launching:
             launch_start_ns=trace.calls.start[call] if call >= 0 else None,
             in_graph=call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH,
             collective=decoded.collective,
+            code=(code := self.code(gpu_op)),
+            doubted=self._doubted(decoded, code, op),
         )
 
     def _operator(self, op: int) -> Kernel:
         """Return an operator that is a kernel where the CPU is the device."""
         trace, name = self._trace, self._trace.names[self._trace.ops.name[op]]
+        decoded, code = self.decoded_operator(op), self.code_of_operator(op)
         return Kernel(
             name=name,
-            decoded=self.decoded_operator(op),
+            decoded=decoded,
             op=name,
             **self._of_operator(op),
             start_ns=trace.ops.start[op],
             dur_ns=trace.ops.end[op] - trace.ops.start[op],
             launch_start_ns=trace.ops.start[op],
+            code=code,
+            doubted=self._doubted(decoded, code, op),
         )
 
     def ops(self, part: Part, *, copies: bool = False) -> dict[str, int]:
@@ -290,8 +330,8 @@ class Launching:
         return seen
 
     def places(self, part: Part) -> Places:
-        """Return the origins of a part's work; nothing is found, and nothing computed, without recorded stacks."""
-        if not self.origins.recorded:
+        """Return the origins of a part's work; of that of compiled kernels also without recorded stacks."""
+        if not self.origins.recorded and not self.generated:
             return Places()
         work: dict[Work, list[Origin | None]] = defaultdict(list)
         for one, origin in self._origins_of(part):
@@ -333,10 +373,11 @@ class Launching:
         trace, names, origins = self._trace, self._trace.names, self.origins
         for op in part.operators:
             name = names[trace.ops.name[op]]
-            yield (name, name), origins.of_operator(op)
+            yield (name, name), in_code(origins.of_operator(op), self.code_of_operator(op))
         for i in part.gpu_ops:
             op = self.op_of[i]
-            yield (names[trace.gpu.name[i]], self.op_name(op)), origins.of_call(trace.links.call_of[i], op)
+            origin = in_code(origins.of_call(trace.links.call_of[i], op), self.code(i))
+            yield (names[trace.gpu.name[i]], self.op_name(op)), origin
         for call, op in trace.nesting.around_each(trace.calls, blocking_calls(trace, part.calls)).items():
             yield (names[trace.calls.name[call]], self.op_name(op)), origins.of_call(call, op)
 

@@ -17,12 +17,14 @@ from urllib.parse import quote, unquote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pytest_torchprof.text import counted
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.links import Nesting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from pytest_torchprof.recording.metadata import GeneratedKernel, SourceLine
     from pytest_torchprof.trace import Trace
 
 MARK = "[line] "
@@ -56,6 +58,8 @@ class Origin(Struct, frozen=True, kw_only=True):
     """From the outermost: ``MLP_0.Linear_1``."""
     backward: bool = False
     """What was done is the backward pass of what was called there."""
+    lines: tuple[SourceLine, ...] = ()
+    """Of a kernel that was generated from several lines all of them, the first included."""
 
     @property
     def file_line(self) -> str | None:
@@ -66,11 +70,41 @@ class Origin(Struct, frozen=True, kw_only=True):
         """Return the place in words: ``model.py:42 in forward, MLP_0.Linear_1``."""
         if self.file is None:
             place = ""
+        elif self.lines:
+            place = _listed(self.lines)
         elif self.exact:
             place = f"{self.file_line} in {self.function}"
         else:
             place = f"{self.function} ({self.file_line})"
         return "backward of " * self.backward + ", ".join(part for part in (place, self.module) if part)
+
+
+_MOST_LINES = 8
+
+
+def _listed(lines: Sequence[SourceLine]) -> str:
+    """Return lines in words: ``model.py:12, 13 in forward and layers.py:40 in gelu``."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for one in lines[:_MOST_LINES]:
+        told.setdefault((one.file, one.function), []).append(str(one.line))
+    places = [f"{file}:{', '.join(numbers)} in {function}" for (file, function), numbers in told.items()]
+    left = len(lines) - _MOST_LINES
+    return " and ".join([*places, *([counted(left, "more line")] if left > 0 else [])])
+
+
+def in_code(origin: Origin | None, code: GeneratedKernel | None) -> Origin | None:
+    """Return where a generated kernel comes from: the lines that its code tells, which no stack can."""
+    if code is None or not code.lines:
+        return origin
+    first, several = code.lines[0], len(code.lines) > 1
+    return replace(
+        origin or Origin(),
+        file=first.file,
+        line=first.line,
+        function=first.function,
+        exact=True,
+        lines=code.lines if several else (),
+    )
 
 
 Work = tuple[str, str | None]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from inspect import CO_GENERATOR
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_torchprof.capture import observers, torch_compile, torch_profiler
+from pytest_torchprof.capture import observers, torch_compile, torch_inductor, torch_profiler
 from pytest_torchprof.capture.compile_entries import entries_noted
 from pytest_torchprof.capture.compile_history import (
     GivenUp,
@@ -132,8 +132,8 @@ class CompileWatch:
             recompiles=self._log.recompiles,
             seen_instead=tuple(self._seen_instead(before)),
             cudagraph_skips=self._cudagraph_skips(before),
-            fx_graphs=torch_compile.inductor_graphs(cpu=self._generates_cpp),
-            graphs_are_marked=torch_compile.calls_of_graphs_are_marked(),
+            fx_graphs=torch_inductor.inductor_graphs(cpu=self._generates_cpp),
+            graphs_are_marked=torch_inductor.calls_of_graphs_are_marked(),
             package_is_bound=self._package_is_bound,
             time_us=self._time_us(),
         )

@@ -11,13 +11,13 @@ from collections import Counter, defaultdict
 from contextlib import suppress
 from functools import cache
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, name_in_source, quote_mark
 from pytest_torchprof.capture import torch_profiler
-from pytest_torchprof.capture.observers import is_users_file
+from pytest_torchprof.capture.observers import is_users_file, path_from_here
+from pytest_torchprof.capture.torch_compile import outside_dynamo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,8 +51,9 @@ class Lines:
         self._open = False
         self._replaced = False
         self._before: Any = None
-        # Each mention of a method makes an object of its own.
-        self._tracer, self._autograd_tracer, self._local = self._called, self._called_by_autograd, self._reached
+        self._tracer, self._autograd_tracer, self._local = map(
+            outside_dynamo, (self._called, self._called_by_autograd, self._reached)
+        )
         self._around: list[tuple[FrameType, Any, Any, bool]] = []
         self._threads: dict[int, list[_Place]] = defaultdict(lambda: [_NOWHERE])
         self._lines: dict[tuple[str, int, str], str] = {}
@@ -60,7 +61,7 @@ class Lines:
         self._of_name: Counter[str] = Counter()
         self._module_call = Module._wrapped_call_impl.__code__  # noqa: SLF001 - what every call of a module runs
         self._is_users = cache(is_users_file)
-        self._shown = cache(_path_from_here)
+        self._shown = cache(path_from_here)
         self._leave_mark: Callable[[str], None] = torch_profiler.mark_in_recording()
 
     @property
@@ -169,10 +170,11 @@ class Lines:
             self._reached(frame, event, argument)
             if tells_lines or event != "line":
                 theirs = theirs(frame, event, argument) or theirs
-            return both
+            return ours
 
         frame.f_trace_lines |= tells_lines
-        return both
+        ours = outside_dynamo(both)
+        return ours
 
     def _reached(self, frame: FrameType, event: str, _argument: object) -> Any:
         if not self._open:
@@ -218,10 +220,3 @@ class Lines:
         # Not held: that would keep its memory, which may be what is measured. The next one may have its id.
         self._modules[id(module)] = weakref.ref(module), name
         return name
-
-
-def _path_from_here(file: str) -> str:
-    """Return a file as a person would name it: from here, else, as torch does, from where it is imported."""
-    folders = [Path.cwd(), *sorted(map(Path, filter(None, sys.path)), key=lambda folder: -len(folder.parts))]
-    path = Path(file)
-    return next((str(path.relative_to(folder)) for folder in folders if path.is_relative_to(folder)), file)

@@ -120,6 +120,13 @@ def is_users_file(file: str) -> bool:
     return not _RUNNERS.intersection(Path(file).parts)
 
 
+def path_from_here(file: str) -> str:
+    """Return a file as a person would name it: from here, else, as torch does, from where it is imported."""
+    folders = [Path.cwd(), *sorted(map(Path, filter(None, sys.path)), key=lambda folder: -len(folder.parts))]
+    path = Path(file)
+    return next((str(path.relative_to(folder)) for folder in folders if path.is_relative_to(folder)), file)
+
+
 # As the driver numbers the types of nodes.
 _KERNEL, _CHILD = 0, 4
 

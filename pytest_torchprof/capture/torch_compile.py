@@ -1,27 +1,21 @@
-"""What is behind torch.compile, Dynamo and Inductor, by private names, each in a function that says what it is for.
+"""What is behind torch.compile and Dynamo, by private names, each in a function that says what it is for.
 
 Run with torch 2.13 on Python 3.11 and 3.13, with torch 2.6, 2.14.1 and 2.15.0 on Python 3.11. None from a reader means
-that this torch does not have the source; the evidence then says "not available". Inductor of torch 2.6 leaves no range
-around the call of a graph.
+that this torch does not have the source; the evidence then says "not available".
 """
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import re
 import sys
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_torchprof.analysis.source_lines import name_in_source
-from pytest_torchprof.recording.metadata import InductorGraph
-from pytest_torchprof.recording.shims import operator_of
 
 if TYPE_CHECKING:
     import weakref
@@ -238,10 +232,36 @@ def callback_exchange() -> Callable[[object], object]:
 
 
 def keep_from_dynamo(code: CodeType) -> None:
-    """Make sure that Dynamo neither compiles nor counts a function of ours that runs while it is at work."""
-    skip = getattr(import_module("torch._dynamo.eval_frame"), "skip_code", None)
-    if skip:
+    """Make sure that Dynamo neither compiles nor counts a function of ours that runs while it is at work.
+
+    What the function calls is not kept from it. torch's own `skip_code` is of C++ in torch 2.6 and of a module since
+    that is slow to import; what that one calls is there without it.
+    """
+    machine = import_module("torch._C._dynamo.eval_frame")
+    skip = getattr(machine, "skip_code", None)
+    if skip is not None:
         skip(code)
+    elif hasattr(machine, "set_code_exec_strategy"):
+        actions = machine._FrameAction
+        machine.set_code_exec_strategy(code, machine._FrameExecStrategy(actions.SKIP, actions.DEFAULT))
+
+
+def outside_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function so that Dynamo leaves it alone, with all that it calls, wherever Python may call it.
+
+    Dynamo compiles whatever Python function is called in code that it is to compile, trace functions included.
+    """
+    exchange = callback_exchange()
+
+    def call(*arguments: object) -> Any:
+        callback = exchange(None)
+        try:
+            return function(*arguments)
+        finally:
+            exchange(callback)
+
+    keep_from_dynamo(call.__code__)
+    return call
 
 
 def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) -> Callable[[], None] | None:
@@ -320,54 +340,3 @@ def cpu_kernels_profiled() -> Iterator[None]:
         config = sys.modules.get("torch._inductor.config")
         if config:
             config.cpp.enable_kernel_profile = variable == "1" if before is None else before
-
-
-def inductor_graphs(*, cpu: bool) -> tuple[InductorGraph, ...]:
-    """Return every graph of Inductor that is alive; it keeps no list of them, so the objects are looked for.
-
-    With `cpu` they say whether they have C++ kernels without a range around them.
-    """
-    module = sys.modules.get("torch._inductor.output_code")
-    kind = getattr(module, "CompiledFxGraph", None)
-    if kind is None:
-        return ()
-    # An object refers to its type; to ask for that is three times as fast as to look at all objects.
-    return tuple(_read_graph(found, cpu=cpu) for found in gc.get_referrers(kind) if type(found) is kind)
-
-
-def calls_of_graphs_are_marked() -> bool:
-    """Whether this torch puts a range with the graph's key around each call of a graph (2.13 does, 2.6 does not)."""
-    kind = getattr(sys.modules.get("torch._inductor.output_code"), "CompiledFxGraph", None)
-    code = getattr(vars(kind).get("__call__"), "__code__", None) if kind else None
-    return code is None or any("CompiledFxGraph" in str(constant) for constant in code.co_consts)
-
-
-def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
-    code_hash = getattr(graph, "cache_key", None)
-    get_path = getattr(import_module("torch._inductor.codecache"), "get_path", None)
-    path = get_path(code_hash, "py")[2] if get_path and code_hash else None
-    source = getattr(graph, "source_code", None) or ""
-    return InductorGraph(
-        hash=getattr(graph, "_fx_graph_cache_key", None),
-        code_hash=code_hash,
-        code_path=path if path and Path(path).is_file() else None,
-        cudagraph_skip=getattr(graph, "disabled_cudagraphs_reason", None),
-        aten_calls=_aten_calls_in_source(source),
-        unprofiled=cpu and _has_unprofiled_kernels(source),
-    )
-
-
-_CALLS_ATEN = re.compile(r"\b(?:extern_kernels|torch\.ops\.aten)\.(\w+)(?:\.\w+)?\(|\b(aoti_torch_\w+)\(")
-
-
-def _aten_calls_in_source(source: str) -> dict[str, int]:
-    """Count the aten kernels that the generated code calls itself, by operator ("aten::mm")."""
-    found = (f"aten::{match[1]}" if match[1] else operator_of(match[2]) for match in _CALLS_ATEN.finditer(source))
-    return dict(Counter(filter(None, found)))
-
-
-def _has_unprofiled_kernels(source: str) -> bool:
-    has_kernels = any(mark in source for mark in ("async_compile.cpp_pybinding(", "cpp_fused", "aoti_torch_cpu_"))
-    # The mark of the whole call says nothing of the kernels in it.
-    marks = (line for line in source.splitlines() if "RecordFunction" in line or "RECORD_FUNCTION" in line)
-    return has_kernels and not any("inductor_wrapper_call" not in line for line in marks)

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.recording.metadata import GeneratedKernel
 from pytest_torchprof.text import show_us
 
 
@@ -36,6 +37,10 @@ class Kernel(Struct, frozen=True, kw_only=True):
     in_graph: bool = False
     """Whether a graph launch ran it."""
     collective: str | None = None
+    code: GeneratedKernel | None = None
+    """What Inductor's code says of it; None where the recording does not hold the code."""
+    doubted: tuple[str, ...] = ()
+    """The operators in the name of a kernel of Inductor's that another kernel may compute, if there is no code."""
 
     def __str__(self) -> str:
         """Return what it is, how long it ran and what launched it: ``gemm bf16 tn cutlass, 12.3 us, aten::mm``."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_torchprof.kernels.names import KernelName
+    from pytest_torchprof.recording.metadata import GeneratedKernel
 
 # Where mat1 and mat2 stand among the inputs of an operator that runs one matrix product.
 _PRODUCTS: Final = {
@@ -206,6 +207,19 @@ def _never(decoded: KernelName, op: str) -> frozenset[str]:
         return frozenset()
     family = decode(op).family
     return NO_PRODUCT if family is not None and family not in (*_CONTRACTING, "other") else frozenset()
+
+
+def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
+    """Return what is decoded with the type that Inductor's code tells, None where there are several.
+
+    A kernel that computes in fp64 is one of fp64, whatever else it reads and writes; integers count where there is
+    nothing else.
+    """
+    if code is None or decoded.dtype is not None:
+        return decoded
+    floats = {dtype for dtype in code.dtypes if _kind(dtype) >= _FLOAT}
+    told = {"fp64"} if "fp64" in floats else floats or set(code.dtypes)
+    return replace(decoded, dtype=next(iter(told))) if len(told) == 1 else decoded
 
 
 def _from_range(decoded: KernelName, op: str) -> KernelName:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.kernels.fields import bare
+from pytest_torchprof.kernels.carried import told_operators
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, DTYPES, FAMILIES, LAYOUTS, LIBRARIES, shortened
 from pytest_torchprof.kernels.names.text import word_table
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, some
@@ -30,7 +30,7 @@ from pytest_torchprof.kernels.spelling import no_kernel
 from pytest_torchprof.text import counted, nearest, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.kernels.kernel import Kernel
 
@@ -192,17 +192,6 @@ def selector_call(value: object) -> str | None:
     return _CALLS.get(name, f"{name}()") if name in SIGNATURES else None
 
 
-def carried_by(kernel: Kernel, group: Iterable[str]) -> list[str]:
-    """Return which operators of a group (``add``, or ``aten::add``) this one kernel of Inductor's carries."""
-    carried = kernel.decoded.triton_ops
-    return [op for op in group if bare(op) in carried]
-
-
-def fused_match(kernel: Kernel, group: Sequence[str]) -> bool:
-    """Tell whether this one kernel of Inductor's carries all operators of a group."""
-    return len(carried_by(kernel, group)) == len(group)
-
-
 def unfused_lines(kernels: Sequence[Kernel]) -> list[str]:
     """Return one line per kernel in launch order: its display name and the operators it carries or was launched by.
 
@@ -213,7 +202,7 @@ def unfused_lines(kernels: Sequence[Kernel]) -> list[str]:
 
 
 def _describe_ops(kernel: Kernel) -> str:
-    carried = kernel.decoded.triton_ops
+    carried = told_operators(kernel)
     return f"{kernel.short}  " + (f"carries {', '.join(carried)}" if carried else f"launched by {kernel.op or '?'}")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.carried import carries_all
 from pytest_torchprof.kernels.fields import FIELDS
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, FAMILIES, LIBRARIES
 from pytest_torchprof.kernels.operands import Launch, may_be_triton, operand_dtypes
@@ -147,17 +148,6 @@ def is_nameless(kernel: Kernel) -> bool:
     return kernel.triton == "unk" and not kernel.decoded.triton_ops
 
 
-# On Windows Inductor cuts long names, and puts a hash behind.
-_CUT: Final = re.compile(r"[0-9a-f]{8}")
-
-
-def hides_operators(kernel: Kernel) -> bool:
-    """Whether a kernel of Inductor's does not tell all operators that it carries: its name has none, or is cut."""
-    carried = kernel.decoded.triton_ops
-    generated = kernel.triton not in (None, "user") or "cpp_fused" in kernel.name
-    return generated and (not carried or _CUT.fullmatch(carried[-1]) is not None)
-
-
 def _same(attribute: str) -> Callable[[Kernel, object], Reply]:
     """Return a test of a field that a name may leave open."""
     return lambda kernel, value: same(getattr(kernel, attribute), value)
@@ -166,6 +156,8 @@ def _same(attribute: str) -> Callable[[Kernel, object], Reply]:
 def _of_dtype(kernel: Kernel, value: object) -> Reply:
     if kernel.dtype is not None:
         return same(kernel.dtype, value)
+    if kernel.code is not None and kernel.code.dtypes:
+        return NOT_KNOWN if value in kernel.code.dtypes else NO
     launch = Launch(op=kernel.op, dtypes=kernel.op_dtypes, shapes=kernel.op_shapes)
     possible = operand_dtypes(kernel.name, kernel.decoded, launch)
     return NOT_KNOWN if not possible or possible > {value} else known(told=possible == {value})
@@ -240,9 +232,7 @@ def _of_library(kernel: Kernel, value: object) -> Reply:
 
 
 def _carries(kernel: Kernel, value: object) -> Reply:
-    if all(op in kernel.decoded.triton_ops for op in value):  # type: ignore[attr-defined]
-        return YES
-    return NOT_KNOWN if hides_operators(kernel) else NO
+    return carries_all(kernel, value)  # type: ignore[arg-type]
 
 
 def _runs_collective(kernel: Kernel, value: object) -> Reply:

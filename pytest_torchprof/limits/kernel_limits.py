@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.carried import carries, carries_all, doubts
 from pytest_torchprof.kernels.fields import bare, checked_operator
 from pytest_torchprof.kernels.operator_checks import nothing_is
 from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.kernels.patterns import (
     NamePattern,
     Pattern,
-    carried_by,
     compile_pattern,
-    fused_match,
     hint,
     unfused_lines,
 )
-from pytest_torchprof.kernels.reply import ask, some
-from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, hides_operators
+from pytest_torchprof.kernels.reply import YES, ask, some
+from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern
 from pytest_torchprof.limits.answers import StepAnswer, in_each_step, show_count
 from pytest_torchprof.limits.compile_limits import lines_on_nothing
 from pytest_torchprof.limits.limit import (
@@ -214,10 +213,11 @@ def _read_apart(value: object) -> list[tuple[str, ...]]:
 
 def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
     for group in groups:
-        if any(fused_match(kernel, group) for kernel in step.kernels):
+        found = ask(step.kernels, lambda kernel, group=group: carries_all(kernel, group))
+        if found.yes:
             continue
-        if any(map(hides_operators, step.kernels)):
-            yield _hidden_operators(step)
+        if found.not_known:
+            yield _untold_carried(step, found.not_known)
             continue
         carried = f"{' and '.join(group)}{' together' if len(group) > 1 else ''}"
         eager = lines_on_nothing(analysis.compile)
@@ -230,13 +230,16 @@ def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]])
 
 def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
     for group in groups:
-        carried = [(kernel, ops) for kernel in step.kernels if (ops := carried_by(kernel, group))]
-        if hits := [(kernel, ops) for kernel, ops in carried if len(set(map(bare, ops))) > 1]:
+        named = list(dict.fromkeys(map(bare, group)))
+        found = [(kernel, {op: carries(kernel, op) for op in named}) for kernel in step.kernels]
+        carried = [(kernel, [op for op, reply in told.items() if reply is YES]) for kernel, told in found]
+        unknown = [kernel for kernel, told in found if sum(reply.may_be for reply in told.values()) > 1]
+        if hits := [(kernel, ops) for kernel, ops in carried if len(ops) > 1]:
             together = " and ".join(hits[0][1])
             said = f"{counted(len(hits), 'kernel')} {'carries' if len(hits) == 1 else 'carry'} {together} together"
             yield StepAnswer(MISSED, said, group_kernels(step, [kernel for kernel, _ in hits], raw=True))
-        elif any(map(hides_operators, step.kernels)):
-            yield _hidden_operators(step)
+        elif unknown:
+            yield _untold_carried(step, unknown)
         elif absent := _carried_by_none(step, group, [op for _, ops in carried for op in ops]):
             if eager := lines_on_nothing(analysis.compile):
                 said = "nothing was compiled, so that nothing could be fused"
@@ -252,10 +255,13 @@ def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[
     return [op for op in group if bare(op) not in {*map(bare, carried), *alone}]
 
 
-def _hidden_operators(step: StepProfile) -> StepAnswer:
-    hidden = [kernel for kernel in step.kernels if hides_operators(kernel)]
-    told = f"which operators they carry cannot be told for {counted(len(hidden), 'kernel')} of Inductor's"
-    return StepAnswer(NOT_MEASURED, told, group_kernels(step, hidden, raw=True), Code.OPERATOR_UNKNOWN)
+def _untold_carried(step: StepProfile, unknown: Sequence[Kernel]) -> StepAnswer:
+    told = f"which operators they carry cannot be told for {counted(len(unknown), 'kernel')} of Inductor's"
+    if doubted := sorted({op for kernel in unknown for op in doubts(kernel)}):
+        told += (
+            f", which {'is' if len(unknown) == 1 else 'are'} named after {' and '.join(doubted)} and may not carry it"
+        )
+    return StepAnswer(NOT_MEASURED, told, group_kernels(step, unknown, raw=True), Code.OPERATOR_UNKNOWN)
 
 
 def _limit(name: str, read: Callable[[object], object], problems: Callable[..., Iterator[StepAnswer]]) -> Limit:

@@ -87,6 +87,27 @@ class Recompile(Struct, frozen=True, kw_only=True):
     line: int | None = None
 
 
+class SourceLine(Struct, frozen=True, kw_only=True):
+    """A line of the user's code."""
+
+    file: str
+    line: Count
+    function: str = ""
+
+
+class GeneratedKernel(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What Inductor's own code says of a kernel that it generated."""
+
+    ops: tuple[str, ...] | None = None
+    """The operators that the kernel carries, named as before decomposition; None where the code does not say."""
+    unclear: tuple[str, ...] = ()
+    """Operators that it is named after and may not carry: another kernel may compute them."""
+    lines: tuple[SourceLine, ...] = ()
+    """The lines that it comes from."""
+    dtypes: tuple[str, ...] = ()
+    """The types of what it reads and writes, and "fp64" if it computes in that."""
+
+
 class InductorGraph(Struct, frozen=True, kw_only=True):
     """A graph of Inductor's that was alive when the measurement ended; ranges in the trace tell whether it ran."""
 
@@ -101,6 +122,8 @@ class InductorGraph(Struct, frozen=True, kw_only=True):
     """The aten operators that the generated code calls itself, and how often."""
     unprofiled: bool = False
     """It has C++ kernels that leave no event."""
+    kernels: Mapping[str, GeneratedKernel] = {}
+    """The kernels of the generated code, by name."""
 
 
 class CudaGraphSkips(Struct, frozen=True, kw_only=True):

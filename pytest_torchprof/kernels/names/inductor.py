@@ -8,7 +8,7 @@ from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT, KernelName
 from pytest_torchprof.kernels.names.operators import decode as decode_operator
-from pytest_torchprof.kernels.names.text import Expression, parse
+from pytest_torchprof.kernels.names.text import Expression, parse, word_list
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -56,6 +56,22 @@ _log_softmax_backward_data norm linalg_vector_norm nll_loss_forward mse_loss cum
 GEMM_OPS: Final = """
 mm addmm bmm baddbmm mm_plus_mm _int_mm _scaled_mm scaled_mm _grouped_mm grouped_mm scaled_grouped_mm
 """
+
+# Operators that no library computes where Inductor compiles for a GPU or the CPU.
+ALWAYS_GENERATED: Final = word_list(
+    f"""
+    {REDUCING_OPS} abs acos add addcdiv addcmul alias arange argmax argmin asin atan atan2 bitwise_and bitwise_not
+    bitwise_or bitwise_xor cat ceil celu clamp clamp_max clamp_min clone constant_pad_nd convert_element_type copy cos
+    cosh div elu elu_backward embedding eq erf exp exp2 expand expm1 fill floor floor_divide fmod full full_like ge
+    gelu gelu_backward glu gt hardsigmoid hardswish hardswish_backward hardtanh hardtanh_backward index_select isinf
+    isnan le leaky_relu leaky_relu_backward lerp log log10 log1p log2 logical_and logical_not logical_or logical_xor lt
+    masked_fill maximum minimum mish mul ne neg new_zeros nll_loss_backward ones_like permute pow
+    prepare_softmax_online reciprocal relu remainder round rsqrt select select_scatter sgn sigmoid sigmoid_backward
+    sign silu silu_backward sin sinh slice slice_scatter softplus softplus_backward split sqrt squeeze stack sub t tan
+    tanh tanh_backward threshold_backward transpose tril triu trunc unsqueeze view where zeros_like _fused_rms_norm
+    _to_copy _unsafe_view
+    """
+)
 
 
 # triton_<category>_fused_<ops>_<n>, triton_<category>__<n> without descriptive names, while autotuning triton_mm_<n>;

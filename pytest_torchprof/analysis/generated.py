@@ -1,0 +1,76 @@
+"""What is known of the kernels that Inductor generated, beside their names: its code, or what else ran beside them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.analysis.compilation import FX_GRAPH, ByThread, is_compiled_code
+from pytest_torchprof.kernels.fields import bare
+from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.kernels.names.inductor import ALWAYS_GENERATED, GEMM_OPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_torchprof.kernels.names import KernelName
+    from pytest_torchprof.recording.metadata import GeneratedKernel
+    from pytest_torchprof.trace import Trace
+
+
+class GeneratedCode:
+    """The code of a recording's kernels, as far as the recording holds it; names are of one graph, not of all."""
+
+    def __init__(self, trace: Trace) -> None:
+        evidence = None if trace.metadata is None else trace.metadata.compile
+        self._graphs = [] if evidence is None else [graph for graph in evidence.fx_graphs if graph.kernels]
+        self._calls = ByThread(trace.spans(FX_GRAPH) if self._graphs else ())
+
+    def __bool__(self) -> bool:
+        return bool(self._graphs)
+
+    def of(self, names: Iterable[str | None], thread: object, moment_ns: int) -> GeneratedKernel | None:
+        """Return the code of a kernel that is called by one of these names, launched by the thread at a moment."""
+        call = self._calls.at(thread, moment_ns)
+        key = None if call is None else call.name.removeprefix(FX_GRAPH).strip(" #")
+        graphs = [graph for graph in self._graphs if key in (None, "None", graph.hash)]
+        found = {graph.kernels[name] for graph in graphs for name in filter(None, names) if name in graph.kernels}
+        return found.pop() if len(found) == 1 else None
+
+
+class Beside:
+    """What the operators of a recording computed themselves, inside each compiled region and outside of all."""
+
+    def __init__(self, kernels: Iterable[tuple[str, Sequence[str]]]) -> None:
+        """Take the kernels as they are called, with the names of the ranges around each launch."""
+        self._ops: dict[Sequence[str], set[str]] = defaultdict(set)
+        self._hidden: set[Sequence[str]] = set()
+        for name, chain in kernels:
+            region, inside = _split(chain)
+            if decode(name).triton_ops:
+                continue
+            if inside:
+                self._ops[region].add(bare(inside[0]).rstrip("_"))
+            else:
+                self._hidden.add(region)
+
+    def doubted(self, decoded: KernelName, chain: Sequence[str]) -> tuple[str, ...]:
+        """Return the operators in the name of a kernel of Inductor's that may be computed by another kernel.
+
+        It may be called after its inputs and what it is made for: operators that ran by themselves in the same region,
+        and, where some kernels have no operator (they are in a CUDA graph), whatever Inductor does not always generate.
+        """
+        region, _ = _split(chain)
+        own = GEMM_OPS.split() if decoded.triton == "tem" else ()
+        apart, hidden = self._ops.get(region, set()), region in self._hidden
+        return tuple(
+            op
+            for op in decoded.triton_ops
+            if op not in own and (op.rstrip("_") in apart or (hidden and op not in ALWAYS_GENERATED))
+        )
+
+
+def _split(chain: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the ranges around and including the innermost compiled region, and those inside it."""
+    at = next((at for at in range(len(chain), 0, -1) if is_compiled_code(chain[at - 1])), 0)
+    return chain[:at], chain[at:]

@@ -1,0 +1,304 @@
+"""What Inductor writes beside the code of its kernels: which operators each computes, from which lines, in which types.
+
+It is read from the two texts that every compiled graph holds, also one that comes from a cache: the generated program,
+and the graph that it was made of. Run with torch 2.13.0 and 2.15.0; where a text is missing or has another form, less
+is known, and nothing is known wrongly.
+
+Inductor names a kernel after its inputs and consumers too: what it is only copied for, or what is fused into another
+kernel. An operator that the program calls as often as the graph holds it is computed by these calls alone.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.kernels.names.inductor import GEMM_OPS
+from pytest_torchprof.recording.metadata import GeneratedKernel, SourceLine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+_NODE = re.compile(r"\s+(?P<name>\w+)(?:: \"(?P<type>[^\"]*)\")? = (?P<value>[^;]+)")
+_PLACE = re.compile(r"\s+# File: (?P<file>.+?):(?P<line>\d+) in (?P<function>[^,]+)(?:, code: .*)?$")
+_NO_PLACE = re.compile(r"\s+# No stacktrace found")
+_TARGET = re.compile(r"torch\.ops\.([\w.]+)\(")
+_ARGUMENT = re.compile(r"\b[A-Za-z_]\w*\b(?! ?=)")
+
+_FRAGMENT = re.compile(r"#\s+%(?P<name>\w+) : .*?= call_function\[target=(?:torch\.ops\.)?(?P<target>[\w.]+)\]")
+_RETURNED = re.compile(r"#\s+return (?P<names>.*)")
+_ORIGINALS = re.compile(r"# .*Original ATen: \[(?P<ops>[^\]]*)\]")
+_DEFINED = re.compile(r"^(?P<name>\w+) = async_compile\.(?P<kind>triton|cpp_pybinding)\(", re.MULTILINE)
+_RECORDED = re.compile(r"RecordFunctionHandle \w+\(\"(?P<name>[^\"]+)\"")
+_CALLED = re.compile(r"^\s+(?:\w+ = )?(?P<name>\w+)(?:\.run)?\(")
+_EXTERN = re.compile(r"\bextern_kernels\.(?P<extern>\w+)\(|\btorch\.ops\.\w+\.(?P<op>\w+)(?:\.\w+)?\(")
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+
+_TEMPLATE = ("triton_tem_", "micro_gemm")
+_PRODUCTS = frozenset(GEMM_OPS.split()) | {"convolution", "convolution_backward"}
+_POINTER = re.compile(r"'\*(?P<triton>\w+)'|'(?:const )?(?P<cpp>[\w:<>]+)\*'")
+_DOUBLE = re.compile(r"\btl\.float64\b|\bdouble\b")
+_DTYPES = {
+    **{f"fp{bits}": f"fp{bits}" for bits in (16, 32, 64)},
+    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"int{bits}_t": f"int{bits}" for bits in (8, 16, 32, 64)},
+    "bf16": "bf16",
+    "fp8e4nv": "fp8",
+    "fp8e5": "fp8",
+    "fp8e4b8": "fp8",
+    "fp8e5b16": "fp8",
+    "u8": "uint8",
+    "i1": "bool",
+    "float": "fp32",
+    "double": "fp64",
+    "half": "fp16",
+    "at::Half": "fp16",
+    "bfloat16": "bf16",
+    "at::BFloat16": "bf16",
+    "uint8_t": "uint8",
+    "bool": "bool",
+}
+
+
+class _Node(NamedTuple):
+    """One of the graph's nodes; ``op`` is the operator's name without its namespace, empty for what is none."""
+
+    op: str
+    place: SourceLine | None
+    given: tuple[str, ...]
+
+
+class _Defined(NamedTuple):
+    """A kernel as the program defines it, with the comment above it."""
+
+    name: str
+    code: str
+    originals: tuple[str, ...] | None
+    """The operators as they were before decomposition; None where the comment does not say."""
+    nodes: Mapping[str, str] | None
+    """The graph's nodes that it is named after, with their operators."""
+    returned: frozenset[str]
+
+
+@lru_cache(maxsize=128)
+def generated_kernels(
+    program: str,
+    graph: str,
+    traces: tuple[tuple[int, str | None], ...],
+    is_users: Callable[[str], bool],
+    shown: Callable[[str], str],
+) -> Mapping[str, GeneratedKernel]:
+    """Return the kernels of a generated program by the names under which they are recorded.
+
+    ``traces`` tell the stack of what follows each line; ``shown`` is how a file is told.
+    """
+    lines = _Lines(traces, is_users, shown)
+    nodes = dict(_nodes(graph, lines))
+    text = program.splitlines()
+    calls = _calls(text, {one["name"] for one in _DEFINED.finditer(program)})
+    called = _Computed(nodes, Counter(_extern_calls(text)), list(_defined(program)))
+    found = {}
+    for one in called.defined:
+        ops, unclear, places = called.of(one, [lines.behind(at) for at in calls.get(one.name, ())])
+        found[_recorded_name(one)] = GeneratedKernel(ops=ops, unclear=unclear, lines=places, dtypes=_dtypes(one.code))
+    return found
+
+
+def _recorded_name(one: _Defined) -> str:
+    recorded = _RECORDED.search(one.code)
+    return recorded["name"] if recorded else one.name
+
+
+def _dtypes(code: str) -> tuple[str, ...]:
+    """Return the types of what a kernel reads and writes, and fp64 where it computes in it."""
+    header = code.partition("@triton.jit\ndef triton")[0] if "@triton.jit" in code else code.partition("\n")[0]
+    words = [one["triton"] or one["cpp"] for one in _POINTER.finditer(header)]
+    found = {_DTYPES[word] for word in words if word in _DTYPES}
+    return tuple(sorted(found | {"fp64"} if _DOUBLE.search(code) else found))
+
+
+class _Lines:
+    """Which lines of the user's stand behind the nodes and the lines of the program."""
+
+    def __init__(
+        self, traces: Iterable[tuple[int, str | None]], is_users: Callable[[str], bool], shown: Callable[[str], str]
+    ) -> None:
+        self._is_users, self._shown = is_users, shown
+        told = sorted(traces, key=lambda one: one[0])
+        self._begins = [line for line, _ in told]
+        self._stacks = [_FRAME.findall(stack or "") for _, stack in told]
+        # The graph tells the innermost frame of a node, which may be torch's.
+        self._callers: dict[tuple[str, str, str], set[SourceLine | None]] = {}
+        for stack in self._stacks:
+            if stack:
+                self._callers.setdefault(stack[-1], set()).add(self._users(stack))
+
+    def behind(self, line: int) -> list[SourceLine]:
+        """Return where the user's code makes what the program does in one of its lines, counted from 1.
+
+        The last is the most likely one. A call of a C++ kernel may be written when the next operator has begun, so
+        that it is the one before.
+        """
+        at = bisect_left(self._begins, line)
+        return [place for stack in self._stacks[max(at - 2, 0) : at] if (place := self._users(stack)) is not None]
+
+    def of_frame(self, file: str, line: str, function: str) -> SourceLine | None:
+        """Return the user's line for the innermost frame of a node; None where several are possible."""
+        if self._is_users(file):
+            return self._users([(file, line, function)])
+        callers = self._callers.get((file, line, function), set())
+        return next(iter(callers)) if len(callers) == 1 else None
+
+    def _users(self, stack: Sequence[tuple[str, str, str]]) -> SourceLine | None:
+        for file, line, function in reversed(stack):
+            if self._is_users(file):
+                return SourceLine(file=self._shown(file), line=int(line), function=function)
+        return None
+
+
+def _nodes(graph: str, lines: _Lines) -> Iterator[tuple[str, _Node]]:
+    """Yield the nodes of the graph that the program was made of, with their names."""
+    place = None
+    for line in graph.splitlines():
+        if told := _PLACE.match(line):
+            place = lines.of_frame(told["file"], told["line"], told["function"])
+        elif _NO_PLACE.match(line):
+            place = None
+        elif one := _NODE.match(line):
+            target = _TARGET.search(one["value"])
+            given = one["value"][target.end() :] if target else one["value"]
+            yield one["name"], _Node(_bare(target[1]) if target else "", place, tuple(_ARGUMENT.findall(given)))
+
+
+def _bare(target: str) -> str:
+    """Return the name of an operator alone: "mm" of "aten.mm.default", "add" of the one in place, too."""
+    parts = target.split(".")
+    name = parts[1] if len(parts) > 1 else parts[0]
+    return name.rstrip("_") or name
+
+
+def _defined(program: str) -> Iterator[_Defined]:
+    """Yield the kernels that the program defines."""
+    for one in _DEFINED.finditer(program):
+        above = program[: one.start()].splitlines()
+        first = len(above)
+        while first and above[first - 1].startswith("#"):
+            first -= 1
+        comment = "\n".join(above[first:])
+        originals, returned = _ORIGINALS.search(comment), _RETURNED.search(comment)
+        quotes = "'''"
+        begin = program.find(quotes, one.end())
+        end = program.find(quotes, begin + 3)
+        yield _Defined(
+            name=one["name"],
+            code=program[one.start() : end],
+            originals=tuple(dict.fromkeys(map(_last, originals["ops"].split(", ")))) if originals else None,
+            nodes={node["name"]: _bare(node["target"]) for node in _FRAGMENT.finditer(comment)} or None,
+            returned=frozenset(re.findall(r"%(\w+)", returned["names"])) if returned else frozenset(),
+        )
+
+
+def _last(op: str) -> str:
+    return op.rpartition(".")[2]
+
+
+def _calls(text: Sequence[str], names: set[str]) -> dict[str, list[int]]:
+    """Return in which lines the program calls each of its kernels."""
+    found: dict[str, list[int]] = {}
+    for number, line in enumerate(text, 1):
+        called = _CALLED.match(line)
+        if called and called["name"] in names:
+            found.setdefault(called["name"], []).append(number)
+    return found
+
+
+def _extern_calls(text: Iterable[str]) -> Iterator[str]:
+    """Yield the operators that the program calls itself."""
+    for line in text:
+        if not line.lstrip().startswith("#") and (called := _EXTERN.search(line)):
+            name = called["extern"] or called["op"]
+            yield name.removeprefix("bias_").rstrip("_") or name
+
+
+class _Computed:
+    """Which of the nodes that a kernel is named after it computes."""
+
+    def __init__(self, nodes: Mapping[str, _Node], extern: Counter[str], defined: Sequence[_Defined]) -> None:
+        self.defined = defined
+        self._nodes = nodes
+        self._extern = extern
+        named = {name: op for one in defined for name, op in (one.nodes or {}).items()}
+        self._all = {**named, **{name: node.op for name, node in nodes.items()}}
+        self._total = Counter(self._all.values())
+        self._in_template = any(_is_template(one) for one in defined)
+        self._placed: set[str] = set()
+
+    def of(
+        self, one: _Defined, called_from: Sequence[Sequence[SourceLine]]
+    ) -> tuple[tuple[str, ...] | None, tuple[str, ...], tuple[SourceLine, ...]]:
+        """Return which operators a kernel carries, which it may carry, and the lines that it comes from."""
+        named = one.originals if one.originals is not None else decode(one.name).triton_ops
+        known = one.nodes if one.nodes is not None else self._all
+        verdicts = {op: self._carries(one, op, known) for op in named}
+        carried = tuple(op for op, verdict in verdicts.items() if verdict)
+        unclear = tuple(op for op, verdict in verdicts.items() if verdict is None)
+        if one.nodes is not None:
+            members = [name for name, op in one.nodes.items() if self._computes(one, name, op)]
+        else:
+            members = self._behind(one, verdicts, called_from[0] if called_from else ())
+        self._placed.update(members)
+        places = [self._nodes[name].place for name in members if name in self._nodes]
+        # The list of nodes is of the first call; of the others the program tells one line.
+        calls = called_from[1:] if any(places) else called_from
+        places += [told[-1] for told in calls if told]
+        return carried if named else None, unclear, tuple(dict.fromkeys(filter(None, places)))
+
+    def _carries(self, one: _Defined, op: str, known: Mapping[str, str]) -> bool | None:
+        """Tell whether a kernel carries an operator that it is named after; None where nothing tells."""
+        verdicts = {self._computes(one, name, op) for name, own in known.items() if own == op.rstrip("_")}
+        if not verdicts:
+            # It was decomposed; what the program calls under its name is then something else.
+            return None if self._extern[op] else True
+        return True if True in verdicts else None if None in verdicts else False
+
+    def _computes(self, one: _Defined, name: str, op: str) -> bool | None:
+        """Tell whether a kernel computes a node."""
+        called = self._extern[op]
+        if op in _PRODUCTS and _is_template(one):
+            return True
+        if called and called >= self._total[op]:
+            return False
+        if called:
+            return True if name in one.returned else None
+        return None if op in _PRODUCTS and self._in_template else True
+
+    def _behind(self, one: _Defined, verdicts: Mapping[str, bool | None], places: Sequence[SourceLine]) -> list[str]:
+        """Return the nodes of which a kernel without a list of them was made, in the order of the graph.
+
+        They are at the lines that its call is told to come from, or what an operator there is given for which the
+        kernel was made, and behind those.
+        """
+        carried = [op for op, verdict in verdicts.items() if verdict]
+        there = [name for name, node in self._nodes.items() if node.place in places]
+        own = [name for name in there if name not in self._placed and self._computes(one, name, self._nodes[name].op)]
+        for_others = [name for name in there if verdicts.get(self._nodes[name].op) is False]
+        queue = [given for name in for_others for given in self._nodes[name].given]
+        queue = queue or [name for name in own if self._nodes[name].op in carried] or own
+        found: set[str] = set()
+        while queue:
+            name = queue.pop()
+            node = self._nodes.get(name)
+            if node is None or name in found or not self._computes(one, name, node.op):
+                continue
+            if node.op in carried or name not in self._placed:
+                found.add(name)
+                queue += node.given
+        return [name for name in self._nodes if name in found]
+
+
+def _is_template(one: _Defined) -> bool:
+    return any(mark in one.code for mark in _TEMPLATE)

@@ -1,0 +1,57 @@
+"""Which operators a kernel carries: by Inductor's own code where a recording holds it, else by the kernel's name.
+
+Inductor writes into the name also what a kernel is given and what it is made for. So a name alone proves an operator
+only if no other kernel can be the one that computes it: see ``doubted`` of a :class:`Kernel`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.kernels.fields import bare
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, every
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_torchprof.kernels.kernel import Kernel
+
+# On Windows Inductor cuts long names, and puts a hash behind.
+_CUT: Final = re.compile(r"[0-9a-f]{8}")
+
+
+def carries(kernel: Kernel, op: str) -> Reply:
+    """Tell whether this one kernel of Inductor's carries an operator (``add``, or ``aten::add``)."""
+    name = bare(op)
+    if kernel.code is not None and kernel.code.ops is not None:
+        return YES if name in kernel.code.ops else NOT_KNOWN if name in kernel.code.unclear else NO
+    if name in kernel.decoded.triton_ops:
+        return NOT_KNOWN if name in kernel.doubted else YES
+    return NOT_KNOWN if hides_operators(kernel) else NO
+
+
+def carries_all(kernel: Kernel, group: Iterable[str]) -> Reply:
+    """Tell whether this one kernel of Inductor's carries all operators of a group."""
+    return every(carries(kernel, op) for op in group)
+
+
+def told_operators(kernel: Kernel) -> tuple[str, ...]:
+    """Return the operators that a kernel of Inductor's is told to carry, those in doubt included."""
+    if kernel.code is not None and kernel.code.ops is not None:
+        return (*kernel.code.ops, *kernel.code.unclear)
+    return kernel.decoded.triton_ops
+
+
+def doubts(kernel: Kernel) -> tuple[str, ...]:
+    """Return the operators that a kernel of Inductor's is named after and may not carry."""
+    return kernel.doubted if kernel.code is None or kernel.code.ops is None else kernel.code.unclear
+
+
+def hides_operators(kernel: Kernel) -> bool:
+    """Whether a kernel of Inductor's does not tell all operators that it carries: its name has none, or is cut."""
+    if kernel.code is not None and kernel.code.ops is not None:
+        return False
+    named = kernel.decoded.triton_ops
+    generated = kernel.triton not in (None, "user") or "cpp_fused" in kernel.name
+    return generated and (not named or _CUT.fullmatch(named[-1]) is not None)
