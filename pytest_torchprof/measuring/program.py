@@ -57,7 +57,7 @@ class _Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProgramOutcome:
     """What came of a program: its own failure, or a recording and what is wrong with it."""
 
     failed: int | None = None
@@ -68,7 +68,7 @@ class Outcome:
 
 
 @contextmanager
-def run_program(program: list[str], asked: Sequence[Asked], device: str) -> Iterator[Outcome]:
+def run_program(program: list[str], asked: Sequence[Asked], device: str) -> Iterator[ProgramOutcome]:
     """Run SCRIPT ARGS or -m MODULE ARGS once, as one step, and judge it; its recording lasts as long as the ``with``.
 
     Raises TorchprofError for a device that is not there. The other process ends in here, by SystemExit.
@@ -129,14 +129,14 @@ def _in_the_foreground() -> bool:
         os.close(terminal)
 
 
-def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[Asked], device: str) -> Outcome:
+def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[Asked], device: str) -> ProgramOutcome:
     ended = _read_ended(folder)
     if ended is None or status < 0:
         name = program[1] if program[0] == "-m" else program[0]
         said = f"{printable_line(name)} {_how_it_ended(status)}"
-        return Outcome(problem=not_measured(coded(said, Code.NOT_RUN_TO_END)))
+        return ProgramOutcome(problem=not_measured(coded(said, Code.NOT_RUN_TO_END)))
     if ended.status or status:
-        return Outcome(failed=ended.status or status)
+        return ProgramOutcome(failed=ended.status or status)
     if ended.refused:
         raise TorchprofError(ended.reason or "", ended.code)
     profile: Profile | None = None
@@ -154,9 +154,9 @@ def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[
             reason = unreadable.text
     if profile is None or reason is not None:
         reason = reason or coded("the program has left no recording", Code.NOT_RUN_TO_END)
-        return Outcome(problem=not_measured(reason, ask_the_doctor=is_for_the_doctor(reason)), profile=profile)
+        return ProgramOutcome(problem=not_measured(reason, ask_the_doctor=is_for_the_doctor(reason)), profile=profile)
     verdicts = judge(profile, asked, stands_in=stands_in(device, ended.device or device))
-    return Outcome(problem=problem_of(verdicts, profile), profile=profile)
+    return ProgramOutcome(problem=problem_of(verdicts, profile), profile=profile)
 
 
 def _read_ended(folder: Path) -> _Ended | None:
