@@ -1,8 +1,10 @@
-"""``torchprof run``: a program under the profiler, from outside, judged as one step."""
+"""``torchprof run``: a program under the profiler, from outside, judged as one step by the process that was called."""
 
 from __future__ import annotations
 
 import sys
+import time
+from pathlib import Path
 
 import fresh
 import pytest
@@ -11,16 +13,23 @@ import torch
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
 
+COMMAND = "import sys; from pytest_torchprof.cli import main; sys.argv[1:1] = ['run']; sys.exit(main())"
 PROGRAM = """
+import atexit
+import os
+import signal
 import sys
+import threading
+import time
 import torch
 from helper import double
 
 if __name__ == "__main__":
-    print("arguments", sys.argv[1:])
+    print("arguments", sys.argv[1:], flush=True)
     x = double(torch.ones(4, 4))
     torch.mm(x, x)
 """
+HOLDS, MISSES = ("--limit", "max_kernels=3"), ("--limit", "max_kernels=2")
 
 
 @pytest.fixture
@@ -28,16 +37,22 @@ def program(tmp_path, monkeypatch):
     """Write a program of two files beside each other, and stand elsewhere; return its path."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.delitem(sys.modules, "helper", raising=False)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "elsewhere"))
     (tmp_path / "helper.py").write_text("def double(x):\n    return x * 2\n")
 
     def write(ending: str = "") -> str:
         (tmp_path / "program.py").write_text(PROGRAM + ending)
         return str(tmp_path / "program.py")
 
-    yield write
-    sys.modules.pop("helper", None)
+    return write
+
+
+def run(*words, device="cpu", before=""):
+    """Call the command; nothing of it stays behind."""
+    done = fresh.run_code(before + COMMAND, *(("--device", device) if device else ()), *words)
+    assert "pytest_torchprof" not in done.stderr, done.stderr
+    assert not list(Path.cwd().glob("torchprof-*")), "the recording's folder is still there"
+    return done
 
 
 @pytest.mark.parametrize(
@@ -48,35 +63,48 @@ def program(tmp_path, monkeypatch):
         ("max_launches=3", 3, "not measured: the cpu as device has no"),
     ],
 )
-def test_limits_on_all_that_a_program_runs_are_its_exit_status(program, capsys, limit, status, words):
-    assert main(["run", "--device", "cpu", "--limit", limit, program()]) == status
-    out = capsys.readouterr().out
-    assert words in out
-    assert out.count("arguments") == 1
+def test_limits_on_all_that_a_program_runs_are_its_exit_status(program, limit, status, words):
+    done = run("--limit", limit, program())
+    assert done.returncode == status
+    assert words in done.stdout
+    assert done.stdout.count("arguments") == 1
 
 
-def test_a_program_finds_its_arguments_and_modules_and_runs_once(program, capsys):
-    argv, path = list(sys.argv), list(sys.path)
-    assert main(["run", "--device=cpu", program(), "--limit", "max_kernels=0", "--help"]) == 0
-    out = capsys.readouterr().out
-    assert out.count("arguments ['--limit', 'max_kernels=0', '--help']") == 1
-    assert "aten::mm" in out
-    assert (sys.argv, sys.path) == (argv, path)
+def test_a_program_finds_its_arguments_and_modules_and_runs_once(program):
+    done = run(program(), "--limit", "max_kernels=0", "--help")
+    assert done.returncode == 0
+    assert done.stdout.count("arguments ['--limit', 'max_kernels=0', '--help']") == 1
+    assert "aten::mm" in done.stdout
 
 
-def test_a_module_is_run_by_its_name(program, capsys, tmp_path, monkeypatch):
+def test_a_module_is_run_by_its_name(program, tmp_path, monkeypatch):
     program()
     monkeypatch.chdir(tmp_path)
-    assert main(["run", "--device", "cpu", "--limit", "max_kernels=3", "-m", "program", "a"]) == 0
-    assert "arguments ['a']" in capsys.readouterr().out
+    done = run(*HOLDS, "-m", "program", "a")
+    assert done.returncode == 0
+    assert "arguments ['a']" in done.stdout
 
 
-def test_the_recording_is_kept_whether_limits_hold_or_not(program, capsys):
-    assert main(["run", "--device", "cpu", "--limit", "max_kernels=2", "--save", "kept.json.gz", program()]) == 1
+def test_a_script_knows_itself_as_under_python(program, tmp_path, monkeypatch):
+    path = program("os.chdir('/'); print(sys.argv[0], __file__, __name__, __spec__, sys.path[0])")
+    monkeypatch.chdir(Path(path).parent)
+    script = f"program.py {path} __main__ None {tmp_path}\n"
+    assert script in fresh.run_code(COMMAND, "--device", "cpu", "program.py").stdout
+
+
+def test_a_program_reads_what_is_written_to_the_command(program):
+    written = "import os; r, w = os.pipe(); os.write(w, b'words'); os.close(w); os.dup2(r, 0); "
+    told = written + "sys = __import__('sys'); sys.stdin = open(0); "
+    done = run(*HOLDS, program("print('read', sys.stdin.read())"), before=told)
+    assert (done.returncode, "read words\n" in done.stdout) == (0, True)
+
+
+def test_the_recording_is_kept_whether_limits_hold_or_not(program):
+    done = run(*MISSES, "--save", "kept.json.gz", program("os.chdir('/')"))
     profile = load("kept.json.gz")
-    assert profile.kernels.count == 3
+    assert (done.returncode, profile.kernels.count) == (1, 3)
     assert (profile.trace.metadata.calls, profile.trace.metadata.warmup) == (1, 0)
-    assert "recording: kept.json.gz" in capsys.readouterr().out
+    assert "recording: kept.json.gz" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -85,37 +113,134 @@ def test_the_recording_is_kept_whether_limits_hold_or_not(program, capsys):
         ("raise ValueError('wrong')", 1, "ValueError: wrong"),
         ("sys.exit(7)", 7, ""),
         ("sys.exit('why')", 1, "why\n"),
+        ("atexit.register(os._exit, 9)", 9, ""),
+        (
+            "sys.excepthook = lambda *told: sys.stderr.write(f'hooked {told[1]}'); raise ValueError('wrong')",
+            1,
+            "hooked wrong",
+        ),
+        ("os.kill(os.getppid(), signal.SIGINT); time.sleep(60)", 130, "KeyboardInterrupt"),
     ],
 )
-def test_the_programs_own_failure_is_its_own_exit_status(program, capsys, ending, status, words):
+def test_the_programs_own_failure_is_its_own_exit_status(program, ending, status, words):
     path = program(ending)
-    assert main(["run", "--device", "cpu", "--limit", "max_kernels=0", "--save", "kept.json", path]) == status
-    err = capsys.readouterr().err
-    assert words in err
-    assert f"torchprof run: {path} itself ended with exit status {status}: nothing was judged" in err
-    assert "pytest_torchprof" not in err
+    done = run("--limit", "max_kernels=0", "--save", "kept.json", path)
+    assert done.returncode == status
+    assert words in done.stderr
+    assert f"torchprof run: {path} itself ended with exit status {status}: nothing was judged" in done.stderr
+    assert not Path("kept.json").exists()
 
 
 def test_a_program_that_exits_well_is_judged(program):
-    assert main(["run", "--device", "cpu", "--limit", "max_kernels=3", program("sys.exit(0)")]) == 0
-    assert main(["run", "--device", "cpu", "--limit", "max_kernels=2", program("sys.exit()")]) == 1
+    assert run(*HOLDS, program("sys.exit(0)")).returncode == 0
+    assert run(*MISSES, program("sys.exit()")).returncode == 1
+    assert run(*MISSES, program("sys.exit(256)")).returncode == 1  # The system keeps a byte of it: 0.
 
 
-def test_a_program_that_runs_nothing_or_profiles_itself_is_not_measured_and_is_not_run_again(program, capsys, tmp_path):
+LEFT_NOTHING = "and has left nothing to judge: by os._exit, by exec, as the first process of a daemon, or "
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        ("os._exit(0)", f"ended with exit status 0 {LEFT_NOTHING}"),
+        ("os._exit(5)", f"ended with exit status 5 {LEFT_NOTHING}"),
+        ("os.execv(sys.executable, [sys.executable, '-c', ''])", f"ended with exit status 0 {LEFT_NOTHING}"),
+        ("[os.fork() and os._exit(0), os.setsid()]", f"ended with exit status 0 {LEFT_NOTHING}"),
+        ("import glob, shutil; [shutil.rmtree(one) for one in glob.glob('torchprof-*')]", LEFT_NOTHING),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL: nothing was judged"),
+        ("atexit.register(os.kill, os.getpid(), signal.SIGSEGV)", "was killed by SIGSEGV: nothing was judged"),
+        ("os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)", "was killed by SIGTERM: nothing was judged"),
+    ],
+)
+def test_a_program_that_leaves_nothing_to_judge_is_not_measured(program, ending, words):
+    path = program(ending)
+    done = run("--limit", "min_kernels=0", path)
+    assert done.returncode == 3
+    (line,) = done.stdout.splitlines()[1:]
+    assert line.startswith(f"not measured: {path} ")
+    assert words in line
+    assert line.endswith("[not-run-to-end]")
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "pass", "raise ValueError"])
+def test_only_the_process_that_was_started_judges_whatever_a_fork_of_it_does(program, end):
+    fork = f"""
+    atexit.register(print, "at the end", os.getpid())
+    if other := os.fork():
+        print("a fork ended with", os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]), flush=True)
+    else:
+        {end}
+"""
+    done = run(*MISSES, program(fork))
+    assert done.returncode == 1
+    status = {"sys.exit(3)": 3, "pass": 0, "raise ValueError": 1}[end]
+    assert f"a fork ended with {status}\n" in done.stdout
+    assert done.stdout.count("1 limit missed") == 1
+    assert len([line for line in done.stdout.splitlines() if line.startswith("at the end")]) == 2
+
+
+def test_processes_that_a_program_starts_by_multiprocessing_are_its_own_and_not_judged(program):
+    pools = """
+    import multiprocessing
+    for method in ("fork", "spawn"):
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            print(method, pool.map(double, [1]))
+"""
+    done = run(*HOLDS, program(pools))
+    assert (done.returncode, done.stdout.count("1 limit holds")) == (0, 1)
+    assert all(f"{method} [2]" in done.stdout for method in ("fork", "spawn"))
+
+
+def test_a_program_that_handles_a_signal_is_judged(program):
+    handles = """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(60)
+"""
+    assert run(*HOLDS, program(handles)).returncode == 0
+
+
+def test_threads_that_outlive_the_programs_last_line_are_waited_for_as_python_does(program):
+    late = "threading.Thread(target=lambda: [time.sleep(0.3), print('late')]).start()"
+    done = run(*HOLDS, program(late))
+    assert done.stdout.index("late") < done.stdout.index("max_kernels=3")
+    assert done.returncode == 3  # The CPU's profiler does not see that thread.
+
+
+def test_a_program_that_closes_what_it_did_not_open_is_judged(program):
+    assert run(*MISSES, program("os.closerange(3, 1000)")).returncode == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux ends a process with the one that started it")
+def test_a_program_ends_with_the_command_that_was_killed(program):
+    path = program(
+        "print(os.getpid(), file=open('pid', 'w'), flush=True); os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"
+    )
+    assert fresh.run_code(COMMAND, "--device", "cpu", path).returncode == -9
+    process, until = int(Path("pid").read_text()), time.monotonic() + 30
+    while Path(f"/proc/{process}/stat").exists() and " Z " not in Path(f"/proc/{process}/stat").read_text():
+        assert time.monotonic() < until, "the program goes on"
+        time.sleep(0.05)
+
+
+def test_a_program_that_runs_nothing_or_profiles_itself_is_not_measured_and_is_not_run_again(program, tmp_path):
     (tmp_path / "empty.py").write_text("print('once')")
-    assert main(["run", "--device", "cpu", str(tmp_path / "empty.py")]) == 3
-    assert "nothing ran on the device" in capsys.readouterr().out
-    profiled = program("with torch.profiler.profile(): torch.sin(x)")
-    assert main(["run", "--device", "cpu", profiled]) == 3
-    out = capsys.readouterr().out
-    assert "another profiler was started inside the measured code" in out
-    assert out.count("arguments") == 1
+    done = run(str(tmp_path / "empty.py"))
+    assert done.returncode == 3
+    assert "nothing ran on the device" in done.stdout
+    done = run(program("with torch.profiler.profile(): torch.sin(x)"))
+    assert done.returncode == 3
+    assert "another profiler was started inside the measured code" in done.stdout
+    assert done.stdout.count("arguments") == 1
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="what a machine without a GPU says")
-def test_without_a_gpu_limits_on_one_are_not_measured(program, capsys):
-    assert main(["run", "--limit", "max_kernels=3", program()]) == 3
-    assert "torch sees no GPU" in capsys.readouterr().out
+def test_without_a_gpu_limits_on_one_are_not_measured(program):
+    done = run(*HOLDS, program(), device=None)
+    assert done.returncode == 3
+    assert "torch sees no GPU" in done.stdout
+    assert "arguments" not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -138,9 +263,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs(program, capsys, w
 
 
 def test_a_process_of_its_own_ends_as_pythons_do(program):
-    path = program("import atexit; atexit.register(print, 'at the end')")
-    code = "import sys; from pytest_torchprof.cli import main; sys.argv[1:1] = ['run', '--device', 'cpu']; sys.exit(main())"
-    done = fresh.run_code(code, "--limit", "max_kernels=2", path)
+    done = run(*MISSES, program("atexit.register(print, 'at the end')"))
     assert done.returncode == 1
     assert "at the end" in done.stdout
     assert done.stdout.index("arguments") < done.stdout.index("max_kernels=2")

@@ -187,7 +187,7 @@ def _phase(plan: Plan, goal: str, calls: int, phase: Iterator[None]) -> Iterator
         raise NotMeasured(reason)
 
 
-def _why_unbelievable(path: Path, check: Callable[[Path], str | None]) -> str | None:
+def why_unbelievable(path: Path, check: Callable[[Path], str | None]) -> str | None:
     """Return what the check says; NotMeasured where it cannot read the file, as it could not after another try."""
     try:
         return check(path)
@@ -280,7 +280,7 @@ class _Measurement:
                     graph_replays=session.replays.in_order,
                 )
                 write_recording(session, self.path, self.written)
-        self.problem = self.problem or _why_unbelievable(self.path, self.check)
+        self.problem = self.problem or why_unbelievable(self.path, self.check)
 
     def prepare_another(self) -> None:
         """Look at what the recording that cannot be believed has lost, so that the next one loses less."""

@@ -6,7 +6,7 @@ import inspect
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -119,28 +119,22 @@ def _refuse_ambiguous(function: Callable[..., Any], given: Mapping[str, object])
 class ScriptBlock(MeasuredBlock):
     """A measured block outside of tests: judged at its end."""
 
-    def __init__(
-        self, label: str | None, limits: Mapping[str, object], *, repeatable: bool = True, **options: object
-    ) -> None:
+    def __init__(self, label: str | None, limits: Mapping[str, object], **options: object) -> None:
         super().__init__("measure()" if label is None else repr(label), "pytest_torchprof.measure")
         self._label = label
-        self._repeatable = repeatable
         self._asked = _read_limits(limits)
-        self._options: dict[str, Any] = {name: _read_option(name, value) for name, value in options.items()}
+        self._options: dict[str, Any] = {name: read_option(name, value) for name, value in options.items()}
         self._device = ""
         self._measured: Profile | None = None
         # Whoever has a view of the Profile has this, too: the recording's folder goes with it.
         self._own = Explanation(screen=_SCREEN)
 
     def _begin(self) -> None:
-        self._device = capture.pick_device(self._options["device"])
-        if self._stands_in and (names := [one.limit.name for one in self._asked if one.limit.needs == GPU]):
-            raise _needs_gpu(", ".join(names))
+        self._device = device_for(self._asked, self._options["device"])
 
     @property
     def _stands_in(self) -> bool:
-        """Whether the CPU is measured only because there is no GPU."""
-        return self._options["device"] == DEVICE and not kind_of(self._device).has_launches
+        return stands_in(self._options["device"], self._device)
 
     def _calls(self) -> Calls:
         plan = capture.Plan(
@@ -152,7 +146,6 @@ class ScriptBlock(MeasuredBlock):
             nodeid=None,
             label=self._label,
             count_flops=needs_flops(self._asked),
-            repeatable=self._repeatable,
         )
         folder = Path(tempfile.mkdtemp(prefix="torchprof-"))
         weakref.finalize(self._own, shutil.rmtree, folder, ignore_errors=True)
@@ -171,14 +164,9 @@ class ScriptBlock(MeasuredBlock):
         if measured is None:
             return
         self._measured, self._own.plan = measured, plan
-        wants_lines = self._repeatable and any(verdict.wants_lines for verdict in self._judge(measured))
+        wants_lines = any(verdict.wants_lines for verdict in self._judge(measured))
         if wants_lines and not measured.launching.origins.recorded:
             yield from self._own.calls(plan, folder / _STACKS)
-
-    @property
-    def measured(self) -> Profile | None:
-        """What was recorded, believed or not; None where nothing was."""
-        return self._measured
 
     def can_call(self, function: Callable[[], object]) -> None:
         """Let limits that are asked for later be explained by one more call of the measured code."""
@@ -201,16 +189,13 @@ class ScriptBlock(MeasuredBlock):
         raise not_measured(reason)
 
     def _judge(self, measured: Profile) -> tuple[Verdict, ...]:
-        if self._asked:
-            return check_limits(measured, self._asked)
-        unknown = None if self._stands_in else nothing_known(measured, ())
-        return (something_ran(unknown),) if unknown else ()
+        return judge(measured, self._asked, stands_in=self._stands_in)
 
     def _problem(self) -> LimitsMissed | NotMeasured | None:
         if (measured := self._measured) is None:
             return None
         measured = measured if self._own.repeat is None else measured.with_repeat(self._own.repeat)
-        problem = error_for(self._judge(measured), measured, measured.why_missed, screen=_SCREEN)
+        problem = problem_of(self._judge(measured), measured)
         return problem if problem is None or self._label is None else type(problem)(f"{self._label}: {problem}")
 
     def __exit__(
@@ -220,6 +205,32 @@ class ScriptBlock(MeasuredBlock):
         stands = kind is None or value is self._own.raised
         if stands and (problem := self._problem()) is not None:
             raise problem from None
+
+
+def device_for(asked: Sequence[Asked], device: str) -> str:
+    """Return the device that is measured where this one is asked for; NotMeasured where these limits need another."""
+    found = capture.pick_device(device)
+    if stands_in(device, found) and (names := [one.limit.name for one in asked if one.limit.needs == GPU]):
+        raise _needs_gpu(", ".join(names))
+    return found
+
+
+def stands_in(asked: str, device: str) -> bool:
+    """Whether the CPU is measured only because there is no GPU."""
+    return asked == DEVICE and not kind_of(device).has_launches
+
+
+def judge(measured: Profile, asked: Sequence[Asked], *, stands_in: bool) -> tuple[Verdict, ...]:
+    """Return the verdicts on limits, or without any on whether anything ran."""
+    if asked:
+        return check_limits(measured, asked)
+    unknown = None if stands_in else nothing_known(measured, ())
+    return (something_ran(unknown),) if unknown else ()
+
+
+def problem_of(verdicts: Iterable[Verdict], measured: Profile) -> LimitsMissed | NotMeasured | None:
+    """Return the error for verdicts that do not hold; None where all do."""
+    return error_for(verdicts, measured, measured.why_missed, screen=_SCREEN)
 
 
 def _call_again(path: Path, function: Callable[[], object], explanation: Explanation) -> None:
@@ -232,7 +243,8 @@ def _call_again(path: Path, function: Callable[[], object], explanation: Explana
     explanation.call_again(path, call)
 
 
-def _read_option(name: str, value: object) -> object:
+def read_option(name: str, value: object) -> Any:
+    """Return the value of steps, warmup or device; UnknownLimit for what it cannot be."""
     try:
         return _OPTIONS[name][0](value)
     except UnknownLimit as problem:

@@ -27,3 +27,10 @@ def test_all_that_a_program_launches_is_judged(tmp_path, limit, status):
     )
     assert (done.returncode, done.stderr.count("itself ended")) == (status, 0), done.stdout + done.stderr
     assert (tmp_path / "kept.json.gz").is_file()
+
+
+def test_a_thread_that_outlives_the_programs_last_line_belongs_to_it(tmp_path):
+    late = "\nimport threading, time\nthreading.Thread(target=lambda: [time.sleep(0.5), x.mul(3)]).start()\n"
+    (tmp_path / "program.py").write_text(PROGRAM + late)
+    done = fresh.run_code(COMMAND, "--limit", "max_kernels=3", str(tmp_path / "program.py"))
+    assert done.returncode == 1, done.stdout + done.stderr

@@ -1,0 +1,223 @@
+"""A program from outside, run under the profiler in a process of its own and judged in the one that waits for it.
+
+A program that ends its process by ``os._exit``, ``exec`` or a signal leaves nothing behind there, and that is seen. The
+process that runs it is a fork: this one has not imported torch, and has no thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_torchprof import capture
+from pytest_torchprof.capture.measurement import why_unbelievable
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import NotMeasured, TorchprofError, is_for_the_doctor, not_measured
+from pytest_torchprof.measuring.as_python import run_as_python
+from pytest_torchprof.measuring.script import device_for, judge, problem_of, stands_in
+from pytest_torchprof.profiles import Profile
+from pytest_torchprof.recording.reader import read
+from pytest_torchprof.text import printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_torchprof.errors import LimitsMissed
+    from pytest_torchprof.limits import Asked
+
+_RECORDING, _ENDED = "recording.json", "ended.json"
+_PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
+_FROM_A_TERMINAL = ("SIGINT", "SIGQUIT")
+_PR_SET_PDEATHSIG = 1
+
+
+class _Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """What the program's process leaves beside the recording when the program and the recording are at their end."""
+
+    status: int = 0
+    """The program's own exit status; nothing was recorded where it is not 0."""
+    device: str | None = None
+    """The device that was measured."""
+    reason: str | None = None
+    """Why the recording, if there is one, cannot be believed."""
+    code: str | None = None
+    """The code of a reason that was refused."""
+    refused: bool = False
+    """Whether the reason is that what was asked for cannot be had, and the program did not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramOutcome:
+    """What came of a program: its own failure, or a recording and what is wrong with it."""
+
+    failed: int | None = None
+    """The exit status of a program that has failed by itself."""
+    problem: LimitsMissed | NotMeasured | None = None
+    profile: Profile | None = None
+    """What was recorded, believed or not; None where nothing was."""
+
+
+@contextmanager
+def run_program(program: list[str], asked: Sequence[Asked], device: str) -> Iterator[ProgramOutcome]:
+    """Run SCRIPT ARGS or -m MODULE ARGS once, as one step, and judge it; its recording lasts as long as the ``with``.
+
+    Raises TorchprofError for a device that is not there. The other process ends in here, by SystemExit.
+    """
+    # No object that removes the folder at its end: there would be one in either process.
+    folder = Path(tempfile.mkdtemp(prefix="torchprof-"))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    judge_id = os.getpid()
+    process = os.fork()
+    if not process:
+        _end_with(judge_id)
+        raise SystemExit(_measure(program, asked, device, folder))
+    try:
+        with _passing_signals_on(process):
+            status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        yield _outcome(program, status, folder, asked, device)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---------------------------------------------------------------------------------------------- the process that judges
+
+
+@contextmanager
+def _passing_signals_on(process: int) -> Iterator[None]:
+    """Let the program decide what becomes of a signal that ends this process by default: it waits for that."""
+
+    def pass_on(number: int, _: object) -> None:
+        if signal.Signals(number).name in _FROM_A_TERMINAL and _in_the_foreground():
+            return  # Whoever is in front of the terminal gets it: the program has it already.
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
+
+    before = {}
+    for name in _PASSED_ON:
+        number = getattr(signal, name)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, pass_on)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _in_the_foreground() -> bool:
+    """Whether this process stands in the foreground of a terminal."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[Asked], device: str) -> ProgramOutcome:
+    ended = _read_ended(folder)
+    if ended is None or status < 0:
+        name = program[1] if program[0] == "-m" else program[0]
+        said = f"{printable_line(name)} {_how_it_ended(status)}"
+        return ProgramOutcome(problem=not_measured(coded(said, Code.NOT_RUN_TO_END)))
+    if ended.status or status:
+        return ProgramOutcome(failed=ended.status or status)
+    if ended.refused:
+        raise TorchprofError(ended.reason or "", ended.code)
+    profile: Profile | None = None
+
+    def check(path: Path) -> str | None:
+        nonlocal profile
+        profile = Profile.from_trace(read(path))
+        return profile.why_not
+
+    recording, reason = folder / _RECORDING, ended.reason
+    if recording.exists():
+        try:
+            reason = reason or why_unbelievable(recording, check)
+        except NotMeasured as unreadable:
+            reason = unreadable.text
+    if profile is None or reason is not None:
+        reason = reason or coded("the program has left no recording", Code.NOT_RUN_TO_END)
+        return ProgramOutcome(problem=not_measured(reason, ask_the_doctor=is_for_the_doctor(reason)), profile=profile)
+    verdicts = judge(profile, asked, stands_in=stands_in(device, ended.device or device))
+    return ProgramOutcome(problem=problem_of(verdicts, profile), profile=profile)
+
+
+def _read_ended(folder: Path) -> _Ended | None:
+    try:
+        return msgspec.json.decode((folder / _ENDED).read_bytes(), type=_Ended)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _how_it_ended(status: int) -> str:
+    if status < 0:
+        with suppress(ValueError):
+            return f"was killed by {signal.Signals(-status).name}: nothing was judged"
+        return f"was killed by signal {-status}: nothing was judged"
+    return (
+        f"ended with exit status {status} and has left nothing to judge: by os._exit, by exec, as the first process of "
+        "a daemon, or after it removed what the profiler had written"
+    )
+
+
+# ------------------------------------------------------------------------------------------------ the program's process
+
+
+def _end_with(judge_id: int) -> None:
+    """Let the system kill this process if the one that waits for it is killed: it was one process to who started it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != judge_id:
+            os._exit(0)
+
+
+def _measure(program: list[str], asked: Sequence[Asked], device: str, folder: Path) -> int:
+    """Run the program under the profiler, and leave what came of it; return its exit status."""
+    ended = _record(program, asked, device, folder / _RECORDING)
+    unfinished = folder / f"{_ENDED}.tmp"
+    with suppress(OSError):  # What is not there is not judged.
+        unfinished.write_bytes(msgspec.json.encode(ended))
+        unfinished.replace(folder / _ENDED)
+    return ended.status
+
+
+def _record(program: list[str], asked: Sequence[Asked], device: str, recording: Path) -> _Ended:
+    found = None
+    try:
+        found = device_for(asked, device)
+        plan = capture.Plan(
+            device=found,
+            asked=device,
+            warmup=0,
+            steps=1,
+            record=frozenset(),
+            nodeid=None,
+            label=None,
+            repeatable=False,
+        )
+        with closing(capture.iterations(plan, recording, lambda _: None)) as calls:
+            for _ in calls:
+                if status := run_as_python(program):
+                    return _Ended(status=status)
+    except NotMeasured as problem:
+        return _Ended(device=found, reason=problem.text)
+    except TorchprofError as problem:
+        return _Ended(reason=problem.text, code=problem.code, refused=True)
+    return _Ended(device=found)
