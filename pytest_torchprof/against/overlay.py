@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.against.git import Repository
+from pytest_torchprof.against.own_files import is_behind_link, own_place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -54,9 +55,14 @@ class TestFiles:
             fnmatch(str(path) if "/" in pattern else path.name, pattern) for pattern in self.patterns
         )
 
-    def of(self, names: Iterable[str]) -> list[str]:
-        """Return those of these files that are tests, sorted."""
-        return sorted(name for name in names if name in self)
+    def of(self, folder: Path, names: Iterable[str]) -> list[str]:
+        """Return those of a folder's files that are tests, sorted; a link in the place of their folder is one too."""
+        return sorted(name for name in names if name in self or (self._holds(name) and (folder / name).is_symlink()))
+
+    def _holds(self, name: str) -> bool:
+        """Whether a folder of this name would hold tests."""
+        path = PurePosixPath(name)
+        return path.name in FOLDERS or path in self.folders
 
 
 def test_files(patterns: Sequence[str], testpaths: Sequence[str], root: Path, repository: Repository) -> TestFiles:
@@ -78,10 +84,24 @@ def digest(folder: Path, names: Iterable[str]) -> str:
     """Return a hash of files' paths and contents."""
     total = hashlib.sha256()
     for name in names:
-        path = folder / name
-        content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
-        total.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode("utf-8", "surrogateescape"))
+        content = hashlib.sha256()
+        for part in _contents(folder / name):
+            content.update(part)
+        total.update(f"{name}\0{content.hexdigest()}\n".encode("utf-8", "surrogateescape"))
     return total.hexdigest()
+
+
+def _contents(path: Path) -> Iterator[bytes]:
+    """Yield what decides what is read from a file; of a link, what it says too, and the state of what it leads to."""
+    if path.is_symlink():
+        yield os.fsencode(path.readlink())
+    if path.is_file():
+        yield path.read_bytes()
+    elif path.is_dir():  # A link to a folder, of any size.
+        for place in sorted(path.rglob("*")):
+            with suppress(OSError):
+                state = place.stat()
+                yield f"{place}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "surrogateescape")
 
 
 def names_in(folder: Path, files: Collection[str], rule: TestFiles) -> Mapping[str, tuple[str, ...]]:
@@ -89,7 +109,7 @@ def names_in(folder: Path, files: Collection[str], rule: TestFiles) -> Mapping[s
 
     ``files``: all that there are, by their path below it.
     """
-    tests = (name for name in rule.of(files) if name.endswith(".py"))
+    tests = (name for name in rule.of(folder, files) if name.endswith(".py"))
     return {name: tuple(dict.fromkeys(_names(folder, name, files))) for name in tests}
 
 
@@ -133,13 +153,27 @@ def names_gone(before: Mapping[str, tuple[str, ...]], here: Mapping[str, tuple[s
 
 def overlay(source: Path, names: Iterable[str], tree: Path, rule: TestFiles) -> None:
     """Put a folder's test files in the place of those that a commit's folder has, its own or laid over it before."""
-    for name in rule.of(Repository(top=tree).files()):
+    for name in rule.of(tree, Repository(top=tree).files()):
         (tree / name).unlink(missing_ok=True)
     copy_files(source, names, tree)
 
 
 def copy_files(source: Path, names: Iterable[str], target: Path) -> None:
-    """Copy files from one folder to another, by their path below it; links stay links."""
+    """Copy files from one folder to another, by their path below it; links stay links, and nothing goes through one."""
     for name in names:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source / name, target / name, follow_symlinks=False)
+        if is_behind_link(source, name):
+            continue  # It came with the link.
+        place = own_place(target, name)
+        if (source / name).is_symlink():
+            place.symlink_to(_translated(source, name, target))
+        else:
+            shutil.copy2(source / name, place)
+
+
+def _translated(source: Path, name: str, target: Path) -> str:
+    """Return what a link is to say in another folder: of that folder's own files, it leads to them."""
+    said = (source / name).readlink()
+    leads_to = Path(os.path.normpath((source / name).parent / said))
+    if not leads_to.is_relative_to(source):
+        return str(leads_to)
+    return str(target / leads_to.relative_to(source) if said.is_absolute() else said)

@@ -109,6 +109,8 @@ class Request:
             budget_s=self.budget_s,
         )
         told = side.announce(self.results / (BASE if is_base else "here.json"))
+        if is_base:  # Beside a source behind a link, bytecode would be elsewhere.
+            told["PYTHONDONTWRITEBYTECODE"] = "1"
         return {**variables(side.roots, here, caches, is_told=is_told), **told}
 
     def roots_in(self, tree: Path) -> tuple[Path, ...]:
