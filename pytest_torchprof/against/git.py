@@ -244,6 +244,35 @@ class Repository:
             elif (path / ".git").exists():
                 yield from (f"{name}/{below}" for below in Repository(top=path).files())
 
+    def ignored(self) -> tuple[str, ...]:
+        """Return what git ignores in the working tree: files, and folders with a slash at their end."""
+        listed = ask_git(self.top, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+        return tuple(filter(None, listed.split("\0")))
+
+    def changed(self, sha: str) -> Iterator[str]:
+        """Yield the files that are not in the working tree as a commit has them, new ones too, by their path.
+
+        Those of submodules are among them.
+        """
+        words = ("--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none")
+        for name in filter(None, ask_git(self.top, "diff", *words, sha, "--").split("\0")):
+            if not (self.top / name / ".git").exists():
+                yield name
+            elif commit := ask_git(self.top, "ls-tree", sha, "--", name).partition("\t")[0].split()[2:]:
+                yield from (f"{name}/{below}" for below in Repository(top=self.top / name).changed(commit[0]))
+        others = ask_git(self.top, "ls-files", "-z", "--others", "--exclude-standard")
+        yield from filter(None, others.split("\0"))
+
+    def files_of(self, sha: str) -> Iterator[str]:
+        """Yield the files of a commit, without those of submodules."""
+        yield from filter(None, ask_git(self.top, "ls-tree", "-r", "-z", "--name-only", "--full-tree", sha).split("\0"))
+
+    @property
+    def worktrees(self) -> tuple[Path, ...]:
+        """The roots of all working trees that the repository has."""
+        listed = ask_git(self.top, "worktree", "list", "--porcelain").splitlines()
+        return tuple(Path(line.removeprefix("worktree ")) for line in listed if line.startswith("worktree "))
+
 
 def tracked_files(tree: Path) -> list[str]:
     """Return the files of a folder that ``export`` has made, those of submodules too, by their path below it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ SETTINGS: Final = frozenset({"pytest.ini", ".pytest.ini", "pytest.toml", ".pytes
 
 _WITHOUT_TESTS: Final = frozenset({"object", "TestCase", "unittest.TestCase"})
 """Classes of which another one inherits no test."""
+_TEST: Final = re.compile(rb"^\s*(?:(?:async\s+)?def\s+test|class\s+Test|class\s+.*TestCase)", re.MULTILINE)
 _MAKERS: Final = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
 """What may give a test a name that its file does not show."""
 ANY: Final = "*"
@@ -49,15 +51,38 @@ class TestFiles:
         return not FOLDERS.isdisjoint(path.parts[:-1]) or any(path.is_relative_to(folder) for folder in self.folders)
 
     def collected(self, name: str) -> bool:
-        """Whether pytest looks for tests in it."""
+        """Whether pytest looks for tests in it, by a pattern that tells them from code."""
+        return self._collected_by(name, [pattern for pattern in self.patterns if pattern not in self._broad])
+
+    @property
+    def _broad(self) -> list[str]:
+        """Patterns such as ``*.py``, that any module's name matches."""
+        return [one for one in self.patterns if fnmatch("module.py", one.rpartition("/")[2])]
+
+    @staticmethod
+    def _collected_by(name: str, patterns: Iterable[str]) -> bool:
         path = PurePosixPath(name)
         return path.suffix == ".py" and any(
-            fnmatch(str(path) if "/" in pattern else path.name, pattern) for pattern in self.patterns
+            fnmatch(str(path) if "/" in pattern else path.name, pattern) for pattern in patterns
         )
+
+    def is_doubtful(self, folder: Path, name: str) -> bool:
+        """Whether a file counts as a test for its folder in ``testpaths`` alone, and holds no test: it may be code."""
+        path = PurePosixPath(name)
+        sure = self.collected(name) or path.name == "conftest.py" or not FOLDERS.isdisjoint(path.parts[:-1])
+        return path.suffix == ".py" and not sure and not _holds_test(folder / name)
 
     def of(self, folder: Path, names: Iterable[str]) -> list[str]:
         """Return those of a folder's files that are tests, sorted; a link in the place of their folder is one too."""
-        return sorted(name for name in names if name in self or (self._holds(name) and (folder / name).is_symlink()))
+
+        def is_test(name: str) -> bool:
+            if name in self:
+                return True
+            if self._collected_by(name, self._broad):
+                return _holds_test(folder / name)
+            return self._holds(name) and (folder / name).is_symlink()
+
+        return sorted(filter(is_test, names))
 
     def _holds(self, name: str) -> bool:
         """Whether a folder of this name would hold tests."""
@@ -78,6 +103,14 @@ def test_files(patterns: Sequence[str], testpaths: Sequence[str], root: Path, re
         return folder not in (below, below / "src") and not is_package
 
     return TestFiles(patterns=tuple(patterns), folders=tuple(filter(holds_tests_alone, named)))
+
+
+def _holds_test(file: Path) -> bool:
+    """Whether a module defines what pytest calls a test, by its text."""
+    try:
+        return _TEST.search(file.read_bytes()) is not None
+    except OSError:
+        return False
 
 
 def digest(folder: Path, names: Iterable[str]) -> str:
