@@ -117,6 +117,7 @@ class Code(StrEnum):
     OBJECT_MISSING = "object-missing"
     INSTALL_FAILED = "install-failed"
     OTHER_CODE = "other-code"
+    IGNORED_FILE = "ignored-file"
     BASE_NOT_MEASURED = "base-not-measured"
     NOTHING_COMPARED = "nothing-compared"
     NO_ANCESTOR = "no-ancestor"

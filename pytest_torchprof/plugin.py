@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.testing.fixture import Torchprof
 
+# Before any code of a side is imported, or reads a file.
+if os.path.isfile(os.environ.get(against.VARIABLE, "")):  # noqa: PTH113  (pathlib is not needed here)
+    from pytest_torchprof.against.reads import watch
+    from pytest_torchprof.against.side import this_side
+
+    watch(this_side())
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
+ASKED = (("worktree", "list", "--porcelain"), ("stash", "list"), ("for-each-ref",), ("fsck", "--no-progress"))
+"""Questions to git whose answers a comparison must not change."""
 ROOT = Path(__file__).parents[1]
 AUTHOR = {
     **{f"GIT_{who}_{what}": "someone" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
@@ -114,7 +116,13 @@ class Repository:
             for path in sorted(self.path.rglob("*"))
             if path.is_file() and not path.is_symlink() and not set(hidden) & set(path.parts)
         }
-        return {"files": files, "worktrees": self.git("worktree", "list", "--porcelain")}
+        links = {
+            str(path.relative_to(self.path)): path.readlink()
+            for path in self.path.rglob("*")
+            if path.is_symlink() and not set(hidden) & set(path.parts)
+        }
+        said = {" ".join(words): self.git(*words) for words in ASKED}
+        return {"files": files, "links": links, **said}
 
 
 class Run:

@@ -34,11 +34,16 @@ def install():
 """
 
 
+def site_packages(environment: Path) -> Path:
+    """Return where an environment has what is installed in it."""
+    return next((environment / "lib").glob("python*")) / "site-packages"
+
+
 def installation(folder: Path, *lines: str) -> str:
     """Return the Python of an environment that shares this one's packages and has a file of paths of its own."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
-    library = next((folder / "lib").glob("python*")) / "site-packages"
+    library = site_packages(folder)
     (library / "shared.pth").write_text(f"import site; site.addsitedir({HERE!r})\n")
     (library / "waves.pth").write_text("\n".join(lines) + "\n")
     return str(python)
@@ -65,7 +70,7 @@ def test_a_package_that_an_import_hook_finds(tmp_path, place):
     python = installation(
         tmp_path / "environment", "import __editable___waves_finder; __editable___waves_finder.install()"
     )
-    library = next((tmp_path / "environment" / "lib").glob("python*")) / "site-packages"
+    library = site_packages(tmp_path / "environment")
     call = "insert(0, _EditableFinder) #" if place == "insert" else "append"
     hook = FINDER.replace("{MAPPING}", repr(where)).replace("{PLACE}", call)
     (library / "__editable___waves_finder.py").write_text(hook)
@@ -90,7 +95,7 @@ def test_a_package_that_an_import_hook_finds(tmp_path, place):
 def test_a_copy_that_is_installed_is_not_the_working_tree(tmp_path):
     made = changed(tmp_path / "repository", "packages/")
     python = installation(tmp_path / "environment")
-    library = next((tmp_path / "environment" / "lib").glob("python*")) / "site-packages"
+    library = site_packages(tmp_path / "environment")
     shutil.copytree(made.path / "packages" / "waves", library / "waves")
     # Nothing says that modules are imported from this folder: both sides would measure the copy.
     made.write({"pytest.ini": "[pytest]\npythonpath = packages\n"})
@@ -105,7 +110,7 @@ def test_two_installations_of_what_the_code_uses(tmp_path):
     pythons = []
     for name, code in (("older", PACKAGE), ("newer", SLOWER)):
         python = installation(tmp_path / name)
-        library = next((tmp_path / name / "lib").glob("python*")) / "site-packages"
+        library = site_packages(tmp_path / name)
         (library / "tones.py").write_text(code.replace("def wave", "def tone"))
         pythons.append(python)
     older, newer = pythons

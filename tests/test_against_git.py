@@ -202,7 +202,7 @@ def test_the_tests_of_a_submodule_are_tests_too(with_submodule, tmp_path):
     git.ask_git(tree / "tones", "add", "test_former.py")
     here = git.Repository(top=with_submodule.path).files()
     rule = overlay.test_files(["test_*.py"], [], with_submodule.path, git.Repository(top=with_submodule.path))
-    overlay.overlay(with_submodule.path, rule.of(here), tree, rule)
+    overlay.overlay(with_submodule.path, rule.of(with_submodule.path, here), tree, rule)
     (tones / "test_tones.py").unlink()
     assert sorted(path.name for path in (tree / "tones").glob("*.py")) == ["__init__.py", "test_tones.py"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,10 +17,11 @@ import filelock
 
 from pytest_torchprof import baseline
 from pytest_torchprof.against import environment, overlay
-from pytest_torchprof.against.folders import HERE, RUNS
+from pytest_torchprof.against.folders import COMPILED
 from pytest_torchprof.against.git import export, tracked_files
 from pytest_torchprof.against.launch import SideLaunch
 from pytest_torchprof.against.outcomes import BaseOutcomes, TestNames, read_outcomes, write_outcomes
+from pytest_torchprof.against.own_files import own_folder, own_place, remove
 from pytest_torchprof.against.pairs import TIMED
 from pytest_torchprof.against.request import within
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
@@ -36,6 +38,7 @@ LAST_LINES: Final = 30
 """How much is shown of what a run said that did not come to its tests."""
 _OWN_SETTINGS: Final = "torchprof-against"
 _KEPT: Final = "kept from an earlier run"
+_COMMIT: Final = re.compile(r"[0-9a-f]{40,64}")
 
 
 @contextmanager
@@ -120,13 +123,14 @@ def _hashed(parts: Mapping[str, object]) -> str:
 
 
 def _tests(request: Request) -> list[str]:
-    return [] if request.own_tests else request.rule.of(request.repository.files())
+    if request.own_tests:
+        return []
+    return request.rule.of(request.repository.top, request.repository.files())
 
 
 def _clear(request: Request) -> None:
     """Remove what earlier runs have left: files of commits after a kill, and the results longest unused."""
-    here = (place for place in request.folder.iterdir() if place.is_dir() and not place.is_symlink())
-    folders = [place for place in here if place.name not in (HERE, RUNS)]
+    folders = [place for place in request.folder.iterdir() if place.is_dir() and _COMMIT.fullmatch(place.name)]
     for place in folders:
         if not (place / "installed").is_file():
             shutil.rmtree(place / "tree", ignore_errors=True)
@@ -144,14 +148,16 @@ def _files(request: Request) -> Iterator[TestNames]:
     installed, tree, own_tests = _installed(request), request.tree, request.of_commit / "tests"
     if not (installed.is_file() and installed.read_text(encoding="utf-8") == _environment(request)):
         installed.unlink(missing_ok=True)
-        shutil.rmtree(tree, ignore_errors=True)
+        remove(tree)
         export(request.repository, request.reference.sha, tree)
-        shutil.rmtree(own_tests, ignore_errors=True)
+        remove(own_tests)
         if request.install is not None:
-            overlay.copy_files(tree, request.rule.of(tracked_files(tree)), own_tests)
+            own_tests.mkdir()
+            overlay.copy_files(tree, request.rule.of(tree, tracked_files(tree)), own_tests)
     else:
         # An earlier run has laid its tests over those of the commit.
-        names = (path.relative_to(own_tests).as_posix() for path in own_tests.rglob("*") if not path.is_dir())
+        found = (path for path in own_tests.rglob("*") if path.is_symlink() or not path.is_dir())
+        names = sorted(path.relative_to(own_tests).as_posix() for path in found)
         overlay.overlay(own_tests, names, tree, request.rule)
     try:
         yield _test_names(request)
@@ -202,6 +208,9 @@ def _launch(request: Request) -> SideLaunch:
     top, tree = request.repository.top, request.tree
     if not request.own_tests:
         overlay.overlay(top, _tests(request), tree, request.rule)
+    # Not behind a link: what is built, written and collected there would be elsewhere.
+    own_folder(tree, request.rootdir)
+    folder = own_folder(tree, request.started_in)
     python, told = request.python, request.variables_of(is_base=True)
     if request.install is not None:
         if (installed := _installed(request)).is_file():
@@ -210,8 +219,6 @@ def _launch(request: Request) -> SideLaunch:
             python = environment.install(request.of_commit, request.install, tree / request.rootdir, told)
             installed.write_text(_environment(request), encoding="utf-8")
     ours = [f"--rootdir={tree / request.rootdir}", "-c", str(_settings(request))]
-    folder = tree / request.started_in
-    folder.mkdir(parents=True, exist_ok=True)
     words = tuple(within(tree, word, top) for word in request.words)
     launch = SideLaunch(python=python, words=words, folder=str(folder), environment=told)
     return launch.with_words([*ours, *cache_words(request)])
@@ -219,19 +226,19 @@ def _launch(request: Request) -> SideLaunch:
 
 def _settings(request: Request) -> Path:
     """Return the file with pytest's settings for the other commit: the working tree's, where its tests run."""
-    given, folder = request.config.inipath, request.tree / request.rootdir
-    if given is None or not given.resolve().is_relative_to(request.repository.top):
-        if given is not None:
-            return given
-        empty = folder / f"{_OWN_SETTINGS}.ini"
+    given, tree = request.config.inipath, request.tree
+    if given is None:
+        empty = own_place(tree, request.rootdir / f"{_OWN_SETTINGS}.ini")
         empty.write_text("[pytest]\n", encoding="utf-8")
         return empty
-    same = request.tree / given.resolve().relative_to(request.repository.top)
+    if not given.resolve().is_relative_to(request.repository.top):
+        return given
+    name = given.resolve().relative_to(request.repository.top)
+    same = tree / name
     if same.is_file() and (request.own_tests or same.name in overlay.SETTINGS):
         return same
     # pyproject.toml and its like say more than pytest's settings, of code that is the commit's.
-    beside = same.with_name(f"{_OWN_SETTINGS}{given.suffix}")
-    beside.parent.mkdir(parents=True, exist_ok=True)
+    beside = own_place(tree, name.with_name(f"{_OWN_SETTINGS}{given.suffix}"))
     shutil.copyfile(given, beside)
     return beside
 
@@ -254,7 +261,7 @@ def _keep(request: Request, kept: Path) -> None:
     part = kept.with_name(f"{kept.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     with suppress(OSError):
-        shutil.copytree(request.results, part)
+        shutil.copytree(request.results, part, ignore=lambda _folder, _names: [COMPILED])
         part.rename(kept)
 
 

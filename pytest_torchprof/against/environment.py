@@ -38,20 +38,23 @@ _SAYS_NOTHING: Final = frozenset(
 """Variables that differ from one terminal, or one run, to the next. Any other may decide what the code does."""
 
 
-def import_roots(top: Path, rootdir: Path) -> tuple[Path, ...]:
+def import_roots(top: Path, rootdir: Path, worktrees: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return the folders of a working tree that this environment imports from, relative to its root.
 
-    First the root directory's ``src`` and itself; then what stands on the path, put there by an editable install too.
+    First the root directory's ``src`` and itself; then what stands on the path, put there by an editable install too,
+    perhaps of another of the repository's ``worktrees``.
     """
-    real = os.path.realpath(top)
-    inside = [place for place in environment_folders() if lies_in(place, real)]
+    tops = tuple(dict.fromkeys(map(os.path.realpath, (top, *worktrees))))
+    inside = [place for place in environment_folders() if lies_in(place, *tops)]
     found = [rootdir / "src", rootdir, *map(Path, sys.path), *_mapped()]
-    roots = (os.path.realpath(place) for place in found if place.is_dir())
-    return tuple(
-        dict.fromkeys(
-            Path(os.path.relpath(root, real)) for root in roots if lies_in(root, real) and not lies_in(root, *inside)
-        )
+    roots = [os.path.realpath(place) for place in found if place.is_dir()]
+    names = (
+        Path(os.path.relpath(root, one))
+        for root in roots
+        for one in tops
+        if lies_in(root, one) and not lies_in(root, *inside)
     )
+    return tuple(name for name in dict.fromkeys(names) if (top / name).is_dir())
 
 
 def _mapped() -> Iterator[Path]:
@@ -102,7 +105,7 @@ def install(folder: Path, command: str, tree: Path, told: Mapping[str, str]) -> 
 
     TorchprofError with the end of what the command says where it fails.
     """
-    environment = folder / "environment"
+    environment = environment_in(folder)
     _run([sys.executable, "-m", "venv", "--clear", str(environment)], tree, told)
     library = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
     # An environment of an environment would share the system's packages only.
@@ -118,7 +121,12 @@ def install(folder: Path, command: str, tree: Path, told: Mapping[str, str]) -> 
 
 def python_of(folder: Path) -> str:
     """Return the Python of the environment that ``install`` has made in a folder."""
-    return str(folder / "environment" / "bin" / "python")
+    return str(environment_in(folder) / "bin" / "python")
+
+
+def environment_in(folder: Path) -> Path:
+    """Return the environment that ``install`` makes in a folder."""
+    return folder / "environment"
 
 
 def _run(words: list[str], folder: Path, told: Mapping[str, str], code: Code = Code.INSTALL_FAILED) -> str:

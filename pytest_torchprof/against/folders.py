@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import filelock
 
+from pytest_torchprof.against.git import GitRefused, ask_git
 from pytest_torchprof.recording.folder import HIDDEN, hide
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 RUNS: Final = "runs"
 """Below the kept folder, what each run needs while it lasts."""
 _LOCK: Final = ".lock"
-_COMPILED: Final = "torchprof-compiled-"
+COMPILED: Final = "torchprof-compiled-"
 """How the folder is called that stands in for the kept one where compilers cannot use that."""
 HERE: Final = "here"
 """Beside it, what the working tree's side keeps; the other folders are those of commits."""
@@ -48,19 +49,39 @@ def run_folders(rootdir: Path) -> Iterator[RunFolders]:
 def _kept_folder(rootdir: Path) -> Iterator[Path]:
     """Yield the folder below the root directory that is kept from run to run, or one for this run alone.
 
-    The latter where the working tree cannot be written, or what stands in the folder's place is a link.
+    The latter where the working tree cannot be written, or what stands in the folder's place is none of ours.
     """
     folder = rootdir / HIDDEN / "against"
-    if _is_writable(folder):
+    if _is_ours(folder) and _is_writable(folder):
         yield folder.resolve()
     else:
         with tempfile.TemporaryDirectory(prefix="torchprof-against-") as alone:
             yield Path(alone).resolve()
 
 
-def _is_writable(folder: Path) -> bool:
-    if any(place.is_symlink() for place in (folder.parent, folder, folder / RUNS)):
+def _is_ours(folder: Path) -> bool:
+    """Whether all that is there can have come from earlier runs alone: no link leads there, and git tracks nothing.
+
+    A checkout may bring links of any depth, and files that are not ours to remove.
+    """
+    if any(place.is_symlink() for place in (folder.parent, folder, *_entries(folder), *_entries(*_entries(folder)))):
         return False
+    try:
+        return not ask_git(folder.parent.parent, "ls-files", "-z", "--", f"{HIDDEN}/{folder.name}")
+    except GitRefused:  # No repository, as will be said.
+        return True
+
+
+def _entries(*folders: Path) -> list[Path]:
+    """Return what is in folders; another run may remove it meanwhile."""
+    found: list[Path] = []
+    for folder in folders:
+        with suppress(OSError):
+            found += folder.iterdir()
+    return found
+
+
+def _is_writable(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         hide(folder.parent)
@@ -93,8 +114,8 @@ def _compilers_folder(kept: Path, own: Path) -> Iterator[Path]:
     if not any(map(str.isspace, str(kept))):
         yield kept
     else:
-        with tempfile.TemporaryDirectory(prefix=_COMPILED) as folder:
-            (own / _COMPILED).symlink_to(folder)
+        with tempfile.TemporaryDirectory(prefix=COMPILED) as folder:
+            (own / COMPILED).symlink_to(folder)
             yield Path(folder)
 
 
@@ -108,10 +129,10 @@ def _clear(runs: Path) -> None:
 
 
 def _remove(folder: Path, lock: filelock.BaseFileLock) -> None:
-    if (link := folder / _COMPILED).is_symlink():
+    if (link := folder / COMPILED).is_symlink():
         elsewhere = link.readlink()
         # One that a checkout brings may lead anywhere.
-        if elsewhere.parent == Path(tempfile.gettempdir()) and elsewhere.name.startswith(_COMPILED):
+        if elsewhere.parent == Path(tempfile.gettempdir()) and elsewhere.name.startswith(COMPILED):
             shutil.rmtree(elsewhere, ignore_errors=True)
     # What a killed run has started may still write there; the next run removes the rest.
     shutil.rmtree(folder, ignore_errors=True)

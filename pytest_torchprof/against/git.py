@@ -11,9 +11,11 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.against.own_files import is_behind_link, own_place
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 
@@ -228,15 +230,48 @@ class Repository:
     def files(self) -> Iterator[str]:
         """Yield the files of the working tree, tracked or not, that are not ignored, by their path below its root.
 
-        Those of submodules are among them.
+        Those of submodules are among them, and links themselves, but nothing that lies behind a link.
         """
         listed = ask_git(self.top, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-        for name in dict.fromkeys(listed.split("\0")):
+        is_link = cache(lambda folder: (self.top / folder).is_symlink())
+        for name in filter(None, dict.fromkeys(listed.split("\0"))):
             path = self.top / name
-            if name and (path.is_symlink() or path.is_file()):
+            # Where a link has come into the place of a folder, git still names the files that it tracks there.
+            if any(map(is_link, PurePosixPath(name).parents[:-1])):
+                continue
+            if path.is_symlink() or path.is_file():
                 yield name
-            elif name and (path / ".git").exists():
+            elif (path / ".git").exists():
                 yield from (f"{name}/{below}" for below in Repository(top=path).files())
+
+    def ignored(self) -> tuple[str, ...]:
+        """Return what git ignores in the working tree: files, and folders with a slash at their end."""
+        listed = ask_git(self.top, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+        return tuple(filter(None, listed.split("\0")))
+
+    def changed(self, sha: str) -> Iterator[str]:
+        """Yield the files that are not in the working tree as a commit has them, new ones too, by their path.
+
+        Those of submodules are among them.
+        """
+        words = ("--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none")
+        for name in filter(None, ask_git(self.top, "diff", *words, sha, "--").split("\0")):
+            if not (self.top / name / ".git").exists():
+                yield name
+            elif commit := ask_git(self.top, "ls-tree", sha, "--", name).partition("\t")[0].split()[2:]:
+                yield from (f"{name}/{below}" for below in Repository(top=self.top / name).changed(commit[0]))
+        others = ask_git(self.top, "ls-files", "-z", "--others", "--exclude-standard")
+        yield from filter(None, others.split("\0"))
+
+    def files_of(self, sha: str) -> Iterator[str]:
+        """Yield the files of a commit, without those of submodules."""
+        yield from filter(None, ask_git(self.top, "ls-tree", "-r", "-z", "--name-only", "--full-tree", sha).split("\0"))
+
+    @property
+    def worktrees(self) -> tuple[Path, ...]:
+        """The roots of all working trees that the repository has."""
+        listed = ask_git(self.top, "worktree", "list", "--porcelain").splitlines()
+        return tuple(Path(line.removeprefix("worktree ")) for line in listed if line.startswith("worktree "))
 
 
 def tracked_files(tree: Path) -> list[str]:
@@ -245,7 +280,7 @@ def tracked_files(tree: Path) -> list[str]:
     for name in filter(None, ask_git(tree, "ls-files", "-z").split("\0")):
         if (tree / name / ".git").exists():
             found.extend(f"{name}/{below}" for below in tracked_files(tree / name))
-        elif not (tree / name).is_dir():
+        elif (tree / name).is_symlink() or not (tree / name).is_dir():
             found.append(name)
     return found
 
@@ -312,7 +347,8 @@ def _export_submodule(repository: Repository, name: str, commit: str, tree: Path
     except GitRefused:
         said = f"the submodule {name} does not have {commit}: git -C {name} fetch origin {commit}"
         raise TorchprofError(said, Code.OBJECT_MISSING) from None
-    export(Repository(top=source), commit, tree / name)
+    # Where names that differ in case alone are one, what the commit calls a link may stand in the way.
+    export(Repository(top=source), commit, own_place(tree, name))
 
 
 def _fill_pointers(source: Path, sha: str, tree: Path) -> None:
@@ -321,7 +357,7 @@ def _fill_pointers(source: Path, sha: str, tree: Path) -> None:
         names = ask_git(tree, "ls-files", "-z", "--", ":(attr:filter=lfs)").split("\0")
     except GitRefused:  # Where attributes cannot be asked for, no file has this one.
         return
-    pointers = [name for name in names if name and _is_pointer(tree / name)]
+    pointers = [name for name in names if name and not is_behind_link(tree, name) and _is_pointer(tree / name)]
     if not pointers:
         return
     store = source / ask_git(source, "rev-parse", "--git-common-dir").removesuffix("\n") / "lfs" / "objects"

@@ -1,12 +1,13 @@
-"""Whether the code that a side has imported is its own.
+"""Whether the code that a side has run is its own, by what it has imported and by the files that it has opened.
 
-That a side's folders come first on the path is no proof: a package that is installed in editable mode may load itself
-from elsewhere, and a compiled part that is not in one tree may be found in the other.
+That a side's folders come first on the path is no proof: a package that is installed may load itself from elsewhere, a
+path in the environment or a link may lead to the other side, and what git ignores exists on one side only.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import site
 import sys
 import sysconfig
@@ -14,17 +15,24 @@ from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.against.reads import files_read, names_below, reads_of, resolved
 from pytest_torchprof.codes import Code, coded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.against.side import Side
 
 _MAPPED = Path("/proc/self/maps")
 _ENDINGS = (".py", *EXTENSION_SUFFIXES)
+_INSTALL: Final = "--torchprof-against-install=COMMAND installs each side's code in an environment of its own"
+_PROJECT_FILES: Final = ("pyproject.toml", "setup.cfg", "setup.py")
+_OF_TOOLS: Final = re.compile(
+    r"(^|/)(\.git|\.torchprof|\.pytest_cache|\.hypothesis|\.benchmarks|\.coverage[^/]*|[^/]+\.(egg|dist)-info|_?version\.py)(/|$)"
+)
+"""What tools keep in a working tree, and the version that a build writes: no code that is measured."""
 
 
 @cache
@@ -40,18 +48,94 @@ def lies_in(file: str, *folders: str) -> bool:
     return any(file == folder or file.startswith(folder + os.sep) for folder in folders)
 
 
-def foreign_import(side: Side) -> str | None:
-    """Return why what this process has imported is not the side's own code, with the path; None where it is."""
+def foreign_code(side: Side) -> str | None:
+    """Return why what this process has run is not the side's own code alone, with the path; None where it is."""
+    return _foreign_import(side) or _foreign_read(side) or _shared_module(side) or _ignored_read(side)
+
+
+def _foreign_import(side: Side) -> str | None:
     tree, other, caches = (os.path.realpath(place) for place in (side.tree, side.other, side.caches))
     inside = [place for place in environment_folders() if lies_in(place, tree, other)]
     own = (caches, *inside, *([tree] if lies_in(tree, other) else []))
+    installed = [] if side.installed is None else [os.path.realpath(side.installed)]
     for name, file in _loaded():
         real = _resolved(file)
         if lies_in(real, other) and not lies_in(real, *own):
             return _said(side, name, file, "which is the other side's")
-        if _has(side.roots, name) and (not lies_in(real, tree) or lies_in(real, *inside)):
+        if lies_in(real, tree) and not lies_in(real, *inside):
+            continue
+        if _has(side.roots, name) and not lies_in(real, *installed):
             return _said(side, name, file, f"and not from {side.tree}, which has it")
+        if not lies_in(real, *installed) and (named := _differs_here(side, name, real)) is not None:
+            whose = f"not from either side, which differ in {named}"
+            return _said(side, name, file, whose, pythonpath=True)
     return None
+
+
+def _foreign_read(side: Side) -> str | None:
+    """Return why a file that differs was read from the other side."""
+    files = files_read()
+    own = set(names_below(side.tree, files).values())
+    for name, file in names_below(side.other, files).items():
+        if file not in own and name in _set(side.differing):
+            told = f"{_where(side)} the file {name} was read from {file}, which is the other side's and differs"
+            remedy = "let no absolute path, link or variable of the environment lead there"
+            return coded(f"{told}: {remedy}, or use --torchprof-against-install=COMMAND", Code.OTHER_CODE)
+    return None
+
+
+def _shared_module(side: Side) -> str | None:
+    """Return why both sides have run the same code: a module that differs, and that counts as a test for its folder."""
+    if not side.doubtful:
+        return None
+    own = names_below(side.tree, (*files_read(), *(_resolved(file) for _, file in _loaded())))
+    name = next((name for name in side.doubtful if name in own), None)
+    if name is None:
+        return None
+    said = (
+        f"{_where(side)} {name} was run, which differs from the commit's: both sides run the working tree's, as "
+        "testpaths takes its folder for tests alone: name a folder of tests alone, or use --torchprof-against-tests=own"
+    )
+    return coded(said, Code.OTHER_CODE)
+
+
+def _ignored_read(side: Side) -> str | None:
+    """Return why the commit cannot have what the working tree's side has read: git ignores it."""
+    if side.is_base or not side.ignored:
+        return None
+    inside = [place for place in environment_folders() if lies_in(place, os.path.realpath(side.tree))]
+    there = None
+    for name, file in names_below(side.tree, files_read()).items():
+        if not _is_ignored(name, side.ignored) or _OF_TOOLS.search(name) or lies_in(file, *inside):
+            continue
+        if side.installed is not None and (side.other / name).exists():
+            continue  # As the command has made it there.
+        there = _read_there(side.results) if there is None else there
+        if name not in there:
+            said = (
+                f"in the working tree {name} was read, which git ignores, so that {side.reference.shown} is without "
+                "it: let --torchprof-against-install=COMMAND make it on both sides, or let git track it"
+            )
+            return coded(said, Code.IGNORED_FILE)
+    return None
+
+
+@cache
+def _read_there(results: Path) -> frozenset[str]:
+    """Return what the other commit's side, which has ended, has read of the working tree."""
+    return reads_of(results, is_base=True)["other"]
+
+
+@cache
+def _set(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(names)
+
+
+def _is_ignored(name: str, ignored: tuple[str, ...]) -> bool:
+    if name in _set(ignored):
+        return True
+    parts = name.split("/")
+    return any("/".join(parts[:end]) + "/" in _set(ignored) for end in range(1, len(parts)))
 
 
 def foreign_origin(side: Side) -> str | None:
@@ -65,12 +149,7 @@ def foreign_origin(side: Side) -> str | None:
     return None
 
 
-def _resolved(file: str) -> str:
-    folder, name = os.path.split(file)
-    return f"{_resolved_folder(folder)}{os.sep}{name}"
-
-
-_resolved_folder = cache(os.path.realpath)
+_resolved = cache(resolved)
 
 
 def _loaded() -> Iterator[tuple[str, str]]:
@@ -106,8 +185,58 @@ def _is_module(path: Path) -> bool:
     return any(path.with_name(f"{path.name}{end}").is_file() for end in _ENDINGS) or (path / "__init__.py").is_file()
 
 
-def _said(side: Side, name: str, file: str, whose: str) -> str:
-    where = f"at {side.reference.shown}" if side.is_base else "in the working tree"
+def _differs_here(side: Side, name: str, real: str) -> str | None:
+    """Return a file in which the sides differ, of a package that a module from elsewhere is a copy of; or None."""
+    top = name.partition(".")[0]
+    for root, differing in _packages(side.differing).get(top, {}).items():
+        ending = "/__init__.py" if real.endswith(f"{os.sep}__init__.py") else ".py"
+        place = f"{root}{name.replace('.', '/')}{ending}"
+        same = [tree / place for tree in (side.tree, side.other) if (tree / place).is_file()]
+        if same and _is_copy(real, tuple(same), side.tree, root):
+            return differing
+    return None
+
+
+@cache
+def _packages(names: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
+    """Return what top-level modules files may belong to: by name and by folder, with a slash, the file."""
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        parts = name.removesuffix(".py").split("/")
+        for at, part in enumerate(parts):
+            found.setdefault(part, {}).setdefault("".join(f"{one}/" for one in parts[:at]), name)
+    return found
+
+
+@cache
+def _is_copy(real: str, same: tuple[Path, ...], tree: Path, root: str) -> bool:
+    """Whether a module is a copy of the repository's, and not of a package that happens to be called alike."""
+    if not lies_in(real, *environment_folders()):
+        return True
+    content = Path(real).read_bytes()
+    if any(place.read_bytes() == content for place in same):
+        return True
+    # Of an older copy: the project has the name of what is installed there.
+    library = next((place for place in Path(real).parents if place.name == "site-packages"), None)
+    installed = {_normal(info.name.partition("-")[0]) for info in library.glob("*.dist-info")} if library else set()
+    above = [tree / root, *(tree / root).parents]
+    projects = [place / file for place in above if place.is_relative_to(tree) for file in _PROJECT_FILES]
+    texts = [place.read_text(encoding="utf-8", errors="replace") for place in projects if place.is_file()]
+    names = {
+        _normal(name) for text in texts for name in re.findall(r"^\s*name\s*=\s*[\"']?([\w.-]+)", text, re.MULTILINE)
+    }
+    return not names.isdisjoint(installed)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _where(side: Side) -> str:
+    return f"at {side.reference.shown}" if side.is_base else "in the working tree"
+
+
+def _said(side: Side, name: str, file: str, whose: str, *, pythonpath: bool = False) -> str:
     what = f"the module {name} was imported" if name else "a library was loaded"
-    remedy = "--torchprof-against-install=COMMAND installs each side's code in an environment of its own"
-    return coded(f"{where} {what} from {file}, {whose}: {remedy}", Code.OTHER_CODE)
+    remedy = f"pytest's setting pythonpath names the folder that it is in, or {_INSTALL}" if pythonpath else _INSTALL
+    return coded(f"{_where(side)} {what} from {file}, {whose}: {remedy}", Code.OTHER_CODE)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from pytest_torchprof.against.outcomes import OutcomeKeeper
+from pytest_torchprof.against.reads import leave_reads
 from pytest_torchprof.against.side import this_side
 
 if TYPE_CHECKING:
@@ -73,6 +74,11 @@ class SideKeeper:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
         self.end_with_starter()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        if self._side.timed is None:
+            leave_reads(self._side)
 
     def end_with_starter(self) -> None:
         """End this run where the process that started it is no more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.against.git import Repository
+from pytest_torchprof.against.own_files import is_behind_link, own_place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ SETTINGS: Final = frozenset({"pytest.ini", ".pytest.ini", "pytest.toml", ".pytes
 
 _WITHOUT_TESTS: Final = frozenset({"object", "TestCase", "unittest.TestCase"})
 """Classes of which another one inherits no test."""
+_TEST: Final = re.compile(rb"^\s*(?:(?:async\s+)?def\s+test|class\s+Test|class\s+.*TestCase)", re.MULTILINE)
 _MAKERS: Final = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
 """What may give a test a name that its file does not show."""
 ANY: Final = "*"
@@ -48,15 +51,43 @@ class TestFiles:
         return not FOLDERS.isdisjoint(path.parts[:-1]) or any(path.is_relative_to(folder) for folder in self.folders)
 
     def collected(self, name: str) -> bool:
-        """Whether pytest looks for tests in it."""
+        """Whether pytest looks for tests in it, by a pattern that tells them from code."""
+        return self._collected_by(name, [pattern for pattern in self.patterns if pattern not in self._broad])
+
+    @property
+    def _broad(self) -> list[str]:
+        """Patterns such as ``*.py``, that any module's name matches."""
+        return [one for one in self.patterns if fnmatch("module.py", one.rpartition("/")[2])]
+
+    @staticmethod
+    def _collected_by(name: str, patterns: Iterable[str]) -> bool:
         path = PurePosixPath(name)
         return path.suffix == ".py" and any(
-            fnmatch(str(path) if "/" in pattern else path.name, pattern) for pattern in self.patterns
+            fnmatch(str(path) if "/" in pattern else path.name, pattern) for pattern in patterns
         )
 
-    def of(self, names: Iterable[str]) -> list[str]:
-        """Return those of these files that are tests, sorted."""
-        return sorted(name for name in names if name in self)
+    def is_doubtful(self, folder: Path, name: str) -> bool:
+        """Whether a file counts as a test for its folder in ``testpaths`` alone, and holds no test: it may be code."""
+        path = PurePosixPath(name)
+        sure = self.collected(name) or path.name == "conftest.py" or not FOLDERS.isdisjoint(path.parts[:-1])
+        return path.suffix == ".py" and not sure and not _holds_test(folder / name)
+
+    def of(self, folder: Path, names: Iterable[str]) -> list[str]:
+        """Return those of a folder's files that are tests, sorted; a link in the place of their folder is one too."""
+
+        def is_test(name: str) -> bool:
+            if name in self:
+                return True
+            if self._collected_by(name, self._broad):
+                return _holds_test(folder / name)
+            return self._holds(name) and (folder / name).is_symlink()
+
+        return sorted(filter(is_test, names))
+
+    def _holds(self, name: str) -> bool:
+        """Whether a folder of this name would hold tests."""
+        path = PurePosixPath(name)
+        return path.name in FOLDERS or path in self.folders
 
 
 def test_files(patterns: Sequence[str], testpaths: Sequence[str], root: Path, repository: Repository) -> TestFiles:
@@ -74,14 +105,36 @@ def test_files(patterns: Sequence[str], testpaths: Sequence[str], root: Path, re
     return TestFiles(patterns=tuple(patterns), folders=tuple(filter(holds_tests_alone, named)))
 
 
+def _holds_test(file: Path) -> bool:
+    """Whether a module defines what pytest calls a test, by its text."""
+    try:
+        return _TEST.search(file.read_bytes()) is not None
+    except OSError:
+        return False
+
+
 def digest(folder: Path, names: Iterable[str]) -> str:
     """Return a hash of files' paths and contents."""
     total = hashlib.sha256()
     for name in names:
-        path = folder / name
-        content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
-        total.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode("utf-8", "surrogateescape"))
+        content = hashlib.sha256()
+        for part in _contents(folder / name):
+            content.update(part)
+        total.update(f"{name}\0{content.hexdigest()}\n".encode("utf-8", "surrogateescape"))
     return total.hexdigest()
+
+
+def _contents(path: Path) -> Iterator[bytes]:
+    """Yield what decides what is read from a file; of a link, what it says too, and the state of what it leads to."""
+    if path.is_symlink():
+        yield os.fsencode(path.readlink())
+    if path.is_file():
+        yield path.read_bytes()
+    elif path.is_dir():  # A link to a folder, of any size.
+        for place in sorted(path.rglob("*")):
+            with suppress(OSError):
+                state = place.stat()
+                yield f"{place}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "surrogateescape")
 
 
 def names_in(folder: Path, files: Collection[str], rule: TestFiles) -> Mapping[str, tuple[str, ...]]:
@@ -89,7 +142,7 @@ def names_in(folder: Path, files: Collection[str], rule: TestFiles) -> Mapping[s
 
     ``files``: all that there are, by their path below it.
     """
-    tests = (name for name in rule.of(files) if name.endswith(".py"))
+    tests = (name for name in rule.of(folder, files) if name.endswith(".py"))
     return {name: tuple(dict.fromkeys(_names(folder, name, files))) for name in tests}
 
 
@@ -133,13 +186,27 @@ def names_gone(before: Mapping[str, tuple[str, ...]], here: Mapping[str, tuple[s
 
 def overlay(source: Path, names: Iterable[str], tree: Path, rule: TestFiles) -> None:
     """Put a folder's test files in the place of those that a commit's folder has, its own or laid over it before."""
-    for name in rule.of(Repository(top=tree).files()):
+    for name in rule.of(tree, Repository(top=tree).files()):
         (tree / name).unlink(missing_ok=True)
     copy_files(source, names, tree)
 
 
 def copy_files(source: Path, names: Iterable[str], target: Path) -> None:
-    """Copy files from one folder to another, by their path below it; links stay links."""
+    """Copy files from one folder to another, by their path below it; links stay links, and nothing goes through one."""
     for name in names:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source / name, target / name, follow_symlinks=False)
+        if is_behind_link(source, name):
+            continue  # It came with the link.
+        place = own_place(target, name)
+        if (source / name).is_symlink():
+            place.symlink_to(_translated(source, name, target))
+        else:
+            shutil.copy2(source / name, place)
+
+
+def _translated(source: Path, name: str, target: Path) -> str:
+    """Return what a link is to say in another folder: of that folder's own files, it leads to them."""
+    said = (source / name).readlink()
+    leads_to = Path(os.path.normpath((source / name).parent / said))
+    if not leads_to.is_relative_to(source):
+        return str(leads_to)
+    return str(target / leads_to.relative_to(source) if said.is_absolute() else said)

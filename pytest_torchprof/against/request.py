@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.against.environment import import_roots, variables
+from pytest_torchprof.against.differences import Differences, differences
+from pytest_torchprof.against.environment import environment_in, import_roots, variables
 from pytest_torchprof.against.folders import HERE
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.against.overlay import TestFiles, test_files
@@ -94,6 +95,8 @@ class Request:
         here, there = self.repository.top, self.tree
         caches = self.caches_of(is_base=is_base)
         tree, other = (there, here) if is_base else (here, there)
+        differ = self.differences
+        installed = environment_in(self.of_commit if is_base else self.folder / HERE)
         side = Side(
             is_base=is_base,
             reference=self.reference,
@@ -105,11 +108,22 @@ class Request:
             keeps_recordings=self.keeps_recordings,
             results=self.results,
             starter=os.getpid(),
+            installed=installed if self.install is not None else None,
+            differing=differ.code,
+            doubtful=differ.doubtful,
+            ignored=self.repository.ignored(),
             time_share=self.time_share,
             budget_s=self.budget_s,
         )
         told = side.announce(self.results / (BASE if is_base else "here.json"))
+        if is_base:  # Beside a source behind a link, bytecode would be elsewhere.
+            told["PYTHONDONTWRITEBYTECODE"] = "1"
         return {**variables(side.roots, here, caches, is_told=is_told), **told}
+
+    @property
+    def differences(self) -> Differences:
+        """The files in which the working tree differs from the commit."""
+        return differences(self.repository, self.reference.sha, self.rule, own_tests=self.own_tests)
 
     def roots_in(self, tree: Path) -> tuple[Path, ...]:
         """Return the folders of a side's files that its modules are imported from."""
@@ -162,7 +176,7 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
         python=_python(option.torchprof_against_python, config.invocation_params.dir),
         install=option.torchprof_against_install,
         is_fresh=option.torchprof_against_fresh or any(getattr(option, name, False) for name in looks_back),
-        roots=import_roots(repository.top, rootdir),
+        roots=import_roots(repository.top, rootdir, repository.worktrees),
         folder=folders.kept,
         caches=folders.caches,
         results=folders.results,

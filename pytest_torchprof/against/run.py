@@ -6,13 +6,15 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.against import environment
 from pytest_torchprof.against.base import cache_words, measured_base
 from pytest_torchprof.against.folders import HERE, run_folders
 from pytest_torchprof.against.launch import SideLaunch, write_launches
+from pytest_torchprof.against.reads import reads_of
 from pytest_torchprof.against.request import read_request
+from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:
     import pytest
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.request import Request
 
 INTERRUPTED = 2
+_MOST_NAMED: Final = 5
+"""So many files that no side has read are named."""
 
 
 def run_both(config: pytest.Config) -> int:
@@ -62,7 +66,21 @@ def _run_here(request: Request, base: SideLaunch | None) -> int:
             status = process.wait()
         except KeyboardInterrupt:  # The terminal tells both of us, and how to end is for the tests to say.
             continue
+        _tell_what_ran(request)
         return status if status >= 0 else 128 - status
+
+
+def _tell_what_ran(request: Request) -> None:
+    """Say how many files differ in what each side has of its own, and which of them neither side has read."""
+    code = request.differences.code
+    read = {name for is_base in (True, False) for name in reads_of(request.results, is_base=is_base)["own"]}
+    unread = [name for name in code if name not in read]
+    said = f"torchprof: {counted(len(code), 'code file')} {'differs' if len(code) == 1 else 'differ'}"
+    if unread:
+        more = f" and {len(unread) - _MOST_NAMED} more" if len(unread) > _MOST_NAMED else ""
+        said += f"; neither side has read {printable_line(', '.join(unread[:_MOST_NAMED]))}{more}"
+    # Where nothing that differs was read, "same" says nothing of the change.
+    request.say(f"{said} (from {request.reference.shown})", always=len(unread) == len(code))
 
 
 def _alone_words(config: pytest.Config) -> list[str]:

@@ -45,6 +45,14 @@ class Side:
     """By how much every test may become slower, where it does not say it itself; None where only those are timed."""
     budget_s: float | None = None
     """How long times may be taken; None where nobody says."""
+    installed: Path | None = None
+    """The environment of its own that its code was installed in; None where it runs in the user's."""
+    differing: tuple[str, ...] = ()
+    """The files of code that are not the same on both sides, by their path below the root."""
+    doubtful: tuple[str, ...] = ()
+    """Likewise those that count as tests for the folder or the pattern alone: the working tree's run on both sides."""
+    ignored: tuple[str, ...] = ()
+    """What git ignores in the working tree, before the run; a folder with a slash at its end."""
     timed: tuple[str, ...] | None = None
     """The tests whose times this process takes, beside nothing else; None where it takes none."""
 

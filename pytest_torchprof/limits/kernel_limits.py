@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.codes import Code
@@ -213,7 +214,7 @@ def _read_apart(value: object) -> list[tuple[str, ...]]:
 
 def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
     for group in groups:
-        found = ask(step.kernels, lambda kernel, group=group: carries_all(kernel, group))
+        found = ask(step.kernels, partial(carries_all, group=group))
         if found.yes:
             continue
         if found.not_known:

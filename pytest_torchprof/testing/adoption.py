@@ -25,7 +25,7 @@ from pytest_torchprof.profiles import Profile
 from pytest_torchprof.recording.metadata import Adoption
 from pytest_torchprof.recording.writer import write_adopted
 from pytest_torchprof.testing.left_recordings import left_in, numbers_of, why_mixed, why_stale
-from pytest_torchprof.testing.measured_calls import foreign_code, gated, guarded, kept_trace, profile_of
+from pytest_torchprof.testing.measured_calls import gated, guarded, kept_trace, other_code, profile_of
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRe
         run.change(label, recording=Path(str(trace.path)))
         reason, asked = _as_asked(run, trace, live=live)
         profile = profile_of(run, asked)
-        if reason := reason or profile.why_not or foreign_code(run, elsewhere=True):
+        if reason := reason or profile.why_not or other_code(run, elsewhere=True):
             problems.append(run.change(label, why_not=reason).error)
             continue
         found[label] = profile

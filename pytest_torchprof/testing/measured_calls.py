@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
-from pytest_torchprof.against.imports import foreign_import, foreign_origin
+from pytest_torchprof.against.imports import foreign_code, foreign_origin
 from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
@@ -174,7 +174,7 @@ def _measured_live(run: TestRun, label: str | None) -> Calls:
     if pace.in_step:
         profile = with_other_recordings(profile, partial(pace.exchange, "the recordings"))
     guarded_profile = guarded(run, profile, explanation, replay=False)
-    measurement = run.change(label, profile=guarded_profile, why_not=foreign_code(run))
+    measurement = run.change(label, profile=guarded_profile, why_not=other_code(run))
     lacks_lines = _lacks_lines(run, measurement)
     if pace.in_step:
         run.told[label] = pace.exchange("the verdicts", to_tell(run.judgements.get(label), test.baseline))
@@ -252,14 +252,14 @@ def _lacks_lines(run: TestRun, measurement: Measurement) -> bool:
     return judgement is not None and judgement.lacks_lines
 
 
-def foreign_code(run: TestRun, *, elsewhere: bool = False) -> str | None:
+def other_code(run: TestRun, *, elsewhere: bool = False) -> str | None:
     """Return why what was measured is not the code of this side of a comparison with a commit; None where it is.
 
     ``elsewhere``: in another process, which finds its modules as this one would.
     """
     if (side := run.test.state.options.against) is None:
         return None
-    return (foreign_origin(side) if elsewhere else None) or foreign_import(side)
+    return (foreign_origin(side) if elsewhere else None) or foreign_code(side)
 
 
 def profile_of(run: TestRun, trace: Trace) -> Profile:

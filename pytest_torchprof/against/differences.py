@@ -1,0 +1,36 @@
+"""Which files of a repository are not the same on both sides: what a comparison is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_torchprof.against.git import Repository
+    from pytest_torchprof.against.overlay import TestFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """The files that differ between a commit and the working tree, by their path below the root."""
+
+    code: tuple[str, ...]
+    """Those of which each side has its own."""
+    doubtful: tuple[str, ...]
+    """Modules that both sides have from the working tree, since they lie in a folder of tests, and hold no test."""
+
+
+@cache
+def differences(repository: Repository, sha: str, rule: TestFiles, *, own_tests: bool) -> Differences:
+    """Return how the working tree differs from a commit; asked once, before anything has run."""
+    changed = sorted(dict.fromkeys(repository.changed(sha)))
+    if own_tests:
+        return Differences(code=tuple(changed), doubtful=())
+    tests = frozenset(rule.of(repository.top, changed))
+    in_doubt = [name for name in changed if name in tests and rule.is_doubtful(repository.top, name)]
+    there = frozenset(repository.files_of(sha)) if in_doubt else frozenset()
+    return Differences(
+        code=tuple(name for name in changed if name not in tests),
+        doubtful=tuple(name for name in in_doubt if name in there),
+    )

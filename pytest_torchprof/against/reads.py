@@ -1,0 +1,105 @@
+"""Which files of the two sides a process has opened, as Python's audit events tell it.
+
+What is opened by libraries without Python, or by processes that the tests start, is not seen here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from msgspec import json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_torchprof.against.side import Side
+
+_FOLDER: Final = "reads"
+_BYTECODE: Final = "__pycache__"
+
+
+class Reads:
+    """The files below some folders that were opened to be read, by their real path, from when this is called a hook."""
+
+    def __init__(self, *folders: Path) -> None:
+        self._folders = tuple(os.path.realpath(folder) + os.sep for folder in folders)
+        self.files: dict[str, None] = {}
+
+    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
+        """Take note of an audit event."""
+        if event != "open":
+            return
+        path, _, flags = arguments
+        if isinstance(path, bytes):
+            path = os.fsdecode(path)
+        if not isinstance(path, str) or (isinstance(flags, int) and flags & os.O_ACCMODE == os.O_WRONLY):
+            return
+        try:
+            real = resolved(path if os.path.isabs(path) else f"{os.getcwd()}{os.sep}{path}")  # noqa: PTH109, PTH117
+        except (OSError, ValueError):  # Who opens it is told.
+            return
+        if real.startswith(self._folders):
+            self.files[source_of(real)] = None
+
+
+def resolved(file: str) -> str:
+    """Return the real path of a file; what its folder resolves to is looked for once."""
+    folder, _, name = file.rpartition(os.sep)
+    real = f"{_resolved_folder(folder)}{os.sep}{name}"
+    return os.path.realpath(real) if os.path.islink(real) or name in ("..", ".") else real  # noqa: PTH114
+
+
+_resolved_folder = cache(os.path.realpath)
+
+
+def source_of(file: str) -> str:
+    """Return the source that a file of bytecode stands for; of any other the file itself."""
+    folder, _, name = file.rpartition(os.sep)
+    if name.endswith(".pyc") and folder.endswith(f"{os.sep}{_BYTECODE}"):
+        return f"{folder.removesuffix(_BYTECODE)}{name.partition('.')[0]}.py"
+    return file
+
+
+_WATCHED: Final[list[Reads]] = []
+"""Those of this process: an audit hook stays until it ends."""
+
+
+def watch(side: Side) -> None:
+    """Take note of what this process opens below either side from now on."""
+    if not _WATCHED:
+        _WATCHED.append(Reads(side.tree, side.other))
+        sys.addaudithook(_WATCHED[0])
+
+
+def files_read() -> tuple[str, ...]:
+    """Return what was read so far, by real path."""
+    return tuple(file for reads in _WATCHED for file in tuple(reads.files))
+
+
+def names_below(folder: Path, files: tuple[str, ...]) -> dict[str, str]:
+    """Return the files that lie below a folder, by their path below it."""
+    real = os.path.realpath(folder) + os.sep
+    return {file.removeprefix(real): file for file in files if file.startswith(real)}
+
+
+def leave_reads(side: Side) -> None:
+    """Write what ``reads_of`` reads, for this process of a side."""
+    files = files_read()
+    own = names_below(side.tree, files)
+    other = names_below(side.other, tuple(file for file in files if file not in own.values()))
+    folder = side.results / _FOLDER / ("base" if side.is_base else "here")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{os.getpid()}.json").write_bytes(json.encode({"own": list(own), "other": list(other)}))
+
+
+def reads_of(results: Path, *, is_base: bool) -> Mapping[str, frozenset[str]]:
+    """Return what the processes of a side have read: "own" files and the "other" side's, by path below the root."""
+    found: dict[str, set[str]] = {"own": set(), "other": set()}
+    for file in (results / _FOLDER / ("base" if is_base else "here")).glob("*.json"):
+        for whose, names in json.decode(file.read_bytes(), type=dict[str, list[str]]).items():
+            found[whose].update(names)
+    return {whose: frozenset(names) for whose, names in found.items()}
