@@ -198,3 +198,30 @@ def test_what_an_operator_of_atens_launches_is_no_product_unless_that_is_one(tmp
     found.expect(forbid_kernels=gemm())
     with pytest.raises(NotMeasured):
         found.expect(forbid_kernels=family("reduction"))
+
+
+def test_json_has_null_and_tables_a_word(tmp_path, capsys):
+    recording = of_own_operator(tmp_path, "fwd_of_mine", "volta_sgemm_128x64_nn")
+    assert main(["analyze", str(recording), "--json", "--by", "family"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {row["family"] for row in told["families"]} == {"gemm", None}
+    assert {row["name"]: row["family"] for row in told["kernels"]}["fwd_of_mine"] is None
+    assert main(["analyze", str(recording), "--by", "family"]) == 0
+    assert "not known" in capsys.readouterr().out
+    assert "fwd_of_mine" in load(recording).table(by="kernel")
+    assert "not known" in load(recording).table(by="family")
+    page = tmp_path / "page.html"
+    assert main(["report", str(recording), "-o", str(page)]) == 0
+
+
+def test_of_a_job_each_rank_is_judged_by_it(tmp_path):
+    for rank in range(2):
+        builder = TraceBuilder()
+        builder.metadata["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": 2, "pg_count": 1}
+        builder.step(0, 0, 900)
+        builder.launched("fwd_of_mine", 10, op="mine::rope")
+        builder.sync(950, 20)
+        builder.write(tmp_path / "ranks" / f"rank{rank}.json")
+    words = ["check", str(tmp_path / "ranks"), "--ranks", "--limit", "forbid_kernels=gemm()"]
+    assert main(words) == 3
+    assert main([*words, "--limit", 'own_kernels={"fwd_*": "pointwise"}']) == 0
