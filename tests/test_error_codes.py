@@ -243,6 +243,15 @@ def aotinductor() -> TraceBuilder:
     return builder
 
 
+def of_no_known_family():
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 900)
+    builder.launched("mine", 10, op="mine::rope")
+    builder.sync(950, 20)
+    return builder
+
+
 def in_a_graph() -> TraceBuilder:
     builder = own_recording({}, steps=1)
     builder.kernel("k", 110, 5, builder.graph_launch(100))
@@ -291,6 +300,7 @@ RECORDINGS = {
     Code.UNKNOWN_LAUNCH: (unknown_launch, "max_launches=9"),
     Code.NOT_RECORDED: (lambda: own_recording({"k": 1}), "max_peak_memory=1GB"),
     Code.MATCH_UNKNOWN: (lambda: own_recording({"": 1}), "forbid_kernels=gemm"),
+    Code.FAMILY_UNKNOWN: (of_no_known_family, "collectives={'all_reduce': 0}"),
     Code.OPERATOR_UNKNOWN: (in_a_graph, "ops=mul"),
     Code.NOTHING_TO_FUSE: (in_a_graph, "not_fused=['sum', 'amax']"),
     Code.ONE_RANK: (lambda: own_recording({"k": 1}), "same_kernels=True"),

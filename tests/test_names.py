@@ -381,3 +381,28 @@ def test_no_name_of_the_recordings_is_called_gemm_without_being_one():
     )
     assert not [name for name in gemms if not any(word in name for word in product)]
     assert not [name for name in gemms if any(word in name[:200] for word in no_product)]
+
+
+@pytest.mark.parametrize(
+    "name", ["silu_matmul", "fused_mlp_gelu", "attn_softmax_v", "my_fc1_quant", "linear_silu_kernel"]
+)
+def test_a_word_beside_one_of_a_product_tells_nothing(name):
+    assert decode(name).family is None
+
+
+@pytest.mark.parametrize(
+    ("name", "never"),
+    [
+        ("void at::native::elementwise_kernel", {"gemm", "conv", "attention", "communication", "reduction", "sort"}),
+        ("void at::native::something_new<float>(float*)", {"communication"}),
+        ("triton_", {"communication"}),
+        ("cpp_fused_op_of_tomorrow_and_more_0", {"gemm", "conv", "attention", "communication"}),
+        ("void rocprim::detail::kernel_of_tomorrow<int>(int)", {"gemm", "conv", "attention", "communication"}),
+        ("my_kernel", set()),
+    ],
+)
+def test_what_a_kernel_is_not_is_known_without_what_it_is(name, never):
+    found = decode(name)
+    assert found.never >= never
+    if name != "cpp_fused_op_of_tomorrow_and_more_0":
+        assert found.family is None

@@ -12,9 +12,12 @@ from pytest_torchprof.findings.finding import (
     SLOW_KERNELS,
     WHICH_KERNELS,
     Finding,
+    Need,
     Rule,
     Threshold,
 )
+from pytest_torchprof.kernels.reply import NOT_KNOWN, some
+from pytest_torchprof.kernels.selectors import conv, gemm
 from pytest_torchprof.text import counted, show_bytes, show_us
 from pytest_torchprof.trace.columns import MEMCPY
 
@@ -52,6 +55,22 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
     found = [group for group in work.of_family("gemm", "conv") if work.decoded(group).dtype == dtype]
     spent = sum(group.time_ns for group in found) / 1000
     return (found, spent) if spent and spent >= least * work.kernel_time_us else ([], 0.0)
+
+
+def _types_told(dtype: str, least: Threshold) -> Need:
+    """Return the need that of no products it is open whether they compute in a type, which would be worth a finding."""
+    asked = [gemm(dtype=dtype), conv(dtype=dtype)]
+
+    def there(analysis: Analysis) -> bool:
+        perhaps = [
+            kernel.duration_us
+            for step in analysis.steps
+            for kernel in step.kernels
+            if kernel.dtype is None and some(one.verdict(kernel) for one in asked) is NOT_KNOWN
+        ]
+        return not perhaps or sum(perhaps) < least.value * analysis.gpu_work.kernel_time_us
+
+    return Need(missing=f"of some products it is not known whether they compute in {dtype}", there=there)
 
 
 def _evidence(work: GpuWork, found: Sequence[Group], spent_us: float) -> dict[str, Any]:
@@ -224,6 +243,7 @@ RULES = (
         code="fp32-gemm",
         title="Products in fp32",
         find=_fp32_gemm,
+        needs=(_types_told("fp32", SLOW_TYPE),),
         thresholds=(SLOW_TYPE,),
         explains=(*WHICH_KERNELS, *SLOW_KERNELS),
     ),
@@ -231,6 +251,7 @@ RULES = (
         code="tf32-gemm",
         title="Products in tf32",
         find=_tf32_gemm,
+        needs=(_types_told("tf32", SLOW_TYPE),),
         thresholds=(SLOW_TYPE,),
         remedy="fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): "
         "autocast or a model in bf16 moves half of the bytes and computes twice as fast",
@@ -240,6 +261,7 @@ RULES = (
         code="unasked-fp64",
         title="Work in fp64",
         find=_unasked_fp64,
+        needs=(_types_told("fp64", DOUBLE),),
         thresholds=(DOUBLE, MEANT),
         remedy="find where float64 comes in: numpy arrays and Python floats made to tensors without a dtype, "
         ".double(), torch.set_default_dtype",

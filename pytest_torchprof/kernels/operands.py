@@ -194,18 +194,18 @@ def complete(name: str, launch: Launch, says: Callable[[str], KernelName] = deco
         return decoded
     return replace(
         decoded,
-        never=decoded.never | _never(decoded, launch.op),
+        never=decoded.never | _never(decoded, launch.op, says),
         dtype=_dtype(decoded, launch),
         layout=_layout(decoded, launch),
         helper=decoded.helper or _helper(decoded, launch),
     )
 
 
-def _never(decoded: KernelName, op: str) -> frozenset[str]:
+def _never(decoded: KernelName, op: str, says: Callable[[str], KernelName]) -> frozenset[str]:
     """Return what a kernel of no known family is not, by the operator of ATen's that launched it."""
     if decoded.family is not None or not op.startswith("aten::"):
         return frozenset()
-    family = decode(op).family
+    family = says(op).family
     return NO_PRODUCT if family is not None and family not in (*_CONTRACTING, "other") else frozenset()
 
 

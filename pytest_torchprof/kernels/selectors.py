@@ -153,11 +153,17 @@ def _same(attribute: str) -> Callable[[Kernel, object], Reply]:
     return lambda kernel, value: same(getattr(kernel, attribute), value)
 
 
+# Tensor cores multiply fp32 as TF32, which nothing else computes in.
+_NEVER_ON: Final = {True: "fp32", False: "tf32"}
+
+
 def _of_dtype(kernel: Kernel, value: object) -> Reply:
     if kernel.dtype is not None:
         return same(kernel.dtype, value)
     if kernel.code is not None and kernel.code.dtypes:
         return NOT_KNOWN if value in kernel.code.dtypes else NO
+    if kernel.tensor_core is not None and value == _NEVER_ON[kernel.tensor_core]:
+        return NO
     launch = Launch(op=kernel.op, dtypes=kernel.op_dtypes, shapes=kernel.op_shapes)
     possible = operand_dtypes(kernel.name, kernel.decoded, launch)
     return NOT_KNOWN if not possible or possible > {value} else known(told=possible == {value})

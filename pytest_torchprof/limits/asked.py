@@ -17,7 +17,7 @@ from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.communication_limits import needs_messages
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Setting, Verdict
 from pytest_torchprof.limits.number_limits import Bound
-from pytest_torchprof.text import counted, nearest
+from pytest_torchprof.text import counted, nearest, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -207,8 +207,9 @@ def _unless_not_known(analysis: Analysis, one: Asked) -> Verdict | None:
         verdict = one.limit.check(supposed, one.value, **one.settings)
         if isinstance(verdict, Verdict) and verdict.status != HOLDS:
             names = sorted(supposed.own_kernels.supposed)
-            told = f"what {counted(len(names), 'kernel name')} computes is not known; if it were {family}: "
-            measured = coded(told + verdict.measured, Code.FAMILY_UNKNOWN)
+            more = f" and {counted(len(names) - 1, 'other kernel')}" if len(names) > 1 else ""
+            told = f"what {printable_line(names[0], 60)}{more} computes is not known; as {family} it would not hold"
+            measured = coded(told, Code.FAMILY_UNKNOWN)
             return Verdict(measured=measured, status=NOT_MEASURED, details=ask_for(names), step=verdict.step)
     return None
 

@@ -17,7 +17,7 @@ _WORDS: Final = word_table(
     gemm: matmul_ogs fused_moe matmul gemm bmm
     normalization: rmsnorm rms_norm layernorm layer_norm group_norm
     softmax: softmax
-    reduction: cross_entropy
+    reduction: cross_entropy sum_bitmatrix
     sort: topk
     pointwise: rope rotary swiglu geglu silu gelu quant
     """

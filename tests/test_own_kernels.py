@@ -1,0 +1,227 @@
+"""Kernels that no table knows: what a limit says of them, and the ways to say once what they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from builder import TraceBuilder, own_recording
+
+from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, family, gemm, load
+from pytest_torchprof.cli import main
+from pytest_torchprof.kernels.own_kernels import read_own_kernels
+
+MARKED = """
+from pytest_torchprof import gemm, family
+
+@torch.library.custom_op("mine::rope", mutates_args=())
+def rope(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(x.numpy() + 1)
+
+@pytest.mark.torchprof(device="cpu", warmup=0, steps=1, {limits})
+def test_rope(torchprof):
+    profile = torchprof(rope, x)
+    {body}
+"""
+FORBIDDEN = MARKED.format(limits="forbid_kernels=gemm()", body="profile.expect(forbid_kernels=gemm())")
+ALONE = MARKED.format(limits="forbid_kernels=gemm(), baseline=False", body="pass")
+INI = "[pytest]\ntorchprof_kernels =\n    {line}\n"
+
+
+def test_a_kernel_of_no_known_family_may_be_a_product_and_the_line_to_paste_is_told(run_tests, pytester):
+    result = run_tests(ALONE)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*gemm()*not measured*",
+            "*mine::rope*",
+            "*say once what they are*",
+            "*torchprof_kernels =*",
+            "* mine::rope = *",
+        ]
+    )
+    pytester.makeini(INI.format(line="mine::rope = pointwise"))
+    run_tests(ALONE).assert_outcomes(passed=1)
+
+
+def test_the_ini_file_says_it_for_all_tests_and_for_what_a_body_expects(run_tests, pytester):
+    pytester.makeini(INI.format(line="mine::* = pointwise"))
+    run_tests(FORBIDDEN).assert_outcomes(passed=1)
+    pytester.makeini(INI.format(line="mine::* = gemm fp32"))
+    result = run_tests(FORBIDDEN)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*1 kernel matches gemm()*"])
+
+
+def test_the_marker_says_it_for_one_test_and_is_asked_before_the_ini_file(run_tests, pytester):
+    pytester.makeini(INI.format(line="mine::* = gemm"))
+    run_tests(FORBIDDEN).assert_outcomes(failed=1)
+    limits = "forbid_kernels=gemm(), own_kernels={'mine::rope': 'pointwise'}"
+    run_tests(MARKED.format(limits=limits, body="assert profile.kernels[0].family == 'pointwise'")).assert_outcomes(
+        passed=1
+    )
+
+
+def test_a_plugin_says_it_for_a_library(run_tests, pytester):
+    hook = "def pytest_torchprof_kernels():\n    return {'mine::rope': 'pointwise'}\n"
+    pytester.makeconftest(hook)
+    run_tests(FORBIDDEN).assert_outcomes(passed=1)
+    pytester.makeconftest(hook.replace("pointwise", "pointwize"))
+    result = run_tests(FORBIDDEN)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*pytest_torchprof_kernels: 'mine::rope': 'pointwize' is no family*'pointwise'*"])
+
+
+def test_a_replay_judges_by_it_too(run_tests, pytester):
+    run_tests(ALONE, "--torchprof-save=kept").assert_outcomes(failed=1)
+    run_tests(ALONE, "--torchprof-replay=kept").assert_outcomes(failed=1)
+    pytester.makeini(INI.format(line="mine::rope = pointwise"))
+    run_tests(ALONE, "--torchprof-replay=kept").assert_outcomes(passed=1)
+
+
+def test_workers_of_xdist_judge_by_it_too(run_tests, pytester):
+    pytest.importorskip("xdist")
+    pytester.makeini(INI.format(line="mine::rope = pointwise"))
+    run_tests(ALONE, "-n1").assert_outcomes(passed=1)
+
+
+def test_a_baseline_tells_declared_products_apart_by_their_structure(run_tests, pytester):
+    pytester.makeini(INI.format(line="mine::rope = gemm fp32 tn"))
+    source = MARKED.format(limits="min_kernels=1", body="pass")
+    run_tests(source, "--torchprof-baseline=add").assert_outcomes(passed=1)
+    (file,) = Path(pytester.path, "__torchprof__").glob("*.json")
+    (entry,) = json.loads(file.read_text(encoding="utf-8"))["entries"].values()
+    kernel = entry["steps"][0][0]
+    assert (kernel["family"], kernel["dtype"], kernel["layout"]) == ("gemm", "fp32", "tn")
+    run_tests(source, "--torchprof-baseline=strict").assert_outcomes(passed=1)
+
+
+def test_an_entry_that_calls_it_other_or_pointwise_is_compared_as_the_same(run_tests, pytester):
+    source = MARKED.format(limits="min_kernels=1", body="pass")
+    run_tests(source, "--torchprof-baseline=add").assert_outcomes(passed=1)
+    (file,) = Path(pytester.path, "__torchprof__").glob("*.json")
+    text = file.read_text(encoding="utf-8")
+    assert '"family"' not in text
+    for former in ("other", "pointwise"):
+        file.write_text(text.replace('{"op": "mine', f'{{"family": "{former}", "op": "mine'), encoding="utf-8")
+        assert former in file.read_text(encoding="utf-8")
+        result = run_tests(source, "--torchprof-baseline=strict")
+        result.assert_outcomes(passed=1)
+        result.stdout.no_fnmatch_line("*changed*")
+
+
+def of_own_operator(folder, *names):
+    """Return a recording of a step whose kernels an operator of the user's launches."""
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 900)
+    for place, name in enumerate(names):
+        builder.launched(name, 10 + 20 * place, op="mine::rope")
+    builder.sync(950, 20)
+    return builder.write(folder / "a.json")
+
+
+def judged(recording, *words):
+    return main(["check", str(recording), *(word for limit in words for word in ("--limit", limit))])
+
+
+def test_check_takes_it_beside_the_limits(tmp_path, capsys):
+    recording = of_own_operator(tmp_path, "fwd_of_mine")
+    assert judged(recording, "forbid_kernels=gemm()") == 3
+    assert "fwd_of_mine = pointwise" in capsys.readouterr().out
+    assert judged(recording, "forbid_kernels=gemm()", 'own_kernels={"fwd_*": "pointwise"}') == 0
+    assert judged(recording, "forbid_kernels=gemm()", 'own_kernels={"fwd_*": "gemm bf16"}') == 1
+    assert judged(recording, "forbid_kernels=gemm()", 'own_kernels={"fwd_*": "gem"}') == 2
+    assert "'gem' is no family" in capsys.readouterr().err
+
+
+def test_expect_takes_it_of_a_recording_that_was_loaded(tmp_path):
+    profile = load(of_own_operator(tmp_path, "fwd_of_mine"))
+    with pytest.raises(NotMeasured, match="fwd_of_mine = pointwise"):
+        profile.expect(only_kernels=family("pointwise"))
+    profile.expect(only_kernels=family("pointwise"), own_kernels={"fwd_*": "pointwise"})
+    with pytest.raises(LimitsMissed):
+        profile.expect(forbid_kernels=gemm(dtype="bf16"), own_kernels={"fwd_*": "gemm bf16"})
+    assert profile.kernels[0].family is None
+
+
+def test_it_decides_only_where_nothing_else_is_known(tmp_path):
+    product, elementwise = "volta_sgemm_128x64_nn", "void at::native::vectorized_elementwise_kernel"
+    profile = load(of_own_operator(tmp_path, product, elementwise, "mine"))
+    told = profile.with_own_kernels(read_own_kernels({"re:.": "gemm bf16"})).kernels
+    families = {kernel.name: (kernel.family, kernel.dtype) for kernel in told}
+    assert families == {product: ("gemm", "fp32"), elementwise: (None, None), "mine": ("gemm", "bf16")}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"my_*": "pointwize"}, "'my_*': 'pointwize' is no family"),
+        ({"my_*": "gemm bf61"}, "'bf61' says nothing of a kernel of family gemm"),
+        ({"my_*": "pointwise tn"}, "'tn' says nothing of a kernel of family pointwise"),
+        ({"my_*": ""}, "expected what it computes"),
+        ({"": "gemm"}, "'' is no pattern"),
+        ({"*": "gemm"}, "'*' is no pattern"),
+        ({"re:(": "gemm"}, "is no regular expression"),
+        ({3: "gemm"}, "3 is no pattern"),
+        ("my_*", "expected kernels and what they are"),
+    ],
+)
+def test_what_declares_nothing_is_refused(given, said):
+    with pytest.raises(UnknownLimit, match=re.escape(said)):
+        read_own_kernels(given)
+
+
+def test_a_bad_line_of_the_ini_file_is_refused_at_the_start(run_tests, pytester):
+    for line, said in (
+        ("my_rope = pointwize", "'pointwize' is no family*'pointwise'"),
+        ("my_rope pointwise", "expected PATTERN = FAMILY"),
+        ("= pointwise", "'' is no pattern"),
+    ):
+        pytester.makeini(INI.format(line=line))
+        result = run_tests(ALONE)
+        assert result.ret == 4
+        result.stderr.fnmatch_lines([f"*torchprof_kernels: *{said}*"])
+
+
+def test_an_elementwise_kernel_is_no_product_whatever_it_computes(tmp_path):
+    unheard_of = "void at::native::vectorized_elementwise_kernel<4, at::native::OfTomorrow<float>>(int)"
+    found = load(of_own_operator(tmp_path, unheard_of))
+    found.expect(forbid_kernels=[gemm(), family("attention")], collectives={"all_reduce": 0})
+
+
+def test_what_an_operator_of_atens_launches_is_no_product_unless_that_is_one(tmp_path):
+    found = load(own_recording({"of_a_new_library": 2}).write(tmp_path / "a.json"))
+    assert found.kernels[0].op == "aten::mul"
+    found.expect(forbid_kernels=gemm())
+    with pytest.raises(NotMeasured):
+        found.expect(forbid_kernels=family("reduction"))
+
+
+def test_json_has_null_and_tables_a_word(tmp_path, capsys):
+    recording = of_own_operator(tmp_path, "fwd_of_mine", "volta_sgemm_128x64_nn")
+    assert main(["analyze", str(recording), "--json", "--by", "family"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {row["family"] for row in told["families"]} == {"gemm", None}
+    assert {row["name"]: row["family"] for row in told["kernels"]}["fwd_of_mine"] is None
+    assert main(["analyze", str(recording), "--by", "family"]) == 0
+    assert "not known" in capsys.readouterr().out
+    assert "fwd_of_mine" in load(recording).table(by="kernel")
+    assert "not known" in load(recording).table(by="family")
+    page = tmp_path / "page.html"
+    assert main(["report", str(recording), "-o", str(page)]) == 0
+
+
+def test_of_a_job_each_rank_is_judged_by_it(tmp_path):
+    for rank in range(2):
+        builder = TraceBuilder()
+        builder.metadata["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": 2, "pg_count": 1}
+        builder.step(0, 0, 900)
+        builder.launched("fwd_of_mine", 10, op="mine::rope")
+        builder.sync(950, 20)
+        builder.write(tmp_path / "ranks" / f"rank{rank}.json")
+    words = ["check", str(tmp_path / "ranks"), "--ranks", "--limit", "forbid_kernels=gemm()"]
+    assert main(words) == 3
+    assert main([*words, "--limit", 'own_kernels={"fwd_*": "pointwise"}']) == 0
