@@ -34,7 +34,7 @@ _OF_KERNELS: Final[Forms] = (
     (re.compile(r"[\s.]*"), "it says nothing: expected a part of a kernel's name"),
     (re.compile(r"\d+ x (?P<name>.+)"), "it begins with a count, as in a table: write {name!r}"),
     (
-        re.compile(r"(?P<name>.*\S) (?P<number>\[\d+\])"),
+        re.compile(r"(?P<name>.*\S)(?: |(?<=\.{3}))(?P<number>\[\d+\])"),
         (
             "{number} only numbers kernels that a table calls the same: write {name!r} for all of them, or a part of "
             "the raw name of one, which torchprof analyze --json shows"

@@ -1,0 +1,152 @@
+"""Whatever a table calls a kernel can be written as a pattern: it matches, or is refused with what is meant."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from test_patterns import AMPERE, FLASH, NVJET, POINTWISE, SGEMM, SOFTMAX, SPLIT_K, kernel
+
+from pytest_torchprof import Kernels, UnknownLimit, load
+from pytest_torchprof.cli import main
+from pytest_torchprof.kernels.patterns import compile_pattern
+
+pytestmark = pytest.mark.any_torch
+
+OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))
+SHARED = sorted((Path(__file__).parents[2] / "shared" / "traces").glob("*.json.gz"))
+LONG = "my_kernel_that_reads" + "_and_reads_again" * 5 + "_and_writes"
+GELU = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}>(int)"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "verdict"),
+    [
+        ("attention", FLASH, True),
+        ("attention bf16 flash", FLASH, True),
+        ("Attention", FLASH, True),
+        ("GEMM", NVJET, True),
+        ("gemm", AMPERE, True),
+        ("gemm bf16 tn", NVJET, True),
+        ("gemm bf16", NVJET, True),
+        ("gemm fp32", NVJET, False),
+        ("softmax", SOFTMAX, True),
+        ("pointwise", GELU, True),
+        ("gelu", GELU, True),
+        # Inductor's kernels are shown without their family.
+        ("pointwise", POINTWISE, True),
+        ("communication all_reduce", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", True),
+        ("communication all_gather", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", False),
+        ("cublas", NVJET, True),
+        ("cudnn", NVJET, False),
+        # A glob and an expression are on the whole of either name.
+        ("gemm bf16 *", NVJET, True),
+        ("gemm", SPLIT_K, False),
+        ("gem?", NVJET, False),
+        ("re:^gemm bf16 tn", NVJET, True),
+        ("re:^nvjet", NVJET, True),
+        ("attention", NVJET, False),
+    ],
+)
+def test_a_text_asks_for_the_raw_name_and_for_the_shown_one(text, name, verdict):
+    assert compile_pattern(text).verdict(kernel(name)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"), [("gemm", True), ("gemm bf16", None), ("gemm bf16 tn", None), ("pointwise fp64", False)]
+)
+def test_the_words_of_a_shown_name_are_asked_of_what_is_known(text, verdict):
+    """A product whose dtype nobody knows may be the one that is forbidden."""
+    assert compile_pattern(text).verdict(kernel("gemm_kernel")) is verdict
+
+
+def test_three_dots_stand_for_what_a_table_has_left_out():
+    one = kernel(LONG)
+    assert "..." in one.short
+    for text in (one.short, one.short[:-5], "my_kernel...writes", "kernel_that...again", "my_*...writes"):
+        assert compile_pattern(text).verdict(one) is True, text
+    assert compile_pattern("my_kernel...start").verdict(one) is False
+    assert compile_pattern("...kernel*...again").verdict(one) is False
+
+
+def test_what_a_terminal_cannot_show_matches_as_it_is_shown():
+    assert compile_pattern("my\\x1b[31mkernel").verdict(kernel("my\x1b[31mkernel")) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("gemm ", "it has a blank at its end: write 'gemm'"),
+        (" gemm", "it has a blank at its beginning: write 'gemm'"),
+        ("gemm, conv", "write ['gemm', 'conv']"),
+        ("gemm,conv*", "write ['gemm', 'conv*']"),
+        ("gemm,", "write 'gemm'"),
+        ("gemm,,conv", "write ['gemm', 'conv']"),
+        ("gemm|conv", "write ['gemm', 'conv']"),
+        ("'gemm'", "it has quotes in it: write 'gemm'"),
+        ('["gemm", "conv"]', "it is a list written as a text"),
+        ("12 x attention bf16 flash_fwd_kernel", "write 'attention bf16 flash_fwd_kernel'"),
+        ("pointwise fill [2]", "write 'pointwise fill' for all of them"),
+        ("pointwise ver...[2]", "write 'pointwise ver...' for all of them"),
+        ("...", "it says nothing"),
+        ("aten::", "all of its operators are 'aten::*'"),
+        ("aten::mm.default", "it has no overload: 'aten::mm'"),
+        ("aten.clamp_min", "'aten::clamp_min'"),
+        ("aten.clamp_min.default", "'aten::clamp_min'"),
+        ("torch.clamp_min", "'aten::clamp_min'"),
+        ("torch.ops.aten.mm", "'aten::mm'"),
+        ("F.relu", "'aten::relu'"),
+        ("nn.LayerNorm", "'aten::layer_norm'"),
+        ("dist.all_reduce", "communication('all_reduce')"),
+        ("memcpy", "max_memcpys"),
+        ("*Memset*", "max_memsets"),
+        ("HtoD", "max_memcpys"),
+    ],
+)
+def test_what_no_kernel_is_called_is_refused_with_what_is_meant(text, meant):
+    with pytest.raises(UnknownLimit, match=re.escape(meant)) as refused:
+        compile_pattern(text)
+    assert refused.value.code == "bad-pattern"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Array<char*, 3>", "64, 128, 128, 4, false", "float, float", "void gemm(float*)", "at::native::gelu", "at::native::"),
+        *("std::array<char *, 2ul>", "(anonymous", "vllm::rms_norm_kernel<float", "memcpy32_post", "operator()", "a[2]", "x"),
+    ],
+)
+def test_a_piece_of_a_name_of_cpp_is_none_of_these(text):
+    assert str(compile_pattern(text)) == text
+
+
+def shown(path: Path, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return what the command's table calls the kernels of a recording."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["analyze", str(path), "--top", "100000", "--no-findings"]) == 0
+    table = re.search(r"^kernel.*\n(-+)  .*\n((?:.+\n)*)", capsys.readouterr().out, re.MULTILINE)
+    if table is None:
+        return []
+    rows = [line for line in table[2].splitlines() if not line.startswith(("no room", "  "))]
+    return list(dict.fromkeys(row[: len(table[1])].strip() for row in rows))
+
+
+@pytest.mark.parametrize("path", [*OWN, *SHARED], ids=lambda path: path.name[:40])
+def test_no_name_that_is_shown_can_be_forbidden_in_vain(path, monkeypatch, capsys):
+    """Those of the table, of failures, of profiles; and the word of each family."""
+    profiles = load(path)
+    profile = profiles[0] if isinstance(profiles, list) else profiles
+    ran = list({(one.name, one.decoded.titles): one for step in profile.steps for one in step.kernels}.values())
+    kernels = Kernels(lambda: ran, len(ran))
+    names = [name for one in ran for name in (one.short, one.name) if name]
+    for name in dict.fromkeys([*shown(path, 110, monkeypatch, capsys), *names]):
+        try:
+            found = compile_pattern(name)
+        except UnknownLimit as refused:
+            meant = re.search(r"write '(.+)' for all", str(refused))
+            assert meant is not None, name
+            found = compile_pattern(meant[1])
+        assert any(found.verdict(one) is not False for one in ran), name
+    for word in {one.family for one in ran if one.family}:
+        assert word in kernels
