@@ -59,15 +59,17 @@ class Beside:
 
         It may be called after its inputs and what it is made for: operators that ran by themselves in the same region,
         and, where some kernels have no operator (they are in a CUDA graph), whatever Inductor does not always generate.
+        Outside of regions that is so of all, since eager code may have run there.
         """
         region, _ = _split(chain)
         own = GEMM_OPS.split() if decoded.triton == "tem" else ()
         apart, hidden = self._ops.get(region, set()), region in self._hidden
-        return tuple(
-            op
-            for op in decoded.triton_ops
-            if op not in own and (op.rstrip("_") in apart or (hidden and op not in ALWAYS_GENERATED))
-        )
+        found = []
+        for op in decoded.triton_ops:
+            sure = op in own or (op in ALWAYS_GENERATED and (not region or op.rstrip("_") not in apart))
+            if not sure and (hidden or op.rstrip("_") in apart):
+                found.append(op)
+        return tuple(found)
 
 
 def _split(chain: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

@@ -174,7 +174,8 @@ class Launching:
         if not trace.device_kind.has_launches:
             ops = (op for part in self.parts for op in part.operators)
             return Beside((trace.names[trace.ops.name[op]], self.chain(op)) for op in ops)
-        kernels = {(trace.gpu.name[i], self.op_of[i]) for i in range(len(trace.gpu)) if trace.gpu.kind[i] == KERNEL}
+        done = [i for part in self.parts for i in part.gpu_ops if trace.gpu.kind[i] == KERNEL]
+        kernels = {(trace.gpu.name[i], self.op_of[i]) for i in done}
         return Beside((trace.names[name], self.chain(op)) for name, op in kernels)
 
     def _doubted(self, decoded: KernelName, code: GeneratedKernel | None, op: int) -> tuple[str, ...]:

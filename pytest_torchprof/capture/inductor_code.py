@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _NODE = re.compile(r"\s+(?P<name>\w+)(?:: \"(?P<type>[^\"]*)\")? = (?P<value>[^;]+)")
-_PLACE = re.compile(r"\s+# File: (?P<file>.+?):(?P<line>\d+) in (?P<function>[^,]+)(?:, code: .*)?$")
+_PLACE = re.compile(r"\s+# File: (?P<file>.+?):(?P<line>\d+) in (?P<function>[^,]+)(?:, code: (?P<code>.*))?$")
 _NO_PLACE = re.compile(r"\s+# No stacktrace found")
 _TARGET = re.compile(r"torch\.ops\.([\w.]+)\(")
 _ARGUMENT = re.compile(r"\b[A-Za-z_]\w*\b(?! ?=)")
@@ -36,7 +36,7 @@ _DEFINED = re.compile(r"^(?P<name>\w+) = async_compile\.(?P<kind>triton|cpp_pybi
 _RECORDED = re.compile(r"RecordFunctionHandle \w+\(\"(?P<name>[^\"]+)\"")
 _CALLED = re.compile(r"^\s+(?:\w+ = )?(?P<name>\w+)(?:\.run)?\(")
 _EXTERN = re.compile(r"\bextern_kernels\.(?P<extern>\w+)\(|\btorch\.ops\.\w+\.(?P<op>\w+)(?:\.\w+)?\(")
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)(?:\n +(?!File )(.*))?')
 
 _TEMPLATE = ("triton_tem_", "micro_gemm")
 _PRODUCTS = frozenset(GEMM_OPS.split()) | {"convolution", "convolution_backward"}
@@ -64,6 +64,15 @@ _DTYPES = {
 }
 
 
+class _Frame(NamedTuple):
+    """A frame of a stack as torch writes it, with the text of its line."""
+
+    file: str
+    line: str
+    function: str
+    code: str
+
+
 class _Node(NamedTuple):
     """One of the graph's nodes; ``op`` is the operator's name without its namespace, empty for what is none."""
 
@@ -84,19 +93,25 @@ class _Defined(NamedTuple):
     returned: frozenset[str]
 
 
+class Sources(NamedTuple):
+    """What is asked about the files that a program comes from."""
+
+    is_users: Callable[[str], bool]
+    text: Callable[[str], Sequence[str]]
+    """The lines of a file, none where it cannot be read."""
+    shown: Callable[[str], str]
+    """How a file is told."""
+
+
 @lru_cache(maxsize=128)
 def generated_kernels(
-    program: str,
-    graph: str,
-    traces: tuple[tuple[int, str | None], ...],
-    is_users: Callable[[str], bool],
-    shown: Callable[[str], str],
+    program: str, graph: str, traces: tuple[tuple[int, str | None], ...], sources: Sources
 ) -> Mapping[str, GeneratedKernel]:
     """Return the kernels of a generated program by the names under which they are recorded.
 
-    ``traces`` tell the stack of what follows each line; ``shown`` is how a file is told.
+    ``traces`` tell the stack of what follows each line.
     """
-    lines = _Lines(traces, is_users, shown)
+    lines = _Lines(traces, sources)
     nodes = dict(_nodes(graph, lines))
     text = program.splitlines()
     calls = _calls(text, {one["name"] for one in _DEFINED.finditer(program)})
@@ -124,15 +139,13 @@ def _dtypes(code: str) -> tuple[str, ...]:
 class _Lines:
     """Which lines of the user's stand behind the nodes and the lines of the program."""
 
-    def __init__(
-        self, traces: Iterable[tuple[int, str | None]], is_users: Callable[[str], bool], shown: Callable[[str], str]
-    ) -> None:
-        self._is_users, self._shown = is_users, shown
+    def __init__(self, traces: Iterable[tuple[int, str | None]], sources: Sources) -> None:
+        self._sources = sources
         told = sorted(traces, key=lambda one: one[0])
         self._begins = [line for line, _ in told]
-        self._stacks = [_FRAME.findall(stack or "") for _, stack in told]
+        self._stacks = [[_Frame(*one) for one in _FRAME.findall(stack or "")] for _, stack in told]
         # The graph tells the innermost frame of a node, which may be torch's.
-        self._callers: dict[tuple[str, str, str], set[SourceLine | None]] = {}
+        self._callers: dict[_Frame, set[SourceLine | None]] = {}
         for stack in self._stacks:
             if stack:
                 self._callers.setdefault(stack[-1], set()).add(self._users(stack))
@@ -146,18 +159,31 @@ class _Lines:
         at = bisect_left(self._begins, line)
         return [place for stack in self._stacks[max(at - 2, 0) : at] if (place := self._users(stack)) is not None]
 
-    def of_frame(self, file: str, line: str, function: str) -> SourceLine | None:
+    def of_frame(self, frame: _Frame) -> SourceLine | None:
         """Return the user's line for the innermost frame of a node; None where several are possible."""
-        if self._is_users(file):
-            return self._users([(file, line, function)])
-        callers = self._callers.get((file, line, function), set())
+        if self._sources.is_users(frame.file):
+            return self._users([frame])
+        callers = self._callers.get(frame, set())
         return next(iter(callers)) if len(callers) == 1 else None
 
-    def _users(self, stack: Sequence[tuple[str, str, str]]) -> SourceLine | None:
-        for file, line, function in reversed(stack):
-            if self._is_users(file):
-                return SourceLine(file=self._shown(file), line=int(line), function=function)
+    def _users(self, stack: Sequence[_Frame]) -> SourceLine | None:
+        for frame in reversed(stack):
+            if self._sources.is_users(frame.file):
+                line = self._now(frame)
+                file = self._sources.shown(frame.file)
+                return None if line is None else SourceLine(file=file, line=line, function=frame.function)
         return None
+
+    def _now(self, frame: _Frame) -> int | None:
+        """Return where a line is now, None where that cannot be told.
+
+        A graph that comes from a cache tells where it was when it was compiled.
+        """
+        told, text, code = int(frame.line), self._sources.text(frame.file), frame.code.strip()
+        if not text or not code or (0 < told <= len(text) and text[told - 1].strip() == code):
+            return told
+        same = [number for number, one in enumerate(text, 1) if one.strip() == code]
+        return same[0] if len(same) == 1 else None
 
 
 def _nodes(graph: str, lines: _Lines) -> Iterator[tuple[str, _Node]]:
@@ -165,7 +191,7 @@ def _nodes(graph: str, lines: _Lines) -> Iterator[tuple[str, _Node]]:
     place = None
     for line in graph.splitlines():
         if told := _PLACE.match(line):
-            place = lines.of_frame(told["file"], told["line"], told["function"])
+            place = lines.of_frame(_Frame(told["file"], told["line"], told["function"], told["code"] or ""))
         elif _NO_PLACE.match(line):
             place = None
         elif one := _NODE.match(line):
@@ -184,11 +210,10 @@ def _bare(target: str) -> str:
 def _defined(program: str) -> Iterator[_Defined]:
     """Yield the kernels that the program defines."""
     for one in _DEFINED.finditer(program):
-        above = program[: one.start()].splitlines()
-        first = len(above)
-        while first and above[first - 1].startswith("#"):
-            first -= 1
-        comment = "\n".join(above[first:])
+        first = one.start()
+        while first and program.startswith("#", above := program.rfind("\n", 0, first - 1) + 1):
+            first = above
+        comment = program[first : one.start()]
         originals, returned = _ORIGINALS.search(comment), _RETURNED.search(comment)
         quotes = "'''"
         begin = program.find(quotes, one.end())
@@ -261,9 +286,17 @@ class _Computed:
         """Tell whether a kernel carries an operator that it is named after; None where nothing tells."""
         verdicts = {self._computes(one, name, op) for name, own in known.items() if own == op.rstrip("_")}
         if not verdicts:
-            # It was decomposed; what the program calls under its name is then something else.
-            return None if self._extern[op] else True
+            return self._carries_decomposed(one, op)
         return True if True in verdicts else None if None in verdicts else False
+
+    def _carries_decomposed(self, one: _Defined, op: str) -> bool | None:
+        """Tell the same of an operator that is not in the graph, since others do its work.
+
+        Of a product that may be its bias alone; without a sum it is.
+        """
+        if op in _PRODUCTS and not _is_template(one) and (self._in_template or _PRODUCTS.intersection(self._extern)):
+            return False if one.nodes is not None and "sum" not in one.nodes.values() else None
+        return None if self._extern[op] else True
 
     def _computes(self, one: _Defined, name: str, op: str) -> bool | None:
         """Tell whether a kernel computes a node."""

@@ -6,6 +6,7 @@ Run with torch 2.13.0 and 2.15.0 on Python 3.11. Inductor of torch 2.6 leaves no
 from __future__ import annotations
 
 import gc
+import linecache
 import re
 import sys
 from collections import Counter
@@ -13,10 +14,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pytest_torchprof.capture.inductor_code import generated_kernels
+from pytest_torchprof.capture.inductor_code import Sources, generated_kernels
 from pytest_torchprof.capture.observers import is_users_file, path_from_here
 from pytest_torchprof.recording.metadata import InductorGraph
 from pytest_torchprof.recording.shims import operator_of
+
+_SOURCES = Sources(is_users=is_users_file, text=linecache.getlines, shown=path_from_here)
 
 
 def inductor_graphs(*, cpu: bool) -> tuple[InductorGraph, ...]:
@@ -57,8 +60,7 @@ def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
             getattr(graph, "inductor_post_grad_graph_str", None) or "",
             # The stack behind what follows each of the program's lines.
             tuple((int(line), stack) for line, stack in getattr(graph, "cache_linemap", None) or ()),
-            is_users_file,
-            path_from_here,
+            _SOURCES,
         ),
     )
 

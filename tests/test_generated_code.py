@@ -1,0 +1,225 @@
+"""What a kernel of Inductor's carries, where it comes from and in which types it computes: its code tells, not its name."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+import torch._dynamo
+from builder import TraceBuilder
+
+from pytest_torchprof import LimitsMissed, NotMeasured, capture, family, load, triton
+from pytest_torchprof.capture.inductor_code import Sources, generated_kernels
+
+needs_cpp = pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler")
+
+HEAVY, CUMSUM, SUM = (
+    "triton_poi_fused_add_heavy_relu_0",
+    "triton_per_fused_cumsum_mul_relu_1",
+    "triton_red_fused__to_copy_addmm_sigmoid_sum_2",
+)
+SOURCES = Sources(
+    is_users=lambda file: "/torch/" not in file, text=lambda _file: (), shown=lambda file: Path(file).name
+)
+REGION = "Torch-Compiled Region: 0/0"
+
+
+# ------------------------------------------------------------------------------------------ Triton, from the program
+
+
+@pytest.fixture(scope="module")
+def program():
+    """Return what Inductor of torch 2.15 has made of a module for a GPU."""
+    return json.loads(Path(__file__).with_name("inductor_program.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Return the profile of a step of these kernels, (name, operator) each, with these kernels' code if there is any."""
+
+    def recorded(*kernels, code=None, region=REGION):
+        builder = TraceBuilder()
+        graph = {"hash": "fabc", "kernels": msgspec.to_builtins(code or {})}
+        builder.own(steps=1, compile={"dynamo": True, "fx_graphs": [graph]} if code is not None else None)
+        builder.step(0, 0, 900)
+        if region:
+            builder.op(region, 5, 800)
+        if code is not None:
+            builder.op("## Call CompiledFxGraph fabc ##", 6, 790)
+        for place, (name, op) in enumerate(kernels):
+            if op == "graph":
+                builder.kernel(name, 20 + 30 * place, 10, builder.call("cudaGraphLaunch", 10 + 30 * place, 3))
+            else:
+                builder.launched(name, 10 + 30 * place, op=op)
+        return load(builder.write(tmp_path / "t.json"))
+
+    return recorded
+
+
+@pytest.fixture
+def with_code(recorded, program):
+    """Return the profile of a step of the program's kernels, whose code the recording holds."""
+    code = generated_kernels(program["program"], program["graph"], tuple(map(tuple, program["traces"])), SOURCES)
+    own = ("elementwise_kernel", "mylib::heavy")
+    return recorded((HEAVY, HEAVY), own, (CUMSUM, CUMSUM), (SUM, SUM), code=code)
+
+
+def test_what_the_program_calls_itself_is_in_no_kernel_that_is_named_after_it(with_code):
+    with_code.expect(fused=["relu", "add"])
+    with_code.expect(kernels={triton(ops=["add"]): 1, triton(ops=["heavy"]): 0}, not_fused=["heavy", "sigmoid"])
+    with pytest.raises(LimitsMissed, match="no kernel carries heavy and relu together"):
+        with_code.expect(fused=["heavy", "relu"])
+
+
+def test_the_product_of_a_layer_whose_bias_is_fused_is_not_proved(with_code):
+    with pytest.raises(NotMeasured, match="named after addmm"):
+        with_code.expect(fused=["addmm", "sigmoid"])
+    with_code.expect(fused=["sigmoid", "sum"])
+
+
+def test_the_lines_are_those_of_the_code(with_code):
+    with pytest.raises(LimitsMissed) as missed:
+        with_code.expect(forbid_kernels=triton())
+    text = str(missed.value)
+    assert "model.py:16, 17, 18 in forward" in text
+    assert "model.py:14, 15 in forward" in text
+
+
+def test_a_line_that_has_moved_since_it_was_compiled_is_told_where_it_is_now(program):
+    """What comes from Inductor's cache was compiled when the file was another; unclear lines are not told."""
+    then = ["", *(f"# {number}" for number in range(1, 14)), "    a = torch.relu(a)", "    a = heavy(a + 1)"]
+    now = [*["import os"] * 20, *then[14:], "    a = torch.relu(a)", "    a = a.cumsum(0)"]
+    sources = SOURCES._replace(text=lambda _file: now)
+    code = generated_kernels(program["program"], program["graph"], tuple(map(tuple, program["traces"])), sources)
+    assert [line.line for line in code[HEAVY].lines] == [22]
+    assert [line.line for line in code[CUMSUM].lines] == [24]
+
+
+def test_fp64_inside_a_fused_kernel_is_seen(with_code):
+    assert [kernel.dtype for kernel in with_code.kernels] == ["fp32", None, "fp32", "fp64"]
+    with_code.expect(kernels={family("reduction", dtype="fp64"): 1})
+    with pytest.raises(LimitsMissed):
+        with_code.expect(forbid_kernels=family("reduction", dtype="fp64"))
+
+
+def test_one_name_in_two_graphs_is_each_graphs_own(tmp_path):
+    def graph(key, *ops):
+        return {"hash": key, "kernels": {"triton_poi_fused_add_heavy_0": {"ops": ops}}}
+
+    def profile(*marks):
+        builder = TraceBuilder()
+        graphs = [graph("fabc", "add"), graph("fdef", "add", "heavy")]
+        builder.own(steps=1, compile={"dynamo": True, "fx_graphs": graphs})
+        builder.step(0, 0, 900)
+        for mark in marks:
+            builder.op(f"## Call CompiledFxGraph {mark} ##", 5, 800)
+        builder.launched("triton_poi_fused_add_heavy_0", 10, op="triton_poi_fused_add_heavy_0")
+        return load(builder.write(tmp_path / "t.json"))
+
+    profile("fdef").expect(fused=["add", "heavy"])
+    with pytest.raises(LimitsMissed):
+        profile("fabc").expect(fused=["add", "heavy"])
+
+
+# -------------------------------------------------------------------------------------------------- the name alone
+
+
+def test_a_name_proves_what_nothing_else_computes(recorded):
+    profile = recorded((HEAVY, HEAVY), (SUM, SUM))
+    profile.expect(fused=[["add", "relu"], ["heavy", "relu"], ["sigmoid", "sum"]])
+
+
+def test_a_name_proves_no_operator_that_runs_by_itself_in_the_same_region(recorded):
+    profile = recorded(
+        (HEAVY, HEAVY), ("elementwise_kernel", "mylib::heavy"), ("gemm_kernel", "aten::addmm"), (SUM, SUM)
+    )
+    profile.expect(fused=[["add", "relu"], ["sigmoid", "sum"]])
+    for group in (["heavy", "relu"], ["addmm", "sigmoid"]):
+        with pytest.raises(NotMeasured, match=f"named after .*{group[0]}"):
+            profile.expect(fused=group)
+        with pytest.raises(NotMeasured, match=f"named after .*{group[0]}"):
+            profile.expect(not_fused=group)
+    with pytest.raises(NotMeasured):
+        profile.expect(forbid_kernels=triton(ops=["heavy"]))
+
+
+def test_in_a_graph_a_name_proves_what_inductor_always_generates(recorded):
+    profile = recorded((HEAVY, "graph"), ("elementwise_kernel", "graph"))
+    profile.expect(fused=["add", "relu"])
+    with pytest.raises(NotMeasured):
+        profile.expect(fused=["heavy", "relu"])
+
+
+def test_eager_code_beside_unmarked_kernels_casts_no_doubt(recorded):
+    profile = recorded((HEAVY, HEAVY), ("elementwise_kernel", "aten::add"), region=None)
+    profile.expect(fused=["add", "relu"])
+
+
+# -------------------------------------------------------------------------------------------------- live, on the CPU
+
+
+@torch.library.custom_op("torchprof_tests::heavy", mutates_args=())
+def heavy(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+@heavy.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+class Model(torch.nn.Module):
+    def forward(self, a, b):
+        a = torch.relu(a)  # line: relu
+        a = heavy(a + 1)  # line: heavy
+        a = torch.relu(a)  # line: after
+        a = a @ b
+        a = torch.sigmoid(a)  # line: sigmoid
+        return a.double().sum()  # line: sum
+
+
+@pytest.fixture(scope="module", params=["compiled", "from the cache"])
+def live(request, tmp_path_factory):
+    """Measure a compiled module that is compiled for it, and once more as it comes from Inductor's cache."""
+    torch._dynamo.reset()
+    model = torch.compile(Model(), fullgraph=True)
+    x = torch.ones(16, 16)
+    path = tmp_path_factory.mktemp("live") / "recording.json"
+    record = frozenset({"lines"})
+    plan = capture.Plan(device="cpu", warmup=2, steps=1, record=record, nodeid="test_it.py::test_it", label=None)
+    with torch.no_grad():
+        for _ in capture.iterations(plan, path, lambda _path: None):
+            model(x, x)
+    torch._dynamo.reset()
+    return load(path)
+
+
+def line(mark):
+    source = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(number for number, text in enumerate(source, 1) if text.endswith(f"# line: {mark}"))
+
+
+@needs_cpp
+def test_live_an_opaque_operator_is_in_no_kernel(live):
+    live.expect(fused=[["relu", "add"], ["sigmoid", "sum"]])
+    with pytest.raises(LimitsMissed, match="no kernel carries heavy and relu"):
+        live.expect(fused=["heavy", "relu"])
+
+
+@needs_cpp
+def test_live_each_kernel_has_its_lines(live):
+    with pytest.raises(LimitsMissed) as missed:
+        live.expect(max_kernels=0)
+    text = str(missed.value)
+    for marks in (("relu", "heavy"), ("after",), ("sigmoid", "sum")):
+        assert f"code.py:{', '.join(str(line(mark)) for mark in marks)} in forward" in text
+
+
+@needs_cpp
+def test_live_fp64_is_seen(live):
+    live.expect(kernels={family("reduction", dtype="fp64"): 1, family("pointwise", dtype="fp32"): 2})
