@@ -27,7 +27,7 @@ class Kernels(Sequence[Kernel]):
         build: Callable[[], Iterable[Kernel]],
         count: int,
         *,
-        refusal: Callable[[NotMeasured], NotMeasured],
+        refusal: Callable[[NotMeasured], NotMeasured] = lambda problem: problem,
         open_question: str | None = None,
     ) -> None:
         """Take how many there are, and what builds them in their order when somebody looks at one.
