@@ -20,8 +20,8 @@ from pytest_torchprof.capture.devices import (
     synchronize,
     why_unusable,
 )
+from pytest_torchprof.capture.handed_over import PATIENCE_S, HandedOver
 from pytest_torchprof.capture.lines import Lines
-from pytest_torchprof.capture.observers import handed_to_threads
 from pytest_torchprof.capture.processes import only_measurement
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.codes import Code, coded
@@ -52,8 +52,7 @@ class Session:
 
     After `finish`: `problem` says why the recording must not be believed (None: nothing was seen), `exportable`
     whether it may be written at all, `devices` which GPUs were in use, `memory` what the recording's own key says
-    of their allocator's peak, `threads` what the measured calls handed to threads of their own, `replays` which CUDA
-    graphs they replayed.
+    of their allocator's peak, `replays` which CUDA graphs the measured calls replayed.
     """
 
     def __init__(self, device: str, record: frozenset[str] = frozenset()) -> None:
@@ -65,7 +64,7 @@ class Session:
         self._watch = ExitStack()
         self._ended = False
         self.devices: tuple[int, ...] = ()
-        self.threads: list[str] = []
+        self._handed_over = HandedOver()
         self.replays = Replays()
         self.problem: str | None = None
         self.exportable = False
@@ -120,6 +119,11 @@ class Session:
         return spare
 
     @property
+    def threads(self) -> list[str]:
+        """What the measured calls handed to threads of their own."""
+        return self._handed_over.names
+
+    @property
     def marked(self) -> bool:
         """Whether there are marks of the user's lines in the recording, all or some of them."""
         return self._lines is not None and self._lines.count > 0
@@ -145,7 +149,7 @@ class Session:
         marked = record_function(f"ProfilerStep#{index}")
         marked.__enter__()  # type: ignore[no-untyped-call]
         try:
-            with handed_to_threads(self.threads), self._lines or nullcontext():
+            with self._handed_over.noted(), self._lines or nullcontext():
                 yield
         finally:
             if len(self._starts) > began_under and torch_profiler.running_profiler() == "on this thread":
@@ -157,6 +161,8 @@ class Session:
 
     def finish(self) -> None:
         """Wait for the GPUs, stop the profiler and say what can be believed."""
+        if kind_of(self._device).has_launches:
+            self._wait_for_threads()
         # Found again now: the measured code may have used a device that was idle before.
         self.devices = devices_in_use(self._device)
         with after_measured_code():
@@ -170,6 +176,19 @@ class Session:
         if early and not self.problem:
             said = "the profiler stopped collecting from the GPU early: its buffers were full"
             self.problem = coded(said, Code.LOST_KERNELS)
+
+    def _wait_for_threads(self) -> None:
+        """Let other threads launch what they were given while it is recorded; NotMeasured where it takes too long."""
+        with after_measured_code():
+            late = self._handed_over.why_unfinished(lambda: synchronize(self._device))
+        if late is not None:
+            raise NotMeasured(
+                coded(
+                    f"{late}, which a step handed to another thread, was not done {PATIENCE_S:g} s after the last "
+                    "step, and may launch more: wait for it in the measured code (thread.join(), future.result())",
+                    Code.OTHER_THREAD,
+                )
+            )
 
     def export(self, path: Path) -> None:
         """Write the trace, once, and let go of the profiler and all that it holds."""
