@@ -30,7 +30,7 @@ def launched_elsewhere(trace: Trace) -> str | None:
     were = f"{counted(len(outside), 'kernel')} {'was' if len(outside) == 1 else 'were'}"
     belong = "belongs" if len(outside) == 1 else "belong"
     return coded(
-        f"{were} launched by another thread between the steps or behind the last one, and {belong} to none: wait in the "
-        "measured code for what other threads do (thread.join(), future.result(), queue.join())",
+        f"{were} launched by another thread between the steps or behind the last one, and {belong} to none: wait in "
+        "the measured code for what other threads do (thread.join(), future.result(), queue.join())",
         Code.OTHER_THREAD,
     )

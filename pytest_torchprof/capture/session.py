@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.capture import reasons, torch_profiler
 from pytest_torchprof.capture.devices import (
+    Peaks,
     Replays,
     accelerator,
     after_measured_code,
@@ -44,6 +45,10 @@ _UNCOUNTED = coded(
     "PYTORCH_NO_CUDA_MEMORY_CACHING is set",
     Code.NO_PEAK_MEMORY,
 )
+_RESET = coded(
+    "the allocator's peak went down during the steps: something reset it, and what it had been is not known",
+    Code.NO_PEAK_MEMORY,
+)
 NOTHING_HELD = coded("the profiler holds no recording", Code.MEASUREMENT_FAILED)
 
 
@@ -70,6 +75,7 @@ class Session:
         self.exportable = False
         self.memory: dict[str, object] = {"peak_memory_bytes": None}
         self._counts_memory: bool | None = None
+        self._peaks = Peaks()
         # torch marks the modules in the Python frames that it records for stacks, and nowhere else.
         self._with_stack = bool(record & {"stacks", "modules"})
         self._lines = Lines() if self._with_stack or "lines" in record else None
@@ -102,7 +108,8 @@ class Session:
             _launch_sentinel(spare)
             del spare
             if self._counts_memory:
-                accelerator().start_peak_memory(devices_in_use(self._device))
+                self.devices = devices_in_use(self._device)
+                self._peaks = self._watch.enter_context(accelerator().peaks(self.devices))
         except BaseException:
             self._end()
             raise
@@ -144,6 +151,8 @@ class Session:
         from torch.profiler import record_function
 
         with after_measured_code() if index else nullcontext():
+            if self._counts_memory:
+                self._peaks.look(self.devices)
             live_device(self._device).mark_boundary()
         began_under = len(self._starts)
         marked = record_function(f"ProfilerStep#{index}")
@@ -168,7 +177,10 @@ class Session:
         with after_measured_code():
             accelerator().synchronize(self.devices)
         if self._counts_memory:
-            self.memory = {"peak_memory_bytes": accelerator().peak_memory_bytes(self.devices)}
+            peak = self._peaks.largest_bytes(self.devices)
+            self.memory = {"peak_memory_bytes": peak}
+            if self._peaks.was_reset_unseen:
+                self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _RESET}
         elif self._counts_memory is False:
             self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED}
         early = torch_profiler.stopped_early()
