@@ -92,6 +92,7 @@ class Code(StrEnum):
     # What cannot be known here.
     NEEDS_GPU = "needs-gpu"
     LAUNCHES_WAIT = "launches-wait"
+    POLLED = "polled"
     NO_TIMES = "no-times"
     NO_PEAK_MEMORY = "no-peak-memory"
     NO_COMPILE_EVIDENCE = "no-compile-evidence"

@@ -18,7 +18,7 @@ from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import device_kinds
-from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
@@ -29,7 +29,7 @@ from pytest_torchprof.text import counted
 from pytest_torchprof.trace import Trace
 
 if TYPE_CHECKING:
-    from pytest_torchprof.limits import Asked, Screen
+    from pytest_torchprof.limits import Asked, Screen, Verdict
 
 __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file", "load_ranks"]
 
@@ -68,6 +68,9 @@ class Explainer(Protocol):
 
     def expected(self, asked: Iterable[Asked]) -> None:
         """Take note of limits that a test asks for itself."""
+
+    def refused(self, verdicts: Iterable[Verdict]) -> None:
+        """Take note of what did not hold of limits that a test asked for itself: it may catch what is raised."""
 
     def explained(self, profile: Profile) -> Profile:
         """Return the profile with what a repeat tells of it; the first call repeats the measurement if it can be."""
@@ -208,7 +211,8 @@ class Profile(Analysis):
         self.launching.refuse_hidden()
         found = RangeView(self._open(), name).occurrences
         if not found:
-            raise NotMeasured(coded(f"no range {name!r} begins in a step of the recording", Code.NOT_IN_RECORDING))
+            said = f"no range {name!r} begins in a step of the recording"
+            raise self.launching.refusal(NotMeasured(coded(said, Code.NOT_IN_RECORDING)))
         return found
 
     def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:
@@ -230,9 +234,10 @@ class Profile(Analysis):
 
         try:
             self._look("table")
-            self.launching.refuse_hidden()
         except NotMeasured as problem:
             return analysis_html.reason(str(problem))
+        if self.launching.hidden is not None:
+            return analysis_html.reason(str(not_measured(self.launching.hidden)))
         return analysis_html.table(self._open())
 
     def expect(self, **limits: Unpack[LimitsOfProfile]) -> None:
@@ -257,6 +262,8 @@ class Profile(Analysis):
             verdicts = of_tests.check_limits(profile, asked)
         screen = explainer.screen if explainer else of_tests.Screen()
         problem = of_tests.error_for(verdicts, profile, profile.why_missed, screen=screen)
+        if explainer is not None:
+            explainer.refused(verdicts)
         if problem is not None:
             raise problem
 

@@ -562,3 +562,46 @@ def history(run_tests, pytester, source):
     """Run tests and return the lines that they leave."""
     run_tests(source, "--torchprof-report=r.jsonl", "--torchprof-report=r.csv")
     return [json.loads(line) for line in (pytester.path / "r.jsonl").read_text().splitlines()]
+
+
+REQUIRED = re.search(
+    r"<!-- example: required -->\n```ini\n(.*?)```",
+    (Path(__file__).parents[1] / "docs" / "ci.md").read_text(),
+    re.DOTALL,
+)[1]
+MARKED = "import pytest\n\n@pytest.mark.torchprof(max_kernels=0)\ndef test_it(): pass\n"
+WITHOUT = {
+    "switched off": (["-p", "no:torchprof"], {}),
+    "not loaded": ([], {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}),
+}
+
+
+@pytest.mark.parametrize("how", WITHOUT)
+def test_a_run_without_the_plugin_ends_where_the_plugin_is_required(pytester, monkeypatch, how):
+    words, variables = WITHOUT[how]
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    pytester.makepyfile(test_it=MARKED)
+    pytester.runpytest_subprocess(*words).assert_outcomes(passed=1)
+    pytester.makefile(".ini", pytest=REQUIRED)
+    ended = pytester.runpytest_subprocess(*words)
+    assert ended.ret == 4
+    ended.stderr.fnmatch_lines(["*Missing required plugins: pytest-torchprof*"])
+
+
+def test_the_first_baseline_says_how_to_require_the_plugin(run_tests, pytester):
+    source = "@cpu\ndef test_it():\n    x.sin()\n"
+    told = "  required_plugins = pytest-torchprof"
+    result = run_tests(source, "--torchprof-baseline=update")
+    result.stdout.fnmatch_lines(
+        ["torchprof: where the plugin is missing or switched off, marked tests pass unmeasured*", told]
+    )
+    assert told not in run_tests(source, "--torchprof-baseline=update").outlines
+    assert told not in run_tests(source).outlines
+    for file in pytester.path.glob("__torchprof__/*.json"):
+        file.unlink()
+    assert told in run_tests(source, "--torchprof-baseline=add", "-q").outlines
+    for file in pytester.path.glob("__torchprof__/*.json"):
+        file.unlink()
+    pytester.makefile(".ini", pytest=REQUIRED)
+    assert told not in run_tests(source, "--torchprof-baseline=update").outlines

@@ -15,7 +15,7 @@ import torch._inductor.config
 from torch import nn
 
 from pytest_torchprof.analysis.validity import unprofiled
-from pytest_torchprof.capture import Plan, iterations
+from pytest_torchprof.capture import Plan, iterations, torch_compile
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.errors import LimitsMissed, NotMeasured
@@ -202,6 +202,74 @@ def test_a_profiler_that_cannot_be_called_on_makes_breaks_unknown(measure):
         profile = measure(lambda: clean(X))
     assert profile.compile.graph_breaks is None
     with pytest.raises(NotMeasured, match=r"gave up frames earlier.*cProfile"):
+        profile.expect(max_graph_breaks=0)
+
+
+class Sometimes:
+    """Code whose later calls run what its earlier ones do not."""
+
+    def __init__(self, late, *, first_late):
+        self.late, self.first_late, self.calls = late, first_late, 0
+        self.clean = torch.compile(lambda a: a + 3, backend="eager")
+
+    def __call__(self):
+        self.calls += 1
+        self.clean(X)
+        if self.calls >= self.first_late:
+            self.late()
+
+
+def through_torchs_own_code(a):
+    """Dynamo leaves a Sequential of torch's alone, and handles what it calls frame by frame."""
+    model = nn.Sequential(GivenUp())
+    model.compile(backend="eager")
+    return model(a)
+
+
+class GivenUp(nn.Module):
+    def forward(self, a):
+        return given_up(a)
+
+
+LATE = {
+    "the compiled function itself": lambda: torch.compile(given_up, backend="eager")(X),
+    "a function that a module calls": lambda: through_torchs_own_code(X),
+}
+
+
+@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize(("warmup", "first_late"), [(2, 3), (2, 4), (0, 2)])
+def test_a_frame_given_up_earlier_that_runs_in_a_step_and_not_in_the_warm_up_is_found(
+    measure, late, warmup, first_late
+):
+    LATE[late]()
+    profile = measure(Sometimes(LATE[late], first_late=first_late), warmup=warmup)
+    assert "given_up" in [one.function for one in profile.compile.graph_breaks]
+    with pytest.raises(LimitsMissed):
+        profile.expect(max_graph_breaks=0)
+
+
+def test_a_frame_given_up_earlier_that_does_not_run_stays_given_up_and_is_no_break(measure):
+    torch.compile(given_up, backend="eager")(X)
+    attempts = len(torch_compile.compilation_metrics())
+    profile = measure(Sometimes(lambda: None, first_late=1))
+    profile.expect(max_graph_breaks=0)
+    attempts_with_clean = len(torch_compile.compilation_metrics())
+    torch.compile(given_up, backend="eager")(X)
+    assert len(torch_compile.compilation_metrics()) == attempts_with_clean == attempts + 1
+
+
+@pytest.mark.parametrize("stance", ["fail_on_recompile", "eager_on_recompile", "force_eager"])
+def test_a_frame_given_up_earlier_runs_as_it_would_under_a_stance(measure, stance):
+    broken = torch.compile(given_up, backend="eager")
+    broken(X)
+
+    def late():
+        with torch.compiler.set_stance(stance):
+            assert broken(X).equal(X + 2)
+
+    profile = measure(Sometimes(late, first_late=3))
+    with pytest.raises((LimitsMissed, NotMeasured)):
         profile.expect(max_graph_breaks=0)
 
 

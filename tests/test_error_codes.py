@@ -276,6 +276,13 @@ def launches_wait() -> TraceBuilder:
     return builder
 
 
+def polled():
+    builder = own_recording({"k": 1})
+    for place in range(20):
+        builder.call("cudaEventQuery", 200 + place)
+    return builder
+
+
 def unknown_launch() -> TraceBuilder:
     builder = own_recording({"k": 1})
     builder.kernel("k", 210, 5, builder.call("cudaNobodyKnowsThis", 200))
@@ -298,6 +305,7 @@ RECORDINGS = {
     Code.AOTINDUCTOR: (aotinductor, "max_kernels=9"),
     Code.LAUNCHES_WAIT: (launches_wait, "max_gpu_time=1s"),
     Code.UNKNOWN_LAUNCH: (unknown_launch, "max_launches=9"),
+    Code.POLLED: (polled, "max_syncs=0"),
     Code.NOT_RECORDED: (lambda: own_recording({"k": 1}), "max_peak_memory=1GB"),
     Code.MATCH_UNKNOWN: (lambda: own_recording({"": 1}), "forbid_kernels=gemm"),
     Code.FAMILY_UNKNOWN: (of_no_known_family, "collectives={'all_reduce': 0}"),

@@ -32,7 +32,7 @@ AT_MOST = [
     ("rtx3060_cudagraph_steps", "max_launches", "launches", 1),
     ("h100_bert_small", "max_memcpys", "memcpys", 1),
     ("rtx3060_compile_steps", "max_memsets", "memsets", 1),
-    ("a100_moe_no_steps", "max_syncs", "syncs", 1),
+    ("v100_resnet50_steps", "max_syncs", "syncs", 1),
     ("h100_bert_small", "max_cpu_gpu_ratio", "cpu_gpu_ratio", 0.1),
     ("mi300x_bert_small", "max_kernels", "kernels", 1),
 ]

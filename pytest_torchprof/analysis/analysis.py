@@ -223,9 +223,8 @@ class Analysis(HasViews, AllAttributes):
         """What the recordings of all ranks of the job tell together; NotMeasured where this one is alone."""
         self._look("ranks")
         if self.in_job is None:
-            raise NotMeasured(
-                self.why_alone or coded("one rank's recording does not tell of the others", Code.ONE_RANK)
-            )
+            reason = self.why_alone or coded("one rank's recording does not tell of the others", Code.ONE_RANK)
+            raise self.launching.refusal(NotMeasured(reason))
         return self.in_job.job
 
     @property
@@ -264,7 +263,7 @@ class Analysis(HasViews, AllAttributes):
         trace = self.trace
         if all(trace.names[one] != name for one in set(trace.annotations.name)):
             said = f"there is no range {name!r} in the recording; {say_instead_of(trace, name)}"
-            raise NotMeasured(coded(said, Code.NOT_IN_RECORDING))
+            raise self.launching.refusal(NotMeasured(coded(said, Code.NOT_IN_RECORDING)))
 
     def _number(self, name: str) -> Any:
         self._look(name)

@@ -15,8 +15,8 @@ from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.analysis.waits import blocking_calls
 from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.errors import NotMeasured, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.errors import not_measured
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.operands import Launch, complete, with_code
@@ -50,6 +50,8 @@ class Launching:
         self._decoded: dict[object, KernelName] = {}
         self.generated = GeneratedCode(trace)
         """What Inductor's code says of its kernels."""
+        self.refused: list[str] = []
+        """What somebody asked and was told that it is not known: a test that keeps that to itself does not pass."""
         self.origins = Origins(trace)
         """Where in the user's code something was done."""
 
@@ -61,7 +63,12 @@ class Launching:
     def refuse_hidden(self) -> None:
         """Raise NotMeasured where kernels ran that are not to be seen: never a smaller number."""
         if self.hidden is not None:
-            raise not_measured(self.hidden)
+            raise self.refusal(not_measured(self.hidden))
+
+    def refusal(self, problem: NotMeasured) -> NotMeasured:
+        """Return what is to be raised, and note it: whoever asked may catch it."""
+        self.refused.append(problem.text)
+        return problem
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -208,10 +215,10 @@ class Launching:
     def kernels(self, part: Part) -> Kernels:
         """Return the part's kernels in launch order."""
         if not self._trace.device_kind.has_launches:
-            return Kernels(lambda: map(self._operator, part.operators), len(part.operators))
+            return Kernels(lambda: map(self._operator, part.operators), len(part.operators), refusal=self.refusal)
         kind = self._trace.gpu.kind
         count = sum(kind[i] == KERNEL for i in part.gpu_ops)
-        return Kernels(lambda: map(self._kernel, self._kernels_in_order(part)), count)
+        return Kernels(lambda: map(self._kernel, self._kernels_in_order(part)), count, refusal=self.refusal)
 
     def _kernels_in_order(self, part: Part) -> list[int]:
         gpu, call_of, launched = self._trace.gpu, self._trace.links.call_of, self._trace.calls.start

@@ -90,7 +90,7 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
     gpu_ops: Sequence[int]
     """In start order."""
     calls: Sequence[int]
-    """Launches and blocking calls."""
+    """Launches, blocking calls and questions to the GPU."""
     operators: Sequence[int]
     """Those that count as kernels, where no kernels are launched."""
 

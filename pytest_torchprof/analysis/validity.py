@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
 from pytest_torchprof.analysis.losses_told import loss_told
+from pytest_torchprof.analysis.other_threads import launched_elsewhere
 from pytest_torchprof.analysis.regions import PACKAGES, REGION, regions_of
 from pytest_torchprof.analysis.user_ranges import say_instead_of
 from pytest_torchprof.codes import Code, coded
@@ -261,7 +262,7 @@ def _own_gpu_side(trace: Trace, sentinel: Span) -> str | None:
             "no kernel of the sentinel is in the recording (the profiler lost its beginning)", Code.LOST_SENTINEL
         )
     if reason is None:
-        reason = _unplaced(trace)
+        reason = _unplaced(trace) or launched_elsewhere(trace)
     if reason is None and stake.orphans:
         early = f"{counted(len(stake.orphans), 'GPU operation')} {'was' if len(stake.orphans) == 1 else 'were'}"
         said = f"{early} launched before the recording began and still ran in the measured steps"

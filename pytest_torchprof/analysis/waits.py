@@ -1,10 +1,10 @@
-"""Where the CPU waits for the GPU: calls that block it, and copies whose calls come back when the copy is done."""
+"""Where the CPU waits for the GPU: calls that block it, copies whose calls come back when they are done, polling."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.devices.kinds import BLOCKING
+from pytest_torchprof.devices.kinds import WAITS, CallKind
 from pytest_torchprof.trace.columns import MEMCPY
 
 if TYPE_CHECKING:
@@ -14,9 +14,27 @@ if TYPE_CHECKING:
 
 
 def blocking_calls(trace: Trace, calls: Iterable[int]) -> list[int]:
-    """Return those of the calls that block, the profiler's own flush aside."""
-    names, blocking = trace.calls.name, trace.call_names(BLOCKING)
+    """Return those of the calls that block, frees of memory among them, the profiler's own flush aside."""
+    names, blocking = trace.calls.name, trace.call_names(WAITS)
     return [i for i in calls if names[i] in blocking and i != trace.flush]
+
+
+def longest_poll(trace: Trace, calls: Iterable[int]) -> int:
+    """Return how often in a row the steps' own thread asked whether the GPU is done, and made no other call.
+
+    What asks inside an operator is torch's allocator, which looks through what it may use again and waits for nothing.
+    """
+    names, queries = trace.calls.name, trace.call_names(frozenset({CallKind.QUERY}))
+    if not queries:
+        return 0
+    own = {trace.threads.index(step.tid) for step in trace.steps if step.tid in trace.threads}
+    made = sorted((i for i in calls if trace.calls.thread[i] in own), key=trace.calls.start.__getitem__)
+    around = trace.nesting.around_each(trace.calls, [i for i in made if names[i] in queries])
+    longest = now = 0
+    for i in made:
+        now = now + 1 if around.get(i, 0) < 0 else 0
+        longest = max(longest, now)
+    return longest
 
 
 def waiting_copies(trace: Trace, gpu_ops: Iterable[int], *, memories: Sequence[str] = ("Pageable",)) -> list[int]:

@@ -19,6 +19,7 @@ from pytest_torchprof.capture.compile_history import (
     short_reason,
 )
 from pytest_torchprof.capture.packages import packages_marked
+from pytest_torchprof.capture.second_chance import SecondChance
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
@@ -54,7 +55,8 @@ class CompileWatch:
     """A context manager around all calls of the measured code; `evidence` is the recording's `compile`.
 
     It imports nothing of torch. `call` is to be around every call: on Python 3.11 the last warm-up call (without
-    warm-up the first measured one) is observed for frames that were given up before the watch began.
+    warm-up the first measured one) is observed for frames that were given up before the watch began, and those that did
+    not run in it get a second chance in the calls behind it.
     """
 
     def __init__(self, device: str, log: CompileLog) -> None:
@@ -66,6 +68,7 @@ class CompileWatch:
         self._package_is_bound = False
         self._before: _Before | None = None
         self._eager = EagerCode(())
+        self._second_chance = SecondChance()
         self._observed = False
         self._seen_before = 0, 0
         self._in_step = False
@@ -89,6 +92,7 @@ class CompileWatch:
 
     def __exit__(self, *_: object) -> None:
         self._eager.close()
+        self._second_chance.withdraw()
         self._restore.close()
 
     @contextmanager
@@ -98,7 +102,8 @@ class CompileWatch:
         self._log.read()
         self._log.calls += 1
         self._in_step = not warmup_calls_left
-        if warmup_calls_left <= 1 and not self._observed:
+        is_observed = warmup_calls_left <= 1 and not self._observed
+        if is_observed:
             self._observed = True
             self._eager.begin()
         try:
@@ -107,6 +112,9 @@ class CompileWatch:
             self._in_step = False
             # At once: a profiler that begins next for stacks has a profile function of its own.
             self._eager.end()
+        if is_observed and not self._eager.sees_every_call and self._before is not None:
+            codes = map(GivenUp.living_code, self._before.given_up)
+            self._second_chance.offer(code for code in codes if code is not None and not self._eager.ran(code))
 
     def evidence(self) -> CompileEvidence:
         """Return what was seen so far."""
@@ -164,8 +172,12 @@ class CompileWatch:
         """Note that a compiled function is entered, under which setting, and whether it runs as it is."""
         if code is not None:
             self._entered[id(code)] = code
+            if not eagerly:
+                self._eager.note_entry(code)
         if setting is not None:
             self._settings.add(setting)
+            # A stance may make an error of what is to be compiled.
+            self._second_chance.withdraw()
         if self._in_step and not torch_profiler.records_this_thread():
             self._on_threads = True
         if eagerly and setting is not None:
@@ -291,14 +303,24 @@ class EagerCode:
         self._codes = list(codes)
         self._ids = {id(code) for code in self._codes}
         self._ran: set[int] = set()
+        self._entered: set[int] = set()
         self._stop = self._nothing
         self.blind: str | None = "no call of the code was observed" if self._codes else None
         if self._codes and hasattr(sys, "monitoring"):
             self._monitor(sys.monitoring)
 
+    @property
+    def sees_every_call(self) -> bool:
+        """Whether the code is observed from the first call to the last."""
+        return hasattr(sys, "monitoring") and self.blind is None
+
     def ran(self, code: CodeType) -> bool:
-        """Whether the code object was seen running."""
-        return id(code) in self._ran
+        """Whether the code object was seen running, or was entered and has not been compiled by now."""
+        return id(code) in self._ran or (id(code) in self._entered and not torch_compile.compiled_codes(code))
+
+    def note_entry(self, code: CodeType) -> None:
+        """Note a code object that is entered through torch.compile."""
+        self._entered.add(id(code))
 
     def begin(self) -> None:
         """Observe from here to `end`; does nothing where the code is observed all the time."""

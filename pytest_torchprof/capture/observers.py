@@ -1,4 +1,4 @@
-"""What is observed of measured calls beside the profiler: threads, CUDA graphs, floating-point operations."""
+"""What is observed of measured calls beside the profiler: whose code it is, CUDA graphs, floating-point operations."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import os
 import sys
 import sysconfig
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import cache, partial, wraps
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -18,59 +17,8 @@ from pytest_torchprof.capture.devices import Replays
 from pytest_torchprof.capture.torch_compile import CodeLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from types import FrameType
-
-
-# Threads that run no operators of a model: those of progress bars, of queues and process pools, and torch's own for
-# compilation, loading of data and the like. What a thread pool runs is seen when it is handed to the pool. Of
-# torch.distributed only what supervises processes: whatever else runs there may compute or communicate.
-_SERVICES = (
-    *("tqdm.", "asyncio.base_events.BaseEventLoop._do_shutdown", "concurrent.futures.", "pytest_torchprof."),
-    *("multiprocessing.queues.", "multiprocessing.pool.Pool.", "logging."),
-    *("torch._inductor.", "torch._vendor.", "torch._lazy.", "torch.utils.data.", "torch.profiler."),
-    *("torch.distributed.elastic.", "torch.distributed.debug.", "torch.multiprocessing."),
-)
-
-
-@contextmanager
-def handed_to_threads(seen: list[str]) -> Iterator[None]:
-    """Add to ``seen`` the name of what is started as a thread, or handed to a pool of them, meanwhile."""
-    with (
-        _note_calls(threading.Thread, "start", lambda thread: getattr(thread, "_target", None) or thread, seen),
-        _note_calls(ThreadPoolExecutor, "submit", lambda _, function, *__, **___: function, seen),
-    ):
-        yield
-
-
-@contextmanager
-def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: list[str]) -> Iterator[None]:
-    original = getattr(owner, method)
-
-    @wraps(original)
-    def telling(*args: Any, **named: Any) -> Any:
-        name = _name_of_work(work_of(*args, **named))
-        if not name.startswith(_SERVICES):
-            seen.append(name)
-        return original(*args, **named)
-
-    setattr(owner, method, telling)
-    try:
-        yield
-    finally:
-        # Whoever put something else there meanwhile keeps it.
-        if getattr(owner, method) is telling:
-            setattr(owner, method, original)
-
-
-def _name_of_work(work: Any) -> str:
-    function = work
-    while isinstance(function, partial):
-        # asyncio.to_thread hands over partial(context.run, what is meant, ...).
-        carried = getattr(function.func, "__qualname__", "") == "Context.run" and function.args
-        function = function.args[0] if carried else function.func
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return f"{getattr(function, '__module__', None) or '?'}.{name}"
 
 
 _HERE = str(Path(__file__).parents[1]) + os.sep

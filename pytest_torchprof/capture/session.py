@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.capture import reasons, torch_profiler
 from pytest_torchprof.capture.devices import (
+    Peaks,
     Replays,
     accelerator,
     after_measured_code,
@@ -20,8 +21,8 @@ from pytest_torchprof.capture.devices import (
     synchronize,
     why_unusable,
 )
+from pytest_torchprof.capture.handed_over import PATIENCE_S, HandedOver
 from pytest_torchprof.capture.lines import Lines
-from pytest_torchprof.capture.observers import handed_to_threads
 from pytest_torchprof.capture.processes import only_measurement
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.codes import Code, coded
@@ -44,6 +45,10 @@ _UNCOUNTED = coded(
     "PYTORCH_NO_CUDA_MEMORY_CACHING is set",
     Code.NO_PEAK_MEMORY,
 )
+_RESET = coded(
+    "the allocator's peak went down during the steps: something reset it, and what it had been is not known",
+    Code.NO_PEAK_MEMORY,
+)
 NOTHING_HELD = coded("the profiler holds no recording", Code.MEASUREMENT_FAILED)
 
 
@@ -52,8 +57,7 @@ class Session:
 
     After `finish`: `problem` says why the recording must not be believed (None: nothing was seen), `exportable`
     whether it may be written at all, `devices` which GPUs were in use, `memory` what the recording's own key says
-    of their allocator's peak, `threads` what the measured calls handed to threads of their own, `replays` which CUDA
-    graphs they replayed.
+    of their allocator's peak, `replays` which CUDA graphs the measured calls replayed.
     """
 
     def __init__(self, device: str, record: frozenset[str] = frozenset()) -> None:
@@ -65,12 +69,13 @@ class Session:
         self._watch = ExitStack()
         self._ended = False
         self.devices: tuple[int, ...] = ()
-        self.threads: list[str] = []
+        self._handed_over = HandedOver()
         self.replays = Replays()
         self.problem: str | None = None
         self.exportable = False
         self.memory: dict[str, object] = {"peak_memory_bytes": None}
         self._counts_memory: bool | None = None
+        self._peaks = Peaks()
         # torch marks the modules in the Python frames that it records for stacks, and nowhere else.
         self._with_stack = bool(record & {"stacks", "modules"})
         self._lines = Lines() if self._with_stack or "lines" in record else None
@@ -103,7 +108,8 @@ class Session:
             _launch_sentinel(spare)
             del spare
             if self._counts_memory:
-                accelerator().start_peak_memory(devices_in_use(self._device))
+                self.devices = devices_in_use(self._device)
+                self._peaks = self._watch.enter_context(accelerator().peaks(self.devices))
         except BaseException:
             self._end()
             raise
@@ -118,6 +124,11 @@ class Session:
             raise NotMeasured(reasons.of_device(self._device, error)) from None
         self._counts_memory = live_device(self._device).counts_memory()
         return spare
+
+    @property
+    def threads(self) -> list[str]:
+        """What the measured calls handed to threads of their own."""
+        return self._handed_over.names
 
     @property
     def marked(self) -> bool:
@@ -140,12 +151,14 @@ class Session:
         from torch.profiler import record_function
 
         with after_measured_code() if index else nullcontext():
+            if self._counts_memory:
+                self._peaks.look(self.devices)
             live_device(self._device).mark_boundary()
         began_under = len(self._starts)
         marked = record_function(f"ProfilerStep#{index}")
         marked.__enter__()  # type: ignore[no-untyped-call]
         try:
-            with handed_to_threads(self.threads), self._lines or nullcontext():
+            with self._handed_over.noted(), self._lines or nullcontext():
                 yield
         finally:
             if len(self._starts) > began_under and torch_profiler.running_profiler() == "on this thread":
@@ -157,12 +170,17 @@ class Session:
 
     def finish(self) -> None:
         """Wait for the GPUs, stop the profiler and say what can be believed."""
+        if kind_of(self._device).has_launches:
+            self._wait_for_threads()
         # Found again now: the measured code may have used a device that was idle before.
         self.devices = devices_in_use(self._device)
         with after_measured_code():
             accelerator().synchronize(self.devices)
         if self._counts_memory:
-            self.memory = {"peak_memory_bytes": accelerator().peak_memory_bytes(self.devices)}
+            peak = self._peaks.largest_bytes(self.devices)
+            self.memory = {"peak_memory_bytes": peak}
+            if self._peaks.was_reset_unseen:
+                self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _RESET}
         elif self._counts_memory is False:
             self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED}
         early = torch_profiler.stopped_early()
@@ -170,6 +188,19 @@ class Session:
         if early and not self.problem:
             said = "the profiler stopped collecting from the GPU early: its buffers were full"
             self.problem = coded(said, Code.LOST_KERNELS)
+
+    def _wait_for_threads(self) -> None:
+        """Let other threads launch what they were given while it is recorded; NotMeasured where it takes too long."""
+        with after_measured_code():
+            late = self._handed_over.why_unfinished(lambda: synchronize(self._device))
+        if late is not None:
+            raise NotMeasured(
+                coded(
+                    f"{late}, which a step handed to another thread, was not done {PATIENCE_S:g} s after the last "
+                    "step, and may launch more: wait for it in the measured code (thread.join(), future.result())",
+                    Code.OTHER_THREAD,
+                )
+            )
 
     def export(self, path: Path) -> None:
         """Write the trace, once, and let go of the profiler and all that it holds."""

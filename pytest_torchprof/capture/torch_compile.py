@@ -264,6 +264,14 @@ def outside_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def forget_code(code: CodeType) -> bool:
+    """Let Dynamo handle code anew that it has given up; False where this torch has no such function."""
+    reset = getattr(import_module("torch._C._dynamo.eval_frame"), "reset_code", None)
+    if reset:
+        reset(code)
+    return reset is not None
+
+
 def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) -> Callable[[], None] | None:
     """Call `note(code, generated code, compile id, module)` for each frame that gets compiled; return how to stop.
 

@@ -21,10 +21,13 @@ _CALLS = (
     (CallKind.DEVICE_SYNC, r"(?:cuda|hip)DeviceSynchronize"),
     (CallKind.BLOCKING, r"(?:cuda|hip)(?:Stream|Event)Synchronize"),
     # hipMemcpyWithStream is what .item() is on ROCm.
-    (CallKind.BLOCKING_COPY, r"(?:cuda|hip)Memcpy|hipMemcpyWithStream"),
+    (CallKind.BLOCKING_COPY, r"(?:cuda|hip)Memcpy(?:2D|3D)?(?:(?:To|From)(?:Symbol|Array))?|hipMemcpyWithStream"),
     (CallKind.COPY_OR_FILL, r"(?:cuda|cu|hip)Mem(?:cpy|set)\w*"),
     (CallKind.CAPTURE_BEGIN, r"(?:cuda|cu|hip)StreamBeginCapture\w*"),
     (CallKind.CAPTURE_END, r"(?:cuda|cu|hip)StreamEndCapture\w*"),
+    # cudaFreeAsync, and what goes back to a pool of the runtime's, does not wait.
+    (CallKind.FREE, r"(?:cuda|hip)Free(?:Host|Array|MipmappedArray)?|hipHostFree"),
+    (CallKind.QUERY, r"(?:cuda|hip)(?:Event|Stream)Query"),
 )
 
 KIND = DeviceKind(

@@ -40,10 +40,15 @@ class CallKind(IntEnum):
     COPY_OR_FILL = 6
     CAPTURE_BEGIN = 7
     CAPTURE_END = 8
+    FREE = 9
+    """Waits for the device too, before it gives memory back to it."""
+    QUERY = 10
+    """Asks whether the GPU is done, and comes back at once; a loop of them waits."""
 
 
 LAUNCHES = frozenset({CallKind.LAUNCH, CallKind.GRAPH_LAUNCH})
 BLOCKING = frozenset({CallKind.BLOCKING, CallKind.DEVICE_SYNC, CallKind.BLOCKING_COPY})
+WAITS = BLOCKING | {CallKind.FREE}
 COPIES = frozenset({CallKind.COPY_OR_FILL, CallKind.BLOCKING_COPY})
 
 

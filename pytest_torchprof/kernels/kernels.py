@@ -23,13 +23,21 @@ _SHOWN = 20
 class Kernels(Sequence[Kernel]):
     """Kernels in launch order; those that no launch explains stand by their own start."""
 
-    def __init__(self, build: Callable[[], Iterable[Kernel]], count: int, *, open_question: str | None = None) -> None:
+    def __init__(
+        self,
+        build: Callable[[], Iterable[Kernel]],
+        count: int,
+        *,
+        refusal: Callable[[NotMeasured], NotMeasured] = lambda problem: problem,
+        open_question: str | None = None,
+    ) -> None:
         """Take how many there are, and what builds them in their order when somebody looks at one.
 
-        ``open_question``: why there may be more of them, None where these are all.
+        ``open_question``: why there may be more of them, None where these are all. ``refusal`` notes what is raised.
         """
         self._build = build
         self._count = count
+        self._refusal = refusal
         self._open_question = open_question
 
     @cached_property
@@ -55,7 +63,9 @@ class Kernels(Sequence[Kernel]):
     @overload
     def __getitem__(self, index: slice) -> Kernels: ...
     def __getitem__(self, index: int | slice) -> Kernel | Kernels:
-        return _these(self._kernels[index], self._open_question) if isinstance(index, slice) else self._kernels[index]
+        return (
+            self._these(self._kernels[index], self._open_question) if isinstance(index, slice) else self._kernels[index]
+        )
 
     def __repr__(self) -> str:
         if self._open_question is not None:
@@ -70,14 +80,14 @@ class Kernels(Sequence[Kernel]):
     def count(self) -> int:  # type: ignore[override]  # a number here, as max_kernels reads it
         """How many; NotMeasured where it cannot be told for some kernels whether they match."""
         if self._open_question is not None:
-            raise NotMeasured(self._open_question)
+            raise self._refusal(NotMeasured(self._open_question))
         return self._count
 
     @property
     def time_us(self) -> float:
         """The sum of their durations, in microseconds; NotMeasured likewise."""
         if self._open_question is not None:
-            raise NotMeasured(self._open_question)
+            raise self._refusal(NotMeasured(self._open_question))
         return sum(kernel.dur_ns for kernel in self._kernels) / 1000
 
     @property
@@ -99,12 +109,11 @@ class Kernels(Sequence[Kernel]):
         if not found.yes and compiled.operator is not None:
             around = {op for kernel in self._kernels for op in kernel.op_chain}
             if (said := nothing_is(compiled.operator, around)) is not None:
-                return _these(found.yes, coded(said, Code.NO_SUCH_OPERATOR))
+                return self._these(found.yes, coded(said, Code.NO_SUCH_OPERATOR))
         if not (unknown := len(found.not_known)):
-            return _these(found.yes)
+            return self._these(found.yes)
         told = f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}"
-        return _these(found.yes, coded(told, Code.MATCH_UNKNOWN))
+        return self._these(found.yes, coded(told, Code.MATCH_UNKNOWN))
 
-
-def _these(kernels: Sequence[Kernel], open_question: str | None = None) -> Kernels:
-    return Kernels(lambda: kernels, len(kernels), open_question=open_question)
+    def _these(self, kernels: Sequence[Kernel], open_question: str | None = None) -> Kernels:
+        return Kernels(lambda: kernels, len(kernels), refusal=self._refusal, open_question=open_question)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from pytest_torchprof.analysis.waits import waiting_copies
+from pytest_torchprof.analysis.waits import longest_poll, waiting_copies
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.allowances import Allowance, read_allowances, read_allowed_copies
@@ -187,7 +187,25 @@ def judge_syncs(
     analysis: Analysis, most: int, *, allow_syncs: Sequence[Allowance] = (), waits: str = "calls"
 ) -> Verdict:
     """Return whether no step waits more often, beside the waits that are allowed."""
-    return _WAITS[waits].judge(analysis, most, allow_syncs)
+    verdict = _WAITS[waits].judge(analysis, most, allow_syncs)
+    return (verdict.status == HOLDS and _polled(analysis)) or verdict
+
+
+_POLLS = 10
+"""So many questions in a row are a loop that waits for the answer; code that looks into several events has fewer."""
+
+
+def _polled(analysis: Analysis) -> Verdict | None:
+    """Return that a step may have waited without a call that blocks."""
+    for step in analysis.steps:
+        times = longest_poll(analysis.trace, step.part.calls)
+        if times >= _POLLS:
+            said = (
+                f"the code asked {times} times in a row whether the GPU was done{in_step(analysis, step)}, and whether "
+                "it waited for that is not known: wait with event.synchronize()"
+            )
+            return Verdict(measured=coded(said, Code.POLLED), status=NOT_MEASURED, step=step.name)
+    return None
 
 
 def judge_memcpys(analysis: Analysis, most: int, *, allow_memcpys: Sequence[Allowance]) -> Verdict:

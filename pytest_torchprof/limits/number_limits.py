@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.kernelname import PRODUCTS
 from pytest_torchprof.limits.allowed import OF_MEMCPYS, OF_SYNCS, judge_memcpys, judge_syncs
 from pytest_torchprof.limits.items import moves_of, rows_of_moves, rows_of_waits, waits_of
@@ -51,6 +52,8 @@ class Bound:
     settings: tuple[Setting, ...] = ()
     judge: Callable[..., Verdict] | None = None
     """Judges it by what the settings leave of the number."""
+    judged_with: frozenset[CallKind] = frozenset()
+    """Calls that the number does not count and ``judge`` does."""
 
     @property
     def at_most(self) -> bool:
@@ -71,7 +74,7 @@ class Bound:
             hidden = analysis.kernels_unknown if self.number.needs == "kernels" else None
             reason = hidden or self.number.why_absent(analysis.trace)
             return Verdict(measured=reason, status=NOT_MEASURED)
-        if self.judge is not None and settings:
+        if self.judge is not None and (settings or analysis.trace.call_names(self.judged_with)):
             return self.judge(analysis, bound, **settings)
         worst_step, worst = (max if self.at_most else min)(known, key=lambda pair: pair[1])
         if self.holds(worst, bound):
@@ -129,13 +132,14 @@ def _cpu_and_gpu(step: StepProfile) -> str:
     return f"{show_us(step.cpu_time_us)} CPU / {show_us(step.gpu_busy_us)} GPU busy"
 
 
+BEYOND_SYNCS = frozenset({CallKind.FREE, CallKind.QUERY})
 BOUNDS = (
     Bound("max_kernels", BY_NAME["kernels"], _kernels),
     Bound("min_kernels", BY_NAME["kernels"], _too_few),
     Bound("max_launches", BY_NAME["launches"], _kernels),
     Bound("max_memcpys", BY_NAME["memcpys"], _copies, settings=OF_MEMCPYS, judge=judge_memcpys),
     Bound("max_memsets", BY_NAME["memsets"], _fills),
-    Bound("max_syncs", BY_NAME["syncs"], _waits, settings=OF_SYNCS, judge=judge_syncs),
+    Bound("max_syncs", BY_NAME["syncs"], _waits, settings=OF_SYNCS, judge=judge_syncs, judged_with=BEYOND_SYNCS),
     Bound("max_cpu_gpu_ratio", BY_NAME["cpu_gpu_ratio"], formula=_cpu_and_gpu),
     Bound("min_gpu_utilization", BY_NAME["gpu_utilization"]),
     Bound("min_sm_efficiency", BY_NAME["sm_efficiency"]),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import capture
 from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.errors import TorchprofError, describe
+from pytest_torchprof.limits import NOT_MEASURED
 from pytest_torchprof.profiles import load_file
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.capture import Plan
-    from pytest_torchprof.limits import Asked, Screen
+    from pytest_torchprof.limits import Asked, Screen, Verdict
     from pytest_torchprof.profiles import Profile
 
 
@@ -39,6 +40,8 @@ class Explanation:
     """How the measurement was made; None if its code was not run here and now."""
     asked: list[Asked] = field(default_factory=list)
     """The limits that the test's body has asked for."""
+    unanswered: list[Verdict] = field(default_factory=list)
+    """Those of them that could not be judged, whether or not the test heard of it."""
     running: bool = False
     """Whether the call that is under way is the repeat's."""
     raised: BaseException | None = None
@@ -47,6 +50,10 @@ class Explanation:
     def expected(self, asked: Iterable[Asked]) -> None:
         """Note the limits that the test's body asks for."""
         self.asked += asked
+
+    def refused(self, verdicts: Iterable[Verdict]) -> None:
+        """Note which limits of the test's body were not measured."""
+        self.unanswered += (one for one in verdicts if one.status == NOT_MEASURED)
 
     def explained(self, profile: Profile) -> Profile:
         """Return the profile with what the repeat found; the first call makes it, if it can be made."""

@@ -63,7 +63,12 @@ class Conclusion:
 def conclude(run: TestRun, ending: Ending | None = None) -> list[Conclusion]:
     """Judge the measurements of a test with one another, and record and return what came of each."""
     measurements = tuple(run.measurements.values())
-    judgements = [_complete_judgement(run, measurement, measurements) for measurement in measurements]
+    # What ended the test by itself may be the very error that says what is not measured.
+    caught = [measurement.caught if ending is None else () for measurement in measurements]
+    judgements = [
+        _complete_judgement(run, measurement, measurements, told)
+        for measurement, told in zip(measurements, caught, strict=True)
+    ]
     conclusions = [_conclude_one(run, judgement, ending) for judgement in judgements]
     # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
     for measurement in measurements:
@@ -77,14 +82,16 @@ def conclude(run: TestRun, ending: Ending | None = None) -> list[Conclusion]:
     return conclusions
 
 
-def _complete_judgement(run: TestRun, measurement: Measurement, measurements: tuple[Measurement, ...]) -> Judgement:
-    """Return what a measurement comes to, judged again where siblings or lines add to what it came to alone."""
+def _complete_judgement(
+    run: TestRun, measurement: Measurement, measurements: tuple[Measurement, ...], caught: tuple[Verdict, ...]
+) -> Judgement:
+    """Return what a measurement comes to, judged again where siblings, lines or the test add to what it was alone."""
     former = run.judgements.get(measurement.label)
     siblings = tuple(other.profile for other in measurements if other.profile is not None and other is not measurement)
     explanation = measurement.explanation
     judgement = former
-    if judgement is None or siblings or explanation.repeat is not None or explanation.asked:
-        judgement = judge_measurement(run.test, measurement, siblings=siblings, former=former)
+    if judgement is None or siblings or explanation.repeat is not None or explanation.asked or caught:
+        judgement = judge_measurement(run.test, measurement, siblings=siblings, former=former, caught=caught)
     return with_other_ranks(judgement, run.told.get(measurement.label, ()), this_rank().number)
 
 

@@ -248,6 +248,8 @@ def _lacks_lines(run: TestRun, measurement: Measurement) -> bool:
     # A baseline that cannot be read, and what a check of another plugin raises, is told when the test is judged.
     with suppress(Exception, pytest.fail.Exception, pytest.skip.Exception):
         run.judgements[measurement.label] = judge_measurement(run.test, measurement)
+    # Only what the test itself asks from here on is its own to answer for, not what a plugin's finding asked.
+    measurement.profile.launching.refused.clear()
     judgement = run.judgements.get(measurement.label)
     return judgement is not None and judgement.lacks_lines
 

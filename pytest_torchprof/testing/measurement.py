@@ -13,6 +13,8 @@ from pytest_torchprof.limits import (
     COMPILE,
     GPU,
     HOLDS,
+    NOT_MEASURED,
+    Verdict,
     check_limits,
     error_for,
     nothing_known,
@@ -29,12 +31,14 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.kernels.own_kernels import OwnKernels
-    from pytest_torchprof.limits import Asked, Screen, Verdict
+    from pytest_torchprof.limits import Asked, Screen
     from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.options import TestOptions
     from pytest_torchprof.testing.session import RunState
+
+_CAUGHT = "the test caught the NotMeasured that said so"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +116,18 @@ class Measurement:
         return self.profile is None and self.why_not is None
 
     @property
+    def caught(self) -> tuple[Verdict, ...]:
+        """What the test's body was told that it is not measured; if the test passes, it has kept that to itself."""
+        if self.profile is None:
+            return ()
+        read = (
+            Verdict(limit="profile", expected="measured", measured=reason, status=NOT_MEASURED)
+            for reason in self.profile.launching.refused
+        )
+        told = dict.fromkeys((*self.explanation.unanswered, *read))
+        return tuple(replace(one, details=(*one.details, _CAUGHT)) for one in told)
+
+    @property
     def error(self) -> NotMeasured:
         """What says why there is no believable profile."""
         return not_measured(str(self.why_not), ask_the_doctor=self.ask_the_doctor)
@@ -166,10 +182,12 @@ def judge_measurement(
     *,
     siblings: tuple[Profile, ...] = (),
     former: Judgement | None = None,
+    caught: tuple[Verdict, ...] = (),
 ) -> Judgement:
     """Judge a measurement; ``siblings`` are the profiles of the test's other ones, for findings that compare.
 
-    ``former`` is what it came to without them: its comparison with the baseline stands.
+    ``former`` is what it came to without them: its comparison with the baseline stands. ``caught`` is what the test's
+    body was told that it is not measured, and kept to itself.
     """
     if measurement.profile is None or measurement.why_not is not None:
         return Judgement(measurement=measurement)
@@ -191,6 +209,7 @@ def judge_measurement(
         verdicts += check.unmeasured_there(baseline)
     if unknown and not asked and not nothing and not stands_in:
         verdicts.append(something_ran(unknown))
+    verdicts += caught
     return Judgement(
         measurement=measurement,
         profile=profile,

@@ -56,6 +56,8 @@ class RunState:
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
     baseline_updates: dict[Path, dict[str, Entry | None]] = field(default_factory=dict)
     """Baseline file -> key -> entry of tests that passed altogether; None removes one."""
+    wrote_first_baseline: bool = False
+    """Whether this run has put a baseline where there was none yet."""
     collected: dict[Path, list[str]] = field(default_factory=dict)
     """Test file -> its test ids, of files that were collected as a whole."""
     passed: dict[str, Path] = field(default_factory=dict)
@@ -134,7 +136,8 @@ class RunState:
 
     def write_baselines(self) -> list[str]:
         """Write the entries of tests that passed, and return what went wrong."""
-        problems = []
+        problems: list[str] = []
+        is_first = not any(any(folder.glob("*.json")) for folder in {file.parent for file in self.baseline_updates})
         for file, entries in sorted(self.baseline_updates.items()):
             try:
                 self.baselines.update(file, entries)
@@ -144,6 +147,7 @@ class RunState:
                 for key, result in self.results.items():
                     if result.baseline_state is BaselineState.WRITTEN:
                         self.results[key] = _without_baseline(result)
+        self.wrote_first_baseline = bool(self.baseline_updates) and is_first and not problems
         return problems
 
     def _has_baseline(self, test_file: Path) -> bool:
@@ -219,6 +223,8 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
         terminalreporter.write_line("\n".join(f"torchprof: {who}{line}" for line in terminal.render_briefly(run)))
     else:
         _write_results(state, terminalreporter, unjudged)
+    if state.wrote_first_baseline and not _is_required(terminalreporter.config):
+        terminalreporter.write_line(_REQUIRE)
     if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
         for command in ci.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
             terminalreporter.write_line(command)
@@ -237,6 +243,17 @@ def _write_results(state: RunState, terminalreporter: Any, unjudged: Iterable[st
         terminalreporter.write_line(f"recordings that no test judged: {', '.join(unjudged)}")
     for problem in state.problems:
         terminalreporter.write_line(f"torchprof: {problem}", red=True)
+
+
+_REQUIRE = """\
+torchprof: where the plugin is missing or switched off, marked tests pass unmeasured; in pytest's ini file
+  required_plugins = pytest-torchprof
+makes such a run fail"""
+
+
+def _is_required(config: pytest.Config) -> bool:
+    """Whether a run without the plugin would end at once."""
+    return any(name.startswith("pytest-torchprof") for name in config.getini("required_plugins"))
 
 
 RECORDINGS = "torchprof-recordings"

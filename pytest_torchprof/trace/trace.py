@@ -13,7 +13,16 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from pytest_torchprof.devices.cuda import is_rocm
-from pytest_torchprof.devices.kinds import BLOCKING, COPIES, LAUNCHES, CallKind, DeviceKind, call_kind, kind_of
+from pytest_torchprof.devices.kinds import (
+    BLOCKING,
+    COPIES,
+    LAUNCHES,
+    WAITS,
+    CallKind,
+    DeviceKind,
+    call_kind,
+    kind_of,
+)
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Adoption, Environment, Metadata
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Message, Ranges, where
@@ -296,8 +305,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def counted_calls(self) -> list[int]:
-        """Launches and blocking calls, in file order."""
-        names = self.call_names(LAUNCHES | BLOCKING)
+        """Launches, blocking calls and questions to the GPU, in file order."""
+        names = self.call_names(LAUNCHES | WAITS | {CallKind.QUERY})
         return where(self.calls.name, names)
 
     @cached_property

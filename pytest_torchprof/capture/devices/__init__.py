@@ -82,6 +82,20 @@ class Replays:
         return tuple(self.kernels) if len(self.threads) == 1 else None
 
 
+class Peaks:
+    """The allocator's peaks on some devices; there is none where no allocator counts."""
+
+    was_reset_unseen = False
+    """Whether somebody reset a peak who could not be seen doing so: what it had been is lost."""
+
+    def look(self, indices: tuple[int, ...]) -> None:
+        """Take note of the peaks so far."""
+
+    def largest_bytes(self, indices: tuple[int, ...]) -> int | None:  # noqa: ARG002
+        """Return the largest peak of these, in bytes; None without any."""
+        return None
+
+
 class LiveDevice(ABC):
     """A device of this machine by torch's name for it, such as "cuda:0"; its class answers for all devices of the kind.
 
@@ -132,14 +146,10 @@ class LiveDevice(ABC):
     def synchronize(cls, indices: tuple[int, ...]) -> None:
         """Wait for all work queued on these."""
 
-    @classmethod  # noqa: B027 - nor an allocator that counts
-    def start_peak_memory(cls, indices: tuple[int, ...]) -> None:
-        """Begin a new allocator peak on these; a peak that the test had running begins anew with it."""
-
     @classmethod
-    def peak_memory_bytes(cls, indices: tuple[int, ...]) -> int | None:  # noqa: ARG003
-        """Return the largest allocator peak of these since `start_peak_memory`, in bytes; None without any."""
-        return None
+    def peaks(cls, indices: tuple[int, ...]) -> AbstractContextManager[Peaks]:  # noqa: ARG003
+        """Begin new allocator peaks on these; what the test had running begins anew with them."""
+        return nullcontext(Peaks())
 
     def make_current(self) -> None:  # noqa: B027 - of one there is no other
         """Let it be the device on which this process works where nobody names one."""

@@ -13,8 +13,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture import nvml, observers, reasons
-from pytest_torchprof.capture.devices import LiveDevice, Replays, WallClock, synchronize
+from pytest_torchprof.capture import nvml, observers, reasons, torch_memory
+from pytest_torchprof.capture.devices import LiveDevice, Peaks, Replays, WallClock, synchronize
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.torch_profiler import this_process
 from pytest_torchprof.codes import Code
@@ -114,17 +114,8 @@ class Cuda(LiveDevice):
             torch.cuda.synchronize(index)
 
     @classmethod
-    def start_peak_memory(cls, indices: tuple[int, ...]) -> None:
-        import torch
-
-        for index in indices:
-            torch.cuda.reset_peak_memory_stats(index)
-
-    @classmethod
-    def peak_memory_bytes(cls, indices: tuple[int, ...]) -> int | None:
-        import torch
-
-        return max((torch.cuda.max_memory_allocated(index) for index in indices), default=None)
+    def peaks(cls, indices: tuple[int, ...]) -> AbstractContextManager[Peaks]:
+        return torch_memory.peaks(indices)
 
     @classmethod
     def replays(cls) -> AbstractContextManager[Replays]:

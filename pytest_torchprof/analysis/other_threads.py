@@ -1,0 +1,36 @@
+"""What threads beside the measured one launch where no step can claim it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.text import counted
+from pytest_torchprof.trace.columns import ABSENT, KERNEL
+
+if TYPE_CHECKING:
+    from pytest_torchprof.trace import Trace
+
+
+def launched_elsewhere(trace: Trace) -> str | None:
+    """Return that other threads launched kernels between two steps or behind the last one: they fall into no step."""
+    calls, gpu, begin = trace.calls, trace.gpu, trace.steps[0].start_ns
+    own = {trace.threads.index(step.tid) for step in trace.steps}
+    outside = [
+        call
+        for i, call in enumerate(trace.links.call_of)
+        if call >= 0
+        and gpu.kind[i] == KERNEL
+        and trace.step_of_call[call] == ABSENT
+        and calls.start[call] >= begin
+        and calls.thread[call] not in own
+    ]
+    if not outside:
+        return None
+    were = f"{counted(len(outside), 'kernel')} {'was' if len(outside) == 1 else 'were'}"
+    belong = "belongs" if len(outside) == 1 else "belong"
+    return coded(
+        f"{were} launched by another thread between the steps or behind the last one, and {belong} to none: wait in "
+        "the measured code for what other threads do (thread.join(), future.result(), queue.join())",
+        Code.OTHER_THREAD,
+    )

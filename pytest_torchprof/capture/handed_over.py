@@ -1,0 +1,123 @@
+"""What measured code hands to other Python threads, and whether they are done with it when the code is."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# Threads that run no operators of a model: those of progress bars, of queues and process pools, and torch's own for
+# compilation, loading of data and the like. What a thread pool runs is seen when it is handed to the pool. Of
+# torch.distributed only what supervises processes: whatever else runs there may compute or communicate.
+_SERVICES = (
+    *("tqdm.", "asyncio.base_events.BaseEventLoop._do_shutdown", "concurrent.futures.", "pytest_torchprof."),
+    *("multiprocessing.queues.", "multiprocessing.pool.Pool.", "logging."),
+    *("torch._inductor.", "torch._vendor.", "torch._lazy.", "torch.utils.data.", "torch.profiler."),
+    *("torch.distributed.elastic.", "torch.distributed.debug.", "torch.multiprocessing."),
+)
+
+
+PATIENCE_S: Final = 10.0
+"""How long what was handed over may take once the measured code is done."""
+_RESTLESS_S: Final = 2.0
+"""How long threads that were there before are waited for, whose work nobody sees being handed over."""
+_LOOK_S: Final = 0.02
+_BUSY_S: Final = 0.001
+"""CPU time of a thread in so long a look that is more than a thread needs which only looks whether there is work."""
+
+
+@dataclass(slots=True)
+class HandedOver:
+    """What measured code has handed to other Python threads, in the order in which it did."""
+
+    names: list[str] = field(default_factory=list)
+    work: dict[threading.Thread | Future[Any], str] = field(default_factory=dict)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note what is started as a thread, or handed to a pool of them, meanwhile."""
+        with (
+            _note_calls(threading.Thread, "start", lambda thread: getattr(thread, "_target", None) or thread, self),
+            _note_calls(ThreadPoolExecutor, "submit", lambda _, function, *__, **___: function, self),
+        ):
+            yield
+
+    def why_unfinished(self, synchronize: Callable[[], None]) -> str | None:
+        """Wait until other threads are done with what they were given; return what takes too long, None if nothing.
+
+        Work that a thread takes from a queue of the code's own is not seen being put there: that thread is given as
+        long as it computes, and so is one that waits for the device.
+        """
+        over = time.monotonic() + PATIENCE_S
+        for thread in [one for one in self.work if isinstance(one, threading.Thread)]:
+            thread.join(max(over - time.monotonic(), 0))
+        wait([one for one in self.work if isinstance(one, Future)], max(over - time.monotonic(), 0))
+        for one, name in self.work.items():
+            if one.is_alive() if isinstance(one, threading.Thread) else not one.done():
+                return name
+        over = time.monotonic() + _RESTLESS_S
+        while _others_compute() and time.monotonic() < over:
+            synchronize()
+        return None
+
+
+def _others_compute() -> bool:
+    """Whether another Python thread computes right now, as far as the system tells its CPU time."""
+    before = _cpu_times_s()
+    if not before:
+        return False
+    time.sleep(_LOOK_S)
+    return any(spent - before.get(thread, spent) > _BUSY_S for thread, spent in _cpu_times_s().items())
+
+
+def _cpu_times_s() -> dict[int, float]:
+    found: dict[int, float] = {}
+    if sys.platform != "linux":  # pragma: no cover - elsewhere no clock can be asked for without danger of a crash
+        return found
+    for thread in threading.enumerate():
+        if thread.native_id is not None and thread is not threading.current_thread():
+            # As the kernel numbers the CPU clock of a thread; pthread_getcpuclockid may crash for one that has ended.
+            with suppress(OSError):
+                found[thread.native_id] = time.clock_gettime(~thread.native_id << 3 | 6)
+    return found
+
+
+@contextmanager
+def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: HandedOver) -> Iterator[None]:
+    original = getattr(owner, method)
+
+    @wraps(original)
+    def telling(*args: Any, **named: Any) -> Any:
+        name = _name_of_work(work_of(*args, **named))
+        if name.startswith(_SERVICES):
+            return original(*args, **named)
+        seen.names.append(name)
+        result = original(*args, **named)
+        seen.work[args[0] if result is None else result] = name
+        return result
+
+    setattr(owner, method, telling)
+    try:
+        yield
+    finally:
+        # Whoever put something else there meanwhile keeps it.
+        if getattr(owner, method) is telling:
+            setattr(owner, method, original)
+
+
+def _name_of_work(work: Any) -> str:
+    function = work
+    while isinstance(function, partial):
+        # asyncio.to_thread hands over partial(context.run, what is meant, ...).
+        carried = getattr(function.func, "__qualname__", "") == "Context.run" and function.args
+        function = function.args[0] if carried else function.func
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{getattr(function, '__module__', None) or '?'}.{name}"
