@@ -243,6 +243,15 @@ def aotinductor() -> TraceBuilder:
     return builder
 
 
+def unseen_work() -> TraceBuilder:
+    builder = TraceBuilder()
+    builder.own(device="cpu", steps=1, step_cpu_times_us=[19_000.0])
+    builder.step(0, 0, 20_000)
+    builder.op("forward", 1000, 18_000)
+    builder.op("aten::mm", 2000, 1000)
+    return builder
+
+
 def in_a_graph() -> TraceBuilder:
     builder = own_recording({}, steps=1)
     builder.kernel("k", 110, 5, builder.graph_launch(100))
@@ -287,6 +296,7 @@ RECORDINGS = {
     Code.LOST_RECORDS: (lost_records, "max_kernels=9"),
     Code.NO_SUCH_RANGE: (no_such_range, "max_kernels=9"),
     Code.AOTINDUCTOR: (aotinductor, "max_kernels=9"),
+    Code.UNSEEN_WORK: (unseen_work, "max_kernels=9"),
     Code.LAUNCHES_WAIT: (launches_wait, "max_gpu_time=1s"),
     Code.UNKNOWN_LAUNCH: (unknown_launch, "max_launches=9"),
     Code.NOT_RECORDED: (lambda: own_recording({"k": 1}), "max_peak_memory=1GB"),

@@ -49,7 +49,7 @@ def operator_kernels(trace: Trace, work: Callable[[str], OperatorWork]) -> list[
     computing = _of_kind(does, OperatorWork.COMPUTES, OperatorWork.ALONE, OperatorWork.FUSED, OperatorWork.UNKNOWN)
     holding = set(parent) if unknown else set()
     forks = _forks_of(trace) if unknown else []
-    inside_alone = _inside(set(where(ops.name, alone)), parent) if alone else set()
+    inside_alone = inside(set(where(ops.name, alone)), parent) if alone else set()
     kernels = _innermost(
         [
             i
@@ -59,7 +59,7 @@ def operator_kernels(trace: Trace, work: Callable[[str], OperatorWork]) -> list[
         parent,
     )
     # What an operator moves that only calls others, as matmul does before a product, is no part of a kernel.
-    taken = _inside(set(kernels), parent)
+    taken = inside(set(kernels), parent)
     moving = [i for i in where(ops.name, _of_kind(does, OperatorWork.MOVES)) if i not in taken]
     found = _innermost([*kernels, *moving], parent)
     if trace.compiling:
@@ -71,7 +71,7 @@ def _of_kind(does: Mapping[int, OperatorWork], *kinds: OperatorWork) -> set[int]
     return {name for name, kind in does.items() if kind in kinds}
 
 
-def _inside(members: AbstractSet[int], parent: Sequence[int]) -> set[int]:
+def inside(members: AbstractSet[int], parent: Sequence[int]) -> set[int]:
     """Return what lies inside one of the operators, at any depth."""
     found: set[int] = set()
     for i in range(len(parent)):
