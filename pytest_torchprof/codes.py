@@ -85,6 +85,7 @@ class Code(StrEnum):
     UNREPEATABLE_BODY = "unrepeatable-body"
     LATE_MARKER = "late-marker"
     OTHER_THREAD = "other-thread"
+    UNSEEN_WORK = "unseen-work"
     AOTINDUCTOR = "aotinductor"
     COMPILED_BEFORE = "compiled-before"
     RAN_UNCOMPILED = "ran-uncompiled"

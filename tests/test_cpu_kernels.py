@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch.nn import functional
@@ -14,6 +16,15 @@ offsets = torch.tensor([0])
 mask, places, eye, y = torch.ones(4, 4) > 0, torch.tensor([0, 1]), torch.eye(4), torch.ones(4, 4)
 grid, bag = torch.zeros(1, 2, 2, 2), torch.nn.EmbeddingBag(3, 4)
 SAMPLED = ["aten::grid_sampler_2d"]
+image, filters = torch.ones(1, 2, 5, 5, dtype=torch.float64), torch.ones(2, 2, 3, 3, dtype=torch.float64)
+sparse, zeros = torch.eye(4).to_sparse(), torch.zeros(4, 4, dtype=torch.int64)
+many = torch.ones(2, 3, 4, 4)
+
+
+def without_warning(call, *args):
+    with warnings.catch_warnings(action="ignore"):  # it is a beta
+        return call(*args)
+
 
 CASES = {
     "an operator that converts a scalar inside": (lambda: x + 1, ["aten::add"]),
@@ -59,6 +70,20 @@ CASES = {
     "an embedding bag": (lambda: bag(places, offsets), ["aten::_embedding_bag"]),
     "a squared error": (lambda: functional.mse_loss(x, x), ["aten::mse_loss"]),
     "a variance": (lambda: x.var(), ["aten::var"]),
+    "a number made for an operator": (lambda: torch.where(mask, x, 1.0), ["aten::where"]),
+    "a copy that an operator makes for another one": (lambda: many.transpose(0, 1) @ x, ["aten::copy_", "aten::bmm"]),
+    "a fill that an operator makes for another one": (
+        lambda: functional.one_hot(places, 3),
+        ["aten::aminmax", "aten::zero_", "aten::scatter_"],
+    ),
+    "a transposed convolution in fp64": (
+        lambda: functional.conv_transpose2d(image, filters),
+        ["aten::slow_conv_transpose2d"],
+    ),
+    "a mean at places": (lambda: without_warning(x.scatter_reduce, 0, zeros, x, "mean"), ["aten::scatter_reduce"]),
+    "a mean of rows": (lambda: without_warning(x.index_reduce, 0, places, x[:2], "mean"), ["aten::index_reduce"]),
+    "rows as often as said": (lambda: x.repeat_interleave(2, 0), ["aten::repeat_interleave"]),
+    "a sum of sparse matrices": (lambda: sparse + sparse, ["aten::add"]),
     "a product of matrices in a batch": (lambda: torch.einsum("bij,bjk->bik", x[None], x[None]), ["aten::bmm"]),
 }
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from builder import TraceBuilder
+from builder import MAIN, TraceBuilder
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from pytest_torchprof import load
@@ -101,3 +101,31 @@ def test_a_graph_without_its_kernels_is_not_measured(tmp_path):
     for kernels in (["aten::mm"], ["graph_0_cpp_fused_add_0", "aten::mm"]):
         with pytest.raises(NotMeasured, match="TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1"):
             made(*kernels).expect(max_kernels=5)
+
+
+OTHER = 4242
+"""A thread of torch's, on which a forked function runs."""
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_a_fork_runs_are_its_operators_wherever_its_frames_lie(tmp_path, waits):
+    """As torch 2.13 records ``torch.jit.fork``: frames by the function's name, the work on whichever thread was free."""
+    builder = TraceBuilder()
+    builder.step(0, 0, 900)
+    builder.op("forward", 100, 500)
+    builder.op("<forked function>", 150, 400, tid=OTHER)
+    builder.op("aten::mm", 200, 100, tid=OTHER)
+    # A frame that waited goes on where the function ended that it had waited for.
+    builder.op("aten::add", 450, 50, tid=OTHER if waits else MAIN)
+    if waits:
+        builder.op("<forked function>", 510, 10, tid=OTHER + 1)
+    kernels = load(builder.write(tmp_path / "t.json"), device="cpu").kernels
+    assert [kernel.name for kernel in kernels] == ["aten::mm", "aten::add"]
+
+
+def test_a_frame_of_torchscript_without_operators_is_one_kernel(tmp_path):
+    """A fused graph leaves no event but its function's frame."""
+    builder = TraceBuilder()
+    builder.step(0, 0, 900)
+    builder.op("forward", 100, 500)
+    assert load(builder.write(tmp_path / "t.json"), device="cpu").kernels.names == ["forward"]

@@ -405,7 +405,7 @@ def find(profile):
     yield Finding(code="slow-add", title="slow", message="an add", evidence={"source": origin and origin.file_line})
 
 def pytest_torchprof_findings():
-    return [Rule(code="slow-add", find=find)]
+    return [Rule(code="slow-add", find=find, needs=())]
 """)
     result = run_model(source, "--torchprof-report=report.json")
     result.assert_outcomes(failed=1)

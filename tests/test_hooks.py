@@ -29,7 +29,7 @@ def pytest_torchprof_limits():
     return [Limit(name="max_names", read=whole_number, check=check_names)]
 
 def pytest_torchprof_findings():
-    return [Rule(code="sines", find=find_sines)]
+    return [Rule(code="sines", find=find_sines, needs=())]
 
 def pytest_torchprof_reporters():
     return {".csv": render}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from functools import cached_property
 from operator import sub
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.analysis import gpu_time
+from pytest_torchprof.devices.cpu import FORKED
 from pytest_torchprof.devices.kinds import BLOCKING, LAUNCHES, OperatorWork
 from pytest_torchprof.trace import StepRange, intervals
-from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.devices.kinds import CallKind
@@ -36,47 +39,70 @@ def operator_kernels(trace: Trace, work: Callable[[str], OperatorWork]) -> list[
     """Return the operators that count as kernels where they do ``work``, in start order.
 
     One that computes alone, with all that is inside; another that computes and holds none that computes; one that moves
-    data, with no computing one around it and none that moves data inside; a C++ kernel of Inductor's; a range
-    nobody knows that holds nothing. What a compilation ran is left out.
+    data, inside none of these and with none that moves data inside; a C++ kernel of Inductor's; a range nobody knows
+    that holds nothing, and has forked nothing meanwhile. What a compilation ran is left out.
     """
     ops, parent = trace.ops, trace.nesting.parent
     does = {name: work(trace.names[name]) for name in set(ops.name)}
-    unknown = {name for name, kind in does.items() if kind is OperatorWork.UNKNOWN}
-    computing = {
-        name for name, kind in does.items() if kind in (OperatorWork.COMPUTES, OperatorWork.ALONE, OperatorWork.FUSED)
-    }
-    alone = {name for name, kind in does.items() if kind is OperatorWork.ALONE}
-    moving = {name for name, kind in does.items() if kind is OperatorWork.MOVES}
-    # What computes counts outside of what computes alone, what moves data outside of all that computes.
-    apart = {**dict.fromkeys(computing | unknown, alone), **dict.fromkeys(moving, computing)}
+    unknown = _of_kind(does, OperatorWork.UNKNOWN)
+    alone = _of_kind(does, OperatorWork.ALONE)
+    computing = _of_kind(does, OperatorWork.COMPUTES, OperatorWork.ALONE, OperatorWork.FUSED, OperatorWork.UNKNOWN)
     holding = set(parent) if unknown else set()
-    kernels = [
-        i
-        for i, name in enumerate(ops.name)
-        if name in apart
-        and not (name in unknown and i in holding)
-        and not (apart[name] and _is_inside(apart[name], ops.name, parent, i))
-    ]
+    forks = _forks_of(trace) if unknown else []
+    inside_alone = inside(set(where(ops.name, alone)), parent) if alone else set()
+    kernels = _innermost(
+        [
+            i
+            for i in where(ops.name, computing)
+            if i not in inside_alone and not (ops.name[i] in unknown and (i in holding or _forks(trace, forks, i)))
+        ],
+        parent,
+    )
+    # What an operator moves that only calls others, as matmul does before a product, is no part of a kernel.
+    taken = inside(set(kernels), parent)
+    moving = [i for i in where(ops.name, _of_kind(does, OperatorWork.MOVES)) if i not in taken]
+    found = _innermost([*kernels, *moving], parent)
+    if trace.compiling:
+        found = [i for i in found if not trace.compiling.cover(ops.thread[i], ops.start[i])]
+    return sorted(found, key=ops.start.__getitem__)
+
+
+def _of_kind(does: Mapping[int, OperatorWork], *kinds: OperatorWork) -> set[int]:
+    return {name for name, kind in does.items() if kind in kinds}
+
+
+def inside(members: AbstractSet[int], parent: Sequence[int]) -> set[int]:
+    """Return what lies inside one of the operators, at any depth."""
+    found: set[int] = set()
+    for i in range(len(parent)):
+        holder = parent[i]
+        while holder >= 0 and holder not in members:
+            holder = parent[holder]
+        if holder >= 0:
+            found.add(i)
+    return found
+
+
+def _innermost(members: Sequence[int], parent: Sequence[int]) -> list[int]:
+    """Return the operators that hold none of the others."""
     holders: set[int] = set()
-    for i in kernels:
+    for i in members:
         around = parent[i]
         while around >= 0 and around not in holders:
             holders.add(around)
             around = parent[around]
-    compiling = trace.compiling
-    found = [i for i in kernels if i not in holders]
-    if compiling:
-        found = [i for i in found if not compiling.cover(ops.thread[i], ops.start[i])]
-    return sorted(found, key=ops.start.__getitem__)
+    return [i for i in members if i not in holders]
 
 
-def _is_inside(barred: Container[int], names: Sequence[int], parent: Sequence[int], member: int) -> bool:
-    around = parent[member]
-    while around >= 0:
-        if names[around] in barred:
-            return True
-        around = parent[around]
-    return False
+def _forks_of(trace: Trace) -> list[int]:
+    """Return when functions began that ``torch.jit.fork`` had handed to another thread, in order."""
+    forked = {i for i, name in enumerate(trace.names) if name == FORKED}
+    return sorted(trace.ops.start[i] for i in where(trace.ops.name, forked)) if forked else []
+
+
+def _forks(trace: Trace, forks: Sequence[int], op: int) -> bool:
+    """Whether one of these began during a range: a frame of TorchScript's, whose work ran where it was forked to."""
+    return bisect_left(forks, trace.ops.start[op]) < bisect_left(forks, trace.ops.end[op])
 
 
 class Part(Struct, frozen=True, kw_only=True, eq=False):

@@ -12,6 +12,7 @@ from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
 from pytest_torchprof.analysis.losses_told import loss_told
 from pytest_torchprof.analysis.other_threads import launched_elsewhere
 from pytest_torchprof.analysis.regions import PACKAGES, REGION, regions_of
+from pytest_torchprof.analysis.unseen import work_without_events
 from pytest_torchprof.analysis.user_ranges import say_instead_of
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.cpu import operator_work
@@ -336,7 +337,7 @@ def unprofiled(trace: Trace) -> str | None:
             "record",
             Code.OTHER_THREAD,
         )
-    return _package(trace, metadata.compile) or _compiled_before(trace, metadata.compile)
+    return _package(trace, metadata.compile) or _compiled_before(trace, metadata.compile) or work_without_events(trace)
 
 
 def _package(trace: Trace, evidence: CompileEvidence | None) -> str | None:

@@ -365,6 +365,7 @@ def _metadata(plan: Plan, session: Session, **more: Any) -> Metadata:
         devices_used=session.devices,
         environment=environment(plan.device),
         sentinel=SENTINEL,
+        step_cpu_times_us=None if kind_of(plan.device).has_launches else tuple(session.cpu_times_us),
         threads=tuple(sorted(set(session.threads))),
         problems=(session.problem,) if session.problem else (),
         lines=session.all_lines_marked,

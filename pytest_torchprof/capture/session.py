@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -57,7 +58,8 @@ class Session:
 
     After `finish`: `problem` says why the recording must not be believed (None: nothing was seen), `exportable`
     whether it may be written at all, `devices` which GPUs were in use, `memory` what the recording's own key says
-    of their allocator's peak, `replays` which CUDA graphs the measured calls replayed.
+    of their allocator's peak, `replays` which CUDA graphs the measured calls replayed, ``cpu_times_us`` the thread's CPU
+    time in each step.
     """
 
     def __init__(self, device: str, record: frozenset[str] = frozenset()) -> None:
@@ -70,6 +72,7 @@ class Session:
         self._ended = False
         self.devices: tuple[int, ...] = ()
         self._handed_over = HandedOver()
+        self.cpu_times_us: list[float] = []
         self.replays = Replays()
         self.problem: str | None = None
         self.exportable = False
@@ -157,10 +160,12 @@ class Session:
         began_under = len(self._starts)
         marked = record_function(f"ProfilerStep#{index}")
         marked.__enter__()  # type: ignore[no-untyped-call]
+        began_ns = time.thread_time_ns()
         try:
             with self._handed_over.noted(), self._lines or nullcontext():
                 yield
         finally:
+            self.cpu_times_us.append((time.thread_time_ns() - began_ns) / 1000)
             if len(self._starts) > began_under and torch_profiler.running_profiler() == "on this thread":
                 # A profiler that was started inside is still running. The range began in a session that is gone: to
                 # end it now would write into freed memory.

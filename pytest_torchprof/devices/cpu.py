@@ -10,13 +10,16 @@ from pytest_torchprof.devices.kinds import DeviceKind, OperatorWork
 # Fused loops, and templates of products and attention, whose names differ: what has a graph's number is one of them.
 _FUSED = re.compile(r"(?:kernel_)?cpp_(?:\w+_)?fused_\w*|graph_\d+_\w+")
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::\w[\w.]*")
+FORKED = "<forked function>"
+"""The frame of what ``torch.jit.fork`` runs on a thread of torch's."""
 # Ranges of autograd, of torch.compile, of communication (whose operator is around it), of the profiler and our own.
 _HOLDERS = re.compile(
     r"autograd::engine::evaluate_function: .*|torch::\w+::.*|\w+Backward\d*|Optimizer\..*"
     r"|Torch-Compiled Region.*|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|CompiledFunction\w*"
     r"|## Call CompiledFxGraph .*|inductor_wrapper_call|.* \(dynamo_timed\)"
     r"|(?:gloo|mpi|nccl|ucc):.*|record_param_comms"
-    r"|ProfilerStep#\d+|profiler::_record_function_\w+(?:\.\w+)?|torchprof::(?:sentinel|aotinductor)|prim::.*",
+    r"|ProfilerStep#\d+|profiler::_record_function_\w+(?:\.\w+)?|torchprof::(?:sentinel|aotinductor)|prim::.*"
+    rf"|{FORKED}",
     re.DOTALL,
 )
 _VIEWS = """
@@ -32,14 +35,14 @@ unflatten unflatten_dense_tensors unfold unsafe_chunk unsafe_split unsafe_split_
 view view_as view_as_complex view_as_real vsplit
 """
 _METADATA = """
-_assert_async _assert_scalar _assert_tensor_metadata _backward _choose_qparams_per_tensor _cufft_clear_plan_cache
-_debug_has_internal_overlap _dimI _dimV _fused_sdp_choice _has_compatible_shallow_copy_type _has_same_storage_numel
-_is_all_true _is_any_true _is_zerotensor _local_scalar_dense _nested_get_ragged_idx _nnpack_available _nnz _print
-_use_cudnn_ctc_loss _version backward can_cast cudnn_is_acceptable dense_dim get_device is_coalesced is_complex
-is_conj is_contiguous is_distributed is_floating_point is_inference is_leaf is_neg is_non_overlapping_and_dense
-is_nonzero is_pinned is_same_size is_set_to is_signed item numel output_nr promote_types q_scale q_zero_point qscheme
-record_stream requires_grad_ result_type retain_grad retains_grad set_data size sparse_dim storage_offset stride
-sym_numel sym_size sym_storage_offset sym_stride
+_assert_async _assert_scalar _assert_tensor_metadata _backward _choose_qparams_per_tensor _coalesced_
+_cufft_clear_plan_cache _debug_has_internal_overlap _dimI _dimV _fused_sdp_choice _has_compatible_shallow_copy_type
+_has_same_storage_numel _is_all_true _is_any_true _is_zerotensor _local_scalar_dense _nested_get_ragged_idx
+_nnpack_available _nnz _print _use_cudnn_ctc_loss _version backward can_cast cudnn_is_acceptable dense_dim get_device
+is_coalesced is_complex is_conj is_contiguous is_distributed is_floating_point is_inference is_leaf is_neg
+is_non_overlapping_and_dense is_nonzero is_pinned is_same_size is_set_to is_signed item numel output_nr promote_types
+q_scale q_zero_point qscheme record_stream requires_grad_ result_type retain_grad retains_grad scalar_tensor set_data
+size sparse_dim storage_offset stride sym_numel sym_size sym_storage_offset sym_stride
 """
 _ALLOCATION = """
 _efficientzerotensor _empty_affine_quantized _empty_per_channel_affine_quantized _resize_output _resize_output_ empty
@@ -49,27 +52,30 @@ resize_as_
 # These return their input where there is nothing to do (no mask to draw in eval mode, the right type or layout
 # already); where there is, they hold the operator that does it.
 _WRAPPERS = """
-alpha_dropout alpha_dropout_ contiguous cpu cuda dropout dropout_ feature_alpha_dropout feature_dropout
+alpha_dropout alpha_dropout_ coalesce contiguous cpu cuda dropout dropout_ feature_alpha_dropout feature_dropout
 feature_dropout_ pin_memory to type_as
 """
 _MOVING = """
 _copy_from _copy_from_and_resize _foreach_copy_ _foreach_zero_ _pin_memory _to_copy clone copy copy_ fill fill_ full
-full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like scalar_tensor zero zero_ zeros zeros_like
+full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like zero zero_ zeros zeros_like
 """
 # Seen in recordings of torch 2.13: these do their work themselves (LAPACK, oneDNN, loops of their own), with an arange,
 # a nonzero or a check of the result inside. By its helpers, an svd would count as a ten thousandth of itself.
 _ALONE = """
-_cdist_backward _cdist_forward _cholesky_solve_helper _coalesce _ctc_loss _ctc_loss_backward _embedding_bag
-_embedding_bag_backward _embedding_bag_dense_backward _embedding_bag_forward_only _histogramdd_bin_edges
-_histogramdd_from_bin_cts _histogramdd_from_bin_tensors _index_put_impl_ _linalg_eigh _linalg_eigvals _linalg_svd
-_pdist_forward _sample_dirichlet _sparse_log_softmax _sparse_softmax _sparse_sparse_matmul _unique _unique2
-binary_cross_entropy bincount cholesky_inverse fractional_max_pool2d fractional_max_pool3d geqrf grid_sampler_2d
-grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward histc histogram huber_loss index kaiser_window
-kthvalue linalg_cholesky_ex linalg_eig linalg_eigvals linalg_householder_product linalg_ldl_factor_ex linalg_ldl_solve
-linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_lu_solve linalg_qr linalg_solve_triangular lu_unpack masked_select
-median mkldnn_rnn_layer mkldnn_rnn_layer_backward mode mse_loss multi_margin_loss multilabel_margin_loss_forward
-nanmedian ormqr randperm repeat searchsorted segment_reduce smooth_l1_loss sort sparse_sampled_addmm std std_mean topk
-triangular_solve unique_consecutive unique_dim var var_mean
+_addmm_activation _cdist_backward _cdist_forward _cholesky_solve_helper _coalesce _ctc_loss _ctc_loss_backward
+_embedding_bag _embedding_bag_backward _embedding_bag_dense_backward _embedding_bag_forward_only
+_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors _index_put_impl_ _linalg_eigh
+_linalg_eigvals _linalg_svd _pdist_forward _sample_dirichlet _slow_conv2d_backward _sparse_log_softmax _sparse_softmax
+_sparse_sparse_matmul _unique _unique2 batch_norm_backward binary_cross_entropy binary_cross_entropy_backward bincount
+cholesky_inverse convolution_backward fractional_max_pool2d fractional_max_pool3d geqrf grid_sampler_2d
+grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward histc histogram huber_loss index index_reduce
+index_reduce_ kaiser_window kthvalue linalg_cholesky_ex linalg_eig linalg_eigvals linalg_householder_product
+linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp
+linalg_qr linalg_solve_triangular lu_unpack masked_select median mkldnn_rnn_layer mkldnn_rnn_layer_backward mode
+mse_loss multi_margin_loss multilabel_margin_loss_backward multilabel_margin_loss_forward nanmedian
+native_batch_norm_backward ormqr randperm repeat repeat_interleave scatter_reduce scatter_reduce_ searchsorted
+segment_reduce slow_conv_transpose2d slow_conv_transpose3d smooth_l1_loss sort sparse_sampled_addmm std std_mean topk
+triangular_solve unfold_backward unique_consecutive unique_dim var var_mean
 """
 _ATEN = {
     **dict.fromkeys((_VIEWS + _METADATA + _ALLOCATION + _WRAPPERS).split(), OperatorWork.NOTHING),

@@ -14,6 +14,7 @@ from pytest_torchprof.findings.finding import (
     WHICH_KERNELS,
     WHICH_OPERATORS,
     Finding,
+    Need,
     Rule,
     Threshold,
 )
@@ -224,11 +225,42 @@ def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
             return
 
 
+def _has_evidence(analysis: Analysis) -> bool:
+    metadata = analysis.trace.metadata
+    return metadata is not None and metadata.compile is not None
+
+
+def _graphs_are_marked(analysis: Analysis) -> bool:
+    metadata = analysis.trace.metadata
+    evidence = None if metadata is None else metadata.compile
+    return evidence is None or evidence.graphs_are_marked is not False or not analysis.compile.regions
+
+
+_EVIDENCE = Need(missing="what the compiler did is not recorded", there=_has_evidence)
+_BREAKS = Need(
+    missing="the recording does not tell of all graph breaks",
+    there=lambda analysis: analysis.compile.graph_breaks_unknown is None,
+)
+_RECOMPILES = Need(
+    missing="the recording does not tell of all recompiles",
+    there=lambda analysis: analysis.compile.recompiles_unknown is None,
+)
+_SKIPS = Need(
+    missing="the recording does not tell whether Inductor made CUDA graphs",
+    there=lambda analysis: analysis.compile.cuda_graphs.skips_unknown is None,
+)
+_GRAPHS = Need(missing="this torch leaves no range around the call of a graph", there=_graphs_are_marked)
+_BESIDE = Need(
+    missing="the same test has no uncompiled measurement to compare it with",
+    there=lambda analysis: not analysis.compile.regions or any(not other.compile.regions for other in analysis.beside),
+)
+
 RULES = (
     Rule(
         code="graph-break",
         title="Graph breaks",
         find=_graph_break,
+        needs=(_BREAKS,),
         remedy="move what Dynamo cannot trace out of the compiled function; fullgraph=True raises at the place",
         explains=(
             *HOW_MANY_KERNELS,
@@ -243,6 +275,7 @@ RULES = (
         code="recompile",
         title="Recompiles",
         find=_recompile,
+        needs=(_RECOMPILES,),
         remedy="keep what guards look at the same (sizes, types, Python values), or mark sizes as dynamic: "
         "torch._dynamo.mark_dynamic, torch.compile(dynamic=True)",
         explains=("max_compile_time",),
@@ -251,6 +284,7 @@ RULES = (
         code="compile-in-window",
         title="Compiled while measured",
         find=_compile_in_window,
+        needs=(),
         remedy="more warm-up calls (warmup=); if it compiles at each call, see its recompiles",
         explains=(*HOST_PACE, "max_recompiles"),
     ),
@@ -258,6 +292,7 @@ RULES = (
         code="not-compiled",
         title="Not compiled",
         find=_not_compiled,
+        needs=(_EVIDENCE,),
         remedy="torch.compile(module) instead of module.compile() for modules of torch.nn; look for disable(), stances "
         "and the recompile limit",
         explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, "cuda_graph", "max_graph_breaks"),
@@ -266,6 +301,7 @@ RULES = (
         code="cuda-graph-skipped",
         title="CUDA graph skipped",
         find=_cuda_graph_skipped,
+        needs=(_SKIPS,),
         remedy="remove the cause (inputs on the CPU, mutated inputs, dynamic sizes), or do without the mode",
         explains=(*HOST_PACE, "max_launches", "cuda_graph"),
     ),
@@ -273,6 +309,7 @@ RULES = (
         code="backward-not-compiled",
         title="Backward not compiled",
         find=_backward_not_compiled,
+        needs=(),
         remedy='a backend with AOTAutograd (the default "inductor" has it, "eager" has not), no graph breaks in the '
         "forward, gradients required when it is compiled",
         explains=("max_graph_breaks",),
@@ -281,6 +318,7 @@ RULES = (
         code="graph-hash-changes",
         title="Other graphs in other steps",
         find=_graph_hash_changes,
+        needs=(_GRAPHS,),
         remedy="the inputs differ between steps (sizes, types, a Python value): each combination has code of its own",
         explains=("max_recompiles",),
     ),
@@ -288,6 +326,7 @@ RULES = (
         code="guard-overhead",
         title="Guards cost much",
         find=_guard_overhead,
+        needs=(),
         thresholds=(GUARDS,),
         remedy="compile larger pieces, so that fewer calls check more work; "
         "torch.compiler.set_stance(skip_guard_eval_unsafe=True) where nothing changes",
@@ -307,6 +346,7 @@ RULES = (
         code="compile-overhead",
         title="Compiling does not pay",
         find=_compile_overhead,
+        needs=(_BESIDE,),
         remedy="compile more at once, so that one look-up pays for many operators, or leave it uncompiled; "
         'mode="reduce-overhead" on a GPU',
         explains=HOST_PACE,

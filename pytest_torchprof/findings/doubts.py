@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.validity import at_stake
-from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
+from pytest_torchprof.findings.finding import GPU_WORK, HOST_PACE, LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.trace import intervals
 
@@ -280,6 +280,7 @@ RULES = (
         code="no-gpu-work",
         title="No GPU work",
         find=_no_gpu_work,
+        needs=(GPU_WORK,),
         remedy="check that model and inputs are on the GPU, and return what the code computes",
         explains=("min_kernels", "min_gpu_utilization", "min_sm_efficiency"),
     ),
@@ -287,18 +288,21 @@ RULES = (
         code="lost-kernels",
         title="Lost kernels",
         find=_lost_kernels,
+        needs=(GPU_WORK,),
         remedy="synchronize every device before the profiler stops; look for a second profiler (nsys, ncu, DCGM)",
     ),
     Rule(
         code="in-flight-kernels",
         title="Kernels in flight",
         find=_in_flight_kernels,
+        needs=(GPU_WORK,),
         remedy="synchronize every device before the profiler starts",
     ),
     Rule(
         code="profiler-gap",
         title="The profiler's own gap",
         find=_profiler_gap,
+        needs=(GPU_WORK,),
         remedy="none needed; record more steps to see that it does not come back in each",
         explains=("min_gpu_utilization", "min_sm_efficiency"),
     ),
@@ -315,6 +319,7 @@ RULES = (
         code="kernel-time-varies",
         title="Kernel times vary",
         find=_kernel_time_varies,
+        needs=(GPU_WORK,),
         thresholds=(SLOWER, RUN_US, EXCESS, STEPS, RUNS),
         remedy="clocks, heat, or another program on the GPU: compare medians, not means; lock the clocks to be sure",
         explains=SLOW_KERNELS,

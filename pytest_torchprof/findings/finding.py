@@ -82,7 +82,8 @@ class Rule(Struct, frozen=True, kw_only=True):
     thresholds: tuple[Threshold, ...] = ()
     changed: Mapping[Threshold, float] = field(default_factory=dict)
     """The values that someone set; the others are as they come."""
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Need, ...]
+    """What it reads; empty if that is in every recording, whichever the device: the ranges on the CPU."""
     remedy: str = ""
     explains: Collection[str] = ()
     """Limits that may be missed for this reason; what a limit lists itself does not explain it."""
@@ -114,6 +115,10 @@ def _shapes(analysis: Analysis) -> bool:
     return any(trace.inputs[one] != _NO_OPERANDS for one in set(trace.ops.inputs))
 
 
+GPU_WORK = Need(
+    missing="it is read from the work of a GPU, and the CPU was the device",
+    there=lambda analysis: analysis.trace.device_kind.has_launches,
+)
 LAUNCHES = Need(
     missing="no operation of the GPU is linked to its launch",
     there=lambda analysis: any(call >= 0 for call in analysis.trace.links.call_of),

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.findings.finding import (
+    GPU_WORK,
     HOST_PACE,
     HOW_MANY_KERNELS,
     LAUNCHES,
@@ -300,6 +301,7 @@ RULES = (
         code="layout-conversion",
         title="Layout conversions",
         find=_layout_conversion,
+        needs=(GPU_WORK,),
         thresholds=(CONVERSION,),
         remedy="model and images in channels_last (.to(memory_format=torch.channels_last)), which tensor cores want",
         explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *SLOW_KERNELS),

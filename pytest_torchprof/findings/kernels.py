@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.finding import (
     BLOCKS_PER_SM,
+    GPU_WORK,
     HOST_PACE,
     HOW_MANY_KERNELS,
     OCCUPANCY,
@@ -263,6 +264,7 @@ RULES = (
         code="hotspot",
         title="Hotspot",
         find=_hotspot,
+        needs=(GPU_WORK,),
         thresholds=(SHARE, NAMES, BUSY),
         remedy="start here: what it does not take cannot be won",
         explains=SLOW_KERNELS,
@@ -280,6 +282,7 @@ RULES = (
         code="costly-children",
         title="Costly children",
         find=_costly_children,
+        needs=(),
         thresholds=(INSIDE, OF_CPU_TIME),
         remedy="look at the children, not at the operator itself",
     ),

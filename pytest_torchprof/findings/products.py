@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.efficiency import has_tf32, peak_ratio
 from pytest_torchprof.findings.finding import (
+    GPU_WORK,
     HOW_MANY_KERNELS,
     OPERATORS,
     SHAPES,
@@ -243,7 +244,7 @@ RULES = (
         code="fp32-gemm",
         title="Products in fp32",
         find=_fp32_gemm,
-        needs=(_types_told("fp32", SLOW_TYPE),),
+        needs=(GPU_WORK, _types_told("fp32", SLOW_TYPE)),
         thresholds=(SLOW_TYPE,),
         explains=(*WHICH_KERNELS, *SLOW_KERNELS),
     ),
@@ -251,7 +252,7 @@ RULES = (
         code="tf32-gemm",
         title="Products in tf32",
         find=_tf32_gemm,
-        needs=(_types_told("tf32", SLOW_TYPE),),
+        needs=(GPU_WORK, _types_told("tf32", SLOW_TYPE)),
         thresholds=(SLOW_TYPE,),
         remedy="fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): "
         "autocast or a model in bf16 moves half of the bytes and computes twice as fast",
@@ -261,7 +262,7 @@ RULES = (
         code="unasked-fp64",
         title="Work in fp64",
         find=_unasked_fp64,
-        needs=(_types_told("fp64", DOUBLE),),
+        needs=(GPU_WORK, _types_told("fp64", DOUBLE)),
         thresholds=(DOUBLE, MEANT),
         remedy="find where float64 comes in: numpy arrays and Python floats made to tensors without a dtype, "
         ".double(), torch.set_default_dtype",

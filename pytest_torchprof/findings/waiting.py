@@ -6,7 +6,16 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.waits import waiting_copies
-from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, SLOW_KERNELS, Finding, Rule, Threshold
+from pytest_torchprof.findings.finding import (
+    GPU_WORK,
+    HOST_PACE,
+    LAUNCHES,
+    OPERATORS,
+    SLOW_KERNELS,
+    Finding,
+    Rule,
+    Threshold,
+)
 from pytest_torchprof.findings.ranks import cause_of
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import counted, show_ratio, show_us
@@ -333,6 +342,7 @@ RULES = (
         code="compute-bound",
         title="Bound by the GPU",
         find=_compute_bound,
+        needs=(GPU_WORK,),
         thresholds=(COMPUTING,),
         remedy="look at the longest kernels: their types, their sizes, and what could be fused",
     ),
@@ -375,6 +385,7 @@ RULES = (
         code="exposed-communication",
         title="Exposed communication",
         find=_exposed_communication,
+        needs=(GPU_WORK,),
         thresholds=(EXPOSED,),
         remedy="overlap it with computation (DDP buckets, prefetch in FSDP, async_op=True); a collective that only "
         "waits shows that another rank is late: compare the ranks",

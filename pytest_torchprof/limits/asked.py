@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -220,7 +219,7 @@ def _cannot_judge(analysis: Analysis, limit: Limit) -> str | None:
         return None
     if analysis.why_not is not None:
         return str(analysis.why_not)
-    if limit.on_gpu_work and (hidden := unprofiled(analysis.trace)):
+    if limit.on_gpu_work and (hidden := analysis.kernels_unknown):
         return hidden
     if limit.on_time and (setting := analysis.trace.environment.launches_wait):
         return coded(f"{setting} makes every launch wait, so that times and ratios mean nothing", Code.LAUNCHES_WAIT)

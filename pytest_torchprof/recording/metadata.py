@@ -230,6 +230,8 @@ class Metadata(Struct, frozen=True, kw_only=True):
     attempts: Count | None = None
     sentinel: str | None = None
     """The range with which the recording begins."""
+    step_cpu_times_us: tuple[float, ...] | None = None
+    """The CPU time of the thread in each step, where the CPU was the device."""
     threads: tuple[str, ...] | None = None
     """What the measured calls handed to other Python threads."""
     problems: tuple[str, ...] | None = None
@@ -275,6 +277,7 @@ _ONLY_IF_KNOWN = (
     "local_rank",
     "run_id",
     "clock",
+    "step_cpu_times_us",
     "peak_memory_why_not",
     "graph_replays",
     "triton_kernels",
@@ -286,7 +289,7 @@ _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Tim
 _LISTS = {
     **dict.fromkeys(("threads", "problems", "triton_kernels"), "texts"),
     **dict.fromkeys(("devices_used", "graph_replays", "digest", "numbers"), "whole numbers"),
-    "untraced_step_times_us": "numbers",
+    **dict.fromkeys(("untraced_step_times_us", "step_cpu_times_us"), "numbers"),
 }
 _NOUNS = {"int": "a whole number", "str": "a text", "bool": "true or false", "object": "an object"}
 

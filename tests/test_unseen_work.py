@@ -1,0 +1,109 @@
+"""Work that leaves no event on the CPU as device: kernels that nobody sees are not measured, and Python is no kernel."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+from builder import MAIN, TraceBuilder
+
+from pytest_torchprof import LimitsMissed, NotMeasured, capture, load
+
+OTHER = 4242
+"""A thread of torch's."""
+
+
+def recording(tmp_path, *, cpu_times_us, holder="forward", kernel_us=1000, tid=MAIN, **more):
+    """Return steps of 20 ms whose one operator holds a kernel, and nothing else that was recorded."""
+    builder = TraceBuilder()
+    if cpu_times_us is not None:
+        more["step_cpu_times_us"] = cpu_times_us
+    builder.own(device="cpu", steps=len(cpu_times_us or [0, 0]), **more)
+    for number in range(len(cpu_times_us or [0, 0])):
+        at = number * 30_000
+        builder.step(number, at, 20_000)
+        builder.op(holder, at + 1000, 18_000, tid=tid)
+        builder.op("aten::mm", at + 2000, kernel_us, tid=tid)
+    return load(builder.write(tmp_path / "t.json"))
+
+
+@pytest.mark.parametrize("holder", ["forward", "mine::op", "FnBackward", "torch::autograd::CppNode<Mine>"])
+def test_what_an_operator_computes_without_events_leaves_its_kernels_unknown(tmp_path, holder):
+    profile = recording(tmp_path, cpu_times_us=[19_000.0, 19_000.0], holder=holder)
+    with pytest.raises(NotMeasured, match=r"computed for 15\.0 ms in a step.*\[unseen-work\]") as raised:
+        profile.expect(max_kernels=1)
+    assert holder in str(raised.value)
+    assert "unseen-work" in profile.kernels_unknown
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"cpu_times_us": [4900.0, 4900.0]},
+        {"cpu_times_us": None},
+        {"cpu_times_us": [19_000.0] * 2, "kernel_us": 16_000},
+        {"cpu_times_us": [19_000.0, 3000.0, 3000.0]},
+        {"cpu_times_us": [19_000.0] * 2, "holder": "Optimizer.step#SGD.step"},
+        {"cpu_times_us": [19_000.0] * 2, "holder": "autograd::engine::evaluate_function: MmBackward0"},
+        {"cpu_times_us": [19_000.0] * 2, "tid": OTHER},
+    ],
+    ids=["it waited", "nobody looked", "kernels", "in one step of three", "Python", "hooks", "another thread"],
+)
+def test_what_need_not_be_work_without_events_is_measured(tmp_path, known):
+    recording(tmp_path, **known).expect(max_kernels=1)
+
+
+def test_one_step_is_enough_where_there_is_no_other(tmp_path):
+    with pytest.raises(NotMeasured, match="in 1 of 1 step"):
+        recording(tmp_path, cpu_times_us=[19_000.0]).expect(max_kernels=1)
+
+
+def test_what_no_limit_on_kernels_asks_for_is_judged(tmp_path):
+    profile = recording(tmp_path, cpu_times_us=[19_000.0] * 2, compile={"dynamo": True, "compiled": True})
+    with pytest.raises((LimitsMissed, NotMeasured)) as raised:
+        profile.expect(max_graph_breaks=0)
+    assert "unseen-work" not in str(raised.value)
+
+
+def burn():
+    until = time.thread_time() + 0.05
+    while time.thread_time() < until:
+        pass
+
+
+@torch.library.custom_op("torchprof_unseen::own_and_torchs", mutates_args=())
+def own_and_torchs(x: torch.Tensor) -> torch.Tensor:
+    burn()
+    return x.sin()
+
+
+@torch.library.custom_op("torchprof_unseen::own", mutates_args=())
+def own(x: torch.Tensor) -> torch.Tensor:
+    burn()
+    return torch.empty(4)
+
+
+def measured(function, tmp_path):
+    plan = capture.Plan(device="cpu", warmup=1, steps=2, record=frozenset(), nodeid="test", label=None)
+    path = tmp_path / "recording.json"
+    for _ in capture.iterations(plan, path, lambda _path: None):
+        function()
+    return load(path)
+
+
+def test_an_operator_of_pythons_that_computes_beside_torchs_is_not_measured(tmp_path):
+    with pytest.raises(NotMeasured, match=r"'torchprof_unseen::own_and_torchs' computed for .*unseen-work"):
+        measured(lambda: own_and_torchs(torch.ones(4)), tmp_path).expect(max_kernels=2)
+
+
+def test_an_operator_of_pythons_that_calls_none_of_torchs_is_one_kernel(tmp_path):
+    assert measured(lambda: own(torch.ones(4)), tmp_path).kernels.names == ["aten::fill_", "torchprof_unseen::own"]
+
+
+def test_python_between_operators_is_no_kernel(tmp_path):
+    def step():
+        torch.ones(4).sin()
+        burn()
+
+    measured(step, tmp_path).expect(max_kernels=2)
