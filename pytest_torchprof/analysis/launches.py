@@ -17,6 +17,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.errors import not_measured
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
+from pytest_torchprof.kernels.operand_types import with_operands
 from pytest_torchprof.kernels.operands import Launch, complete
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
@@ -127,7 +128,7 @@ class Launching:
         if found is None:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
             launch = self._launch(op, call_name, collective, self._is_triton(name))
-            found = self._decoded[key] = complete(name, launch)
+            found = self._decoded[key] = with_operands(complete(name, launch), launch)
         return found
 
     def decoded_operator(self, op: int) -> KernelName:
@@ -136,7 +137,8 @@ class Launching:
         key = (name, self.chain(op), self._trace.ops.inputs[op])
         found = self._decoded.get(key)
         if found is None:
-            found = self._decoded[key] = complete(name, self._launch(op, None, (None, None)))
+            launch = self._launch(op, None, (None, None))
+            found = self._decoded[key] = with_operands(complete(name, launch), launch)
         return found
 
     def _is_triton(self, kernel: str) -> bool | None:

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.baseline.family_times import spent_by_family
 from pytest_torchprof.kernels import names
-from pytest_torchprof.kernels.operand_types import told_operands
 from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     op: str | None = None
     """The operator that launched it."""
     operands: str | None = None
-    """What that was given, where dtype and layout leave it open (`told_operands`)."""
+    """What that was given, where dtype and layout leave it open, as `with_operands` says it."""
 
     @property
     def structure(self) -> tuple[str | None, ...]:
@@ -205,7 +204,7 @@ def records(kernels: Iterable[Kernel]) -> tuple[KernelRecord, ...]:
             layout=kernel.layout,
             helper=kernel.decoded.helper,
             op=kernel.op,
-            operands=told_operands(kernel),
+            operands=kernel.decoded.operands,
         )
         for kernel in kernels
     )

@@ -13,7 +13,7 @@ from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
 from pytest_torchprof.compare.fusions import lost_fusion
 from pytest_torchprof.compare.ratios import ratio_of, show_factor
-from pytest_torchprof.compare.sameness import said_less, work_on_the_same
+from pytest_torchprof.compare.sameness import as_read_now, said_less, work_on_the_same
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.kernels.names import decode, normal_name
 from pytest_torchprof.kernels.operand_types import name_is_the_code
@@ -112,7 +112,7 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
     is most like it.
     """
     rule = RULES[names]
-    known = {tuple(keys(step, rule.same)): step for step in _as_read_now(old, new) or ((),)}
+    known = {tuple(keys(step, rule.same)): step for step in as_read_now(old, new) or ((),)}
     changes: dict[tuple[str, str, object], Change] = {}
     for number, step in enumerate(new.steps or ((),)):
         before = known.get(tuple(keys(step, rule.same))) or most_alike(step, known.values(), rule)
@@ -121,34 +121,6 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
             if once not in changes or changes[once].times < change.times:
                 changes[once] = replace(change, step=number)
     return tuple(changes.values())
-
-
-def _as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
-    """Return the baseline's steps, with names that both entries have read as this version of the package reads them.
-
-    A raw name has one family: if the entries disagree, another version recorded the older one. If this version reads a
-    name in several ways, as an operator that runs on several types, the baseline's kernel may be any of them and stays.
-    """
-    readings: defaultdict[object, list[KernelRecord]] = defaultdict(list)
-    for kernel in new.kernels:
-        readings[kernel.name].append(kernel)
-        readings[kernel.name, kernel.op].append(kernel)
-
-    def read(kernel: KernelRecord) -> KernelRecord:
-        now = readings.get((kernel.name, kernel.op)) or readings.get(kernel.name)
-        if now is None or len(now) > 1:
-            return kernel
-        (same,) = now
-        now_called = structs.replace(kernel, family=same.family, helper=same.helper)
-        one_thing = said_less(kernel, same) or name_is_the_code(kernel.name, kernel.op)
-        if not one_thing or work_on_the_same(now_called, same) is False:
-            return now_called
-        dtype, layout = kernel.dtype or same.dtype, kernel.layout or same.layout
-        operands = same.operands if (dtype, layout) == (same.dtype, same.layout) else kernel.operands
-        return structs.replace(now_called, dtype=dtype, layout=layout, operands=operands)
-
-    kernels = {kernel: read(kernel) for kernel in old.kernels}
-    return tuple(tuple(kernels[kernel] for kernel in step) for step in old.steps)
 
 
 def _step_changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL
 from pytest_torchprof.kernels.operand_types import has_no_unit_stride, may_compute_in, name_is_the_code, types_of
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.baseline import Entry, KernelRecord
+    from pytest_torchprof.compare.difference import Step
 
 
 def work_on_the_same(was: KernelRecord, now: KernelRecord) -> bool | None:
@@ -66,3 +70,31 @@ def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:
         alike = [one for one in now if one.name == was.name and said_less(was, one)]
         if any(work_on_the_same(was, one) is not False for one in alike):
             yield was
+
+
+def as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
+    """Return the baseline's steps, with names that both entries have read as this version of the package reads them.
+
+    A raw name has one family: if the entries disagree, another version recorded the older one. If this version reads a
+    name in several ways, as an operator that runs on several types, the baseline's kernel may be any of them and stays.
+    """
+    readings: defaultdict[object, list[KernelRecord]] = defaultdict(list)
+    for kernel in new.kernels:
+        readings[kernel.name].append(kernel)
+        readings[kernel.name, kernel.op].append(kernel)
+
+    def read(kernel: KernelRecord) -> KernelRecord:
+        now = readings.get((kernel.name, kernel.op)) or readings.get(kernel.name)
+        if now is None or len(now) > 1:
+            return kernel
+        (same,) = now
+        now_called = structs.replace(kernel, family=same.family, helper=same.helper)
+        one_thing = said_less(kernel, same) or name_is_the_code(kernel.name, kernel.op)
+        if not one_thing or work_on_the_same(now_called, same) is False:
+            return now_called
+        dtype, layout = kernel.dtype or same.dtype, kernel.layout or same.layout
+        operands = same.operands if (dtype, layout) == (same.dtype, same.layout) else kernel.operands
+        return structs.replace(now_called, dtype=dtype, layout=layout, operands=operands)
+
+    kernels = {kernel: read(kernel) for kernel in old.kernels}
+    return tuple(tuple(kernels[kernel] for kernel in step) for step in old.steps)
