@@ -265,18 +265,19 @@ class BaselineCheck:
         if lost:
             said = f"{', '.join(lost)}: compared with the baseline, and this measurement does not have it"
             yield self._not_measured(coded(said, Code.NOT_RECORDED))
-        if old is not None and not self.run.baseline.updates and (unknown := judgement.comparison.unknown):
+        found = judgement.comparison
+        if not self.run.baseline.updates and found.unknown and not found.fails():
             said = (
                 "whether these kernels are those of the baseline cannot be told, since neither their names nor their "
-                f"operators say on both sides what they work on: {first_of(unknown)}; after a look at the kernels, "
+                f"operators say on both sides what they work on: {first_of(found.unknown)}; after a look at the kernels, "
                 "record the entry again with --torchprof-baseline=update"
             )
             yield self._not_measured(coded(said, Code.NOT_RECORDED))
         if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
             said = (
                 f"{', '.join(lacking)}: the entry in the baseline {self.run.shown(judgement.file)} lacks what is to be "
-                "compared (edited by hand, or recorded where it was not known): record it again with "
-                "--torchprof-baseline=update"
+                "compared (edited by hand, written by an earlier version, or recorded where it was not known): record "
+                "it again with --torchprof-baseline=update"
             )
             yield self._not_measured(coded(said, Code.BASELINE_INCOMPLETE))
 
