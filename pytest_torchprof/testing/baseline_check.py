@@ -269,7 +269,7 @@ class BaselineCheck:
         if not self.run.baseline.updates and found.unknown and not found.fails():
             said = (
                 "whether these kernels are those of the baseline cannot be told, since neither their names nor their "
-                f"operators say on both sides what they work on: {first_of(found.unknown)}; after a look at the kernels, "
+                f"operators say on both sides what they work on: {first_of(found.unknown)}; after a look at them, "
                 "record the entry again with --torchprof-baseline=update"
             )
             yield self._not_measured(coded(said, Code.NOT_RECORDED))
