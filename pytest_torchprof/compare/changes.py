@@ -181,7 +181,7 @@ def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], name
     is_variant = same is not False and same_name and (names != "exact" or (differ and was.name == now.name))
     how = explain_rename(was.name, now.name)
     change = _variant_change(was, now, len(at), NEUTRAL if is_variant else WORSE, how)
-    if is_variant and same is None and was.family in STRUCTURAL and not _is_one_code(was, now):
+    if is_variant and same is None and was.family in STRUCTURAL and not (said_less(was, now) or _is_one_code(was, now)):
         change = replace(change, direction=UNKNOWN)
     if names == "structure" and not differ and was.op == now.op:
         change = replace(change, renamed=printable(how))
