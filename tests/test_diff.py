@@ -237,7 +237,7 @@ def test_a_recording_is_compared_with_the_entry_of_its_test(tmp_path, capsys):
     after = str(of_test(AFTER, "tests/test_x.py::test_step", tmp_path / "after.json"))
     assert run([str(kept), after]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "test_step: worse (26 kernels changed)"
+    assert lines[0] == "test_step: worse (34 kernels changed)"
     assert lines[1] == "    kernels 167 -> 159, 0.95x"
     assert any(line.startswith("    what came and went: ") for line in lines)
     assert "    where the time is, by family (not gated):" in lines

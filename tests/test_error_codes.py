@@ -21,7 +21,229 @@ SOURCES = {path: path.read_text() for path in (ROOT / "pytest_torchprof").rglob(
 PAGE = (ROOT / "docs" / "messages.md").read_text()
 OURS = re.compile(r"Traceback \(most recent|pytest_torchprof/\S+\.py|^INTERNALERROR", re.MULTILINE)
 BASELINE = "test_it.cpu-x86_64.json"
-MERGED = 'def of_no_known_family():
+MERGED = '<<<<<<< a\n{"schema": 2, "entries": {}}\n=======\n{"schema": 2, "entries": {}}\n>>>>>>> b\n'
+
+MARKERS = {
+    Code.UNKNOWN_KEYWORD: "max_kernel=5",
+    Code.BAD_VALUE: "max_kernels=-1",
+    Code.BAD_PATTERN: "kernels=pytest_torchprof.gemm",
+    Code.POSITIONAL_ARGUMENT: "5",
+    Code.CONTRADICTION: "min_kernels=3, max_kernels=2",
+    Code.LONE_SETTING: "allow_syncs='aten::item'",
+}
+
+BODIES = {
+    Code.FIXTURE_MISUSE: """
+        @cpu
+        def test_it(torchprof):
+            for _ in range(2):
+                with torchprof.measure("once") as m:
+                    for _ in m.steps():
+                        torch.sin(x)
+        """,
+    Code.ANOTHER_PROFILER: """
+        @cpu
+        def test_it():
+            with torch.profiler.profile():
+                torch.sin(x)
+        """,
+    Code.NOTHING_RAN: """
+        @cpu
+        def test_it():
+            pass
+        """,
+    Code.NOTHING_MEASURED: """
+        @cpu
+        def test_it(torchprof):
+            torch.sin(x)
+        """,
+    Code.NOT_RUN_TO_END: """
+        @cpu
+        def test_it(torchprof):
+            with torchprof.measure("left") as m:
+                for _ in m.steps():
+                    torch.sin(x)
+                    break
+        """,
+    Code.UNREPEATABLE_BODY: """
+        @cpu
+        async def test_it():
+            torch.sin(x)
+        """,
+    Code.LATE_MARKER: """
+        def test_it(request):
+            request.applymarker(pytest.mark.torchprof(max_kernels=1))
+        """,
+    Code.OTHER_THREAD: """
+        import threading
+
+        @cpu
+        def test_it():
+            thread = threading.Thread(target=torch.sin, args=(x,))
+            thread.start()
+            thread.join()
+            torch.sin(x)
+        """,
+    Code.NEEDS_GPU: """
+        @pytest.mark.torchprof(device="cpu", max_launches=1)
+        def test_it():
+            torch.sin(x)
+        """,
+    Code.NO_TIMES: """
+        import time
+
+        @pytest.mark.torchprof(device="cpu", warmup=0, steps=1, tolerance={"time": 0.1})
+        def test_it(monkeypatch):
+            from pytest_torchprof.capture import samples
+            monkeypatch.setattr(samples, "_LIMIT_S", 0)
+            torch.sin(x)
+        """,
+    Code.NO_COMPILE_EVIDENCE: """
+        @pytest.mark.torchprof(device="cpu", max_compile_time=1)
+        def test_it():
+            torch.sin(x)
+        """,
+    Code.COMPILER_RECORDS_CLEARED: """
+        @pytest.mark.torchprof(device="cpu", max_graph_breaks=0)
+        def test_it():
+            torch.compile(torch.sin, backend="eager")(x)
+            torch._dynamo.utils.clear_compilation_metrics()
+        """,
+    Code.NO_RECORDING_LEFT: """
+        @cpu
+        def test_it(torchprof):
+            torchprof.adopt(lambda folder: None, timeout=0)
+        """,
+    Code.RECORDING_NOT_WRITTEN: r"""
+        @cpu
+        def test_it(torchprof):
+            with torchprof.measure("\ud800") as m:
+                for _ in m.steps():
+                    torch.sin(x)
+        """,
+}
+
+MEASURED = """
+@cpu
+def test_it():
+    torch.sin(x)
+"""
+OPTIONS = {
+    Code.BAD_OPTION: ("--torchprof-steps=0",),
+    Code.REPLAY_MISSING: ("--torchprof-replay=.",),
+    Code.REPLAY_UNUSED: ("--torchprof-replay=.", "-k", "nothing"),
+    Code.BASELINE_NOT_WRITTEN: ("--torchprof-baseline=update", "--torchprof-baseline-dir=file.txt"),
+    Code.REPORT_NOT_WRITTEN: ("--torchprof-report=file.txt/report.json",),
+    Code.NO_GPU: ("--torchprof-require-gpu",),
+}
+
+
+def reading(name: str, text: str | bytes) -> tuple[list[str], dict[str, bytes]]:
+    return ["analyze", name], {name: text.encode() if isinstance(text, str) else text}
+
+
+def baseline(text: str) -> tuple[list[str], dict[str, bytes]]:
+    return ["baseline", "show", BASELINE], {BASELINE: text.encode()}
+
+
+RECORDING = own_recording({"k": 1}).text()
+COMMANDS = {
+    Code.BAD_USAGE: (["analyze"], {}),
+    Code.NOT_IN_RECORDING: (["analyze", "t.json", "--step", "9"], {"t.json": RECORDING.encode()}),
+    Code.RECORDING_MISSING: (["analyze", "t.json"], {}),
+    Code.RECORDING_UNREADABLE: (["analyze", "t" * 300], {}),
+    Code.RECORDING_CUT_OFF: reading("t.json", RECORDING[: len(RECORDING) // 2]),
+    Code.RECORDING_DAMAGED: reading("t.json", '{"traceEvents": [{"ph" "X"}]}'),
+    Code.RECORDING_TOO_LARGE: reading("t.json", '{"traceEvents": [' + " " * 40 * 1024**2),
+    Code.RECORDING_NEWER: reading("t.json", '{"traceEvents": [], "torchprof": {"schema": 99}}'),
+    Code.NO_RECORDING: reading("t.json", "{}"),
+    Code.BASELINE_UNREADABLE: (["baseline", "show", "nothing.json"], {}),
+    Code.BASELINE_DAMAGED: baseline("{}"),
+    Code.BASELINE_MERGED: baseline(MERGED),
+    Code.BASELINE_NEWER: baseline('{"schema": 99, "entries": {}}'),
+}
+
+
+def lost_kernels() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.launch(500)
+    return builder
+
+
+def lost_graph_kernels() -> TraceBuilder:
+    builder = own_recording({"k": 1}, steps=2)
+    for at, nodes in ((100, (0, 1)), (1100, (0,))):
+        launch = builder.graph_launch(at)
+        for node in nodes:
+            builder.kernel("k", at + 10, 5, launch, **{"graph id": 3, "graph node id": (3 << 32) + node})
+    return builder
+
+
+def earlier_work() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.kernel("k", -1020, 119, 8, stream=9)
+    builder.kernel("k", -1020, 1200, 9, stream=9)
+    return builder
+
+
+def lost_launches() -> TraceBuilder:
+    builder = TraceBuilder()
+    builder.step(0, 0, 900)
+    builder.launched("k", 100)
+    builder.kernel("k", 300, 5, builder.unrecorded())
+    return builder
+
+
+def lost_steps() -> TraceBuilder:
+    builder = own_recording({"k": 1}, steps=2)
+    builder.torchprof["steps"] = 3
+    return builder
+
+
+def lost_sentinel() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.events = [event for event in builder.events if event["name"] != "torchprof::sentinel"]
+    return builder
+
+
+def no_gpu_side() -> TraceBuilder:
+    builder = TraceBuilder()
+    builder.launch(10)
+    return builder
+
+
+def unplaced_launches() -> TraceBuilder:
+    builder = TraceBuilder()
+    builder.own(steps=2)
+    for number in range(2):
+        builder.step(number, number * 1000, 900)
+    builder.kernel("k", 1500, 5, builder.unrecorded())
+    builder.sync(2100, 50)
+    return builder
+
+
+def untimed_kernels() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    kernel = next(event for event in builder.events if event["name"] == "k")
+    kernel["dur"] = -5
+    return builder
+
+
+def overlapping_steps() -> TraceBuilder:
+    builder = TraceBuilder()
+    for number in range(2):
+        builder.step(number, number * 50, 100)
+        builder.launched("k", number * 50 + 10)
+    return builder
+
+
+def aotinductor() -> TraceBuilder:
+    builder = own_recording({"aten::mul": 1}, device="cpu")
+    builder.annotation("torchprof::aotinductor", 20, 5)
+    return builder
+
+
+def of_no_known_family():
     builder = TraceBuilder()
     builder.own(steps=1)
     builder.step(0, 0, 900)

@@ -255,6 +255,18 @@ def test_a_kernel_more_on_one_rank_is_told_and_missed(folder, run):
     assert (status, "rank 1 against rank 0: 2 more x squared in step 1" in said) == (1, True)
 
 
+def test_another_type_on_one_rank_is_told_and_missed(folder, run):
+    ranks = [recording(rank, [1000, 2000]) for rank in (0, 1, 2)]
+    for builder, dtype in zip(ranks, ("float", "c10::BFloat16", None), strict=True):
+        inputs = None if dtype is None else [([8, 8], [8, 1], dtype)]
+        builder.launched("triton_red_fused_sum_0", 49_000, op="mine::sum", inputs=inputs)
+    status, said = run("check", folder(*ranks[:2]), "--ranks", "--limit", "same_kernels=True")
+    assert (status, "1 more x triton_red_fused_sum on bf16 in step 1" in said) == (1, True)
+    ranks[2].metadata["distributedInfo"]["rank"] = 1
+    # Where a rank does not tell its types, names are compared.
+    assert run("check", folder(ranks[0], ranks[2], name="untold"), "--ranks", "--limit", "same_kernels=True")[0] == 0
+
+
 def test_a_collective_more_on_one_rank_is_told(folder, run):
     place = folder(recording(0, [1000, 2000]), recording(1, [1000, 2000, 3000]))
     said = run("analyze", place, "--ranks")[1]

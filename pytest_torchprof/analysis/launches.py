@@ -19,6 +19,7 @@ from pytest_torchprof.errors import NotMeasured, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
+from pytest_torchprof.kernels.operand_types import with_operands
 from pytest_torchprof.kernels.operands import Launch, complete, with_code
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
@@ -146,7 +147,8 @@ class Launching:
         if found is None:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
             launch = self._launch(op, call_name, collective, self._is_triton(name))
-            found = self._decoded[key] = with_code(complete(name, launch, self._own_kernels.decode), code)
+            decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
+            found = self._decoded[key] = with_operands(decoded, launch)
         return found
 
     def decoded_operator(self, op: int) -> KernelName:
@@ -157,7 +159,8 @@ class Launching:
         found = self._decoded.get(key)
         if found is None:
             launch = self._launch(op, None, (None, None))
-            found = self._decoded[key] = with_code(complete(name, launch, self._own_kernels.decode), code)
+            decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
+            found = self._decoded[key] = with_operands(decoded, launch)
         return found
 
     def code(self, gpu_op: int) -> GeneratedKernel | None:

@@ -10,16 +10,27 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    StepKernels = Mapping[str, Mapping[str, int]]
 
-def kernel_differences(first: Sequence[Mapping[str, int]], other: Sequence[Mapping[str, int]]) -> Iterator[str]:
+
+def kernel_differences(first: Sequence[StepKernels], other: Sequence[StepKernels]) -> Iterator[str]:
     """Yield what the other runs more or fewer of, in the first step in which they differ: "2 more x gemm in step 1"."""
     if len(first) != len(other):
         yield f"{len(other)} steps instead of {len(first)}"
     for number, (mine, theirs) in enumerate(zip(first, other, strict=False), 1):
-        changed = {name: theirs.get(name, 0) - mine.get(name, 0) for name in {**mine, **theirs}}
-        found = [(count, name) for name, count in changed.items() if count]
-        for count, name in found:
-            shown = printable_line(decode(name).short or name)
-            yield f"{abs(count)} {'more' if count > 0 else 'fewer'} x {shown} in step {number}"
+        found = False
+        for name in {**mine, **theirs}:
+            for types, count in _more(mine.get(name, {}), theirs.get(name, {})).items():
+                found = True
+                shown = printable_line((decode(name).short or name) + (f" on {types}" if types else ""))
+                yield f"{abs(count)} {'more' if count > 0 else 'fewer'} x {shown} in step {number}"
         if found:
             return
+
+
+def _more(mine: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, int]:
+    """Return how many more kernels of a name the other runs, by types where both ranks tell them and they differ."""
+    together = sum(theirs.values()) - sum(mine.values())
+    changed = {types: theirs.get(types, 0) - mine.get(types, 0) for types in {**mine, **theirs}}
+    by_types = mine and theirs and "" not in changed
+    return {types: count for types, count in (changed if by_types else {"": together}).items() if count}

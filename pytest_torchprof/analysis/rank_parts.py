@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,11 +13,13 @@ from pytest_torchprof.analysis.ranks import RankPart
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.kernels.names import without_index
+from pytest_torchprof.kernels.operand_types import told_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.trace import Trace
 
 
@@ -49,7 +51,7 @@ def part_of(analysis: Analysis) -> RankPart:
         collectives=analysis.communication.collectives,
         offset_ns=offset_ns,
         steps=analysis.communication.steps,
-        kernels=None if hidden else tuple(_names_of(kernel.name for kernel in step.kernels) for step in analysis.steps),
+        kernels=None if hidden else tuple(_count(step.kernels) for step in analysis.steps),
         groups=tuple(groups_of(trace, "")),
         test=(None, None) if ours is None else (ours.nodeid, ours.label),
         why_not=analysis.why_not,
@@ -66,8 +68,11 @@ def from_plain(value: Any) -> RankPart:
     return msgspec.convert(value, RankPart)
 
 
-def _names_of(names: Iterable[str]) -> Mapping[str, int]:
-    return Counter(map(without_index, names))
+def _count(kernels: Iterable[Kernel]) -> Mapping[str, Mapping[str, int]]:
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for kernel in kernels:
+        found[without_index(kernel.name)][told_types(kernel) or ""] += 1
+    return {name: dict(types) for name, types in found.items()}
 
 
 def rank_told(trace: Trace) -> tuple[int, int] | None:

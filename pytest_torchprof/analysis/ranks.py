@@ -45,8 +45,11 @@ class RankPart(Struct, frozen=True, kw_only=True):
     offset_ns: int
     """What makes an instant of them one of the host's clock."""
     steps: tuple[StepCommunication, ...]
-    kernels: tuple[Mapping[str, int], ...] | None
-    """How many kernels of each name each step has, Triton's index left out; None where that is not known."""
+    kernels: tuple[Mapping[str, Mapping[str, int]], ...] | None
+    """How many kernels each step has: of each name, Triton's index left out, by the types that they work on.
+
+    The types are empty where they are not told. None where the kernels are not known.
+    """
     groups: tuple[ProcessGroup, ...]
     """The process groups that it knows."""
     test: tuple[str | None, str | None]

@@ -45,6 +45,8 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What the kernel does for another one ("split-k reduce"), None if it stands for itself."""
     op: str | None = None
     """The operator that launched it."""
+    operands: str | None = None
+    """What that was given, where dtype and layout leave it open, as `with_operands` says it."""
 
     @property
     def structure(self) -> tuple[str | None, ...]:
@@ -58,8 +60,27 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def identity(self) -> tuple[str | None, ...]:
-        """What makes it the same kernel: its structure for gemm, conv and attention, else normal name and dtype."""
-        return self.structure if self.family in STRUCTURAL else (self.normal_name, self.dtype)
+        """What makes it the same kernel: its structure for gemm, conv and attention, else normal name and dtype.
+
+        Operands tell what these leave open. Where nothing tells what a product works on, only its own name is the same.
+        """
+        if self.family not in STRUCTURAL:
+            return (self.normal_name, self.dtype, self.operands)
+        return (*self.structure, self.operands, names.without_index(self.name) if self.is_untold else None)
+
+    @property
+    def has_layout(self) -> bool:
+        """Whether a layout belongs to it: to a GEMM, but not with a vector, nor from Triton, which reads any stride."""
+        decoded = names.decode(self.name)
+        vector = "gemv" in decoded.stem or "dot" in decoded.stem
+        return self.family == "gemm" and self.helper is None and decoded.library != "triton" and not vector
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether neither dtype, layout nor operands tell what it works on."""
+        if self.operands is not None or self.helper is not None:
+            return False
+        return self.dtype is None or (self.layout is None and self.has_layout)
 
     @property
     def short(self) -> str:
@@ -184,6 +205,7 @@ def records(kernels: Iterable[Kernel]) -> tuple[KernelRecord, ...]:
             layout=kernel.layout,
             helper=kernel.decoded.helper,
             op=kernel.op,
+            operands=kernel.decoded.operands,
         )
         for kernel in kernels
     )

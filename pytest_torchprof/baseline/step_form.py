@@ -28,7 +28,7 @@ MOST_NAMES: Final = 10_000
 END: Final = "end"
 _ROUNDS: Final = r"[1-9]\d{0,6}(-[1-9]\d{0,6})?"
 # The name comes last: it may be thousands of characters long, and the rest should be seen beside it.
-_KERNEL_FIELDS: Final = ("family", "dtype", "layout", "helper", "op", "name")
+_KERNEL_FIELDS: Final = ("family", "dtype", "layout", "operands", "helper", "op", "name")
 
 
 class KernelLine(KernelRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -58,8 +58,8 @@ class Session:
 
     After `finish`: `problem` says why the recording must not be believed (None: nothing was seen), `exportable`
     whether it may be written at all, `devices` which GPUs were in use, `memory` what the recording's own key says
-    of their allocator's peak, `replays` which CUDA graphs the measured calls replayed, ``cpu_times_us`` the thread's CPU
-    time in each step.
+    of their allocator's peak, `replays` which CUDA graphs the measured calls replayed, `cpu_times_us` the
+    CPU time of the thread in each step.
     """
 
     def __init__(self, device: str, record: frozenset[str] = frozenset()) -> None:

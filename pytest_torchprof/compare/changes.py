@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from msgspec import structs
@@ -12,8 +13,10 @@ from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
 from pytest_torchprof.compare.fusions import lost_fusion
 from pytest_torchprof.compare.ratios import ratio_of, show_factor
+from pytest_torchprof.compare.sameness import as_read_now, said_less, work_on_the_same
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.kernels.names import decode, normal_name
+from pytest_torchprof.kernels.operand_types import name_is_the_code
 from pytest_torchprof.text import counted, numbered, printable
 
 if TYPE_CHECKING:
@@ -66,6 +69,8 @@ WORSE: Final = "worse"
 NEUTRAL: Final = "neutral"
 AMBIGUOUS: Final = "ambiguous"
 """It may be worse; the samples leave it open."""
+UNKNOWN: Final = "unknown"
+"""Whether it is the same kernel is not known: what it works on is not told."""
 
 WORTH_A_LINE: Final = 0.10
 """A number that varies from run to run gets a line only where it moved by more than this share."""
@@ -107,7 +112,7 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
     is most like it.
     """
     rule = RULES[names]
-    known = {tuple(keys(step, rule.same)): step for step in _as_read_now(old, new) or ((),)}
+    known = {tuple(keys(step, rule.same)): step for step in as_read_now(old, new) or ((),)}
     changes: dict[tuple[str, str, object], Change] = {}
     for number, step in enumerate(new.steps or ((),)):
         before = known.get(tuple(keys(step, rule.same))) or most_alike(step, known.values(), rule)
@@ -118,35 +123,13 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
     return tuple(changes.values())
 
 
-def _as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
-    """Return the baseline's steps, with names that both entries have read as this version of the package reads them.
-
-    A raw name has one family: if the entries disagree, another version recorded the older one. If this version reads a
-    name in several ways, as an operator that runs on several types, the baseline's kernel may be any of them and stays.
-    """
-    readings: defaultdict[object, list[KernelRecord]] = defaultdict(list)
-    for kernel in new.kernels:
-        readings[kernel.name].append(kernel)
-        readings[kernel.name, kernel.op].append(kernel)
-
-    def read(kernel: KernelRecord) -> KernelRecord:
-        now = readings.get((kernel.name, kernel.op)) or readings.get(kernel.name)
-        if now is None or len(now) > 1:
-            return kernel
-        (same,) = now
-        dtype, layout = kernel.dtype or same.dtype, kernel.layout or same.layout
-        return structs.replace(kernel, family=same.family, helper=same.helper, dtype=dtype, layout=layout)
-
-    kernels = {kernel: read(kernel) for kernel in old.kernels}
-    return tuple(tuple(kernels[kernel] for kernel in step) for step in old.steps)
-
-
 def _step_changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
     too_many = len(delta.came) > (allowed if isinstance(allowed, int) else len(before) * allowed)
     # What stands in a kernel's place may carry a part of what it carried.
     came = {*delta.came, *(now for _, now in delta.swapped)}
     for (was, now), at in _group(zip(delta.swapped, delta.swapped_at, strict=True)).items():
-        yield _with_fusion(_swap_change(was, now, at, names), was, came)
+        if not _may_be_one(was, now, names):
+            yield _with_fusion(_swap_change(was, now, at, names), was, came)
     same = RULES[names].same
     were, are = Counter(keys(before, same)), Counter(keys(step, same))
     went: dict[bool, list[Change]] = {True: [], False: []}
@@ -185,18 +168,28 @@ def _group(pairs: Iterable[tuple[T, int]]) -> dict[T, tuple[int, ...]]:
     return {thing: tuple(at) for thing, at in places.items()}
 
 
+def _may_be_one(was: KernelRecord, now: KernelRecord, names: Names) -> bool:
+    """Whether nothing tells a kernel from the baseline's, which was written before its operands were kept."""
+    name = attrgetter("name") if names == "exact" else attrgetter("normal_name")
+    return name(was) == name(now) and said_less(was, now) and work_on_the_same(was, now) is not False
+
+
 def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], names: Names) -> Change:
-    facts = [(fact, getattr(was, fact), getattr(now, fact)) for fact in ("dtype", "layout")]
-    differ = any(a != b for _, a, b in facts)
-    # Two names that contradict each other are two kernels; one that only says less may be the same.
-    says_less = differ and all(a == b or None in (a, b) for _, a, b in facts)
+    same = work_on_the_same(was, now)
+    differ = any(getattr(was, fact) != getattr(now, fact) for fact in ("dtype", "layout", "operands"))
     same_name = was.family in STRUCTURAL or names == "structure" or was.normal_name == now.normal_name
-    is_variant = (names == "structure" and not differ) or (says_less and names != "exact" and same_name)
+    is_variant = same is not False and same_name and (names != "exact" or (differ and was.name == now.name))
     how = explain_rename(was.name, now.name)
     change = _variant_change(was, now, len(at), NEUTRAL if is_variant else WORSE, how)
+    if is_variant and same is None and was.family in STRUCTURAL and not (said_less(was, now) or _is_one_code(was, now)):
+        change = replace(change, direction=UNKNOWN)
     if names == "structure" and not differ and was.op == now.op:
         change = replace(change, renamed=printable(how))
     return replace(change, launches=at, words=swap_words(was, now) if differ else change.words)
+
+
+def _is_one_code(was: KernelRecord, now: KernelRecord) -> bool:
+    return was.name == now.name and name_is_the_code(was.name, was.op) and name_is_the_code(now.name, now.op)
 
 
 def swap_words(was: KernelRecord, now: KernelRecord) -> str:
@@ -210,7 +203,10 @@ def swap_words(was: KernelRecord, now: KernelRecord) -> str:
 
 def _tell(kernel: KernelRecord, facts: Sequence[str]) -> str:
     told = " ".join(getattr(kernel, fact) for fact in facts if getattr(kernel, fact))
-    untold = (f"{fact} not told" for fact in facts if not getattr(kernel, fact))
+    if kernel.operands is not None:
+        given = [] if kernel.operands == kernel.dtype else [f"given {printable(kernel.operands)}"]
+        return ", ".join(filter(None, (told, *given)))
+    untold = [f"{fact} not told" for fact in facts or ["dtype"] if not getattr(kernel, fact)]
     return ", ".join(filter(None, (told, *untold)))
 
 

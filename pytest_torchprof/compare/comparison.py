@@ -14,6 +14,7 @@ from pytest_torchprof.compare.changes import (
     BETTER,
     NEUTRAL,
     THIS_RUN,
+    UNKNOWN,
     WORSE,
     WORTH_A_LINE,
     Change,
@@ -83,6 +84,11 @@ class Comparison:
     def fails(self, *, strict: bool = False) -> bool:
         """Whether the test fails; ``strict`` also fails one without a baseline, or with times that leave it open."""
         return self.verdict == WORSE or (strict and self.verdict in ("new", AMBIGUOUS))
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The kernels of which it is not known whether they are the baseline's, in words."""
+        return tuple(change.words for change in self.changes if change.direction == UNKNOWN)
 
     @property
     def kernels_differ(self) -> bool:

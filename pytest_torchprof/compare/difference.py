@@ -51,7 +51,7 @@ _STRUCTURE: Final[Key] = attrgetter("structure")
 
 RULES: Final[dict[Names, IdentityRule]] = {
     "normal": IdentityRule(same=_IDENTITY, work=_work, alike=_IDENTITY),
-    "exact": IdentityRule(same=attrgetter("name", "dtype", "layout"), work=_work, alike=_IDENTITY),
+    "exact": IdentityRule(same=attrgetter("name", "dtype", "layout", "operands"), work=_work, alike=_IDENTITY),
     # Kernels that kept their names are the same; of the others, only how many there are of each structure counts.
     "structure": IdentityRule(same=_IDENTITY, work=_STRUCTURE, anywhere=(_STRUCTURE, _kind_of_work), alike=_STRUCTURE),
 }

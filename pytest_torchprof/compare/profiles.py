@@ -13,8 +13,10 @@ from pytest_torchprof.compare.cost import cost_of
 from pytest_torchprof.compare.cost_lines import cost_lines, exchange_words, number_lines
 from pytest_torchprof.compare.difference import RULES, difference
 from pytest_torchprof.compare.ratios import GPU_TIME, largest_first
+from pytest_torchprof.compare.sameness import work_on_the_same
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.names import decode, without_index
+from pytest_torchprof.kernels.operand_types import told_types
 from pytest_torchprof.text import WIDTH, counted, cut_inside, printable_line, wrapped
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.baseline import KernelRecord
     from pytest_torchprof.compare.cost import Cost
+
+    Kinds = Mapping[StepProfile, frozenset[tuple[tuple[str, str | None], int]]]
 
 # What one line, and what a page, has room for; the data has all of it.
 _SHOWN: Final = 4
@@ -94,7 +98,7 @@ class ProfileDiff:
     numbers: Mapping[str, tuple[float | None, float | None]]
     """What else differs: number -> (before, after), times in microseconds; times first, the largest ratio first."""
     kernels_differ: bool
-    """Whether names without Triton's trailing index, or their counts, differ in any step."""
+    """Whether names without Triton's trailing index, types where both sides tell them, or counts differ in any step."""
     moved: int = 0
     """How many of the same kernels run in another place."""
     steps: tuple[str | None, str | None] | None = None
@@ -187,9 +191,10 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
             raise NotMeasured(f"{profile.trace.path or 'a recording'} is not measured: {reason}")
     names = [number.name for number in TABLE if not number.detail or number.name == GPU_TIME]
     numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in names}
-    first, second = _compared_steps(before.steps, after.steps)
+    kinds = _kinds((*before.steps, *after.steps))
+    first, second = _compared_steps(before.steps, after.steps, kinds)
     delta = difference(records(first.kernels), records(second.kernels), RULES["normal"])
-    differ = _count_names(first) != _count_names(second)
+    differ = kinds[first] != kinds[second] or any(work_on_the_same(*pair) is False for pair in delta.swapped)
     most = {max(profile.steps, key=_count_kernels) for profile in (before, after)}
     return ProfileDiff(
         same=dict(Counter(kind_of(kernel) for kernel, _ in (*delta.stayed, *delta.moved))),
@@ -205,17 +210,18 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
         moved=len(delta.moved),
         steps=(first.name, second.name) if differ and {first, second} != most else None,
         devices=_different_devices(before, after),
-        cost=cost_of(before, after, (_like(first, before.steps), _like(second, after.steps))),
+        cost=cost_of(before, after, (_like(first, before.steps, kinds), _like(second, after.steps, kinds))),
     )
 
 
-def _compared_steps(before: Sequence[StepProfile], after: Sequence[StepProfile]) -> tuple[StepProfile, StepProfile]:
+def _compared_steps(
+    before: Sequence[StepProfile], after: Sequence[StepProfile], kinds: Kinds
+) -> tuple[StepProfile, StepProfile]:
     """Return the steps to compare: those with most kernels, or the first that the other measurement does not have.
 
     The order of the steps does not matter; how often each occurs counts only if there are as many on either side.
     """
     first, second = max(before, key=_count_kernels), max(after, key=_count_kernels)
-    kinds = {step: frozenset(_count_names(step).items()) for step in (*before, *after)}
     left, right = (Counter(kinds[step] for step in steps) for steps in (before, after))
     if len(before) != len(after):
         left, right = Counter(set(left)), Counter(set(right))
@@ -230,18 +236,29 @@ def _compared_steps(before: Sequence[StepProfile], after: Sequence[StepProfile])
     )
 
 
-def _like(step: StepProfile, others: Sequence[StepProfile]) -> Sequence[StepProfile]:
+def _like(step: StepProfile, others: Sequence[StepProfile], kinds: Kinds) -> Sequence[StepProfile]:
     """Return the steps that run the same kernels as this one."""
-    kernels = _count_names(step)
-    return [other for other in others if other is step or _count_names(other) == kernels]
+    return [other for other in others if kinds[other] == kinds[step]]
 
 
 def _count_kernels(step: StepProfile) -> int:
     return len(step.kernels)
 
 
-def _count_names(step: StepProfile) -> Counter[str]:
-    return Counter(without_index(kernel.name) for kernel in step.kernels)
+def _kinds(steps: Sequence[StepProfile]) -> Kinds:
+    """Return how many kernels of each name and types each step runs; where types are not told somewhere, of each name.
+
+    One of two recordings may hold no operands.
+    """
+    told = {step: Counter((without_index(one.name), told_types(one)) for one in step.kernels) for step in steps}
+    untold = {name for counts in told.values() for name, types in counts if types is None}
+    kinds = {}
+    for step, counts in told.items():
+        kernels: Counter[tuple[str, str | None]] = Counter()
+        for (name, types), count in counts.items():
+            kernels[name, None if name in untold else types] += count
+        kinds[step] = frozenset(kernels.items())
+    return kinds
 
 
 def _names(kernels: Iterable[KernelRecord]) -> list[str]:
@@ -269,7 +286,7 @@ def _times(count: int) -> str:
 
 def _explain(was: KernelRecord, now: KernelRecord) -> str:
     """Return what is different in the kernel that took another's place."""
-    if (was.dtype, was.layout) != (now.dtype, now.layout):
+    if (was.dtype, was.layout, was.operands) != (now.dtype, now.layout, now.operands):
         return swap_words(was, now)
     how = explain_rename(was.name, now.name)
     names = " -> ".join(_list_names([one]) for one in (was, now))

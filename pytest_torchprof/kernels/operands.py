@@ -89,7 +89,7 @@ _OPERANDS: Final[dict[str, tuple[int, ...]]] = {
         (0, 1, 2, 3),
     ),
 }
-_CONTRACTING: Final = ("gemm", "conv", "attention")
+CONTRACTING: Final = ("gemm", "conv", "attention")
 # Of the rest, families whose kernels work on the operator's inputs themselves, so that one type of input is theirs.
 _ELEMENTWISE: Final = ("pointwise", "softmax", "normalization", "copy")
 
@@ -140,7 +140,7 @@ _MAKES_FLOATS: Final = frozenset(
     )
 )
 # Inputs that are no tensors leave one of these words.
-_NO_TENSOR: Final = frozenset(
+NO_TENSOR: Final = frozenset(
     {"", "Scalar", "ScalarList", "None", "GenericList", "TensorList", "Device", "Layout", "Int", "Bool"}
 )
 
@@ -260,14 +260,14 @@ def _tensor_types(types: Sequence[object], positions: Sequence[int] | None) -> l
     if positions is not None and any(at >= len(types) for at in positions):
         return []
     chosen = types if positions is None else [types[at] for at in positions]
-    return [word for word in map(str, chosen) if word not in _NO_TENSOR]
+    return [word for word in map(str, chosen) if word not in NO_TENSOR]
 
 
 def _operator_dtype(decoded: KernelName, launch: Launch) -> str | None:
     """Return the dtype that all operands of the operator share, None where they differ or it is no such operator."""
     if launch.dtypes is None or decoded.helper is not None:
         return None
-    if decoded.family in _CONTRACTING:
+    if decoded.family in CONTRACTING:
         positions = _OPERANDS.get(launch.op or "")
         types = _tensor_types(launch.dtypes, positions) if positions else []
     elif decoded.family in _ELEMENTWISE and decoded.library == "aten":
@@ -286,7 +286,7 @@ def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[
     """
     if launch.dtypes is None or decoded.helper is not None or decode(name).dtype is not None:
         return frozenset()
-    if decoded.family in _CONTRACTING:
+    if decoded.family in CONTRACTING:
         words = _tensor_types(launch.dtypes, _OPERANDS.get(launch.op or "", ()))
         found = {DTYPES.get(word) for word in words}
         return frozenset() if None in found else frozenset({*map(str, found), *(("tf32",) if "fp32" in found else ())})
@@ -296,7 +296,7 @@ def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[
     operands = [
         (DTYPES.get(str(word)), shape in ([], ()))
         for word, shape in zip(launch.dtypes, shapes, strict=False)
-        if str(word) not in _NO_TENSOR
+        if str(word) not in NO_TENSOR
     ]
     return _promoted(operands, launch.op or "")
 
@@ -306,18 +306,18 @@ def _promoted(operands: Sequence[tuple[str | None, bool]], op: str) -> frozenset
     tensors = [dtype for dtype, is_number in operands if not is_number] or [dtype for dtype, _ in operands]
     if not tensors or any(dtype is None for dtype, _ in operands):
         return frozenset()
-    kind = max(map(_kind, tensors))
-    if kind < max(_kind(dtype) for dtype, _ in operands) or (
+    kind = max(map(kind_of_dtype, tensors))
+    if kind < max(kind_of_dtype(dtype) for dtype, _ in operands) or (
         kind < _FLOAT and op.rpartition("::")[2].rstrip("_") in _MAKES_FLOATS
     ):
         return frozenset()
-    return frozenset(str(dtype) for dtype in tensors if _kind(dtype) == kind)
+    return frozenset(str(dtype) for dtype in tensors if kind_of_dtype(dtype) == kind)
 
 
 _FLOAT: Final = 2
 
 
-def _kind(dtype: str | None) -> int:
+def kind_of_dtype(dtype: str | None) -> int:
     """Return the place of a dtype's kind: bools, integers, floats, complex numbers."""
     if dtype == "bool":
         return 0
@@ -329,12 +329,12 @@ def _dtype(decoded: KernelName, launch: Launch) -> str | None:
     if told is None or told == decoded.dtype:
         return decoded.dtype
     if decoded.dtype is None:
-        exact = told != "fp32" or decoded.tensor_core is False or decoded.family not in _CONTRACTING
+        exact = told != "fp32" or decoded.tensor_core is False or decoded.family not in CONTRACTING
         return told if exact else None
     if told == "fp32" and decoded.dtype == "tf32":
         return "tf32"
     # Elementwise kernels read their operator's inputs through casts of their own: the name is the type computed in.
-    return None if decoded.family in _CONTRACTING else decoded.dtype
+    return None if decoded.family in CONTRACTING else decoded.dtype
 
 
 def _sizes(value: object) -> list[int] | None:

@@ -46,7 +46,7 @@ class BaselineState(StrEnum):
 
 
 class Disuse(StrEnum):
-    """Why nothing measures an entry of a baseline any more."""
+    """Why an entry of a baseline is of no use any more, or of less than it could be."""
 
     GONE = "gone"
     """The test file no longer has the test."""
@@ -54,6 +54,8 @@ class Disuse(StrEnum):
     """The test ran without measuring it."""
     REMOVED = "removed"
     """The test ran without measuring it, and the run removed the entry."""
+    UNTOLD = "untold"
+    """It does not say on what types kernels work that the run has measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusedEntries:
-    """Entries of a baseline file that nothing measures any more."""
+    """Entries of a baseline file that nothing measures any more, or that say too little to compare all of it."""
 
     file: str
     why: Disuse
@@ -110,12 +112,12 @@ class UnusedEntries:
 
     @property
     def words(self) -> str:
-        """Why they are unused, with the first of their keys: a file that was renamed leaves all."""
+        """What is the matter with them, with the first of their keys: a file that was renamed leaves all."""
         return f"{_DISUSE[self.why][0]}: {first_of(self.keys)}"
 
     @property
     def remedy(self) -> str | None:
-        """The command that removes them."""
+        """The command that removes them, or renews them."""
         return _DISUSE[self.why][1]
 
 
@@ -123,6 +125,10 @@ _DISUSE = {
     Disuse.GONE: ("entries of tests that are gone", "torchprof baseline prune"),
     Disuse.UNMEASURED: ("entries that their tests no longer measure", "pytest --torchprof-baseline=update"),
     Disuse.REMOVED: ("removed, since their tests no longer measure them", None),
+    Disuse.UNTOLD: (
+        "entries of an earlier version, in which another type of a kernel is not found until they are renewed",
+        "pytest --torchprof-baseline=update",
+    ),
 }
 
 

@@ -38,7 +38,7 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
             message = "\n".join([f"{result.baseline} against {run.compared_with}", *result.changes])
             yield _result_command("warning", result, message, rootdir, workspace)
     for unused in run.unused:
-        message = unused.words + (f"; {unused.remedy} removes them" if unused.remedy else "")
+        message = unused.words + (f"; do: {unused.remedy}" if unused.remedy else "")
         place = {"file": _in_checkout(rootdir / unused.file, workspace, rootdir), "title": f"torchprof: {unused.why}"}
         yield _format_command("warning" if unused.remedy else "notice", place, message)
     if run.gone_words:

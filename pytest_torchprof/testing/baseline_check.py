@@ -15,6 +15,7 @@ from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, code_in, coded
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.testing.options import BaselineMode
+from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -173,7 +174,9 @@ class BaselineCheck:
     def _renewed(self, old: Entry | None, new: Entry, comparison: Comparison) -> Entry:
         renewed = self.run.baseline is BaselineMode.UPDATE_TIMES or comparison.environment is not None
         # Steps that nothing runs any more would be allowed for ever, and what an entry lacks would never be compared.
-        renewed = renewed or (old is not None and (len(old.steps) != len(new.steps) or bool(self._lacking(old, new))))
+        if old is not None and not renewed:
+            lacks = bool(self._lacking(old, new)) or any(compare.lacking_kernels(old, new))
+            renewed = len(old.steps) != len(new.steps) or lacks
         if old is None or comparison.verdict != "same" or renewed:
             return new
         return replace(old, source=new.source)
@@ -262,17 +265,34 @@ class BaselineCheck:
         if lost:
             said = f"{', '.join(lost)}: compared with the baseline, and this measurement does not have it"
             yield self._not_measured(coded(said, Code.NOT_RECORDED))
+        found = judgement.comparison
+        if not self.run.baseline.updates and found.unknown and not found.fails():
+            said = (
+                "whether these kernels are those of the baseline cannot be told, since neither their names nor their "
+                f"operators say on both sides what they work on: {first_of(found.unknown)}; after a look at them, "
+                "record the entry again with --torchprof-baseline=update"
+            )
+            yield self._not_measured(coded(said, Code.NOT_RECORDED))
         if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
             said = (
                 f"{', '.join(lacking)}: the entry in the baseline {self.run.shown(judgement.file)} lacks what is to be "
-                "compared (edited by hand, or recorded where it was not known): record it again with "
-                "--torchprof-baseline=update"
+                "compared (edited by hand, written by an earlier version, or recorded where it was not known): record "
+                "it again with --torchprof-baseline=update"
             )
             yield self._not_measured(coded(said, Code.BASELINE_INCOMPLETE))
 
     def _lacking(self, old: Entry, new: Entry) -> list[str]:
         strict = self.run.baseline is BaselineMode.STRICT
-        return compare.lacking(old, new, self.options.tolerance.allowed, strict=strict)
+        numbers = compare.lacking(old, new, self.options.tolerance.allowed, strict=strict)
+        untold = [kernel for kernel in compare.lacking_kernels(old, new) if kernel.dtype is None]
+        if strict and untold:
+            return [*numbers, f"the types of {first_of([kernel.short for kernel in untold])}"]
+        return numbers
+
+    def says_less(self, judgement: BaselineJudgement) -> bool:
+        """Whether the entry does not tell of all kernels on what they work, though this measurement does."""
+        old = judgement.old
+        return old is not None and any(compare.lacking_kernels(old, judgement.new()))
 
     def _not_measured(self, reason: str) -> Verdict:
         return Verdict(limit="baseline", expected=str(self.run.baseline), measured=reason, status=NOT_MEASURED)

@@ -209,6 +209,8 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     if on_baseline is None:
         return result
     run.test.state.compared_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
+    if check.says_less(on_baseline):
+        run.test.state.untold_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
     comparison = on_baseline.comparison
     summary = comparison.summary
     if comparison.verdict != "new" and comparison.lines:

@@ -64,6 +64,8 @@ class RunState:
     """Test id -> its test file, of tests that passed altogether, measured or not."""
     compared_keys: dict[Path, set[str]] = field(default_factory=dict)
     """Baseline file -> the keys of what was measured and compared with it."""
+    untold_keys: dict[Path, set[str]] = field(default_factory=dict)
+    """Likewise of entries that say less of their kernels than was measured."""
     unused: list[UnusedEntries] = field(default_factory=list)
     gone: tuple[str, ...] = ()
     """What was measured at the commit that this run is held against, and not in this run."""
@@ -171,6 +173,7 @@ class RunState:
                 "collected": {str(path): ids for path, ids in self.collected.items() if self._has_baseline(path)},
                 "passed": {nodeid: str(path) for nodeid, path in self.passed.items() if self._has_baseline(path)},
                 "compared": {str(file): sorted(keys) for file, keys in self.compared_keys.items()},
+                "untold": {str(file): sorted(keys) for file, keys in self.untold_keys.items()},
             }
         )
 
@@ -187,8 +190,9 @@ class RunState:
         self.lacks_gpu |= other["lacks_gpu"]
         self.collected.update({Path(path): ids for path, ids in other["collected"].items()})
         self.passed.update({nodeid: Path(path) for nodeid, path in other["passed"].items()})
-        for file, keys in other["compared"].items():
-            self.compared_keys.setdefault(Path(file), set()).update(keys)
+        for told, keys_of in (("compared", self.compared_keys), ("untold", self.untold_keys)):
+            for file, keys in other[told].items():
+                keys_of.setdefault(Path(file), set()).update(keys)
 
 
 def _without_baseline(result: Result) -> Result:
@@ -349,7 +353,7 @@ def _unused_entries(state: RunState) -> list[UnusedEntries]:
     An entry whose test, or whose test file, is no more; and one that its test, which ran and passed, measured no more.
     With ``--torchprof-baseline=update`` the latter is noted to be removed: what a test that passed measures is kept.
     """
-    unused = list(_of_no_test_file(state))
+    unused = [*_of_no_test_file(state), *_untold_entries(state)]
     update = state.options.baseline.updates
     passed: defaultdict[Path, set[str]] = defaultdict(set)
     for nodeid, test_file in state.passed.items():
@@ -370,6 +374,13 @@ def _unused_entries(state: RunState) -> list[UnusedEntries]:
             if left:
                 unused.append(UnusedEntries(file=state.options.shown(file), why=why, keys=tuple(left)))
     return unused
+
+
+def _untold_entries(state: RunState) -> Iterator[UnusedEntries]:
+    """Yield the entries that say less of their kernels than was measured, and that this run does not renew."""
+    for file, keys in sorted(state.untold_keys.items()):
+        if left := sorted(keys - state.baseline_updates.get(file, {}).keys()):
+            yield UnusedEntries(file=state.options.shown(file), why=Disuse.UNTOLD, keys=tuple(left))
 
 
 def _of_no_test_file(state: RunState) -> Iterator[UnusedEntries]:

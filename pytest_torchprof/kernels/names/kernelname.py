@@ -68,6 +68,8 @@ class KernelName(Struct, frozen=True, kw_only=True):
     collective: str | None = None
     helper: str | None = None
     """What this kernel does for another one ("split-k reduce", "bias copy"), None if it stands for itself."""
+    operands: str | None = None
+    """What its operator was given where dtype or layout leave that open ("bf16 int64"); no name tells it."""
 
     def is_of(self, *families: str) -> Reply:
         """Tell whether it is of one of the families."""

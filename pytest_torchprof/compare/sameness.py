@@ -1,0 +1,102 @@
+"""Whether two kernels work on the same: yes, no, or not known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from pytest_torchprof.baseline.entry import STRUCTURAL
+from pytest_torchprof.kernels.operand_types import has_no_unit_stride, may_compute_in, name_is_the_code, types_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.baseline import Entry, KernelRecord
+    from pytest_torchprof.compare.difference import Step
+
+
+def work_on_the_same(was: KernelRecord, now: KernelRecord) -> bool | None:
+    """Return whether two kernels of one family have the same types and the same layout, None where it is not known."""
+    answers = (_same_types(was, now), _same_layout(was, now))
+    return False if False in answers else None if None in answers else True
+
+
+def _same_types(was: KernelRecord, now: KernelRecord) -> bool | None:
+    if was.dtype is not None and now.dtype is not None:
+        return was.dtype == now.dtype
+    if was.operands is not None and now.operands is not None:
+        return types_of(was.operands) == types_of(now.operands)
+    for known, other in ((was, now), (now, was)):
+        if known.dtype is not None and other.operands is not None:
+            if not may_compute_in(other.operands, known.dtype):
+                return False
+            return True if types_of(other.operands) == (known.dtype,) else None
+    return None
+
+
+def _same_layout(was: KernelRecord, now: KernelRecord) -> bool | None:
+    if was.family not in STRUCTURAL or (was.layout is not None and was.layout == now.layout):
+        return True
+    if was.layout is not None and now.layout is not None:
+        return False
+    if was.layout is None and now.layout is None:
+        if was.operands is not None and now.operands is not None:
+            return was.operands == now.operands
+        return None if was.has_layout else True
+    untold = was if was.layout is None else now
+    if untold.operands is None:
+        return None
+    # Of a size of 1 no layout is told, which contradicts none.
+    return not has_no_unit_stride(untold.operands)
+
+
+def said_less(was: KernelRecord, now: KernelRecord) -> bool:
+    """Whether a baseline's kernel lacks what this run tells of its operator's: what wrote it kept no operands."""
+    if was.op is None or was.op != now.op or was.operands is not None:
+        return False
+    left_open = was.helper is None and (was.dtype is None or (was.family in STRUCTURAL and was.layout is None))
+    return left_open and (now.operands is not None or (was.dtype, was.layout) != (now.dtype, now.layout))
+
+
+def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:
+    """Yield the kernels of a baseline's entry that may be what this run launches, or not: it does not say on what.
+
+    They count as the same where nothing contradicts that.
+    """
+    now = new.kernels
+    for was in old.kernels:
+        if name_is_the_code(was.name, was.op):
+            continue
+        alike = [one for one in now if one.name == was.name and said_less(was, one)]
+        if any(work_on_the_same(was, one) is not False for one in alike):
+            yield was
+
+
+def as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
+    """Return the baseline's steps, with names that both entries have read as this version of the package reads them.
+
+    A raw name has one family: if the entries disagree, another version recorded the older one. If this version reads a
+    name in several ways, as an operator that runs on several types, the baseline's kernel may be any of them and stays.
+    """
+    readings: defaultdict[object, list[KernelRecord]] = defaultdict(list)
+    for kernel in new.kernels:
+        readings[kernel.name].append(kernel)
+        readings[kernel.name, kernel.op].append(kernel)
+
+    def read(kernel: KernelRecord) -> KernelRecord:
+        now = readings.get((kernel.name, kernel.op)) or readings.get(kernel.name)
+        if now is None or len(now) > 1:
+            return kernel
+        (same,) = now
+        now_called = structs.replace(kernel, family=same.family, helper=same.helper)
+        one_thing = said_less(kernel, same) or name_is_the_code(kernel.name, kernel.op)
+        if not one_thing or work_on_the_same(now_called, same) is False:
+            return now_called
+        dtype, layout = kernel.dtype or same.dtype, kernel.layout or same.layout
+        operands = same.operands if (dtype, layout) == (same.dtype, same.layout) else kernel.operands
+        return structs.replace(now_called, dtype=dtype, layout=layout, operands=operands)
+
+    kernels = {kernel: read(kernel) for kernel in old.kernels}
+    return tuple(tuple(kernels[kernel] for kernel in step) for step in old.steps)

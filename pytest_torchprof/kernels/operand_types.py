@@ -1,0 +1,111 @@
+"""What a kernel's operator was given, in a few words: it tells kernels apart whose dtype and layout are not known."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from pytest_torchprof.kernels.operands import CONTRACTING, DTYPES, NO_TENSOR, is_plain_name, kind_of_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.names import KernelName
+    from pytest_torchprof.kernels.operands import Launch
+
+STRIDED: Final = "strided"
+"""An operand that has no dimension of unit stride."""
+_FOREIGN: Final = re.compile(r"[^\w.<>,]+")
+
+
+def with_operands(decoded: KernelName, launch: Launch) -> KernelName:
+    """Return a completed name with what its operator was given, where dtype or, of a product, layout leaves that open.
+
+    "bf16 int64": the types of its tensors in order, equal neighbours once; of two kinds of numbers a Python number
+    counts only if it is of the higher one. Products, convolutions and attention also tell how an operand lies in memory
+    unless its last dimension is innermost: "bf16:0231" by the order of its dimensions, "bf16:strided" without a unit
+    stride. None where dtype and layout say all, and where the recording does not tell.
+    """
+    arranged = decoded.family in CONTRACTING and decoded.layout is None
+    stands_for_itself = decoded.helper is None and decoded.family != "communication"
+    if not (arranged or decoded.dtype is None) or not stands_for_itself or launch.op is None:
+        return decoded
+    words = [
+        _type(word) + (_arrangement(shape, strides) if arranged else "") for word, shape, strides in _tensors(launch)
+    ]
+    return replace(decoded, operands=" ".join(word for word, _ in groupby(words))) if words else decoded
+
+
+def told_types(kernel: Kernel) -> str | None:
+    """Return on what types a kernel works, None where neither its name nor its operator tells."""
+    operands = kernel.decoded.operands
+    return kernel.dtype or (" ".join(types_of(operands)) if operands else None)
+
+
+def types_of(operands: str) -> tuple[str, ...]:
+    """Return the types among a kernel's operands, equal neighbours once."""
+    return tuple(word for word, _ in groupby(one.partition(":")[0] for one in operands.split()))
+
+
+def has_no_unit_stride(operands: str) -> bool:
+    """Whether one of a kernel's operands is strided in every dimension."""
+    return any(one.partition(":")[2] == STRIDED for one in operands.split())
+
+
+def may_compute_in(operands: str, dtype: str) -> bool:
+    """Whether a kernel of a dtype may be one with these operands: the dtype of their floats, or of all."""
+    types = set(types_of(operands))
+    floats = {one for one in types if kind_of_dtype(one) >= kind_of_dtype("fp32")}
+    return (floats or types) == {"fp32" if dtype == "tf32" else dtype}
+
+
+def name_is_the_code(name: str, op: str | None) -> bool:
+    """Whether kernels of this name are surely one piece of code, which works on one type.
+
+    An operator, which is the kernel where the CPU is the device, works on any; so does a function that Triton compiles
+    for each type anew, and one of Inductor's C++ functions.
+    """
+    return name != op and not is_plain_name(name)
+
+
+def _tensors(launch: Launch) -> Iterator[tuple[str, Any, Any]]:
+    types = [*map(str, launch.dtypes or ())]
+    operands = zip(types, _as_many(launch.shapes, types), _as_many(launch.strides, types), strict=True)
+    found = [operand for operand in operands if operand[0] not in NO_TENSOR]
+    sized = [DTYPES.get(word) for word, shape, _ in found if shape not in ([], ())]
+    highest = max(map(kind_of_dtype, sized), default=-1)
+    for word, shape, strides in found:
+        if shape not in ([], ()) or kind_of_dtype(DTYPES.get(word)) > highest:
+            yield word, shape, strides
+
+
+def _as_many(values: Sequence[Any] | None, types: Sequence[str]) -> Sequence[Any]:
+    return values if values is not None and len(values) == len(types) else [None] * len(types)
+
+
+def _type(word: str) -> str:
+    return DTYPES.get(word) or _FOREIGN.sub("_", word.removeprefix("c10::"))
+
+
+def _arrangement(shape: Any, strides: Any) -> str:
+    """Return in which order an operand's dimensions lie in memory, empty where that is the order they have."""
+    if not isinstance(shape, list | tuple) or not isinstance(strides, list | tuple) or len(shape) != len(strides):
+        return ""
+    if not all(isinstance(number, int) for number in (*shape, *strides)):
+        return ""
+    # The stride of a dimension of size 1 means nothing, and an expanded one (0) is read again.
+    moved = [at for at, size in enumerate(shape) if size > 1]
+    steps = [strides[at] for at in moved if strides[at]]
+    if steps and min(steps) > 1:
+        return f":{STRIDED}"
+    if _outermost_first(moved, strides) == moved:
+        return ""
+    return ":" + "".join(map(str, _outermost_first(range(len(shape)), strides)))
+
+
+def _outermost_first(dimensions: Sequence[int], strides: Sequence[int]) -> list[int]:
+    return sorted(dimensions, key=lambda at: (-strides[at], at))
