@@ -206,7 +206,7 @@ def _never(decoded: KernelName, op: str, says: Callable[[str], KernelName]) -> f
     if decoded.family is not None or not op.startswith("aten::"):
         return frozenset()
     family = says(op).family
-    return NO_PRODUCT if family is not None and family not in (*_CONTRACTING, "other") else frozenset()
+    return NO_PRODUCT if family is not None and family not in (*CONTRACTING, "other") else frozenset()
 
 
 def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
@@ -217,7 +217,7 @@ def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
     """
     if code is None or decoded.dtype is not None:
         return decoded
-    floats = {dtype for dtype in code.dtypes if _kind(dtype) >= _FLOAT}
+    floats = {dtype for dtype in code.dtypes if kind_of_dtype(dtype) >= _FLOAT}
     told = {"fp64"} if "fp64" in floats else floats or set(code.dtypes)
     return replace(decoded, dtype=next(iter(told))) if len(told) == 1 else decoded
 
