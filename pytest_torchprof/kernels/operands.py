@@ -294,6 +294,8 @@ def computes_in(name: str, decoded: KernelName, launch: Launch, dtype: str) -> R
     """Tell whether a kernel computes in a type, by its name or else its operator's operands."""
     if decoded.dtype is not None:
         return same(decoded.dtype, dtype)
+    if decode(name).dtype is not None:
+        return NOT_KNOWN  # Name and operands contradict each other.
     if decoded.tensor_core is not None and dtype == _NEVER_ON[decoded.tensor_core]:
         return NO
     possible = operand_dtypes(name, decoded, launch)
