@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,12 +155,12 @@ def models(names: Iterable[str]) -> Iterator[tuple[str, Profile]]:
 
 
 def _model(name: str) -> Callable[[], object]:
-    from transformers import CONFIG_MAPPING, AutoModel  # noqa: PLC0415 - recordings are read without it
-
-    made = CONFIG_MAPPING[name]()
-    config: Any = CONFIG_MAPPING[name](**{word: value for word, value in SMALL.items() if hasattr(made, word)})
+    transformers: Any = import_module("transformers")  # Recordings are read without it.
+    transformers.logging.set_verbosity_error()
+    made = transformers.CONFIG_MAPPING[name]()
+    config = transformers.CONFIG_MAPPING[name](**{word: value for word, value in SMALL.items() if hasattr(made, word)})
     torch.manual_seed(0)
-    model = AutoModel.from_config(config).eval()
+    model = transformers.AutoModel.from_config(config).eval()
     given = {"input_ids": torch.randint(2, 100, (1, 16))}
     if model.main_input_name == "pixel_values":
         given = {"pixel_values": torch.randn(1, 3, 32, 32)}

@@ -215,13 +215,14 @@ def test_json_has_null_and_tables_a_word(tmp_path, capsys):
 
 
 def test_of_a_job_each_rank_is_judged_by_it(tmp_path):
+    (folder := tmp_path / "ranks").mkdir()
     for rank in range(2):
         builder = TraceBuilder()
         builder.metadata["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": 2, "pg_count": 1}
         builder.step(0, 0, 900)
         builder.launched("fwd_of_mine", 10, op="mine::rope")
         builder.sync(950, 20)
-        builder.write(tmp_path / "ranks" / f"rank{rank}.json")
-    words = ["check", str(tmp_path / "ranks"), "--ranks", "--limit", "forbid_kernels=gemm()"]
+        builder.write(folder / f"rank{rank}.json")
+    words = ["check", str(folder), "--ranks", "--limit", "forbid_kernels=gemm()"]
     assert main(words) == 3
     assert main([*words, "--limit", 'own_kernels={"fwd_*": "pointwise"}']) == 0

@@ -17,8 +17,8 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.kernels.reply import NOT_KNOWN, some
-from pytest_torchprof.kernels.selectors import conv, gemm
+from pytest_torchprof.kernels.operands import Launch, computes_in
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN
 from pytest_torchprof.text import counted, show_bytes, show_us
 from pytest_torchprof.trace.columns import MEMCPY
 
@@ -60,18 +60,23 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
 
 def _types_told(dtype: str, least: Threshold) -> Need:
     """Return the need that of no products it is open whether they compute in a type, which would be worth a finding."""
-    asked = [gemm(dtype=dtype), conv(dtype=dtype)]
 
     def there(analysis: Analysis) -> bool:
-        perhaps = [
-            kernel.duration_us
-            for step in analysis.steps
-            for kernel in step.kernels
-            if kernel.dtype is None and some(one.verdict(kernel) for one in asked) is NOT_KNOWN
-        ]
-        return not perhaps or sum(perhaps) < least.value * analysis.gpu_work.kernel_time_us
+        work = analysis.gpu_work
+        perhaps = [group.time_ns for group in work.groups if _may_compute_in(analysis, group, dtype)]
+        return not perhaps or sum(perhaps) / 1000 < least.value * work.kernel_time_us
 
     return Need(missing=f"of some products it is not known whether they compute in {dtype}", there=there)
+
+
+def _may_compute_in(analysis: Analysis, group: Group, dtype: str) -> bool:
+    """Whether a product, or what may be one, computes in a type for all that is known, and is not known to."""
+    work, decoded = analysis.gpu_work, analysis.gpu_work.decoded(group)
+    if decoded.dtype is not None or decoded.helper is not None or decoded.is_of("gemm", "conv") is NO:
+        return False
+    types, shapes, _ = analysis.launching.operands(group.inputs) if group.inputs >= 0 else (None, None, None)
+    launch = Launch(op=work.op_name(group), dtypes=types, shapes=shapes)
+    return computes_in(analysis.trace.names[group.name], decoded, launch, dtype) is NOT_KNOWN
 
 
 def _evidence(work: GpuWork, found: Sequence[Group], spent_us: float) -> dict[str, Any]:

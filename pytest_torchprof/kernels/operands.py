@@ -31,6 +31,7 @@ from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.communication import collective_of
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT
 from pytest_torchprof.kernels.names.text import word_list
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Reply, known, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,6 +90,8 @@ _OPERANDS: Final[dict[str, tuple[int, ...]]] = {
         (0, 1, 2, 3),
     ),
 }
+# Tensor cores multiply fp32 as TF32, which nothing else computes in.
+_NEVER_ON: Final = {True: "fp32", False: "tf32"}
 CONTRACTING: Final = ("gemm", "conv", "attention")
 # Of the rest, families whose kernels work on the operator's inputs themselves, so that one type of input is theirs.
 _ELEMENTWISE: Final = ("pointwise", "softmax", "normalization", "copy")
@@ -299,6 +302,18 @@ def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[
         if str(word) not in NO_TENSOR
     ]
     return _promoted(operands, launch.op or "")
+
+
+def computes_in(name: str, decoded: KernelName, launch: Launch, dtype: str) -> Reply:
+    """Tell whether a kernel computes in a type, by its name or else its operator's operands."""
+    if decoded.dtype is not None:
+        return same(decoded.dtype, dtype)
+    if decode(name).dtype is not None:
+        return NOT_KNOWN  # Name and operands contradict each other.
+    if decoded.tensor_core is not None and dtype == _NEVER_ON[decoded.tensor_core]:
+        return NO
+    possible = operand_dtypes(name, decoded, launch)
+    return NOT_KNOWN if not possible or possible > {dtype} else known(told=possible == {dtype})
 
 
 def _promoted(operands: Sequence[tuple[str | None, bool]], op: str) -> frozenset[str]:

@@ -12,8 +12,8 @@ from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.carried import carries_all
 from pytest_torchprof.kernels.fields import FIELDS
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, FAMILIES, LIBRARIES
-from pytest_torchprof.kernels.operands import Launch, may_be_triton, operand_dtypes
-from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, every, known, same, some
+from pytest_torchprof.kernels.operands import Launch, computes_in, may_be_triton
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, every, same, some
 from pytest_torchprof.kernels.spelling import no_operator
 from pytest_torchprof.text import nearest
 
@@ -153,20 +153,11 @@ def _same(attribute: str) -> Callable[[Kernel, object], Reply]:
     return lambda kernel, value: same(getattr(kernel, attribute), value)
 
 
-# Tensor cores multiply fp32 as TF32, which nothing else computes in.
-_NEVER_ON: Final = {True: "fp32", False: "tf32"}
-
-
 def _of_dtype(kernel: Kernel, value: object) -> Reply:
-    if kernel.dtype is not None:
-        return same(kernel.dtype, value)
-    if kernel.code is not None and kernel.code.dtypes:
+    if kernel.dtype is None and kernel.code is not None and kernel.code.dtypes:
         return NOT_KNOWN if value in kernel.code.dtypes else NO
-    if kernel.tensor_core is not None and value == _NEVER_ON[kernel.tensor_core]:
-        return NO
     launch = Launch(op=kernel.op, dtypes=kernel.op_dtypes, shapes=kernel.op_shapes)
-    possible = operand_dtypes(kernel.name, kernel.decoded, launch)
-    return NOT_KNOWN if not possible or possible > {value} else known(told=possible == {value})
+    return computes_in(kernel.name, kernel.decoded, launch, str(value))
 
 
 def _of_family(kernel: Kernel, value: object) -> Reply:
