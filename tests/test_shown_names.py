@@ -113,8 +113,23 @@ def test_what_no_kernel_is_called_is_refused_with_what_is_meant(text, meant):
 @pytest.mark.parametrize(
     "text",
     [
-        *("Array<char*, 3>", "64, 128, 128, 4, false", "float, float", "void gemm(float*)", "at::native::gelu", "at::native::"),
-        *("std::array<char *, 2ul>", "(anonymous", "vllm::rms_norm_kernel<float", "memcpy32_post", "operator()", "a[2]", "x"),
+        *(
+            "Array<char*, 3>",
+            "64, 128, 128, 4, false",
+            "float, float",
+            "void gemm(float*)",
+            "at::native::gelu",
+            "at::native::",
+        ),
+        *(
+            "std::array<char *, 2ul>",
+            "(anonymous",
+            "vllm::rms_norm_kernel<float",
+            "memcpy32_post",
+            "operator()",
+            "a[2]",
+            "x",
+        ),
     ],
 )
 def test_a_piece_of_a_name_of_cpp_is_none_of_these(text):

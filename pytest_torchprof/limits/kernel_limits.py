@@ -84,7 +84,7 @@ def _cannot_tell(pattern: Pattern | Operator, unknown: int, noun: str) -> str:
 def _no_such_operator(analysis: Analysis, asked: Operator | None) -> StepAnswer | None:
     """Return that there is no operator as it is asked for: a name that nothing can have forbids nothing."""
     said = None if asked is None else nothing_is(asked, analysis.launching.recorded_ops)
-    return None if said is None else StepAnswer(NOT_MEASURED, said, code=Code.NO_SUCH_OPERATOR)
+    return None if said is None else StepAnswer(NOT_MEASURED, said, code=Code.NO_SUCH_OPERATOR, of_all_steps=True)
 
 
 def _matching(count: int, noun: str) -> str:
