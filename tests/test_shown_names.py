@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from test_patterns import AMPERE, FLASH, NVJET, POINTWISE, SGEMM, SOFTMAX, SPLIT_K, kernel
+from test_patterns import AMPERE, FLASH, NVJET, POINTWISE, SOFTMAX, SPLIT_K, kernel
 
 from pytest_torchprof import Kernels, UnknownLimit, load
 from pytest_torchprof.cli import main
