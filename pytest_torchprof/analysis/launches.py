@@ -19,6 +19,7 @@ from pytest_torchprof.errors import not_measured
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.operands import Launch, complete
+from pytest_torchprof.kernels.operator_checks import nothing_is
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
+    from pytest_torchprof.kernels.selectors import Operator
     from pytest_torchprof.trace import Trace
 
 # Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
@@ -44,6 +46,7 @@ class Launching:
         self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._inputs: dict[int, Inputs] = {}
         self._decoded: dict[object, KernelName] = {}
+        self._absent: dict[Operator, str | None] = {}
         self.origins = Origins(trace)
         """Where in the user's code something was done."""
 
@@ -235,10 +238,11 @@ class Launching:
     def _ran(self, part: Part) -> list[int]:
         return self._calls({*self._started(part), *self._around(part, copies=True)})
 
-    @cached_property
-    def recorded_ops(self) -> frozenset[str]:
-        """The names of all operators in the recording, and of what stands among them."""
-        return frozenset(self._trace.names[name] for name in set(self._trace.ops.name))
+    def no_such_operator(self, asked: Operator) -> str | None:
+        """Return that neither the recording nor torch has such an operator; None where one of them has."""
+        if asked not in self._absent:
+            self._absent[asked] = nothing_is(asked, {self._trace.names[name] for name in set(self._trace.ops.name)})
+        return self._absent[asked]
 
     def _started(self, part: Part) -> list[int]:
         """Return the operators that began in the part; what a compilation ran is left out."""

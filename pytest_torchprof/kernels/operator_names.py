@@ -28,6 +28,12 @@ def registered() -> frozenset[str]:
     return frozenset(names.union(schema.name for schema in library._jit_get_all_schemas()))
 
 
+def is_registered(space: str, name: str) -> bool:
+    """Whether torch knows this one by now; where it is not loaded, it knows none."""
+    torch: Any = sys.modules.get("torch")
+    return hasattr(torch, "ops") and hasattr(getattr(torch.ops, space), name)
+
+
 def nearest_operator(written: str, known: Iterable[str]) -> str | None:
     """Return the operator that is written most like this one, with a namespace if this one has one."""
     space, _, name = written.rpartition("::")
