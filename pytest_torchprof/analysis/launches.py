@@ -19,7 +19,6 @@ from pytest_torchprof.errors import not_measured
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.operands import Launch, complete
-from pytest_torchprof.kernels.operator_checks import nothing_is
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
@@ -240,6 +239,8 @@ class Launching:
 
     def no_such_operator(self, asked: Operator) -> str | None:
         """Return that neither the recording nor torch has such an operator; None where one of them has."""
+        from pytest_torchprof.kernels.operator_checks import nothing_is  # noqa: PLC0415 - who reads a file needs none
+
         if asked not in self._absent:
             self._absent[asked] = nothing_is(asked, {self._trace.names[name] for name in set(self._trace.ops.name)})
         return self._absent[asked]
