@@ -320,6 +320,7 @@ RECORDINGS = {
     Code.MATCH_UNKNOWN: (lambda: own_recording({"": 1}), "forbid_kernels=gemm"),
     Code.FAMILY_UNKNOWN: (of_no_known_family, "collectives={'all_reduce': 0}"),
     Code.OPERATOR_UNKNOWN: (in_a_graph, "ops=mul"),
+    Code.NO_SUCH_OPERATOR: (lambda: own_recording({"k": 1}), "forbid_kernels=aten::clampmin"),
     Code.NOTHING_TO_FUSE: (in_a_graph, "not_fused=['sum', 'amax']"),
     Code.ONE_RANK: (lambda: own_recording({"k": 1}), "same_kernels=True"),
     Code.NO_COMMUNICATION: (lambda: own_recording({"k": 1}), "min_overlap=0.5"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.own_kernels import OwnKernels
+    from pytest_torchprof.kernels.selectors import Operator
     from pytest_torchprof.recording.metadata import GeneratedKernel
     from pytest_torchprof.trace import Trace
 
@@ -53,6 +54,7 @@ class Launching:
         """What Inductor's code says of its kernels."""
         self.refused: list[str] = []
         """What somebody asked and was told that it is not known: a test that keeps that to itself does not pass."""
+        self._absent: dict[Operator, str | None] = {}
         self.origins = Origins(trace)
         """Where in the user's code something was done."""
 
@@ -293,10 +295,13 @@ class Launching:
     def _ran(self, part: Part) -> list[int]:
         return self._calls({*self._started(part), *self._around(part, copies=True)})
 
-    @cached_property
-    def recorded_ops(self) -> frozenset[str]:
-        """The names of all operators in the recording, and of what stands among them."""
-        return frozenset(self._trace.names[name] for name in set(self._trace.ops.name))
+    def no_such_operator(self, asked: Operator) -> str | None:
+        """Return that neither the recording nor torch has such an operator; None where one of them has."""
+        from pytest_torchprof.kernels.operator_checks import nothing_is  # noqa: PLC0415 - who reads a file needs none
+
+        if asked not in self._absent:
+            self._absent[asked] = nothing_is(asked, {self._trace.names[name] for name in set(self._trace.ops.name)})
+        return self._absent[asked]
 
     def _started(self, part: Part) -> list[int]:
         """Return the operators that began in the part; what a compilation ran is left out."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
-from pytest_torchprof.kernels.operator_names import nearest_operator, of_torch, registered
+from pytest_torchprof.kernels.operator_names import is_registered, nearest_operator, of_torch, registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,13 +44,14 @@ def nothing_is(pattern: Operator, recorded: Iterable[str] = ()) -> str | None:
     """
     if any(map(pattern.matches_op, recorded)) or _is_range(pattern.written) or _is_autograds(pattern):
         return None
-    known = of_torch() | registered()
-    if any(map(pattern.matches_op, known)) or (pattern.is_expression and any(map(pattern.matches_op, _ranges()))):
+    if any(_is_one_of(pattern, names()) for names in (of_torch, registered)):
+        return None
+    if pattern.is_expression and any(map(pattern.matches_op, _ranges())):
         return None
     said = f"there is no operator {pattern.written!r}, neither in the recording nor in torch"
     if "torch" not in sys.modules:
         said += " (which is not loaded here, so that libraries' own are not known)"
-    near = nearest_operator(pattern.written, known)
+    near = nearest_operator(pattern.written, of_torch() | registered())
     return f"{said}; did you mean {near!r}?" if near else said
 
 
@@ -62,12 +63,24 @@ def refused(pattern: Operator) -> str | None:
     space, colons, name = pattern.written.rpartition("::")
     if pattern.is_expression or not colons or not re.fullmatch(r"\w+", space) or _is_range(pattern.written):
         return None
-    known = registered()
-    if pattern.written in known or not any(one.startswith(f"{space}::") for one in known):
+    if is_registered(space, name):
         return None
-    near = nearest_operator(pattern.written, known)
-    hint = f"did you mean {near!r}?" if near else "import what registers it before"
-    return f"torch has no operator {name!r} in {space}: {hint}"
+    known = registered()
+    if not any(one.startswith(f"{space}::") for one in known):
+        return None
+    said = f"torch has no operator {name!r} in {space}"
+    if near := nearest_operator(pattern.written, known):
+        return f"{said}: did you mean {near!r}?"
+    own = any(one.startswith(f"{space}::") for one in of_torch())
+    return said if own else f"{said}: import what registers it before"
+
+
+def _is_one_of(pattern: Operator, names: frozenset[str]) -> bool:
+    if pattern.written in names:
+        return True
+    # TorchScript's own are named here in full alone: no recording of Python's code has a prim::tolist.
+    bare = "::" not in pattern.written
+    return any(pattern.matches_op(name) for name in names if not (bare and name.startswith("prim::")))
 
 
 def _is_range(text: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +27,16 @@ def registered() -> frozenset[str]:
     return frozenset(names.union(schema.name for schema in library._jit_get_all_schemas()))
 
 
+def is_registered(space: str, name: str) -> bool:
+    """Whether torch knows this one by now; where it is not loaded, it knows none."""
+    torch: Any = sys.modules.get("torch")
+    return hasattr(torch, "ops") and hasattr(getattr(torch.ops, space), name)
+
+
 def nearest_operator(written: str, known: Iterable[str]) -> str | None:
     """Return the operator that is written most like this one, with a namespace if this one has one."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it
+
     space, _, name = written.rpartition("::")
     candidates: dict[str, str] = {}
     for one in sorted(known, reverse=True):

@@ -14,7 +14,6 @@ from pytest_torchprof.kernels.fields import FIELDS
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, FAMILIES, LIBRARIES
 from pytest_torchprof.kernels.operands import Launch, computes_in, may_be_triton
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, every, same, some
-from pytest_torchprof.kernels.spelling import no_operator
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
@@ -73,6 +72,8 @@ class Operator(TextPattern):
     _words: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        from pytest_torchprof.kernels.spelling import no_operator  # noqa: PLC0415 - who reads a file needs none
+
         checked_text(self.written, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION")
         if advice := no_operator(self.written):
             raise UnknownLimit(f"{self.written!r} is no operator's name: {advice}", Code.BAD_PATTERN)

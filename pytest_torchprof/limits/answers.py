@@ -24,6 +24,8 @@ class StepAnswer:
     details: tuple[str | WorkRow, ...] = ()
     code: Code | None = None
     """Of what cannot be told."""
+    of_all_steps: bool = False
+    """Whether it is no matter of this step."""
 
 
 def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepAnswer]]) -> Callable[..., Verdict]:
@@ -36,7 +38,8 @@ def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepA
         status = MISSED if any(answer.status == MISSED for _, answer in found) else NOT_MEASURED
         shown = next(step for step, answer in found if answer.status == status)
         answers = [answer for step, answer in found if step is shown and answer.status == status]
-        measured = "; ".join(answer.measured for answer in answers) + in_step(analysis, shown)
+        place = "" if all(answer.of_all_steps for answer in answers) else in_step(analysis, shown)
+        measured = "; ".join(dict.fromkeys(answer.measured for answer in answers)) + place
         code = answers[0].code
         return Verdict(
             measured=measured if code is None else coded(measured, code),

@@ -11,7 +11,6 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.carried import carries, carries_all, doubts
 from pytest_torchprof.kernels.fields import bare, checked_operator
-from pytest_torchprof.kernels.operator_checks import nothing_is
 from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.kernels.patterns import (
     NamePattern,
@@ -86,8 +85,8 @@ def _cannot_tell(pattern: Pattern | Operator, unknown: int, noun: str) -> str:
 
 def _no_such_operator(analysis: Analysis, asked: Operator | None) -> StepAnswer | None:
     """Return that there is no operator as it is asked for: a name that nothing can have forbids nothing."""
-    said = None if asked is None else nothing_is(asked, analysis.launching.recorded_ops)
-    return None if said is None else StepAnswer(NOT_MEASURED, said, code=Code.NO_SUCH_OPERATOR)
+    said = None if asked is None else analysis.launching.no_such_operator(asked)
+    return None if said is None else StepAnswer(NOT_MEASURED, said, code=Code.NO_SUCH_OPERATOR, of_all_steps=True)
 
 
 def _matching(count: int, noun: str) -> str:
