@@ -93,6 +93,12 @@ def test_on_the_cpu_an_operator_on_another_type_is_worse_and_on_the_same_type_th
     assert any("bf16" in line and "fp32" in line for line in now.kernel_lines)
 
 
+def test_types_of_eight_bits_are_not_one_type():
+    e4m3, e5m2 = (ones(4, 4, dtype=FP32).to(dtype) for dtype in (torch.float8_e4m3fn, torch.float8_e5m2))
+    assert verdict(e4m3.clone, e4m3.clone) == "same"
+    assert verdict(e4m3.clone, e5m2.clone) == "worse"
+
+
 MIXED = {
     "one operand of two in fp32": (lambda x: lambda: x + x, lambda x: lambda: x + x.float()),
     "where, by another branch": (

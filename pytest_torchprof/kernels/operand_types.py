@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STRIDED: Final = "strided"
 """An operand that has no dimension of unit stride."""
+_FP8: Final = "fp8"
 _FOREIGN: Final = re.compile(r"[^\w.<>,]+")
 
 
@@ -31,8 +32,8 @@ def with_operands(decoded: KernelName, launch: Launch) -> KernelName:
     stride. None where dtype and layout say all, and where the recording does not tell.
     """
     arranged = decoded.family in CONTRACTING and decoded.layout is None
-    stands_for_itself = decoded.helper is None and decoded.family != "communication"
-    if not (arranged or decoded.dtype is None) or not stands_for_itself or launch.op is None:
+    said = (decoded.family, decoded.dtype, decoded.layout, decoded.helper)
+    if not leaves_open(*said) or decoded.family == "communication" or launch.op is None:
         return decoded
     words = [
         _type(word) + (_arrangement(shape, strides) if arranged else "") for word, shape, strides in _tensors(launch)
@@ -40,10 +41,16 @@ def with_operands(decoded: KernelName, launch: Launch) -> KernelName:
     return replace(decoded, operands=" ".join(word for word, _ in groupby(words))) if words else decoded
 
 
+def leaves_open(family: str | None, dtype: str | None, layout: str | None, helper: str | None) -> bool:
+    """Whether dtype and layout leave open on what a kernel works; of floats of 8 bits there are several."""
+    arranged = family in CONTRACTING and layout is None
+    return helper is None and (arranged or dtype in (None, _FP8))
+
+
 def told_types(kernel: Kernel) -> str | None:
     """Return on what types a kernel works, None where neither its name nor its operator tells."""
     operands = kernel.decoded.operands
-    return kernel.dtype or (" ".join(types_of(operands)) if operands else None)
+    return " ".join(types_of(operands)) if operands and kernel.dtype in (None, _FP8) else kernel.dtype
 
 
 def types_of(operands: str) -> tuple[str, ...]:
@@ -59,6 +66,7 @@ def has_no_unit_stride(operands: str) -> bool:
 def may_compute_in(operands: str, dtype: str) -> bool:
     """Whether a kernel of a dtype may be one with these operands: the dtype of their floats, or of all."""
     types = set(types_of(operands))
+    types = {_FP8 if one.startswith(_FP8) else one for one in types}
     floats = {one for one in types if kind_of_dtype(one) >= kind_of_dtype("fp32")}
     return (floats or types) == {"fp32" if dtype == "tf32" else dtype}
 
@@ -88,7 +96,10 @@ def _as_many(values: Sequence[Any] | None, types: Sequence[str]) -> Sequence[Any
 
 
 def _type(word: str) -> str:
-    return DTYPES.get(word) or _FOREIGN.sub("_", word.removeprefix("c10::"))
+    plain = word.removeprefix("c10::")
+    if plain.startswith("Float8_"):
+        return f"{_FP8}_{plain.removeprefix('Float8_')}"
+    return DTYPES.get(word) or _FOREIGN.sub("_", plain)
 
 
 def _arrangement(shape: Any, strides: Any) -> str:
