@@ -290,6 +290,16 @@ def test_on_a_gpu_a_kernel_whose_name_tells_no_type_is_told_apart_by_its_operato
     assert "bf16" in was.diff(now).replaced[0].words
 
 
+def test_a_joined_list_of_tensors_tells_the_size_of_its_elements(tmp_path):
+    name = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<{}u>, 2>"
+    of_two, of_four = (
+        of_recording(recording(tmp_path, f"{size}", [([], [], "TensorList")], kernel=name.format(size), op="aten::cat"))
+        for size in (2, 4)
+    )
+    assert compare(of_two, of_two).verdict == "same"
+    assert compare(of_two, of_four).verdict == "worse"
+
+
 def test_a_recording_without_operands_is_compared_by_names(tmp_path):
     told, untold = (recording(tmp_path, name, inputs) for name, inputs in (("a", BF16_INPUTS), ("b", None)))
     assert not told.diff(untold).kernels_differ

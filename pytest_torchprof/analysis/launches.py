@@ -128,7 +128,7 @@ class Launching:
         if found is None:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
             launch = self._launch(op, call_name, collective, self._is_triton(name))
-            found = self._decoded[key] = with_operands(complete(name, launch), launch)
+            found = self._decoded[key] = with_operands(name, complete(name, launch), launch)
         return found
 
     def decoded_operator(self, op: int) -> KernelName:
@@ -138,7 +138,7 @@ class Launching:
         found = self._decoded.get(key)
         if found is None:
             launch = self._launch(op, None, (None, None))
-            found = self._decoded[key] = with_operands(complete(name, launch), launch)
+            found = self._decoded[key] = with_operands(name, complete(name, launch), launch)
         return found
 
     def _is_triton(self, kernel: str) -> bool | None:

@@ -20,20 +20,26 @@ if TYPE_CHECKING:
 STRIDED: Final = "strided"
 """An operand that has no dimension of unit stride."""
 _FP8: Final = "fp8"
+_JOINED: Final = re.compile(r"CatArrayBatchedCopy\w*<[^<]{0,80}OpaqueType<(?P<bytes>\d{1,3})u?>")
 _FOREIGN: Final = re.compile(r"[^\w.<>,]+")
 
 
-def with_operands(decoded: KernelName, launch: Launch) -> KernelName:
+def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
     """Return a completed name with what its operator was given, where dtype or, of a product, layout leaves that open.
 
     "bf16 int64": the types of its tensors in order, equal neighbours once; of two kinds of numbers a Python number
     counts only if it is of the higher one. Products, convolutions and attention also tell how an operand lies in memory
     unless its last dimension is innermost: "bf16:0231" by the order of its dimensions, "bf16:strided" without a unit
-    stride. None where dtype and layout say all, and where the recording does not tell.
+    stride. Of a list of tensors no recording tells the types, but the names of kernels that join them tell the size of
+    an element: "2-byte". None where dtype and layout say all, and where nothing tells.
     """
     arranged = decoded.family in CONTRACTING and decoded.layout is None
     said = (decoded.family, decoded.dtype, decoded.layout, decoded.helper)
-    if not leaves_open(*said) or decoded.family == "communication" or launch.op is None:
+    if not leaves_open(*said) or decoded.family == "communication":
+        return decoded
+    if joined := _JOINED.search(name):
+        return replace(decoded, operands=f"{joined['bytes']}-byte")
+    if launch.op is None:
         return decoded
     words = [
         _type(word) + (_arrangement(shape, strides) if arranged else "") for word, shape, strides in _tensors(launch)
