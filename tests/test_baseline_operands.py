@@ -93,6 +93,12 @@ def test_on_the_cpu_an_operator_on_another_type_is_worse_and_on_the_same_type_th
     assert any("bf16" in line and "fp32" in line for line in now.kernel_lines)
 
 
+def test_types_of_eight_bits_are_not_one_type():
+    e4m3, e5m2 = (ones(4, 4, dtype=FP32).to(dtype) for dtype in (torch.float8_e4m3fn, torch.float8_e5m2))
+    assert verdict(e4m3.clone, e4m3.clone) == "same"
+    assert verdict(e4m3.clone, e5m2.clone) == "worse"
+
+
 MIXED = {
     "one operand of two in fp32": (lambda x: lambda: x + x, lambda x: lambda: x + x.float()),
     "where, by another branch": (
@@ -282,6 +288,16 @@ def test_on_a_gpu_a_kernel_whose_name_tells_no_type_is_told_apart_by_its_operato
     assert not was.diff(same).kernels_differ
     assert was.diff(now).kernels_differ
     assert "bf16" in was.diff(now).replaced[0].words
+
+
+def test_a_joined_list_of_tensors_tells_the_size_of_its_elements(tmp_path):
+    name = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<{}u>, 2>"
+    of_two, of_four = (
+        of_recording(recording(tmp_path, f"{size}", [([], [], "TensorList")], kernel=name.format(size), op="aten::cat"))
+        for size in (2, 4)
+    )
+    assert compare(of_two, of_two).verdict == "same"
+    assert compare(of_two, of_four).verdict == "worse"
 
 
 def test_a_recording_without_operands_is_compared_by_names(tmp_path):

@@ -150,7 +150,7 @@ class Launching:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
             launch = self._launch(op, call_name, collective, self._is_triton(name))
             decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
-            found = self._decoded[key] = with_operands(decoded, launch)
+            found = self._decoded[key] = with_operands(name, decoded, launch)
         return found
 
     def decoded_operator(self, op: int) -> KernelName:
@@ -162,7 +162,7 @@ class Launching:
         if found is None:
             launch = self._launch(op, None, (None, None))
             decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
-            found = self._decoded[key] = with_operands(decoded, launch)
+            found = self._decoded[key] = with_operands(name, decoded, launch)
         return found
 
     def code(self, gpu_op: int) -> GeneratedKernel | None:

@@ -31,8 +31,8 @@ as a run compares with them; or a baseline file and a recording of one of its te
 --device cpu: the CPU was measured, in recordings that do not say so; its kernels are the operators that compute.
 --ranks: each folder holds the recordings of one job's ranks; each rank is compared with the same one of the other job.
 
-exit status: 0 the kernels per step are the same (names without Triton's trailing index, and counts), 1 they differ,
-2 cannot read, or bad usage, 3 one of them is not measured; times alone never make a difference
+exit status: 0 the kernels per step are the same (names without Triton's trailing index, types, and counts), 1 they
+differ, 2 cannot read, or bad usage, 3 one of them is not measured; times alone never make a difference
 """
 SAME, DIFFER, UNKNOWN = 0, 1, 3
 # A baseline file says so at its very start; a trace's first key is another.

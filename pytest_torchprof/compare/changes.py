@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from msgspec import structs
@@ -15,7 +14,7 @@ from pytest_torchprof.compare.fusions import lost_fusion
 from pytest_torchprof.compare.ratios import ratio_of, show_factor
 from pytest_torchprof.compare.sameness import as_read_now, said_less, work_on_the_same
 from pytest_torchprof.devices.kinds import device_kinds
-from pytest_torchprof.kernels.names import decode, normal_name
+from pytest_torchprof.kernels.names import decode, normal_name, without_index
 from pytest_torchprof.kernels.operand_types import name_is_the_code
 from pytest_torchprof.text import counted, numbered, printable
 
@@ -170,8 +169,8 @@ def _group(pairs: Iterable[tuple[T, int]]) -> dict[T, tuple[int, ...]]:
 
 def _may_be_one(was: KernelRecord, now: KernelRecord, names: Names) -> bool:
     """Whether nothing tells a kernel from the baseline's, which was written before its operands were kept."""
-    name = attrgetter("name") if names == "exact" else attrgetter("normal_name")
-    return name(was) == name(now) and said_less(was, now) and work_on_the_same(was, now) is not False
+    same_name = was.name == now.name if names == "exact" else without_index(was.name) == without_index(now.name)
+    return same_name and said_less(was, now) and work_on_the_same(was, now) is not False
 
 
 def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], names: Names) -> Change:

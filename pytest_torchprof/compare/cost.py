@@ -11,6 +11,7 @@ from msgspec import structs
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord, records
 from pytest_torchprof.baseline.family_times import MEMORY, middle_of, moved_us
 from pytest_torchprof.kernels.names import decode, without_index
+from pytest_torchprof.kernels.operand_types import types_of
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -230,7 +231,9 @@ def _kinds(side: Calls) -> dict[str, float]:
 
 
 def _kind(kernel: KernelRecord) -> str:
-    return "Triton" if kernel.family not in STRUCTURAL and _is_triton(kernel) else kernel.dtype or ""
+    if kernel.family not in STRUCTURAL and _is_triton(kernel):
+        return "Triton"
+    return kernel.dtype or "+".join(types_of(kernel.operands or ""))
 
 
 def _is_triton(kernel: KernelRecord) -> bool:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL
-from pytest_torchprof.kernels.operand_types import has_no_unit_stride, may_compute_in, name_is_the_code, types_of
+from pytest_torchprof.kernels.operand_types import (
+    has_no_unit_stride,
+    leaves_open,
+    may_compute_in,
+    name_is_the_code,
+    types_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +30,12 @@ def work_on_the_same(was: KernelRecord, now: KernelRecord) -> bool | None:
 
 
 def _same_types(was: KernelRecord, now: KernelRecord) -> bool | None:
-    if was.dtype is not None and now.dtype is not None:
-        return was.dtype == now.dtype
+    if was.dtype is not None and now.dtype is not None and was.dtype != now.dtype:
+        return False
     if was.operands is not None and now.operands is not None:
         return types_of(was.operands) == types_of(now.operands)
+    if was.dtype is not None and now.dtype is not None:
+        return True
     for known, other in ((was, now), (now, was)):
         if known.dtype is not None and other.operands is not None:
             if not may_compute_in(other.operands, known.dtype):
@@ -56,8 +64,9 @@ def said_less(was: KernelRecord, now: KernelRecord) -> bool:
     """Whether a baseline's kernel lacks what this run tells of its operator's: what wrote it kept no operands."""
     if was.op is None or was.op != now.op or was.operands is not None:
         return False
-    left_open = was.helper is None and (was.dtype is None or (was.family in STRUCTURAL and was.layout is None))
-    return left_open and (now.operands is not None or (was.dtype, was.layout) != (now.dtype, now.layout))
+    return leaves_open(*was.structure) and (
+        now.operands is not None or (was.dtype, was.layout) != (now.dtype, now.layout)
+    )
 
 
 def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:

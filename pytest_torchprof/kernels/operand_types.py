@@ -19,20 +19,27 @@ if TYPE_CHECKING:
 
 STRIDED: Final = "strided"
 """An operand that has no dimension of unit stride."""
+_FP8: Final = "fp8"
+_JOINED: Final = re.compile(r"CatArrayBatchedCopy\w*<[^<]{0,80}OpaqueType<(?P<bytes>\d{1,3})u?>")
 _FOREIGN: Final = re.compile(r"[^\w.<>,]+")
 
 
-def with_operands(decoded: KernelName, launch: Launch) -> KernelName:
+def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
     """Return a completed name with what its operator was given, where dtype or, of a product, layout leaves that open.
 
     "bf16 int64": the types of its tensors in order, equal neighbours once; of two kinds of numbers a Python number
     counts only if it is of the higher one. Products, convolutions and attention also tell how an operand lies in memory
     unless its last dimension is innermost: "bf16:0231" by the order of its dimensions, "bf16:strided" without a unit
-    stride. None where dtype and layout say all, and where the recording does not tell.
+    stride. Of a list of tensors no recording tells the types, but the names of kernels that join them tell the size of
+    an element: "2-byte". None where dtype and layout say all, and where nothing tells.
     """
     arranged = decoded.family in CONTRACTING and decoded.layout is None
-    stands_for_itself = decoded.helper is None and decoded.family != "communication"
-    if not (arranged or decoded.dtype is None) or not stands_for_itself or launch.op is None:
+    said = (decoded.family, decoded.dtype, decoded.layout, decoded.helper)
+    if not leaves_open(*said) or decoded.family == "communication":
+        return decoded
+    if joined := _JOINED.search(name):
+        return replace(decoded, operands=f"{joined['bytes']}-byte")
+    if launch.op is None:
         return decoded
     words = [
         _type(word) + (_arrangement(shape, strides) if arranged else "") for word, shape, strides in _tensors(launch)
@@ -40,10 +47,16 @@ def with_operands(decoded: KernelName, launch: Launch) -> KernelName:
     return replace(decoded, operands=" ".join(word for word, _ in groupby(words))) if words else decoded
 
 
+def leaves_open(family: str | None, dtype: str | None, layout: str | None, helper: str | None) -> bool:
+    """Whether dtype and layout leave open on what a kernel works; of floats of 8 bits there are several."""
+    arranged = family in CONTRACTING and layout is None
+    return helper is None and (arranged or dtype in (None, _FP8))
+
+
 def told_types(kernel: Kernel) -> str | None:
     """Return on what types a kernel works, None where neither its name nor its operator tells."""
     operands = kernel.decoded.operands
-    return kernel.dtype or (" ".join(types_of(operands)) if operands else None)
+    return " ".join(types_of(operands)) if operands and kernel.dtype in (None, _FP8) else kernel.dtype
 
 
 def types_of(operands: str) -> tuple[str, ...]:
@@ -59,6 +72,7 @@ def has_no_unit_stride(operands: str) -> bool:
 def may_compute_in(operands: str, dtype: str) -> bool:
     """Whether a kernel of a dtype may be one with these operands: the dtype of their floats, or of all."""
     types = set(types_of(operands))
+    types = {_FP8 if one.startswith(_FP8) else one for one in types}
     floats = {one for one in types if kind_of_dtype(one) >= kind_of_dtype("fp32")}
     return (floats or types) == {"fp32" if dtype == "tf32" else dtype}
 
@@ -88,7 +102,10 @@ def _as_many(values: Sequence[Any] | None, types: Sequence[str]) -> Sequence[Any
 
 
 def _type(word: str) -> str:
-    return DTYPES.get(word) or _FOREIGN.sub("_", word.removeprefix("c10::"))
+    plain = word.removeprefix("c10::")
+    if plain.startswith("Float8_"):
+        return f"{_FP8}_{plain.removeprefix('Float8_')}"
+    return DTYPES.get(word) or _FOREIGN.sub("_", plain)
 
 
 def _arrangement(shape: Any, strides: Any) -> str:
