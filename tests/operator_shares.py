@@ -20,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from pytest_torchprof import load
 from pytest_torchprof.analysis.parts import operator_kernels
+from pytest_torchprof.devices.kinds import OperatorWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -143,7 +144,9 @@ def _kept(trace: Trace, where: str) -> dict[str, Kept]:
     by_step: dict[int, list[int]] = defaultdict(list)
     for i in sorted(range(len(own)), key=ops.start.__getitem__):
         name = trace.names[ops.name[i]]
-        if i not in seen and name.startswith(_NAMESPACES) and trace.step_at(ops.start[i]) >= 0:
+        # What moves data inside of an operator that computes belongs to that one.
+        counted = i in seen or trace.device_kind.operator_work(name) is OperatorWork.MOVES
+        if not counted and name.startswith(_NAMESPACES) and trace.step_at(ops.start[i]) >= 0:
             by_step[trace.step_at(ops.start[i])].append(i)
     found: dict[str, Kept] = {}
     alike = len({tuple(ops.name[i] for i in members) for members in by_step.values()}) == 1

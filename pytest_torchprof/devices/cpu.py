@@ -36,7 +36,7 @@ _has_same_storage_numel _is_all_true _is_any_true _is_zerotensor _local_scalar_d
 _nnpack_available _nnz _print _use_cudnn_ctc_loss _version backward can_cast cudnn_is_acceptable dense_dim get_device
 is_coalesced is_complex is_conj is_contiguous is_distributed is_floating_point is_inference is_leaf is_neg
 is_non_overlapping_and_dense is_nonzero is_pinned is_same_size is_set_to is_signed item numel output_nr promote_types
-q_scale q_zero_point qscheme record_stream requires_grad_ result_type retain_grad retains_grad scalar_tensor set
+q_scale q_zero_point qscheme record_stream requires_grad_ result_type retain_grad retains_grad set
 set_data size sparse_dim storage_offset stride sym_numel sym_size sym_storage_offset sym_stride
 """
 _ALLOCATION = """
@@ -52,8 +52,8 @@ feature_dropout_ pin_memory to type_as
 """
 _MOVING = """
 _copy_from _copy_from_and_resize _foreach_copy _foreach_copy_ _foreach_zero _foreach_zero_ _pin_memory _to_copy clone
-copy copy_ fill fill_ full full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like zero zero_ zeros
-zeros_like
+copy copy_ fill fill_ full full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like scalar_tensor zero zero_
+zeros zeros_like
 """
 _ATEN = {
     **dict.fromkeys((VIEWS + _MORE_VIEWS + _METADATA + _ALLOCATION + _WRAPPERS).split(), OperatorWork.NOTHING),
