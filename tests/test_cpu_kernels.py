@@ -18,7 +18,6 @@ grid, bag = torch.zeros(1, 2, 2, 2), torch.nn.EmbeddingBag(3, 4)
 SAMPLED = ["aten::grid_sampler_2d"]
 image, filters = torch.ones(1, 2, 5, 5, dtype=torch.float64), torch.ones(2, 2, 3, 3, dtype=torch.float64)
 sparse, zeros = torch.eye(4).to_sparse(), torch.zeros(4, 4, dtype=torch.int64)
-many = torch.ones(2, 3, 4, 4)
 
 
 def without_warning(call, *args):
@@ -71,11 +70,6 @@ CASES = {
     "a squared error": (lambda: functional.mse_loss(x, x), ["aten::mse_loss"]),
     "a variance": (lambda: x.var(), ["aten::var"]),
     "a number made for an operator": (lambda: torch.where(mask, x, 1.0), ["aten::where"]),
-    "a copy that an operator makes for another one": (lambda: many.transpose(0, 1) @ x, ["aten::copy_", "aten::bmm"]),
-    "a fill that an operator makes for another one": (
-        lambda: functional.one_hot(places, 3),
-        ["aten::aminmax", "aten::zero_", "aten::scatter_"],
-    ),
     "a transposed convolution in fp64": (
         lambda: functional.conv_transpose2d(image, filters),
         ["aten::slow_conv_transpose2d"],

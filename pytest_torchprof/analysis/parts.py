@@ -17,7 +17,7 @@ from pytest_torchprof.trace import StepRange, intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Sequence
     from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.compilation import Compile
@@ -39,36 +39,48 @@ def operator_kernels(trace: Trace, work: Callable[[str], OperatorWork]) -> list[
     """Return the operators that count as kernels where they do ``work``, in start order.
 
     One that computes alone, with all that is inside; another that computes and holds none that computes; one that moves
-    data, inside none of these and with none that moves data inside; a C++ kernel of Inductor's; a range nobody knows
-    that holds nothing, and has forked nothing meanwhile. What a compilation ran is left out.
+    data, with no computing one around it and none that moves data inside; a C++ kernel of Inductor's; a range
+    nobody knows that holds nothing, and has forked nothing meanwhile. What a compilation ran is left out.
     """
     ops, parent = trace.ops, trace.nesting.parent
     does = {name: work(trace.names[name]) for name in set(ops.name)}
-    unknown = _of_kind(does, OperatorWork.UNKNOWN)
-    alone = _of_kind(does, OperatorWork.ALONE)
-    computing = _of_kind(does, OperatorWork.COMPUTES, OperatorWork.ALONE, OperatorWork.FUSED, OperatorWork.UNKNOWN)
+    unknown = {name for name, kind in does.items() if kind is OperatorWork.UNKNOWN}
+    computing = {
+        name for name, kind in does.items() if kind in (OperatorWork.COMPUTES, OperatorWork.ALONE, OperatorWork.FUSED)
+    }
+    alone = {name for name, kind in does.items() if kind is OperatorWork.ALONE}
+    moving = {name for name, kind in does.items() if kind is OperatorWork.MOVES}
+    # What computes counts outside of what computes alone, what moves data outside of all that computes.
+    apart = {**dict.fromkeys(computing | unknown, alone), **dict.fromkeys(moving, computing)}
     holding = set(parent) if unknown else set()
     forks = _forks_of(trace) if unknown else []
-    inside_alone = inside(set(where(ops.name, alone)), parent) if alone else set()
-    kernels = _innermost(
-        [
-            i
-            for i in where(ops.name, computing)
-            if i not in inside_alone and not (ops.name[i] in unknown and (i in holding or _forks(trace, forks, i)))
-        ],
-        parent,
-    )
-    # What an operator moves that only calls others, as matmul does before a product, is no part of a kernel.
-    taken = inside(set(kernels), parent)
-    moving = [i for i in where(ops.name, _of_kind(does, OperatorWork.MOVES)) if i not in taken]
-    found = _innermost([*kernels, *moving], parent)
-    if trace.compiling:
-        found = [i for i in found if not trace.compiling.cover(ops.thread[i], ops.start[i])]
+    kernels = [
+        i
+        for i, name in enumerate(ops.name)
+        if name in apart
+        and not (name in unknown and (i in holding or _forks(trace, forks, i)))
+        and not (apart[name] and _is_inside(apart[name], ops.name, parent, i))
+    ]
+    holders: set[int] = set()
+    for i in kernels:
+        around = parent[i]
+        while around >= 0 and around not in holders:
+            holders.add(around)
+            around = parent[around]
+    compiling = trace.compiling
+    found = [i for i in kernels if i not in holders]
+    if compiling:
+        found = [i for i in found if not compiling.cover(ops.thread[i], ops.start[i])]
     return sorted(found, key=ops.start.__getitem__)
 
 
-def _of_kind(does: Mapping[int, OperatorWork], *kinds: OperatorWork) -> set[int]:
-    return {name for name, kind in does.items() if kind in kinds}
+def _is_inside(barred: Container[int], names: Sequence[int], parent: Sequence[int], member: int) -> bool:
+    around = parent[member]
+    while around >= 0:
+        if names[around] in barred:
+            return True
+        around = parent[around]
+    return False
 
 
 def inside(members: AbstractSet[int], parent: Sequence[int]) -> set[int]:
@@ -81,17 +93,6 @@ def inside(members: AbstractSet[int], parent: Sequence[int]) -> set[int]:
         if holder >= 0:
             found.add(i)
     return found
-
-
-def _innermost(members: Sequence[int], parent: Sequence[int]) -> list[int]:
-    """Return the operators that hold none of the others."""
-    holders: set[int] = set()
-    for i in members:
-        around = parent[i]
-        while around >= 0 and around not in holders:
-            holders.add(around)
-            around = parent[around]
-    return [i for i in members if i not in holders]
 
 
 def _forks_of(trace: Trace) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from pytest_torchprof.devices.cpu_operators import ALONE, VIEWS
 from pytest_torchprof.devices.kinds import DeviceKind, OperatorWork
 
 # Fused loops, and templates of products and attention, whose names differ: what has a graph's number is one of them.
@@ -22,27 +23,21 @@ _HOLDERS = re.compile(
     rf"|{FORKED}",
     re.DOTALL,
 )
-_VIEWS = """
-_autocast_to_full_precision _autocast_to_reduced_precision _conj _fw_primal _indices _make_dual _neg_view
-_nested_get_values _nested_view_from_buffer _nested_view_from_jagged _reshape_alias _reshape_from_tensor _unpack_dual
-_unsafe_view _values adjoint alias as_strided as_strided_ atleast_1d atleast_2d atleast_3d broadcast_tensors
-broadcast_to ccol_indices chunk col_indices concrete conj crow_indices data detach detach_ diagonal dsplit expand
-expand_as flatten flatten_dense_tensors hsplit imag indices lift lift_fresh linalg_diagonal mH mT matrix_H meshgrid
-moveaxis movedim narrow numpy_T permute positive ravel real rename rename_ refine_names align_as align_to
-align_tensors reshape reshape_as resolve_conj resolve_neg row_indices select set_ slice slice_inverse split
-split_with_sizes squeeze squeeze_ swapaxes swapaxes_ swapdims swapdims_ t t_ tensor_split transpose transpose_ unbind
-unflatten unflatten_dense_tensors unfold unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze unsqueeze_ values
-view view_as view_as_complex view_as_real vsplit
+# Views that torch does not declare as such.
+_MORE_VIEWS = """
+_reshape_from_tensor _unsafe_view align_as align_tensors align_to atleast_1d atleast_2d atleast_3d broadcast_tensors
+concrete data flatten_dense_tensors lift meshgrid refine_names rename rename_ unflatten_dense_tensors unsafe_chunk
+unsafe_split unsafe_split_with_sizes
 """
 _METADATA = """
-_assert_async _assert_scalar _assert_tensor_metadata _backward _choose_qparams_per_tensor _coalesced_
+_assert_async _assert_scalar _assert_tensor_metadata _backward _choose_qparams_per_tensor _coalesced _coalesced_
 _cufft_clear_plan_cache _debug_has_internal_overlap _dimI _dimV _fused_sdp_choice _has_compatible_shallow_copy_type
 _has_same_storage_numel _is_all_true _is_any_true _is_zerotensor _local_scalar_dense _nested_get_ragged_idx
 _nnpack_available _nnz _print _use_cudnn_ctc_loss _version backward can_cast cudnn_is_acceptable dense_dim get_device
 is_coalesced is_complex is_conj is_contiguous is_distributed is_floating_point is_inference is_leaf is_neg
 is_non_overlapping_and_dense is_nonzero is_pinned is_same_size is_set_to is_signed item numel output_nr promote_types
-q_scale q_zero_point qscheme record_stream requires_grad_ result_type retain_grad retains_grad scalar_tensor set_data
-size sparse_dim storage_offset stride sym_numel sym_size sym_storage_offset sym_stride
+q_scale q_zero_point qscheme record_stream requires_grad_ result_type retain_grad retains_grad set
+set_data size sparse_dim storage_offset stride sym_numel sym_size sym_storage_offset sym_stride
 """
 _ALLOCATION = """
 _efficientzerotensor _empty_affine_quantized _empty_per_channel_affine_quantized _resize_output _resize_output_ empty
@@ -56,31 +51,14 @@ alpha_dropout alpha_dropout_ coalesce contiguous cpu cuda dropout dropout_ featu
 feature_dropout_ pin_memory to type_as
 """
 _MOVING = """
-_copy_from _copy_from_and_resize _foreach_copy_ _foreach_zero_ _pin_memory _to_copy clone copy copy_ fill fill_ full
-full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like zero zero_ zeros zeros_like
-"""
-# Seen in recordings of torch 2.13: these do their work themselves (LAPACK, oneDNN, loops of their own), with an arange,
-# a nonzero or a check of the result inside. By its helpers, an svd would count as a ten thousandth of itself.
-_ALONE = """
-_addmm_activation _cdist_backward _cdist_forward _cholesky_solve_helper _coalesce _ctc_loss _ctc_loss_backward
-_embedding_bag _embedding_bag_backward _embedding_bag_dense_backward _embedding_bag_forward_only
-_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors _index_put_impl_ _linalg_eigh
-_linalg_eigvals _linalg_svd _pdist_forward _sample_dirichlet _slow_conv2d_backward _sparse_log_softmax _sparse_softmax
-_sparse_sparse_matmul _unique _unique2 batch_norm_backward binary_cross_entropy binary_cross_entropy_backward bincount
-cholesky_inverse convolution_backward fractional_max_pool2d fractional_max_pool3d geqrf grid_sampler_2d
-grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward histc histogram huber_loss index index_reduce
-index_reduce_ kaiser_window kthvalue linalg_cholesky_ex linalg_eig linalg_eigvals linalg_householder_product
-linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp
-linalg_qr linalg_solve_triangular lu_unpack masked_select median mkldnn_rnn_layer mkldnn_rnn_layer_backward mode
-mse_loss multi_margin_loss multilabel_margin_loss_backward multilabel_margin_loss_forward nanmedian
-native_batch_norm_backward ormqr randperm repeat repeat_interleave scatter_reduce scatter_reduce_ searchsorted
-segment_reduce slow_conv_transpose2d slow_conv_transpose3d smooth_l1_loss sort sparse_sampled_addmm std std_mean topk
-triangular_solve unfold_backward unique_consecutive unique_dim var var_mean
+_copy_from _copy_from_and_resize _foreach_copy _foreach_copy_ _foreach_zero _foreach_zero_ _pin_memory _to_copy clone
+copy copy_ fill fill_ full full_like lift_fresh_copy new_full new_ones new_zeros ones ones_like scalar_tensor zero zero_
+zeros zeros_like
 """
 _ATEN = {
-    **dict.fromkeys((_VIEWS + _METADATA + _ALLOCATION + _WRAPPERS).split(), OperatorWork.NOTHING),
+    **dict.fromkeys((VIEWS + _MORE_VIEWS + _METADATA + _ALLOCATION + _WRAPPERS).split(), OperatorWork.NOTHING),
     **dict.fromkeys(_MOVING.split(), OperatorWork.MOVES),
-    **dict.fromkeys(_ALONE.split(), OperatorWork.ALONE),
+    **dict.fromkeys(ALONE.split(), OperatorWork.ALONE),
 }
 _VIEW_COPY = re.compile(
     r"_?(?:alias|as_strided|conj|detach|diagonal|expand|narrow|neg_view|permute|reshape|reshape_alias|select|slice|split"
@@ -108,7 +86,8 @@ def operator_work(name: str) -> OperatorWork:
     plain = name.removeprefix("aten::").partition(".")[0]
     if _VIEW_COPY.fullmatch(plain):
         return OperatorWork.MOVES
-    return _ATEN.get(plain, OperatorWork.COMPUTES)
+    # What works in place does what its like does that makes a new tensor.
+    return _ATEN.get(plain) or _ATEN.get(plain.rstrip("_"), OperatorWork.COMPUTES)
 
 
 KIND = DeviceKind(

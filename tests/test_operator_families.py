@@ -1,0 +1,70 @@
+"""What is known of torch's operators where the CPU is the device: a table made from torch itself."""
+
+from __future__ import annotations
+
+import sys
+
+import operator_table
+import pytest
+import torch
+
+from pytest_torchprof.devices import cpu_operators
+from pytest_torchprof.devices.cpu import operator_work
+from pytest_torchprof.devices.kinds import OperatorWork
+from pytest_torchprof.kernels.names import decode, operators
+
+SCHEMAS = [one for one in torch._C._jit_get_all_schemas() if one.name.partition("::")[0] in operator_table.SPACES]
+NAMES = sorted({one.name for one in SCHEMAS})
+
+
+def test_the_table_is_what_torch_says():
+    version = torch.__version__.partition("+")[0]
+    if version != cpu_operators.TORCH:
+        pytest.skip(f"the table was made with torch {cpu_operators.TORCH}, this is {version}")
+    written = operator_table.FILE.read_text()
+    assert operator_table.text(cpu_operators.ALONE.split()) == written, f"{sys.executable} tests/operator_table.py"
+
+
+def test_what_works_in_place_is_what_makes_a_new_tensor():
+    pairs = [(name, name.rstrip("_")) for name in NAMES if name.endswith("_") and name.rstrip("_") in NAMES]
+    assert len(pairs) > 200
+    assert [pair for pair in pairs if len({decode(name).family for name in pair}) > 1] == []
+    assert [pair for pair in pairs if len({operator_work(name) for name in pair}) > 1] == []
+
+
+def test_what_works_on_lists_is_what_works_on_one():
+    of_lists = [name for name in NAMES if "::_foreach_" in name and name.replace("_foreach_", "").rstrip("_") in NAMES]
+    assert len(of_lists) > 50
+    differing = [one for one in of_lists if decode(one).family != decode(one.replace("_foreach_", "")).family]
+    assert differing == []
+
+
+def test_views_are_no_kernels():
+    views = {f"aten::{name}" for name in cpu_operators.VIEWS.split()}
+    assert {"aten::view", "aten::t_", "aten::reshape"} <= views
+    assert {name for name in views if operator_work(name) is not OperatorWork.NOTHING} == set()
+
+
+@pytest.mark.parametrize(
+    ("family", "names"),
+    {
+        "gemm": "aten::addmm_ aten::addmv_ aten::baddbmm_ aten::addbmm_ aten::_sparse_addmm quantized::linear "
+        "quantized::linear_relu aten::_scaled_mm_v2 mkl::_mkl_linear onednn::qlinear_pointwise",
+        "conv": "quantized::conv2d quantized::conv2d_relu onednn::qconv_pointwise aten::slow_conv_transpose3d",
+        "reduction": "aten::_ctc_loss aten::_ctc_loss_backward aten::_foreach_norm aten::count_nonzero aten::equal",
+        "other": "aten::mkldnn_rnn_layer aten::_linalg_svd aten::_fft_c2c",
+        "rng": "aten::multinomial aten::bernoulli_ aten::randperm",
+        "index": "aten::index_reduce_ aten::scatter_reduce aten::index_add",
+        "optimizer": "aten::_fused_adamw_",
+        "pointwise": "aten::gelu_backward aten::_foreach_addcdiv_ aten::ge aten::fill_ quantized::add",
+        "copy": "aten::copy_ aten::_to_copy aten::repeat_interleave aten::_foreach_copy_",
+    }.items(),
+)
+def test_operators_are_of_the_family_of_what_they_compute(family, names):
+    assert {name: decode(name).family for name in names.split()} == dict.fromkeys(names.split(), family)
+
+
+def test_of_an_operator_that_torch_does_not_have_no_family_is_guessed():
+    assert {decode(name).family for name in ("aten::nobody_knows", "aten::my_gemm", "quantized::something")} == {
+        operators.NOT_KNOWN
+    }
