@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -78,6 +80,18 @@ def test_a_thread_that_was_there_before_and_computes_is_waited_for():
     assert HandedOver().why_unfinished(lambda: None) is None
     assert done
     engine.join()
+
+
+def test_a_result_is_not_kept():
+    class Result:
+        pass
+
+    handed = HandedOver()
+    with handed.noted(), ThreadPoolExecutor(1) as pool:
+        made = weakref.ref(pool.submit(Result).result())
+    gc.collect()
+    assert made() is None
+    assert handed.names
 
 
 def test_threads_that_wait_for_work_cost_next_to_nothing():

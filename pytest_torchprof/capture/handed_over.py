@@ -9,7 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +33,7 @@ _RESTLESS_S: Final = 2.0
 """How long threads that were there before are waited for, whose work nobody sees being handed over."""
 _LOOK_S: Final = 0.02
 _BUSY_S: Final = 0.001
-"""CPU time of a thread in so long a look that is more than a thread needs which only looks whether there is work."""
+"""So much of a look is more than a thread needs that only looks whether there is work."""
 
 
 @dataclass(slots=True)
@@ -39,7 +41,8 @@ class HandedOver:
     """What measured code has handed to other Python threads, in the order in which it did."""
 
     names: list[str] = field(default_factory=list)
-    work: dict[threading.Thread | Future[Any], str] = field(default_factory=dict)
+    work: WeakKeyDictionary[threading.Thread | Future[Any], str] = field(default_factory=WeakKeyDictionary)
+    """Not kept alive: a result that outlives its step would count as the memory of the next."""
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -57,10 +60,11 @@ class HandedOver:
         long as it computes, and so is one that waits for the device.
         """
         over = time.monotonic() + PATIENCE_S
-        for thread in [one for one in self.work if isinstance(one, threading.Thread)]:
+        work = dict(self.work)
+        for thread in [one for one in work if isinstance(one, threading.Thread)]:
             thread.join(max(over - time.monotonic(), 0))
-        wait([one for one in self.work if isinstance(one, Future)], max(over - time.monotonic(), 0))
-        for one, name in self.work.items():
+        wait([one for one in work if isinstance(one, Future)], max(over - time.monotonic(), 0))
+        for one, name in work.items():
             if one.is_alive() if isinstance(one, threading.Thread) else not one.done():
                 return name
         over = time.monotonic() + _RESTLESS_S
@@ -70,24 +74,34 @@ class HandedOver:
 
 
 def _others_compute() -> bool:
-    """Whether another Python thread computes right now, as far as the system tells its CPU time."""
-    before = _cpu_times_s()
+    """Whether another Python thread computes right now, or would if it were given a processor."""
+    before = _active_times_s()
     if not before:
         return False
     time.sleep(_LOOK_S)
-    return any(spent - before.get(thread, spent) > _BUSY_S for thread, spent in _cpu_times_s().items())
+    return any(spent - before.get(thread, spent) > _BUSY_S for thread, spent in _active_times_s().items())
 
 
-def _cpu_times_s() -> dict[int, float]:
+def _active_times_s() -> dict[int, float]:
     found: dict[int, float] = {}
     if sys.platform != "linux":  # pragma: no cover - elsewhere no clock can be asked for without danger of a crash
         return found
     for thread in threading.enumerate():
         if thread.native_id is not None and thread is not threading.current_thread():
-            # As the kernel numbers the CPU clock of a thread; pthread_getcpuclockid may crash for one that has ended.
+            # One that has ended has no time any more.
             with suppress(OSError):
-                found[thread.native_id] = time.clock_gettime(~thread.native_id << 3 | 6)
+                found[thread.native_id] = _active_time_s(thread.native_id)
     return found
+
+
+def _active_time_s(thread: int) -> float:
+    """Return how long a thread has run, or waited for a processor if that is told: it may get none for a while."""
+    try:
+        ran, waited, _ = Path(f"/proc/self/task/{thread}/schedstat").read_text().split()
+    except (OSError, ValueError):
+        # As the kernel numbers the CPU clock of a thread; pthread_getcpuclockid may crash for one that has ended.
+        return time.clock_gettime(~thread << 3 | 6)
+    return (int(ran) + int(waited)) / 1e9
 
 
 @contextmanager

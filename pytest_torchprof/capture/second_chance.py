@@ -27,8 +27,9 @@ class SecondChance:
         ]
 
     def withdraw(self) -> None:
-        """Leave those that have not run as they were."""
+        """Leave those that have not run as they were; what Dynamo has forgotten meanwhile (a reset) it may try."""
+        known = {id(code) for code in torch_compile.considered_codes() or ()} if self._codes else set()
         for code in self._codes:
-            if not torch_compile.compiled_codes(code):
+            if id(code) in known and not torch_compile.compiled_codes(code):
                 torch_compile.keep_from_dynamo(code)
         self._codes.clear()
