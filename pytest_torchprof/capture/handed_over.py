@@ -28,9 +28,9 @@ _SERVICES = (
 
 
 PATIENCE_S: Final = 10.0
-"""How long what was handed over may take once the measured code is done."""
-_RESTLESS_S: Final = 2.0
-"""How long threads that were there before are waited for, whose work nobody sees being handed over."""
+"""How long what was handed over may take once the measured code is done, and other threads may compute."""
+_QUIET_S: Final = 1.0
+"""For how long a daemon thread that a step has started does nothing once it is done with its work."""
 _LOOK_S: Final = 0.02
 _BUSY_S: Final = 0.001
 """So much of a look is more than a thread needs that only looks whether there is work."""
@@ -56,29 +56,35 @@ class HandedOver:
     def why_unfinished(self, synchronize: Callable[[], None]) -> str | None:
         """Wait until other threads are done with what they were given; return what takes too long, None if nothing.
 
-        Work that a thread takes from a queue of the code's own is not seen being put there: that thread is given as
-        long as it computes, and so is one that waits for the device.
+        What a thread takes from a queue of the code's own is not seen being put there: it is given time as long as it
+        computes. A daemon thread may be there for good, and is done when it has not computed for a while.
         """
         over = time.monotonic() + PATIENCE_S
         work = dict(self.work)
-        for thread in [one for one in work if isinstance(one, threading.Thread)]:
+        daemons = [one for one in work if isinstance(one, threading.Thread) and one.daemon]
+        threads = [one for one in work if isinstance(one, threading.Thread) and not one.daemon]
+        futures = [one for one in work if isinstance(one, Future)]
+        for thread in threads:
             thread.join(max(over - time.monotonic(), 0))
-        wait([one for one in work if isinstance(one, Future)], max(over - time.monotonic(), 0))
-        for one, name in work.items():
-            if one.is_alive() if isinstance(one, threading.Thread) else not one.done():
-                return name
-        over = time.monotonic() + _RESTLESS_S
-        while _others_compute() and time.monotonic() < over:
-            synchronize()
+        late: list[threading.Thread | Future[Any]] = [one for one in threads if one.is_alive()]
+        late += wait(futures, max(over - time.monotonic(), 0)).not_done
+        if late:
+            return work[late[0]]
+        over, quiet_s = time.monotonic() + PATIENCE_S, 0.0
+        while time.monotonic() < over and quiet_s < (_QUIET_S if any(one.is_alive() for one in daemons) else _LOOK_S):
+            if _others_compute():
+                synchronize()
+                quiet_s = 0.0
+            else:
+                quiet_s += _LOOK_S
         return None
 
 
 def _others_compute() -> bool:
     """Whether another Python thread computes right now, or would if it were given a processor."""
     before = _active_times_s()
-    if not before:
-        return False
-    time.sleep(_LOOK_S)
+    if before:
+        time.sleep(_LOOK_S)
     return any(spent - before.get(thread, spent) > _BUSY_S for thread, spent in _active_times_s().items())
 
 
