@@ -82,32 +82,32 @@ class HandedOver:
 
 def _others_compute() -> bool:
     """Whether another Python thread computes right now, or would if it were given a processor."""
-    before = _active_times_s()
+    before = _cpu_times_s()
     if before:
         time.sleep(_LOOK_S)
-    return any(spent - before.get(thread, spent) > _BUSY_S for thread, spent in _active_times_s().items())
+    spent = _cpu_times_s()
+    return any(spent[one] - before.get(one, spent[one]) > _BUSY_S or _is_runnable(one) for one in spent)
 
 
-def _active_times_s() -> dict[int, float]:
+def _cpu_times_s() -> dict[int, float]:
     found: dict[int, float] = {}
     if sys.platform != "linux":  # pragma: no cover - elsewhere no clock can be asked for without danger of a crash
         return found
     for thread in threading.enumerate():
         if thread.native_id is not None and thread is not threading.current_thread():
-            # One that has ended has no time any more.
+            # As the kernel numbers the CPU clock of a thread; pthread_getcpuclockid may crash for one that has ended.
             with suppress(OSError):
-                found[thread.native_id] = _active_time_s(thread.native_id)
+                found[thread.native_id] = time.clock_gettime(~thread.native_id << 3 | 6)
     return found
 
 
-def _active_time_s(thread: int) -> float:
-    """Return how long a thread has run, or waited for a processor if that is told: it may get none for a while."""
+def _is_runnable(thread: int) -> bool:
+    """Whether a thread runs or waits for a processor: on a busy machine it may get none for longer than a look."""
     try:
-        ran, waited, _ = Path(f"/proc/self/task/{thread}/schedstat").read_text().split()
-    except (OSError, ValueError):
-        # As the kernel numbers the CPU clock of a thread; pthread_getcpuclockid may crash for one that has ended.
-        return time.clock_gettime(~thread << 3 | 6)
-    return (int(ran) + int(waited)) / 1e9
+        told = Path(f"/proc/self/task/{thread}/stat").read_text()
+    except OSError:
+        return False
+    return told.rpartition(")")[2].split()[:1] == ["R"]
 
 
 @contextmanager
