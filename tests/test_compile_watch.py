@@ -259,6 +259,15 @@ def test_a_frame_given_up_earlier_that_does_not_run_stays_given_up_and_is_no_bre
     assert len(torch_compile.compilation_metrics()) == attempts_with_clean == attempts + 1
 
 
+def test_a_reset_inside_the_steps_gives_the_frame_another_chance_afterwards(measure):
+    torch.compile(given_up, backend="eager")(X)
+    measure(Sometimes(torch._dynamo.reset, first_late=4), steps=3)
+    torch.compile(given_up, backend="eager")(X)
+    attempts = [torch_compile.read_attempt(one) for one in torch_compile.compilation_metrics()]
+    assert attempts[-1].failure
+    assert attempts[-1].frame.function == "given_up"
+
+
 @pytest.mark.parametrize("stance", ["fail_on_recompile", "eager_on_recompile", "force_eager"])
 def test_a_frame_given_up_earlier_runs_as_it_would_under_a_stance(measure, stance):
     broken = torch.compile(given_up, backend="eager")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -72,12 +74,33 @@ def test_what_takes_too_long_is_named(patience, how):
 
 def test_a_thread_that_was_there_before_and_computes_is_waited_for():
     begin, done = threading.Event(), []
-    engine = threading.Thread(target=lambda: (begin.wait(), computes(0.3), done.append(1)))
+    engine = threading.Thread(target=lambda: (begin.wait(), computes(0.1), done.append(1)))
     engine.start()
     begin.set()
     assert HandedOver().why_unfinished(lambda: None) is None
     assert done
     engine.join()
+
+
+def test_a_daemon_thread_is_waited_for_and_may_stay():
+    handed, done, over = HandedOver(), [], threading.Event()
+    with handed.noted():
+        threading.Thread(target=lambda: (time.sleep(0.1), done.append(1), over.wait()), daemon=True).start()
+    assert handed.why_unfinished(lambda: None) is None
+    assert done
+    over.set()
+
+
+def test_a_result_is_not_kept():
+    class Result:
+        pass
+
+    handed = HandedOver()
+    with handed.noted(), ThreadPoolExecutor(1) as pool:
+        made = weakref.ref(pool.submit(Result).result())
+    gc.collect()
+    assert made() is None
+    assert handed.names
 
 
 def test_threads_that_wait_for_work_cost_next_to_nothing():

@@ -113,7 +113,8 @@ class CompileWatch:
             # At once: a profiler that begins next for stacks has a profile function of its own.
             self._eager.end()
         if is_observed and not self._eager.sees_every_call and self._before is not None:
-            codes = map(GivenUp.living_code, self._before.given_up)
+            # What had been compiled when it was given up has met the recompile limit.
+            codes = [one.living_code() for one in self._before.given_up if not one.compiled]
             self._second_chance.offer(code for code in codes if code is not None and not self._eager.ran(code))
 
     def evidence(self) -> CompileEvidence:

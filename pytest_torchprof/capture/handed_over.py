@@ -9,7 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,12 +28,12 @@ _SERVICES = (
 
 
 PATIENCE_S: Final = 10.0
-"""How long what was handed over may take once the measured code is done."""
-_RESTLESS_S: Final = 2.0
-"""How long threads that were there before are waited for, whose work nobody sees being handed over."""
+"""How long what was handed over may take once the measured code is done, and other threads may compute."""
+_QUIET_S: Final = 1.0
+"""For how long a daemon thread that a step has started does nothing once it is done with its work."""
 _LOOK_S: Final = 0.02
 _BUSY_S: Final = 0.001
-"""CPU time of a thread in so long a look that is more than a thread needs which only looks whether there is work."""
+"""So much of a look is more than a thread needs that only looks whether there is work."""
 
 
 @dataclass(slots=True)
@@ -39,7 +41,8 @@ class HandedOver:
     """What measured code has handed to other Python threads, in the order in which it did."""
 
     names: list[str] = field(default_factory=list)
-    work: dict[threading.Thread | Future[Any], str] = field(default_factory=dict)
+    work: WeakKeyDictionary[threading.Thread | Future[Any], str] = field(default_factory=WeakKeyDictionary)
+    """Not kept alive: a result that outlives its step would count as the memory of the next."""
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -53,29 +56,37 @@ class HandedOver:
     def why_unfinished(self, synchronize: Callable[[], None]) -> str | None:
         """Wait until other threads are done with what they were given; return what takes too long, None if nothing.
 
-        Work that a thread takes from a queue of the code's own is not seen being put there: that thread is given as
-        long as it computes, and so is one that waits for the device.
+        What a thread takes from a queue of the code's own is not seen being put there: it is given time as long as it
+        computes. A daemon thread may be there for good, and is done when it has not computed for a while.
         """
         over = time.monotonic() + PATIENCE_S
-        for thread in [one for one in self.work if isinstance(one, threading.Thread)]:
+        work = dict(self.work)
+        daemons = [one for one in work if isinstance(one, threading.Thread) and one.daemon]
+        threads = [one for one in work if isinstance(one, threading.Thread) and not one.daemon]
+        futures = [one for one in work if isinstance(one, Future)]
+        for thread in threads:
             thread.join(max(over - time.monotonic(), 0))
-        wait([one for one in self.work if isinstance(one, Future)], max(over - time.monotonic(), 0))
-        for one, name in self.work.items():
-            if one.is_alive() if isinstance(one, threading.Thread) else not one.done():
-                return name
-        over = time.monotonic() + _RESTLESS_S
-        while _others_compute() and time.monotonic() < over:
-            synchronize()
+        late: list[threading.Thread | Future[Any]] = [one for one in threads if one.is_alive()]
+        late += wait(futures, max(over - time.monotonic(), 0)).not_done
+        if late:
+            return work[late[0]]
+        over, quiet_s = time.monotonic() + PATIENCE_S, 0.0
+        while time.monotonic() < over and quiet_s < (_QUIET_S if any(one.is_alive() for one in daemons) else _LOOK_S):
+            if _others_compute():
+                synchronize()
+                quiet_s = 0.0
+            else:
+                quiet_s += _LOOK_S
         return None
 
 
 def _others_compute() -> bool:
-    """Whether another Python thread computes right now, as far as the system tells its CPU time."""
+    """Whether another Python thread computes right now, or would if it were given a processor."""
     before = _cpu_times_s()
-    if not before:
-        return False
-    time.sleep(_LOOK_S)
-    return any(spent - before.get(thread, spent) > _BUSY_S for thread, spent in _cpu_times_s().items())
+    if before:
+        time.sleep(_LOOK_S)
+    spent = _cpu_times_s()
+    return any(spent[one] - before.get(one, spent[one]) > _BUSY_S or _is_runnable(one) for one in spent)
 
 
 def _cpu_times_s() -> dict[int, float]:
@@ -88,6 +99,15 @@ def _cpu_times_s() -> dict[int, float]:
             with suppress(OSError):
                 found[thread.native_id] = time.clock_gettime(~thread.native_id << 3 | 6)
     return found
+
+
+def _is_runnable(thread: int) -> bool:
+    """Whether a thread runs or waits for a processor: on a busy machine it may get none for longer than a look."""
+    try:
+        told = Path(f"/proc/self/task/{thread}/stat").read_text()
+    except OSError:
+        return False
+    return told.rpartition(")")[2].split()[:1] == ["R"]
 
 
 @contextmanager

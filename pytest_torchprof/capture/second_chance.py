@@ -21,14 +21,13 @@ class SecondChance:
         self._codes: list[CodeType] = []
 
     def offer(self, codes: Iterable[CodeType]) -> None:
-        """Let Dynamo try these when they run next; what has been compiled once has met the recompile limit."""
-        self._codes += [
-            code for code in codes if not torch_compile.compiled_codes(code) and torch_compile.forget_code(code)
-        ]
+        """Let Dynamo try these when they run next; they have not been compiled so far."""
+        self._codes += [code for code in codes if torch_compile.forget_code(code)]
 
     def withdraw(self) -> None:
-        """Leave those that have not run as they were."""
+        """Leave those that have not run as they were; what Dynamo has forgotten meanwhile (a reset) it may try."""
+        known = {id(code) for code in torch_compile.considered_codes() or ()} if self._codes else set()
         for code in self._codes:
-            if not torch_compile.compiled_codes(code):
+            if id(code) in known and not torch_compile.compiled_codes(code):
                 torch_compile.keep_from_dynamo(code)
         self._codes.clear()

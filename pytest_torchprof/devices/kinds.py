@@ -49,6 +49,7 @@ class CallKind(IntEnum):
 LAUNCHES = frozenset({CallKind.LAUNCH, CallKind.GRAPH_LAUNCH})
 BLOCKING = frozenset({CallKind.BLOCKING, CallKind.DEVICE_SYNC, CallKind.BLOCKING_COPY})
 WAITS = BLOCKING | {CallKind.FREE}
+COUNTED = LAUNCHES | WAITS | {CallKind.QUERY}
 COPIES = frozenset({CallKind.COPY_OR_FILL, CallKind.BLOCKING_COPY})
 
 

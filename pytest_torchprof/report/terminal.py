@@ -57,6 +57,11 @@ KERNEL_COLUMNS: Final = (
 
 MIN_NAME_WIDTH: Final = 30
 """What the names of tests have before columns leave."""
+REQUIRE_PLUGIN: Final = """\
+torchprof: where the plugin is missing or switched off, marked tests pass unmeasured; in pytest's ini file
+  required_plugins = pytest-torchprof
+makes such a run fail"""
+"""Said once, with the first baseline."""
 _NARROWEST_NAME: Final = 16
 """What they have where no column is left that can."""
 _FEW_KERNELS: Final = 4

@@ -149,7 +149,9 @@ class RunState:
                 for key, result in self.results.items():
                     if result.baseline_state is BaselineState.WRITTEN:
                         self.results[key] = _without_baseline(result)
-        self.wrote_first_baseline = bool(self.baseline_updates) and is_first and not problems
+        self.wrote_first_baseline = (
+            bool(self.baseline_updates) and is_first and not problems and not self.options.against
+        )
         return problems
 
     def _has_baseline(self, test_file: Path) -> bool:
@@ -228,7 +230,7 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
     else:
         _write_results(state, terminalreporter, unjudged)
     if state.wrote_first_baseline and not _is_required(terminalreporter.config):
-        terminalreporter.write_line(_REQUIRE)
+        terminalreporter.write_line(terminal.REQUIRE_PLUGIN)
     if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
         for command in ci.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
             terminalreporter.write_line(command)
@@ -247,12 +249,6 @@ def _write_results(state: RunState, terminalreporter: Any, unjudged: Iterable[st
         terminalreporter.write_line(f"recordings that no test judged: {', '.join(unjudged)}")
     for problem in state.problems:
         terminalreporter.write_line(f"torchprof: {problem}", red=True)
-
-
-_REQUIRE = """\
-torchprof: where the plugin is missing or switched off, marked tests pass unmeasured; in pytest's ini file
-  required_plugins = pytest-torchprof
-makes such a run fail"""
 
 
 def _is_required(config: pytest.Config) -> bool:

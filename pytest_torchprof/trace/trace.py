@@ -13,16 +13,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from pytest_torchprof.devices.cuda import is_rocm
-from pytest_torchprof.devices.kinds import (
-    BLOCKING,
-    COPIES,
-    LAUNCHES,
-    WAITS,
-    CallKind,
-    DeviceKind,
-    call_kind,
-    kind_of,
-)
+from pytest_torchprof.devices.kinds import BLOCKING, COPIES, COUNTED, LAUNCHES, CallKind, DeviceKind, call_kind, kind_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Adoption, Environment, Metadata
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Message, Ranges, where
@@ -306,8 +297,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def counted_calls(self) -> list[int]:
         """Launches, blocking calls and questions to the GPU, in file order."""
-        names = self.call_names(LAUNCHES | WAITS | {CallKind.QUERY})
-        return where(self.calls.name, names)
+        return where(self.calls.name, self.call_names(COUNTED))
 
     @cached_property
     def nesting(self) -> Nesting:

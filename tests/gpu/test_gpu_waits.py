@@ -112,3 +112,17 @@ def test_with_stacks_the_lines_are_those_of_the_steps_themselves(run, pytester):
     steps, repeat = (number for number, line in enumerate(lines, 1) if line.strip() == "x.sum().item()")
     run(ALTERNATING.replace("LINE", str(steps))).assert_outcomes(passed=1)
     run(ALTERNATING.replace("LINE", str(repeat))).assert_outcomes(failed=1)
+
+
+def test_memory_that_goes_back_to_the_device_is_waited_for(run):
+    freeing = 'torch.empty(64 << 20, dtype=torch.uint8, device="cuda"); torch.cuda.empty_cache()'
+    result = run(f"@pytest.mark.torchprof(max_syncs=0)\ndef test_it():\n    x.add_(1)\n    {freeing}\n")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*1 limit missed: max_syncs*", "*1 x cudaFree*"])
+
+
+def test_a_loop_that_asks_an_event_is_not_measured(run):
+    body = "    x.add_(1)\n    event = torch.cuda.Event()\n    event.record()\n    for _ in range(50): event.query()\n"
+    result = run(f"@pytest.mark.torchprof(max_syncs=0)\ndef test_it():\n{body}")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*asked 50 times in a row whether the GPU was done*"])
