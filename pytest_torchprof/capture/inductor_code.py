@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.inductor import GEMM_OPS
-from pytest_torchprof.recording.metadata import GeneratedKernel, SourceLine
+from pytest_torchprof.recording.metadata import GeneratedKernel, OperatorCall, SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,24 +103,32 @@ class Sources(NamedTuple):
     """How a file is told."""
 
 
-@lru_cache(maxsize=128)
-def generated_kernels(
-    program: str, graph: str, traces: tuple[tuple[int, str | None], ...], sources: Sources
-) -> Mapping[str, GeneratedKernel]:
-    """Return the kernels of a generated program by the names under which they are recorded.
+class Told(NamedTuple):
+    """What a generated program tells."""
 
-    ``traces`` tell the stack of what follows each line.
-    """
+    kernels: Mapping[str, GeneratedKernel]
+    """By the names under which they are recorded."""
+    calls: tuple[OperatorCall, ...]
+    """The operators that it calls itself, in order."""
+
+
+@lru_cache(maxsize=128)
+def read_program(program: str, graph: str, traces: tuple[tuple[int, str | None], ...], sources: Sources) -> Told:
+    """Read a generated program; ``traces`` tell the stack of what follows each of its lines."""
     lines = _Lines(traces, sources)
     nodes = dict(_nodes(graph, lines))
     text = program.splitlines()
     calls = _calls(text, {one["name"] for one in _DEFINED.finditer(program)})
-    called = _Computed(nodes, Counter(_extern_calls(text)), list(_defined(program)))
+    extern = list(_extern_calls(text))
+    called = _Computed(nodes, Counter(op for _, op in extern), list(_defined(program)))
     found = {}
     for one in called.defined:
         ops, unclear, places = called.of(one, [lines.behind(at) for at in calls.get(one.name, ())])
         found[_recorded_name(one)] = GeneratedKernel(ops=ops, unclear=unclear, lines=places, dtypes=_dtypes(one.code))
-    return found
+    return Told(
+        kernels=found,
+        calls=tuple(OperatorCall(op=op, line=next(reversed(lines.behind(number)), None)) for number, op in extern),
+    )
 
 
 def _recorded_name(one: _Defined) -> str:
@@ -241,12 +249,12 @@ def _calls(text: Sequence[str], names: set[str]) -> dict[str, list[int]]:
     return found
 
 
-def _extern_calls(text: Iterable[str]) -> Iterator[str]:
-    """Yield the operators that the program calls itself."""
-    for line in text:
+def _extern_calls(text: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield in which line the program calls which operator itself."""
+    for number, line in enumerate(text, 1):
         if not line.lstrip().startswith("#") and (called := _EXTERN.search(line)):
             name = called["extern"] or called["op"]
-            yield name.removeprefix("bias_").rstrip("_") or name
+            yield number, name.removeprefix("bias_").rstrip("_") or name
 
 
 class _Computed:
