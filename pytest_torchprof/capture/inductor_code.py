@@ -64,7 +64,7 @@ _DTYPES = {
 }
 
 
-class _Frame(NamedTuple):
+class _StackFrame(NamedTuple):
     """A frame of a stack as torch writes it, with the text of its line."""
 
     file: str
@@ -151,9 +151,9 @@ class _Lines:
         self._sources = sources
         told = sorted(traces, key=lambda one: one[0])
         self._begins = [line for line, _ in told]
-        self._stacks = [[_Frame(*one) for one in _FRAME.findall(stack or "")] for _, stack in told]
+        self._stacks = [[_StackFrame(*one) for one in _FRAME.findall(stack or "")] for _, stack in told]
         # The graph tells the innermost frame of a node, which may be torch's.
-        self._callers: dict[_Frame, set[SourceLine | None]] = {}
+        self._callers: dict[_StackFrame, set[SourceLine | None]] = {}
         for stack in self._stacks:
             if stack:
                 self._callers.setdefault(stack[-1], set()).add(self._users(stack))
@@ -167,14 +167,14 @@ class _Lines:
         at = bisect_left(self._begins, line)
         return [place for stack in self._stacks[max(at - 2, 0) : at] if (place := self._users(stack)) is not None]
 
-    def of_frame(self, frame: _Frame) -> SourceLine | None:
+    def of_frame(self, frame: _StackFrame) -> SourceLine | None:
         """Return the user's line for the innermost frame of a node; None where several are possible."""
         if self._sources.is_users(frame.file):
             return self._users([frame])
         callers = self._callers.get(frame, set())
         return next(iter(callers)) if len(callers) == 1 else None
 
-    def _users(self, stack: Sequence[_Frame]) -> SourceLine | None:
+    def _users(self, stack: Sequence[_StackFrame]) -> SourceLine | None:
         for frame in reversed(stack):
             if self._sources.is_users(frame.file):
                 line = self._now(frame)
@@ -182,7 +182,7 @@ class _Lines:
                 return None if line is None else SourceLine(file=file, line=line, function=frame.function)
         return None
 
-    def _now(self, frame: _Frame) -> int | None:
+    def _now(self, frame: _StackFrame) -> int | None:
         """Return where a line is now, None where that cannot be told.
 
         A graph that comes from a cache tells where it was when it was compiled.
@@ -199,7 +199,7 @@ def _nodes(graph: str, lines: _Lines) -> Iterator[tuple[str, _Node]]:
     place = None
     for line in graph.splitlines():
         if told := _PLACE.match(line):
-            place = lines.of_frame(_Frame(told["file"], told["line"], told["function"], told["code"] or ""))
+            place = lines.of_frame(_StackFrame(told["file"], told["line"], told["function"], told["code"] or ""))
         elif _NO_PLACE.match(line):
             place = None
         elif one := _NODE.match(line):
