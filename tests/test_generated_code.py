@@ -14,7 +14,7 @@ import torch._dynamo
 from builder import TraceBuilder
 
 from pytest_torchprof import LimitsMissed, NotMeasured, capture, family, load, triton
-from pytest_torchprof.capture.inductor_code import Sources, generated_kernels
+from pytest_torchprof.capture.inductor_code import Sources, read_program
 
 needs_cpp = pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler")
 
@@ -64,7 +64,7 @@ def recorded(tmp_path):
 @pytest.fixture
 def with_code(recorded, program):
     """Return the profile of a step of the program's kernels, whose code the recording holds."""
-    code = generated_kernels(program["program"], program["graph"], tuple(map(tuple, program["traces"])), SOURCES)
+    code = read_program(program["program"], program["graph"], tuple(map(tuple, program["traces"])), SOURCES).kernels
     own = ("elementwise_kernel", "mylib::heavy")
     return recorded((HEAVY, HEAVY), own, (CUMSUM, CUMSUM), (SUM, SUM), code=code)
 
@@ -95,7 +95,7 @@ def test_a_line_that_has_moved_since_it_was_compiled_is_told_where_it_is_now(pro
     then = ["", *(f"# {number}" for number in range(1, 14)), "    a = torch.relu(a)", "    a = heavy(a + 1)"]
     now = [*["import os"] * 20, *then[14:], "    a = torch.relu(a)", "    a = a.cumsum(0)"]
     sources = SOURCES._replace(text=lambda _file: now)
-    code = generated_kernels(program["program"], program["graph"], tuple(map(tuple, program["traces"])), sources)
+    code = read_program(program["program"], program["graph"], tuple(map(tuple, program["traces"])), sources).kernels
     assert [line.line for line in code[HEAVY].lines] == [22]
     assert [line.line for line in code[CUMSUM].lines] == [24]
 
@@ -178,15 +178,24 @@ class Model(torch.nn.Module):
         a = torch.relu(a)  # line: relu
         a = heavy(a + 1)  # line: heavy
         a = torch.relu(a)  # line: after
-        a = a @ b
+        a = a @ b  # line: product
         a = torch.sigmoid(a)  # line: sigmoid
         return a.double().sum()  # line: sum
 
 
+@pytest.fixture(scope="module")
+def own_cache(tmp_path_factory):
+    """Let Inductor have no cache but one of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
+        yield
+
+
 @pytest.fixture(scope="module", params=["compiled", "from the cache"])
-def live(request, tmp_path_factory):
+def live(request, own_cache, tmp_path_factory):
     """Measure a compiled module that is compiled for it, and once more as it comes from Inductor's cache."""
     torch._dynamo.reset()
+    hits = torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"]
     model = torch.compile(Model(), fullgraph=True)
     x = torch.ones(16, 16)
     path = tmp_path_factory.mktemp("live") / "recording.json"
@@ -195,6 +204,8 @@ def live(request, tmp_path_factory):
     with torch.no_grad():
         for _ in capture.iterations(plan, path, lambda _path: None):
             model(x, x)
+    found = torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"] - hits
+    assert found == (request.param == "from the cache")
     torch._dynamo.reset()
     return load(path)
 
@@ -216,7 +227,7 @@ def test_live_each_kernel_has_its_lines(live):
     with pytest.raises(LimitsMissed) as missed:
         live.expect(max_kernels=0)
     text = str(missed.value)
-    for marks in (("relu", "heavy"), ("after",), ("sigmoid", "sum")):
+    for marks in (("relu", "heavy"), ("heavy",), ("after",), ("product",), ("sigmoid", "sum")):
         assert f"code.py:{', '.join(str(line(mark)) for mark in marks)} in forward" in text
 
 

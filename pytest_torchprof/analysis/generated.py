@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.kernels.names import KernelName
-    from pytest_torchprof.recording.metadata import GeneratedKernel
+    from pytest_torchprof.recording.metadata import GeneratedKernel, InductorGraph, SourceLine
     from pytest_torchprof.trace import Trace
+
+
+def operator_name(op: str) -> str:
+    """Return an operator's name alone, that of the one in place too: "add" of "aten::add_"."""
+    return bare(op).rstrip("_") or op
 
 
 class GeneratedCode:
@@ -23,7 +28,9 @@ class GeneratedCode:
 
     def __init__(self, trace: Trace) -> None:
         evidence = None if trace.metadata is None else trace.metadata.compile
-        self._graphs = [] if evidence is None else [graph for graph in evidence.fx_graphs if graph.kernels]
+        self._graphs = (
+            [] if evidence is None else [graph for graph in evidence.fx_graphs if graph.kernels or graph.calls]
+        )
         self._calls = ByThread(trace.spans(FX_GRAPH) if self._graphs else ())
 
     def __bool__(self) -> bool:
@@ -31,11 +38,24 @@ class GeneratedCode:
 
     def of(self, names: Iterable[str | None], thread: object, moment_ns: int) -> GeneratedKernel | None:
         """Return the code of a kernel that is called by one of these names, launched by the thread at a moment."""
-        call = self._calls.at(thread, moment_ns)
-        key = None if call is None else call.name.removeprefix(FX_GRAPH).strip(" #")
-        graphs = [graph for graph in self._graphs if key in (None, "None", graph.hash)]
+        graphs = self._of_call(thread, moment_ns)
         found = {graph.kernels[name] for graph in graphs for name in filter(None, names) if name in graph.kernels}
         return found.pop() if len(found) == 1 else None
+
+    def line_of_call(self, op: str, number: int, count: int, thread: object, moment_ns: int) -> SourceLine | None:
+        """Return the line of an operator that a program calls itself, of so many calls of it the one of this number.
+
+        The number counts from 0. None where the program has another number of such calls.
+        """
+        calls = [[one for one in graph.calls if one.op == op] for graph in self._of_call(thread, moment_ns)]
+        lines = {same[number].line for same in calls if len(same) == count}
+        return lines.pop() if len(lines) == 1 and len(calls) == 1 else None
+
+    def _of_call(self, thread: object, moment_ns: int) -> list[InductorGraph]:
+        """Return the graph whose call it is on this thread, or all of which it may be."""
+        call = self._calls.at(thread, moment_ns)
+        key = None if call is None else call.name.removeprefix(FX_GRAPH).strip(" #")
+        return [graph for graph in self._graphs if key in (None, "None", graph.hash)]
 
 
 class Beside:
@@ -50,7 +70,7 @@ class Beside:
             if decode(name).triton_ops:
                 continue
             if inside:
-                self._ops[region].add(bare(inside[0]).rstrip("_"))
+                self._ops[region].add(operator_name(inside[0]))
             else:
                 self._hidden.add(region)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.analysis.generated import Beside, GeneratedCode
+from pytest_torchprof.analysis.compilation import is_compiled_code
+from pytest_torchprof.analysis.generated import Beside, GeneratedCode, operator_name
 from pytest_torchprof.analysis.parts import forward_operator, step_parts
 from pytest_torchprof.analysis.ranges import Occurrence, operators_within
 from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work, in_code
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.kernels.selectors import Operator
-    from pytest_torchprof.recording.metadata import GeneratedKernel
+    from pytest_torchprof.recording.metadata import GeneratedKernel, SourceLine
     from pytest_torchprof.trace import Trace
 
 # Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
@@ -179,6 +180,35 @@ class Launching:
         if not self.generated:
             return None
         return self.generated.of((trace.names[ops.name[op]],), trace.threads[ops.thread[op]], ops.start[op])
+
+    def _lines(self, op: int, code: GeneratedKernel | None) -> Sequence[SourceLine]:
+        """Return the lines that generated code tells of a kernel, its own or one of an operator that it calls."""
+        if code is not None:
+            return code.lines
+        if not self.generated or op < 0:
+            return ()
+        trace, ops, called = self._trace, self._trace.ops, self._called_by_programs
+        outer = next((one for one in trace.nesting.chain(op) if one in called), ABSENT)
+        if outer < 0:
+            return ()
+        name, number, count = called[outer]
+        line = self.generated.line_of_call(name, number, count, trace.threads[ops.thread[outer]], ops.start[outer])
+        return () if line is None else (line,)
+
+    @cached_property
+    def _called_by_programs(self) -> dict[int, tuple[str, int, int]]:
+        """The operators directly inside compiled code: name, and which of how many of this name there in order."""
+        trace, ops = self._trace, self._trace.ops
+        compiled = {i for i, name in enumerate(trace.names) if is_compiled_code(name)}
+        same: dict[tuple[int, str], list[int]] = defaultdict(list)
+        for op, parent in enumerate(trace.nesting.parent):
+            if parent >= 0 and ops.name[parent] in compiled and ops.name[op] not in compiled:
+                same[parent, operator_name(trace.names[ops.name[op]])].append(op)
+        return {
+            op: (name, number, len(found))
+            for (_, name), found in same.items()
+            for number, op in enumerate(sorted(found, key=ops.start.__getitem__))
+        }
 
     @cached_property
     def _beside(self) -> Beside:
@@ -389,10 +419,11 @@ class Launching:
         trace, names, origins = self._trace, self._trace.names, self.origins
         for op in part.operators:
             name = names[trace.ops.name[op]]
-            yield (name, name), in_code(origins.of_operator(op), self.code_of_operator(op))
+            yield (name, name), in_code(origins.of_operator(op), self._lines(op, self.code_of_operator(op)))
         for i in part.gpu_ops:
             op = self.op_of[i]
-            origin = in_code(origins.of_call(trace.links.call_of[i], op), self.code(i))
+            lines = self._lines(op, self.code(i))
+            origin = in_code(origins.of_call(trace.links.call_of[i], op), lines)
             yield (names[trace.gpu.name[i]], self.op_name(op)), origin
         for call, op in trace.nesting.around_each(trace.calls, blocking_calls(trace, part.calls)).items():
             yield (names[trace.calls.name[call]], self.op_name(op)), origins.of_call(call, op)

@@ -24,7 +24,7 @@ from pytest_torchprof.trace.links import Nesting
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_torchprof.recording.metadata import GeneratedKernel, SourceLine
+    from pytest_torchprof.recording.metadata import SourceLine
     from pytest_torchprof.trace import Trace
 
 MARK = "[line] "
@@ -92,18 +92,18 @@ def _listed(lines: Sequence[SourceLine]) -> str:
     return " and ".join([*places, *([counted(left, "more line")] if left > 0 else [])])
 
 
-def in_code(origin: Origin | None, code: GeneratedKernel | None) -> Origin | None:
-    """Return where a generated kernel comes from: the lines that its code tells, which no stack can."""
-    if code is None or not code.lines:
+def in_code(origin: Origin | None, lines: Sequence[SourceLine]) -> Origin | None:
+    """Return where compiled code does something: on the lines that the generated code tells, which no stack can."""
+    if not lines:
         return origin
-    first, several = code.lines[0], len(code.lines) > 1
+    first = lines[0]
     return replace(
         origin or Origin(),
         file=first.file,
         line=first.line,
         function=first.function,
         exact=True,
-        lines=code.lines if several else (),
+        lines=tuple(lines) if len(lines) > 1 else (),
     )
 
 

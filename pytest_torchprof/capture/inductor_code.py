@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.inductor import GEMM_OPS
-from pytest_torchprof.recording.metadata import GeneratedKernel, SourceLine
+from pytest_torchprof.recording.metadata import GeneratedKernel, OperatorCall, SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,7 +64,7 @@ _DTYPES = {
 }
 
 
-class _Frame(NamedTuple):
+class _StackFrame(NamedTuple):
     """A frame of a stack as torch writes it, with the text of its line."""
 
     file: str
@@ -103,24 +103,32 @@ class Sources(NamedTuple):
     """How a file is told."""
 
 
-@lru_cache(maxsize=128)
-def generated_kernels(
-    program: str, graph: str, traces: tuple[tuple[int, str | None], ...], sources: Sources
-) -> Mapping[str, GeneratedKernel]:
-    """Return the kernels of a generated program by the names under which they are recorded.
+class Told(NamedTuple):
+    """What a generated program tells."""
 
-    ``traces`` tell the stack of what follows each line.
-    """
+    kernels: Mapping[str, GeneratedKernel]
+    """By the names under which they are recorded."""
+    calls: tuple[OperatorCall, ...]
+    """The operators that it calls itself, in order."""
+
+
+@lru_cache(maxsize=128)
+def read_program(program: str, graph: str, traces: tuple[tuple[int, str | None], ...], sources: Sources) -> Told:
+    """Read a generated program; ``traces`` tell the stack of what follows each of its lines."""
     lines = _Lines(traces, sources)
     nodes = dict(_nodes(graph, lines))
     text = program.splitlines()
     calls = _calls(text, {one["name"] for one in _DEFINED.finditer(program)})
-    called = _Computed(nodes, Counter(_extern_calls(text)), list(_defined(program)))
+    extern = list(_extern_calls(text))
+    called = _Computed(nodes, Counter(op for _, op in extern), list(_defined(program)))
     found = {}
     for one in called.defined:
         ops, unclear, places = called.of(one, [lines.behind(at) for at in calls.get(one.name, ())])
         found[_recorded_name(one)] = GeneratedKernel(ops=ops, unclear=unclear, lines=places, dtypes=_dtypes(one.code))
-    return found
+    return Told(
+        kernels=found,
+        calls=tuple(OperatorCall(op=op, line=next(reversed(lines.behind(number)), None)) for number, op in extern),
+    )
 
 
 def _recorded_name(one: _Defined) -> str:
@@ -143,9 +151,9 @@ class _Lines:
         self._sources = sources
         told = sorted(traces, key=lambda one: one[0])
         self._begins = [line for line, _ in told]
-        self._stacks = [[_Frame(*one) for one in _FRAME.findall(stack or "")] for _, stack in told]
+        self._stacks = [[_StackFrame(*one) for one in _FRAME.findall(stack or "")] for _, stack in told]
         # The graph tells the innermost frame of a node, which may be torch's.
-        self._callers: dict[_Frame, set[SourceLine | None]] = {}
+        self._callers: dict[_StackFrame, set[SourceLine | None]] = {}
         for stack in self._stacks:
             if stack:
                 self._callers.setdefault(stack[-1], set()).add(self._users(stack))
@@ -159,14 +167,14 @@ class _Lines:
         at = bisect_left(self._begins, line)
         return [place for stack in self._stacks[max(at - 2, 0) : at] if (place := self._users(stack)) is not None]
 
-    def of_frame(self, frame: _Frame) -> SourceLine | None:
+    def of_frame(self, frame: _StackFrame) -> SourceLine | None:
         """Return the user's line for the innermost frame of a node; None where several are possible."""
         if self._sources.is_users(frame.file):
             return self._users([frame])
         callers = self._callers.get(frame, set())
         return next(iter(callers)) if len(callers) == 1 else None
 
-    def _users(self, stack: Sequence[_Frame]) -> SourceLine | None:
+    def _users(self, stack: Sequence[_StackFrame]) -> SourceLine | None:
         for frame in reversed(stack):
             if self._sources.is_users(frame.file):
                 line = self._now(frame)
@@ -174,7 +182,7 @@ class _Lines:
                 return None if line is None else SourceLine(file=file, line=line, function=frame.function)
         return None
 
-    def _now(self, frame: _Frame) -> int | None:
+    def _now(self, frame: _StackFrame) -> int | None:
         """Return where a line is now, None where that cannot be told.
 
         A graph that comes from a cache tells where it was when it was compiled.
@@ -191,7 +199,7 @@ def _nodes(graph: str, lines: _Lines) -> Iterator[tuple[str, _Node]]:
     place = None
     for line in graph.splitlines():
         if told := _PLACE.match(line):
-            place = lines.of_frame(_Frame(told["file"], told["line"], told["function"], told["code"] or ""))
+            place = lines.of_frame(_StackFrame(told["file"], told["line"], told["function"], told["code"] or ""))
         elif _NO_PLACE.match(line):
             place = None
         elif one := _NODE.match(line):
@@ -241,12 +249,12 @@ def _calls(text: Sequence[str], names: set[str]) -> dict[str, list[int]]:
     return found
 
 
-def _extern_calls(text: Iterable[str]) -> Iterator[str]:
-    """Yield the operators that the program calls itself."""
-    for line in text:
+def _extern_calls(text: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield in which line the program calls which operator itself."""
+    for number, line in enumerate(text, 1):
         if not line.lstrip().startswith("#") and (called := _EXTERN.search(line)):
             name = called["extern"] or called["op"]
-            yield name.removeprefix("bias_").rstrip("_") or name
+            yield number, name.removeprefix("bias_").rstrip("_") or name
 
 
 class _Computed:

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pytest_torchprof.capture.inductor_code import Sources, generated_kernels
+from pytest_torchprof.capture.inductor_code import Sources, read_program
 from pytest_torchprof.capture.observers import is_users_file, path_from_here
 from pytest_torchprof.recording.metadata import InductorGraph
 from pytest_torchprof.recording.shims import operator_of
@@ -47,6 +47,14 @@ def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
     get_path = getattr(import_module("torch._inductor.codecache"), "get_path", None)
     path = get_path(code_hash, "py")[2] if get_path and code_hash else None
     source = getattr(graph, "source_code", None) or ""
+    told = read_program(
+        source,
+        # The graph that the program was made of, which also comes with it from a cache.
+        getattr(graph, "inductor_post_grad_graph_str", None) or "",
+        # The stack behind what follows each of the program's lines.
+        tuple((int(line), stack) for line, stack in getattr(graph, "cache_linemap", None) or ()),
+        _SOURCES,
+    )
     return InductorGraph(
         hash=getattr(graph, "_fx_graph_cache_key", None),
         code_hash=code_hash,
@@ -54,14 +62,8 @@ def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
         cudagraph_skip=getattr(graph, "disabled_cudagraphs_reason", None),
         aten_calls=_aten_calls_in_source(source),
         unprofiled=cpu and _has_unprofiled_kernels(source),
-        kernels=generated_kernels(
-            source,
-            # The graph that the program was made of, which also comes with it from a cache.
-            getattr(graph, "inductor_post_grad_graph_str", None) or "",
-            # The stack behind what follows each of the program's lines.
-            tuple((int(line), stack) for line, stack in getattr(graph, "cache_linemap", None) or ()),
-            _SOURCES,
-        ),
+        kernels=told.kernels,
+        calls=told.calls,
     )
 
 

@@ -276,7 +276,7 @@ SIGNATURES: Final[dict[str, tuple[str | None, tuple[str, ...]]]] = {
     "gemm": (None, ("dtype", "layout", "tensor_core", "tile", "library", "op")),
     "conv": (None, ("dtype", "tensor_core", "tile", "library", "op")),
     "attention": (None, ("fused", "version", "dtype", "tensor_core", "library", "op")),
-    "triton": ("triton", ("ops", "op")),
+    "triton": ("triton", ("ops", "dtype", "op")),
     "communication": ("collective", ("dtype", "library", "op")),
     "family": ("family", ("dtype", "library", "op")),
     "library": ("library", ("family", "dtype", "op")),
@@ -338,7 +338,10 @@ def attention(*values: object, **fields: object) -> Selector:
 
 
 def triton(*category: object, **fields: object) -> Selector:
-    """Select Triton kernels, by category ("poi", "red", .., "user" for hand-written) and the ``ops`` they carry."""
+    """Select Triton kernels, by category ("poi", "red", .., "user" for hand-written), ``ops`` they carry, ``dtype``.
+
+    Their names tell no type: the code of Inductor's does, where the recording holds it.
+    """
     return build("triton", category, fields)
 
 

@@ -108,6 +108,14 @@ class GeneratedKernel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The types of what it reads and writes, and "fp64" if it computes in that."""
 
 
+class OperatorCall(Struct, frozen=True, kw_only=True):
+    """A call of an operator by a generated program itself."""
+
+    op: str
+    """Without its namespace."""
+    line: SourceLine | None = None
+
+
 class InductorGraph(Struct, frozen=True, kw_only=True):
     """A graph of Inductor's that was alive when the measurement ended; ranges in the trace tell whether it ran."""
 
@@ -124,6 +132,8 @@ class InductorGraph(Struct, frozen=True, kw_only=True):
     """It has C++ kernels that leave no event."""
     kernels: Mapping[str, GeneratedKernel] = {}
     """The kernels of the generated code, by name."""
+    calls: tuple[OperatorCall, ...] = ()
+    """The operators that the generated code calls itself, in its order."""
 
 
 class CudaGraphSkips(Struct, frozen=True, kw_only=True):
