@@ -43,6 +43,7 @@ class Launching:
         self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._inputs: dict[int, Inputs] = {}
         self._decoded: dict[object, KernelName] = {}
+        self._kernels: dict[int, Kernel] = {}
         self.origins = Origins(trace)
         """Where in the user's code something was done."""
 
@@ -189,6 +190,13 @@ class Launching:
         }
 
     def _kernel(self, gpu_op: int) -> Kernel:
+        """Return a kernel: one, however many ranges hold it."""
+        found = self._kernels.get(gpu_op)
+        if found is None:
+            found = self._kernels[gpu_op] = self._made(gpu_op)
+        return found
+
+    def _made(self, gpu_op: int) -> Kernel:
         trace, gpu, op = self._trace, self._trace.gpu, self.op_of[gpu_op]
         call, decoded = trace.links.call_of[gpu_op], self.decoded(gpu_op)
         return Kernel(
