@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -165,20 +166,28 @@ def test_another_cupti_in_place_of_torchs_own_is_told_from_it(tmp_path, monkeypa
 
 
 def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("pytest_torchprof.capture.gpu_lock._EVERYBODYS", tmp_path / "nowhere")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("pytest_torchprof.doctor.profiler._WAIT_S", 0.1)
     machine = Machine()
     machine.gpu = {"uuid": "GPU-x"}
-    hold = "import sys, filelock\nwith filelock.FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
-    path = tmp_path / "torchprof-GPU-x.lock"
+    hold = (
+        "import sys; from pathlib import Path; from pytest_torchprof.capture import gpu_lock\n"
+        "gpu_lock._EVERYBODYS = Path('/nowhere')\n"
+        "with gpu_lock.holding('GPU-x', print, doing='test_it.py::test_a'): print('held', flush=True); sys.stdin.read()"
+    )
     with subprocess.Popen(
-        [sys.executable, "-c", hold, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", hold],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as holder:
         assert holder.stdout.readline() == "held\n"
         (answer,) = of_lock(machine)
         holder.stdin.close()
     assert (answer.status, answer.check) == ("wrong", "GPU lock")
-    assert f"held by process {holder.pid} (" in answer.text
+    assert re.search(rf"held: process {holder.pid} \(.*\) measures test_it.py::test_a, ", answer.text)
     # Nothing else could be measured either, and would wait for an hour.
     assert machine.profiler_fails == "the GPU's lock is not to be had"
     (answer,) = of_lock(machine)

@@ -6,6 +6,7 @@ Work is counted in lines of the package that run, which no load on the machine c
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,8 @@ import pytest
 from builder import TraceBuilder
 
 import pytest_torchprof
-from pytest_torchprof import load
+from pytest_torchprof import UnreadableRecording, load
+from pytest_torchprof.analysis.range_rows import by_annotation
 from pytest_torchprof.errors import LimitsMissed
 from pytest_torchprof.report import analysis_text
 
@@ -105,3 +107,69 @@ def test_twice_the_kernels_are_twice_the_work(tmp_path, name):
 def test_a_missed_limit_looks_at_each_python_frame_once(tmp_path):
     shallow, deep = (work(miss, many(1, 500, depth=depth), tmp_path / "t.json") for depth in (1, 50))
     assert deep < 1.5 * shallow
+
+
+def staggered(count: int, *, reach: int, names: int = 1) -> TraceBuilder:
+    """Return a recording of ranges that each begin within the one before: each holds so many kernels more."""
+    builder = TraceBuilder()
+    for number in range(count):
+        builder.annotation(f"decode {number % names}", number * 20, reach * 20 + 15)
+        builder.launched(f"kernel_{number % 5}", number * 20 + 5, dur=5)
+    builder.step(0, -10, (count + reach) * 20 + 100)
+    return builder
+
+
+def peak_bytes(look: Any, profile: Any) -> int:
+    tracemalloc.start()
+    try:
+        look(profile)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "inside", [{"max_syncs": 0}, {"forbid_kernels": "none of them"}, {"forbid_ops": "none"}, {"max_gpu_time": "1 s"}]
+)
+def test_ranges_that_all_overlap_take_memory_as_the_file_does(tmp_path, inside):
+    def look(profile: Any) -> None:
+        profile.expect(ranges={"decode 0": inside})
+
+    few, many = (
+        peak_bytes(look, load(staggered(count, reach=count).write(tmp_path / "t.json"))) for count in (100, 400)
+    )
+    assert many < 6 * few
+
+
+def test_ranges_that_overlap_share_their_work(tmp_path):
+    for count in (50, 100):
+        ranges = load(staggered(count, reach=10).write(tmp_path / "t.json")).ranges("decode 0")
+        expected = [min(11, count - number) for number in range(count)]
+        assert [one.kernels.count for one in ranges] == expected
+        assert [len(list(one.kernels)) for one in ranges] == expected
+        assert [one.launches for one in ranges] == expected
+
+
+@pytest.mark.parametrize("names", [1, 3])
+def test_twice_the_ranges_that_overlap_their_neighbours_are_twice_the_work_in_a_table(tmp_path, names):
+    few, twice = (
+        work(LOOKS["table by range"], staggered(count, reach=1, names=names), tmp_path / "t.json")
+        for count in (300, 600)
+    )
+    assert twice < 2.5 * few
+
+
+def test_a_range_that_has_ended_has_no_part_in_what_runs_in_one_that_began_inside_it(tmp_path):
+    profile = load(staggered(30, reach=1, names=3).write(tmp_path / "t.json"))
+    rows = by_annotation(profile.trace, [step.part for step in profile.steps])
+    assert {row.name: row.kernels for row in rows if row.name.startswith("decode")} == {
+        "decode 0": 20,
+        "decode 1": 20,
+        "decode 2": 19,
+    }
+
+
+def test_ranges_that_overlap_as_no_programs_do_are_refused(tmp_path):
+    profile = load(staggered(4000, reach=4000).write(tmp_path / "t.json"))
+    with pytest.raises(UnreadableRecording, match=r'its ranges "decode 0" overlap so much .* \[recording-too-large\]'):
+        profile.expect(ranges={"decode 0": {"max_kernels": 5000}})

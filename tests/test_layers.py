@@ -37,7 +37,7 @@ RANK = {name.strip(): rank for rank, line in enumerate(LAYERS.strip().splitlines
 OUTSIDE = {
     "torch": {"capture", "doctor", "keywords", "measuring", "testing"},
     "pytest": {"against", "testing", "plugin"},
-    "filelock": {"against", "baseline", "capture", "testing"},
+    "filelock": {"against", "baseline", "testing"},
 }
 
 SOURCES = {

@@ -15,7 +15,7 @@ from pytest_torchprof.analysis.collectives import (
     communication_of,
 )
 from pytest_torchprof.analysis.messages import ProcessGroup, Sent, elements, group_of, groups_of, sent_by
-from pytest_torchprof.analysis.ranges import operators_within
+from pytest_torchprof.analysis.ranges import HeldOperators
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.communication import collective_of
 from pytest_torchprof.trace.columns import ABSENT, COLLECTIVES, PARAMETERS, RECEIVE, SEND, where
@@ -76,11 +76,11 @@ class Communication:
         """Return what was asked for inside each of these ranges together."""
         of_op = {one.op: one for one in self._found if one.op >= 0}
         of_kernel = {one.kernel: one for one in self._found if one.op < 0}
-        held = operators_within(self._trace, occurrences, of_op)
+        held = HeldOperators(self._trace, of_op)
         each = []
-        for occurrence, ops in zip(occurrences, held, strict=True):
+        for occurrence in occurrences:
             launched = [of_kernel[i] for i in occurrence.gpu_ops if i in of_kernel]
-            inside = sorted([*(of_op[op] for op in ops), *launched], key=lambda one: one.asked_ns)
+            inside = sorted([*(of_op[op] for op in held.within(occurrence)), *launched], key=lambda one: one.asked_ns)
             found = [one.collective for one in inside]
             each.append(communication_of(self._trace, occurrence, self._overlap, found))
         return tuple(each)

@@ -11,7 +11,7 @@ import msgspec
 from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.analysis.generated import Beside, GeneratedCode, operator_name
 from pytest_torchprof.analysis.parts import forward_operator, step_parts
-from pytest_torchprof.analysis.ranges import Occurrence, operators_within
+from pytest_torchprof.analysis.ranges import HeldOperators, Occurrence
 from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work, in_code
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.analysis.waits import blocking_calls
@@ -56,6 +56,7 @@ class Launching:
         self.refused: list[str] = []
         """What somebody asked and was told that it is not known: a test that keeps that to itself does not pass."""
         self._absent: dict[Operator, str | None] = {}
+        self._kernels: dict[int, Kernel] = {}
         self.origins = Origins(trace)
         """Where in the user's code something was done."""
 
@@ -275,6 +276,13 @@ class Launching:
         }
 
     def _kernel(self, gpu_op: int) -> Kernel:
+        """Return a kernel: one, however many ranges hold it."""
+        found = self._kernels.get(gpu_op)
+        if found is None:
+            found = self._kernels[gpu_op] = self._made(gpu_op)
+        return found
+
+    def _made(self, gpu_op: int) -> Kernel:
         trace, gpu, op = self._trace, self._trace.gpu, self.op_of[gpu_op]
         call, decoded = trace.links.call_of[gpu_op], self.decoded(gpu_op)
         return Kernel(
@@ -333,12 +341,16 @@ class Launching:
             self._absent[asked] = nothing_is(asked, {self._trace.names[name] for name in set(self._trace.ops.name)})
         return self._absent[asked]
 
+    @cached_property
+    def _held_operators(self) -> HeldOperators:
+        return HeldOperators(self._trace, range(len(self._trace.ops)))
+
     def _started(self, part: Part) -> list[int]:
         """Return the operators that began in the part; what a compilation ran is left out."""
         trace = self._trace
         start, thread, compiling = trace.ops.start, trace.ops.thread, trace.compiling
         if isinstance(part, Occurrence):
-            found = operators_within(trace, [part], range(len(trace.ops)))[0]
+            found = list(self._held_operators.within(part))
         elif trace.has_step_ranges:
             spans = [(one.start_ns, one.end_ns) for one in part.ranges]
             found = [op for op, at in enumerate(start) if any(begin <= at < end for begin, end in spans)]

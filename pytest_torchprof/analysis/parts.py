@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from functools import cached_property
 from operator import sub
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -106,20 +106,40 @@ def _forks(trace: Trace, forks: Sequence[int], op: int) -> bool:
     return bisect_left(forks, trace.ops.start[op]) < bisect_left(forks, trace.ops.end[op])
 
 
-class Part(Struct, frozen=True, kw_only=True, eq=False):
+class Part(Protocol):
     """What belongs to a step or to a range of one."""
+
+    @property
+    def name(self) -> str | None:
+        """What it is called, None for the whole trace."""
+
+    @property
+    def ranges(self) -> tuple[StepRange, ...]:
+        """The part on the CPU's side, disjoint per thread."""
+
+    @property
+    def gpu_ops(self) -> Sequence[int]:
+        """In start order."""
+
+    @property
+    def calls(self) -> Sequence[int]:
+        """Launches, blocking calls and questions to the GPU."""
+
+    @property
+    def operators(self) -> Sequence[int]:
+        """Those that count as kernels, where no kernels are launched."""
+
+
+class ListedPart(Struct, frozen=True, kw_only=True, eq=False):
+    """A part that holds in lists what belongs to it."""
 
     __repr__ = object.__repr__
 
     name: str | None
     ranges: tuple[StepRange, ...]
-    """The part on the CPU's side, disjoint per thread."""
     gpu_ops: Sequence[int]
-    """In start order."""
     calls: Sequence[int]
-    """Launches, blocking calls and questions to the GPU."""
     operators: Sequence[int]
-    """Those that count as kernels, where no kernels are launched."""
 
 
 def step_parts(trace: Trace) -> tuple[Part, ...]:
@@ -143,7 +163,7 @@ def step_parts(trace: Trace) -> tuple[Part, ...]:
             if of_call[i] >= 0:
                 calls[of_call[i]].append(i)
     return tuple(
-        Part(name=step.name, ranges=(step,), gpu_ops=gpu_ops[i], calls=calls[i], operators=operators[i])
+        ListedPart(name=step.name, ranges=(step,), gpu_ops=gpu_ops[i], calls=calls[i], operators=operators[i])
         for i, step in enumerate(trace.steps)
     )
 

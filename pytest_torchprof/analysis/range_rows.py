@@ -99,7 +99,7 @@ def _by_range(
         own_cpu_ns[name_of[i]] += took
         if (around := name_of.get(nesting.parent[i])) is not None:
             own_cpu_ns[around] -= took
-    work = _WorkOfRanges(nesting, name_of)
+    work = _WorkOfRanges(_Holding(ranges, nesting), name_of)
     work.add(trace, chosen, for_others)
     cpu = times_by_key([[(name_of[i], ranges.end[i] - ranges.start[i]) for i in of_step] for of_step in of_steps])
     gpu = times_by_key([[(name_of[i], work.gpu_ns[i]) for i in of_step] for of_step in of_steps])
@@ -117,12 +117,41 @@ def _by_range(
     return sorted(rows, key=attrgetter("sort_key"))
 
 
+class _Holding:
+    """Tells which ranges hold an instant, the innermost of each name at least.
+
+    Ranges of coroutines overlap without being inside one another: the one around the begin of another may have ended
+    when that goes on, and there may be many such, which are stepped over.
+    """
+
+    def __init__(self, ranges: Ranges, nesting: Nesting) -> None:
+        """Find for each range the next one around it that ends later, and the next one of another name."""
+        self.around = nesting.around
+        self._ends, parent = ranges.end, nesting.parent
+        self._longer, self._other = [ABSENT] * len(parent), [ABSENT] * len(parent)
+        for i in sorted(range(len(parent)), key=lambda i: (ranges.start[i], -ranges.end[i], i)):
+            around = parent[i]
+            self._other[i] = self._other[around] if around >= 0 and ranges.name[around] == ranges.name[i] else around
+            while around >= 0 and self._ends[around] <= self._ends[i]:
+                around = self._longer[around]
+            self._longer[i] = around
+
+    def chain(self, innermost: int, instant: int) -> Iterator[int]:
+        """Yield the range and those around it, innermost first; of those in a row that have one name the first."""
+        one = innermost
+        while one >= 0:
+            yield one
+            one = self._other[one]
+            while one >= 0 and self._ends[one] < instant:
+                one = self._longer[one]
+
+
 class _WorkOfRanges:
     """What was launched inside of ranges: the time of each range, and of each name its own time and its kernels."""
 
-    def __init__(self, nesting: Nesting, name_of: Mapping[int, str]) -> None:
+    def __init__(self, holding: _Holding, name_of: Mapping[int, str]) -> None:
         """Take which range is in which, and the names of those that count."""
-        self._nesting = nesting
+        self._holding = holding
         self._name_of = name_of
         self.gpu_ns: Counter[int] = Counter()
         self.own_gpu_ns: Counter[str] = Counter()
@@ -130,22 +159,24 @@ class _WorkOfRanges:
 
     def add(self, trace: Trace, chosen: Sequence[Part], for_others: Mapping[int, frozenset[int]]) -> None:
         """Add the work of the parts; ``for_others`` are threads that waited for what another one launched."""
-        gpu, calls, ops, around = trace.gpu, trace.calls, trace.ops, self._nesting.around
+        gpu, calls, ops, around = trace.gpu, trace.calls, trace.ops, self._holding.around
         for part in chosen:
             for i in part.operators:
-                self._count([around(ops.thread[i], ops.start[i], ops.end[i])], ops.end[i] - ops.start[i], kernel=True)
+                innermost = [around(ops.thread[i], ops.start[i], ops.end[i])]
+                self._count(innermost, ops.start[i], ops.end[i] - ops.start[i], kernel=True)
             for i in part.gpu_ops:
                 call = trace.links.call_of[i]
                 if call < 0:
                     continue
-                innermost = [around(calls.thread[call], calls.start[call], calls.end[call])]
-                innermost += [around(one, calls.start[call], calls.start[call]) for one in for_others.get(call, ())]
-                self._count(innermost, gpu.end[i] - gpu.start[i], kernel=gpu.kind[i] == KERNEL)
+                began = calls.start[call]
+                innermost = [around(calls.thread[call], began, calls.end[call])]
+                innermost += [around(one, began, began) for one in for_others.get(call, ())]
+                self._count(innermost, began, gpu.end[i] - gpu.start[i], kernel=gpu.kind[i] == KERNEL)
 
-    def _count(self, innermost: Iterable[int], took_ns: int, *, kernel: bool) -> None:
+    def _count(self, innermost: Iterable[int], instant: int, took_ns: int, *, kernel: bool) -> None:
         seen: set[str] = set()
         for first in innermost:
-            for holder in self._nesting.chain(first):
+            for holder in self._holding.chain(first, instant):
                 name = self._name_of.get(holder)
                 # A name inside itself has the time once.
                 if name is not None and name not in seen:

@@ -17,6 +17,7 @@ from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:
     from pytest_torchprof.analysis.collectives import StepCommunication
+    from pytest_torchprof.kernels.kernels import Kernels
     from pytest_torchprof.kernels.own_kernels import OwnKernels
 
 
@@ -37,6 +38,13 @@ class OccurrenceProfile(StepProfile):
 
     def __repr__(self) -> str:
         return f"<{self.name}, {self._view.title_of(self)}: {counted(round(self.numbers.kernels or 0), 'kernel')}>"
+
+    # Ranges of coroutines overlap, and if each kept its kernels, the memory would grow with the square of their number.
+    @property
+    def kernels(self) -> Kernels:
+        """The kernels inside, in launch order; NotMeasured where some of them left no event."""
+        self._launching.refuse_hidden()
+        return self._launching.kernels(self.part)
 
     @property
     def step(self) -> StepProfile:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from pytest_torchprof.analysis.parts import Part
+from pytest_torchprof.analysis.parts import ListedPart
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace import StepRange
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.links import Intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.trace import Span, Trace
 
 Stretch = tuple[int, int, int]
@@ -81,7 +86,7 @@ class Inside:
         """Return what of a part is inside; a GPU operation without a recorded launch is where it ran itself."""
         trace, call_of = self._trace, self._trace.links.call_of
         gpu_start, op_start, op_thread = trace.gpu.start, trace.ops.start, trace.ops.thread
-        return Part(
+        return ListedPart(
             name=part.name,
             ranges=tuple(
                 StepRange(name, start, end, trace.threads[thread]) for thread, start, end in self._own.ranges()
@@ -129,107 +134,148 @@ def calls_of(trace: Trace, parts: Iterable[Part]) -> set[int]:
     return found - {ABSENT}
 
 
-class Occurrence(Part, frozen=True, kw_only=True, eq=False):
-    """One outermost range of a name, and what was launched inside it, wherever a step ends meanwhile."""
+class Occurrence:
+    """One outermost range of a name, and what was launched inside it, wherever a step ends meanwhile: a Part.
 
-    step: int
-    """The place of the step in which it begins."""
-    stretch: Stretch
+    What is inside is looked up whenever it is asked for: ranges of coroutines overlap, and if each kept its own, the
+    memory would grow with the square of their number.
+    """
+
+    def __init__(self, held: _Held, step: int, ranges: tuple[StepRange, ...], stretch: Stretch) -> None:
+        """Take what knows the work, and the place of the step in which it begins."""
+        self._held = held
+        self.name = ranges[0].name
+        self.ranges = ranges
+        self.step = step
+        self.stretch = stretch
+
+    @property
+    def gpu_ops(self) -> Sequence[int]:
+        """In start order."""
+        return self._held.gpu_ops(self.stretch)
+
+    @property
+    def calls(self) -> Sequence[int]:
+        """Launches and blocking calls."""
+        return self._held.calls.within(self.stretch)
+
+    @property
+    def operators(self) -> Sequence[int]:
+        """Those that count as kernels, where no kernels are launched."""
+        return self._held.operators.within(self.stretch)
 
 
 def occurrences(trace: Trace, steps: Sequence[Part], name: str) -> list[Occurrence]:
     """Return the outermost ranges of this name that begin in the steps, in start order.
 
-    One that reaches beyond its step has all of its work that is in any step.
+    One that reaches beyond its step has all of its work that is in any step. UnreadableRecording where they overlap as
+    no program's do.
     """
     stretches = stretches_of(trace, trace.outermost(name))
-    held = _held_by(trace, steps, stretches)
+    if not stretches:
+        return []
+    held = _Held(trace, steps)
     starts = [start for _, start, _ in stretches]
     found = []
     for place, step in enumerate(steps):
         for within in step.ranges:
             for i in range(bisect_left(starts, within.start_ns), bisect_left(starts, within.end_ns)):
                 thread, start, end = stretches[i]
-                found.append(
-                    Occurrence(
-                        name=name,
-                        ranges=(StepRange(name, start, end, trace.threads[thread]),),
-                        gpu_ops=sorted(held[i].gpu_ops, key=trace.gpu.start.__getitem__),
-                        calls=held[i].calls,
-                        operators=held[i].operators,
-                        step=place,
-                        stretch=stretches[i],
-                    )
-                )
+                ranges = (StepRange(name, start, end, trace.threads[thread]),)
+                found.append(Occurrence(held, place, ranges, stretches[i]))
+    _refuse_too_many(trace, name, sum(held.count(one.stretch) for one in found))
     return found
 
 
-def operators_within(trace: Trace, found: Sequence[Occurrence], ops: Iterable[int]) -> list[list[int]]:
-    """Return for each occurrence which of the operators it holds, those of autograd's threads that it waits for too."""
-    held: list[list[int]] = [[] for _ in found]
-    by_thread, backward = _Holders([one.stretch for one in found]), Backward(trace)
-    for op in ops:
-        threads = (trace.ops.thread[op], *backward.waiting_for(op))
-        for i in {i for thread in threads for i in by_thread.around(thread, trace.ops.start[op])}:
-            held[i].append(op)
-    return held
+_MOST_HELD = 10_000_000
+"""As much work as a thousand coroutines do that enter the range ten thousand times together."""
 
 
-class _Held(NamedTuple):
-    """What is inside one stretch."""
-
-    gpu_ops: list[int]
-    calls: list[int]
-    operators: list[int]
-
-
-def _held_by(trace: Trace, parts: Iterable[Part], stretches: Sequence[Stretch]) -> list[_Held]:
-    """Return for each stretch what of all parts is inside it; coroutines' may overlap, and then share their work."""
-    found = [_Held([], [], []) for _ in stretches]
-    if not found:
-        return found
-    parts, calls, call_of = list(parts), trace.calls, trace.links.call_of
-    by_thread, anywhere = _Holders(stretches), _Holders([(0, start, end) for _, start, end in stretches])
-    for_others = waiting_threads(trace, calls_of(trace, parts))
-
-    def around(call: int) -> set[int]:
-        threads = (calls.thread[call], *for_others.get(call, ()))
-        return {i for thread in threads for i in by_thread.around(thread, calls.start[call])}
-
-    for part in parts:
-        for op in part.gpu_ops:
-            call = call_of[op]
-            for i in around(call) if call >= 0 else anywhere.around(0, trace.gpu.start[op]):
-                found[i].gpu_ops.append(op)
-        for call in part.calls:
-            for i in around(call):
-                found[i].calls.append(call)
-        for op in part.operators:
-            for i in by_thread.around(trace.ops.thread[op], trace.ops.start[op]):
-                found[i].operators.append(op)
-    return found
+def _refuse_too_many(trace: Trace, name: str, held: int) -> None:
+    if held > _MOST_HELD:
+        raise UnreadableRecording(
+            f'{trace.path} is not a recording that can be judged: its ranges "{printable_line(name)}" overlap so much '
+            f"that {held:,} times a call or an operator is inside one of them; up to {_MOST_HELD:,} are looked at.",
+            Code.RECORDING_TOO_LARGE,
+        )
 
 
-class _Holders:
-    """Tells which stretches of a thread hold an instant."""
+class HeldOperators:
+    """Tells which of some operators an occurrence holds, those of autograd's threads that it waits for too."""
 
-    def __init__(self, stretches: Sequence[Stretch]) -> None:
-        """Take them in start order."""
-        self._of: dict[int, tuple[list[int], list[int], list[int]]] = defaultdict(lambda: ([], [], []))
-        for i, (thread, start, end) in enumerate(stretches):
-            starts, members, latest = self._of[thread]
-            starts.append(start)
-            members.append(i)
-            latest.append(max(end, latest[-1] if latest else end))
-        self._stretches = stretches
+    def __init__(self, trace: Trace, ops: Iterable[int]) -> None:
+        """Take the operators."""
+        backward, self._held = Backward(trace), _ByThread()
+        for op in ops:
+            self._held.add(op, trace.ops.start[op], (trace.ops.thread[op], *backward.waiting_for(op)))
+        self._held.sort()
 
-    def around(self, thread: int, instant: int) -> Iterator[int]:
-        """Yield the stretches of the thread that hold the instant."""
-        if thread not in self._of:
-            return
-        starts, members, latest = self._of[thread]
-        place = bisect_right(starts, instant) - 1
-        while place >= 0 and latest[place] > instant:
-            if self._stretches[members[place]][2] > instant:
-                yield members[place]
-            place -= 1
+    def within(self, one: Occurrence) -> Sequence[int]:
+        """Return those that began inside, in order."""
+        return self._held.within(one.stretch)
+
+
+class _ByThread:
+    """Things that were done at an instant, in order, for the thread that did them and those that waited for it."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._of: dict[int, list[tuple[int, int]]] = defaultdict(list)
+
+    def add(self, one: int, instant: int, threads: Iterable[int]) -> None:
+        """Add one of them; ``sort`` when all are there."""
+        for thread in threads:
+            self._of[thread].append((instant, one))
+
+    def sort(self) -> None:
+        """Make ready to be asked."""
+        for done in self._of.values():
+            done.sort()
+
+    def _place(self, stretch: Stretch) -> tuple[list[tuple[int, int]], int, int]:
+        thread, start, end = stretch
+        done = self._of.get(thread, [])
+        return done, bisect_left(done, (start,)), bisect_left(done, (end,))
+
+    def count(self, stretch: Stretch) -> int:
+        """Return how many were done inside."""
+        _, first, last = self._place(stretch)
+        return last - first
+
+    def within(self, stretch: Stretch) -> Sequence[int]:
+        """Return those that were done inside, in order."""
+        done, first, last = self._place(stretch)
+        return [one for _, one in done[first:last]]
+
+
+class _Held:
+    """The work of parts, found by the stretch that it is in; coroutines' may overlap, and then share their work."""
+
+    def __init__(self, trace: Trace, parts: Iterable[Part]) -> None:
+        """Order it by when and on which threads it was asked for."""
+        self.calls, self.operators, self._launched, self._unlaunched = (_ByThread() for _ in range(4))
+        self._gpu_start = trace.gpu.start
+        parts, calls, ops, call_of = list(parts), trace.calls, trace.ops, trace.links.call_of
+        for_others = waiting_threads(trace, calls_of(trace, parts))
+        for part in parts:
+            for op in part.gpu_ops:
+                if (call := call_of[op]) >= 0:
+                    self._launched.add(op, calls.start[call], (calls.thread[call], *for_others.get(call, ())))
+                else:
+                    self._unlaunched.add(op, trace.gpu.start[op], (0,))
+            for call in part.calls:
+                self.calls.add(call, calls.start[call], (calls.thread[call], *for_others.get(call, ())))
+            for op in part.operators:
+                self.operators.add(op, ops.start[op], (ops.thread[op],))
+        for done in (self.calls, self.operators, self._launched, self._unlaunched):
+            done.sort()
+
+    def gpu_ops(self, stretch: Stretch) -> Sequence[int]:
+        """Return the GPU operations of the stretch, in start order; without a recorded launch those that ran in it."""
+        _, start, end = stretch
+        found = [*self._launched.within(stretch), *self._unlaunched.within((0, start, end))]
+        return sorted(found, key=self._gpu_start.__getitem__)
+
+    def count(self, stretch: Stretch) -> int:
+        """Return how much there is in a stretch."""
+        return sum(done.count(stretch) for done in (self.calls, self.operators, self._launched))

@@ -15,7 +15,7 @@ from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.pace import Pace
-from pytest_torchprof.capture.processes import only_measurement, tell_nobody
+from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
 from pytest_torchprof.capture.samples import (
@@ -78,7 +78,7 @@ class Plan:
     """Whether untraced times are sampled after the steps, and with what in the caches."""
     pace: Pace = field(default_factory=Pace)
     """How it keeps up with the other ranks, where several run the code."""
-    tell: Callable[[str], None] = tell_nobody
+    tell: Callable[[str], None] = tell_of_waits
     """Called with what comes next, such as "step 2 of 5"; never while code is timed."""
 
 
@@ -217,7 +217,7 @@ class _Measurement:
         refuse_second_profiler()
         if reason := why_unusable(self.plan.device):
             raise NotMeasured(reason)
-        locks.enter_context(only_measurement(self.plan.device, self.plan.tell))
+        locks.enter_context(only_measurement(self.plan.device, self.plan.tell, doing=self.plan.nodeid))
         arm(self.plan.device)
         yield from ()
 
@@ -338,7 +338,10 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
 
 
 def _repeated(plan: Plan, path: Path) -> Generator[None, None, None]:
-    with only_measurement(plan.device), Session(plan.device, frozenset({"lines"})) as session:
+    with (
+        only_measurement(plan.device, plan.tell, doing=plan.nodeid),
+        Session(plan.device, frozenset({"lines"})) as session,
+    ):
         with session.step(0):
             yield
         session.finish()

@@ -24,7 +24,7 @@ from pytest_torchprof.capture.devices import (
 )
 from pytest_torchprof.capture.handed_over import PATIENCE_S, HandedOver
 from pytest_torchprof.capture.lines import Lines
-from pytest_torchprof.capture.processes import only_measurement
+from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
@@ -34,7 +34,7 @@ from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import torch
     from torch.profiler.profiler import _KinetoProfile
@@ -298,7 +298,7 @@ def _launch_sentinel(spare: torch.Tensor) -> None:
 _ATTEMPTS = 4
 
 
-def arm(device: str) -> None:
+def arm(device: str, tell: Callable[[str], None] = tell_of_waits) -> None:
     """Make sure that this process records kernels of `device`; the first call opens a session, later ones are free.
 
     kineto registers with the GPU's tracing library once, with what the first session asks for, so the earlier the
@@ -311,7 +311,7 @@ def arm(device: str) -> None:
     try:
         reason = why_unusable(device)
         if reason is None:
-            with only_measurement(device):
+            with only_measurement(device, tell):
                 reason = _probe(device)
     except NotMeasured:
         raise

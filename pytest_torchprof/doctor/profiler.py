@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import arm, reasons
-from pytest_torchprof.capture.processes import holding, lock_file
+from pytest_torchprof.capture.gpu_lock import holding, lock_file
 from pytest_torchprof.capture.reasons import FreshProcess, fresh_process
 from pytest_torchprof.capture.session import Session
 from pytest_torchprof.doctor.inquiry import LIMIT_S, OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ask, first_line, public
@@ -33,43 +33,19 @@ _WAIT_S = 5.0
 def of_lock(machine: Machine) -> Iterator[Answer]:
     """Say whether the GPU's lock is free."""
     uuid = machine.gpu["uuid"]
-    path = lock_file(uuid)
-    shown = public(str(path))
+    shown = public(str(lock_file(uuid)))
+    waits: list[str] = []
     try:
-        with holding(uuid, wait_s=_WAIT_S):
+        with holding(uuid, waits.append, wait_s=_WAIT_S, doing="(torchprof doctor)"):
             yield Answer("GPU lock", OK, f"free, {shown}")
     except NotMeasured as problem:
         machine.profiler_fails = "the GPU's lock is not to be had"
-        who = holders(path)
-        if who:
-            text = f"held by {' and '.join(who)}, {shown}"
+        if waits:
+            text = f"held: {waits[0].partition(': ')[2]}, {shown}"
             yield Answer("GPU lock", WRONG, text, "end it, or run this again when it is done: nothing else is measured")
         else:
-            do = "give every user of the machine the right to read and write it, or set TMPDIR to a folder of your own"
+            do = "make it a file that everybody may read, or remove it while nobody measures"
             yield Answer("GPU lock", WRONG, first_line(problem), do)
-
-
-def holders(path: Path) -> list[str]:
-    """Return the processes that hold a lock on a file, by number and program, where the system tells."""
-    try:
-        inode = path.stat().st_ino
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        # 1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF; those that wait have an arrow more.
-        words = line.split()
-        if len(words) == 8 and words[5].rpartition(":")[2] == str(inode):
-            found.append(f"process {words[4]}{_program(words[4])}")
-    return found
-
-
-def _program(pid: str) -> str:
-    try:
-        return f" ({Path('/proc', pid, 'comm').read_text(encoding='utf-8', errors='replace').strip()})"
-    except OSError:
-        return ""
 
 
 # cuptiGetVersion's numbers before CUDA 13, as cupti_version.h lists them; from there on 130100 is 13.1.

@@ -27,7 +27,7 @@ from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.measurement import MeasuredTest
 from pytest_torchprof.testing.options import RunOptions, TestOptions, read_test_options, run_options
-from pytest_torchprof.testing.progress import progress_of
+from pytest_torchprof.testing.progress import progress_of, waits_of
 from pytest_torchprof.testing.ranks.placing import lacks_gpus, placed
 from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.session import RunState, screen_of
@@ -146,7 +146,7 @@ def arm(state: RunState, session: pytest.Session) -> None:
             picked = capture.pick_device(device)
             if not this_rank().alone:
                 capture.live_device(picked).make_current()
-            capture.arm(picked)
+            capture.arm(picked, lambda words: waits_of(session.config, "the run", words))
         except TorchprofError as problem:
             # The tests that ask for it say so themselves; one that is skipped anyway must not stop the others.
             state.unarmed[device] = str(problem)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.capture.processes import tell_of_waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,13 +23,13 @@ PATIENCE_S = 1.0
 def progress_of(config: pytest.Config) -> Callable[[str, str], None]:
     """Return a function (test, what comes next) that shows where a measurement is, on a terminal only.
 
-    With nothing to come it takes the line away again.
+    With nothing to come it takes the line away again. Elsewhere it tells of waits alone, which may be long.
     """
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     silent = config.get_verbosity() < 0 or os.environ.get("CI") or os.environ.get("TERM") == "dumb"
     if reporter is None or capture is None or not reporter.isatty or silent:
-        return lambda _name, _words: None
+        return partial(waits_of, config)
     last, shown = 0.0, ""
 
     def show(name: str, words: str) -> None:
@@ -43,3 +47,10 @@ def progress_of(config: pytest.Config) -> Callable[[str, str], None]:
             sys.stdout.flush()
 
     return show
+
+
+def waits_of(config: pytest.Config, name: str, words: str) -> None:
+    """Write a line about a wait, whether there is a terminal or not, and nothing about anything else."""
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+        tell_of_waits(f"{words} ({name} waits for it)" if words else "")

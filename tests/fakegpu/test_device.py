@@ -186,9 +186,12 @@ def test_it_is_an_h100_or_what_was_asked_for(process):
 def test_the_visible_devices_are_those_that_are_named(process, monkeypatch):
     program = """
         properties = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-        print(json.dumps([int(str(p.uuid)[-4:], 16) for p in properties]))
+        print(json.dumps([{} for p in properties]))
     """
-    for visible, seen in [("1", [1]), ("1,0", [1, 0]), ("GPU-fa4e0000-0000-4000-8000-000000000001", [1]), ("", [])]:
+    number, uuid = "int(str(p.uuid)[-4:], 16)", "f'GPU-{p.uuid}'"
+    _, second = process(program.format(uuid), COUNT=2)
+    program = program.format(number)
+    for visible, seen in [("1", [1]), ("1,0", [1, 0]), (second, [1]), ("", [])]:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         assert process(program, COUNT=2) == seen
 

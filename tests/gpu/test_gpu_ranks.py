@@ -63,10 +63,10 @@ test_other_worker = test_worker
 """
 TRY = """
 import sys
-from pytest_torchprof.capture.processes import holding
+from pytest_torchprof.capture.gpu_lock import holding
 from pytest_torchprof.errors import NotMeasured
 try:
-    with holding(sys.argv[1], wait_s=0):
+    with holding(sys.argv[1], lambda _: None, wait_s=0):
         print("free")
 except NotMeasured:
     print("held")

@@ -142,7 +142,7 @@ int countError() {
 void uuid(int dev, char out[16]) {
   memset(out, 0, 16);
   int p = cfg().visible.empty() ? dev : cfg().visible[dev];
-  const unsigned char head[] = {0xfa, 0x4e, 0, 0, 0, 0, 0x40, 0, 0x80, 0};  // as in config.cpp and nvml.cpp
+  const unsigned char head[] = {0xfa, 0x4e, 0, 0, CHECKOUT >> 8, CHECKOUT & 255, 0x40, 0, 0x80, 0};  // as in config.cpp and nvml.cpp
   memcpy(out, head, sizeof head);
   out[14] = (char)(p >> 8);
   out[15] = (char)p;

@@ -1,0 +1,180 @@
+"""The lock of a GPU, at which the processes of all accounts of a machine meet.
+
+A file of another account in a folder like ``/tmp`` may not be opened for writing, and not with ``O_CREAT`` either
+(``fs.protected_regular``). So it is opened for reading, which is enough for ``flock``. Who holds it writes what it does
+into a file of its own account beside it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import tempfile
+import threading
+import time
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.text import printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+WAIT_S = 3600.0
+"""Long enough for many workers' turns, each with its compilation."""
+_LOOK_S = 0.1
+_EVERYBODYS = Path("/run/lock")
+"""Where Linux has the locks of all accounts, on no network; the temporary folder may be another for each account."""
+_LONGEST = 200
+
+
+def lock_file(uuid: str) -> Path:
+    """Return the file at which all processes that measure on the GPU with this UUID meet."""
+    with suppress(OSError):
+        if _EVERYBODYS.stat().st_mode & 0o1777 == 0o1777 and os.access(_EVERYBODYS, os.W_OK):
+            return _EVERYBODYS / f"torchprof-{uuid}.lock"
+    return Path(tempfile.gettempdir(), f"torchprof-{uuid}.lock")
+
+
+@contextmanager
+def holding(uuid: str, tell: Callable[[str], None], *, wait_s: float = WAIT_S, doing: str = "") -> Iterator[None]:
+    """Hold the lock of the GPU with this UUID, a second time in the same thread at once; NotMeasured without it.
+
+    ``tell`` hears of a wait, at once; who waits hears ``doing``, such as a test.
+    """
+    lock = _lock(lock_file(uuid))
+    try:
+        if not lock.acquire(0):
+            tell(f"waits for the GPU, up to {wait_s / 60:.0f} minutes: {lock.holders()}")
+            if not lock.acquire(wait_s):
+                said = f"another process has measured on this GPU for {wait_s:.0f} s and holds {lock.path}"
+                raise NotMeasured(coded(f"{said} ({lock.holders()}): end it, then try again", Code.GPU_IN_USE))
+    except OSError as error:
+        said = f"the lock of this GPU, {lock.path}, cannot be opened: {error.strerror or error}"
+        raise NotMeasured(coded(said, Code.GPU_IN_USE)) from None
+    try:
+        lock.note(doing)
+        yield
+    finally:
+        lock.release()
+
+
+@cache
+def _lock(path: Path) -> _Lock:
+    return _Lock(path)
+
+
+class _Lock:
+    """A file's lock, which the system frees when its holder ends, however that ends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._threads = threading.RLock()
+        self._depth = 0
+        self._file = -1
+
+    def acquire(self, wait_s: float) -> bool:
+        """Return whether it could be had in this time; OSError where the file cannot be used."""
+        until = time.monotonic() + wait_s
+        if not self._threads.acquire(timeout=wait_s):
+            return False
+        try:
+            while not self._depth and not self._try():
+                if time.monotonic() >= until:
+                    self._threads.release()
+                    return False
+                time.sleep(_LOOK_S)
+        except BaseException:
+            self._threads.release()
+            raise
+        self._depth += 1
+        return True
+
+    def release(self) -> None:
+        """Give it back, once for each time that it was acquired."""
+        self._depth -= 1
+        if not self._depth:
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # Also of the forks that have the open file.
+            os.close(self._file)
+        self._threads.release()
+
+    def _try(self) -> bool:
+        file = _open(self.path)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # What clears the folder up may have removed the file that was opened.
+            held = os.path.samestat(os.fstat(file), self.path.stat())
+        except (BlockingIOError, FileNotFoundError):
+            held = False
+        except BaseException:
+            os.close(file)
+            raise
+        if held:
+            self._file = file
+        else:
+            os.close(file)
+        return held
+
+    def note(self, doing: str) -> None:
+        """Leave for those who wait which process holds it, and for what."""
+        with suppress(OSError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with os.fdopen(os.open(self._noted(os.getuid()), flags, 0o644), "w", encoding="utf-8") as file:
+                os.fchmod(file.fileno(), 0o644)
+                file.write(f"{os.getpid()} {doing}")
+
+    def _noted(self, account: int) -> Path:
+        return self.path.with_suffix(f".{account}")
+
+    def holders(self) -> str:
+        """Return which processes hold it, by number, program and what they do, as far as the system tells."""
+        return " and ".join(map(self._shown, _holders(self.path))) or "another process or thread measures on it"
+
+    def _shown(self, process: int) -> str:
+        program, doing = "", ""
+        with suppress(OSError):
+            program = f" ({Path(f'/proc/{process}/comm').read_text(encoding='utf-8', errors='replace').strip()})"
+        with suppress(OSError):
+            noted = self._noted(Path(f"/proc/{process}").stat().st_uid)
+            with os.fdopen(_regular(noted), encoding="utf-8", errors="replace") as file:
+                number, _, told = file.read(_LONGEST).partition(" ")
+            doing = f" measures {told}" if number == str(process) and told else ""
+        return printable_line(f"process {process}{program}{doing or ' measures on it'}", _LONGEST)
+
+
+def _holders(path: Path) -> list[int]:
+    try:
+        inode = path.stat().st_ino
+        lines = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    # 1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF; those that wait have an arrow more.
+    found = (line.split() for line in lines)
+    return [int(words[4]) for words in found if len(words) == 8 and words[5].rpartition(":")[2] == str(inode)]
+
+
+def _open(path: Path) -> int:
+    """Open the file for reading, made by whoever is first."""
+    with suppress(FileNotFoundError, PermissionError):
+        return _regular(path)
+    with suppress(FileExistsError):
+        file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        # Every account must be able to read it, whatever this one's umask is.
+        os.fchmod(file, 0o644)
+        return file
+    time.sleep(_LOOK_S)  # Until the other account has made it readable.
+    return _regular(path)
+
+
+def _regular(path: Path) -> int:
+    """Open a file for reading that may be anybody's; OSError for what is none, and would not end."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(f"{path} is no file")
+    return file
