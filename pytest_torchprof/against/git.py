@@ -263,6 +263,13 @@ class Repository:
         others = ask_git(self.top, "ls-files", "-z", "--others", "--exclude-standard")
         yield from filter(None, others.split("\0"))
 
+    def content(self, sha: str, name: str) -> bytes | None:
+        """Return what a commit has in a file; None where it has no such file."""
+        try:
+            return os.fsencode(ask_git(self.top, "cat-file", "blob", f"{sha}:{name}"))
+        except GitRefused:
+            return None
+
     def files_of(self, sha: str) -> Iterator[str]:
         """Yield the files of a commit, without those of submodules."""
         yield from filter(None, ask_git(self.top, "ls-tree", "-r", "-z", "--name-only", "--full-tree", sha).split("\0"))
