@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.against.differences import Differences, differences
-from pytest_torchprof.against.environment import environment_in, import_roots, variables
+from pytest_torchprof.against.environment import SEED, environment_in, import_roots, variables
 from pytest_torchprof.against.folders import HERE
 from pytest_torchprof.against.git import Repository
+from pytest_torchprof.against.launch import with_words
 from pytest_torchprof.against.overlay import TestFiles, test_files
 from pytest_torchprof.against.side import BASE, Side
 from pytest_torchprof.capture.rank import this_rank
@@ -168,7 +169,7 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
     looks_back = ("lf", "failedfirst", "newfirst", "stepwise")
     return Request(
         config=config,
-        words=tuple(map(str, config.invocation_params.args)),
+        words=with_words(tuple(map(str, config.invocation_params.args)), seed_words(option)),
         repository=repository,
         reference=reference,
         rule=test_files(config.getini("python_files"), config.getini("testpaths"), rootdir, repository),
@@ -183,6 +184,15 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
         time_share=time_share,
         budget_s=budget_s,
     )
+
+
+def seed_words(option: argparse.Namespace) -> list[str]:
+    """Return words that give both sides the same seeds, where plugins would draw one for each process."""
+    drawn = {"randomly_seed": "--randomly-seed", "random_order_seed": "--random-order-seed"}
+    words = {name: f"{word}={SEED}" for name, word in drawn.items() if hasattr(option, name)}
+    if getattr(option, "randomly_seed", "default") != "default":  # As the user says.
+        words.pop("randomly_seed", None)
+    return list(words.values())
 
 
 def _python(given: str | None, folder: Path) -> str:
