@@ -61,6 +61,8 @@ class Request:
     """By how much every test may become slower; None where that is not asked."""
     budget_s: float | None
     """How long times may be taken."""
+    ambiguous_fails: bool
+    """Whether a test fails whose times the pairs leave open."""
     keeps_recordings: bool = False
     """Whether what is measured is kept as recordings too."""
 
@@ -115,6 +117,7 @@ class Request:
             ignored=self.repository.ignored(),
             time_share=self.time_share,
             budget_s=self.budget_s,
+            ambiguous_fails=self.ambiguous_fails,
         )
         told = side.announce(self.results / (BASE if is_base else "here.json"))
         if is_base:  # Beside a source behind a link, bytecode would be elsewhere.
@@ -183,6 +186,7 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
         results=folders.results,
         time_share=time_share,
         budget_s=budget_s,
+        ambiguous_fails=option.torchprof_against_ambiguous == "fail",
     )
 
 
