@@ -80,7 +80,7 @@ def test_a_package_that_an_import_hook_finds(tmp_path, place):
         return
     # The hook of another builder, which wins over the path: it would have measured the working tree on both sides.
     assert run.status == 1
-    assert run.rows == {"test_wave": ("new", "not measured")}
+    assert run.rows == {"test_wave": ("unknown", "not measured")}
     said = " ".join(run.out.split())
     assert (
         f"the module waves was imported from {made.path}/lib/python/waves/__init__.py, which is the other side's"
@@ -172,7 +172,7 @@ def compiled(tmp_path_factory, compiler):
 
 def test_compiled_parts_that_the_commit_lacks_are_not_taken_from_the_working_tree(compiled):
     run = compiled.against("main")
-    assert run.rows == {"test_wave": ("new", "not measured")}
+    assert run.rows == {"test_wave": ("unknown", "not measured")}
     assert "No module named 'waves._count'" in run.out
 
 

@@ -24,6 +24,7 @@ from pytest_torchprof.text import counted, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_torchprof.against.git import NamedCommit, Repository
     from pytest_torchprof.against.measured import CommitMeasurements
@@ -191,7 +192,20 @@ class _Search:
         if len(candidates) > 1:
             why = f"only commits that cannot be measured are left: it is one of {len(candidates)}"
             return self._found(SearchOutcome.NOT_MEASURED, why, candidates)
+        if (doubt := self._doubt(*shas)) is not None:
+            return self._found(SearchOutcome.NOT_MEASURED, doubt, candidates)
         return self._found(SearchOutcome.FOUND, self._judge(*shas).why, candidates)
+
+    def _doubt(self, sha: str) -> str | None:
+        """Measure a commit and its parent once more; return what was otherwise than before, None where all was alike."""
+        for one in (sha, self._request.repository.parent(sha)):
+            if one not in self._judged:  # The parent of a merge may lie on another branch, or outside of a clone.
+                continue
+            before, (answer, why) = self._judged[one].answer, self._answer(self._measured_anew(one))
+            self._tell(f"{one[:7]}  {answer:<9}once more: {reason_line(why)}")
+            if answer is not before:
+                return f"{one[:7]} was {before}, and measured once more {answer}: {why}; the test is not the same each time"
+        return None
 
     def _found(self, outcome: SearchOutcome, why: str, candidates: tuple[NamedCommit, ...] = ()) -> Found:
         parent, differences = None, {}
@@ -247,23 +261,30 @@ class _Search:
 
     def _measure(self, sha: str) -> CommitMeasurements:
         if sha not in self._measured:
-            results = self._request.results / sha
-            results.mkdir()
-            reference = Reference(ref=sha, sha=sha, dirty=False)
-            try:
-                obtain_results(replace(self._request, reference=reference, results=results))
-            except TorchprofError as problem:  # Its files are not there, which says nothing of other commits.
-                write_outcomes(results, BaseOutcomes(status=-1, broken=str(problem)))
-            self._measured[sha] = read_measured(results)
+            self._measured[sha] = self._obtain(sha, self._request.results / sha, is_fresh=self._request.is_fresh)
         return self._measured[sha]
+
+    def _measured_anew(self, sha: str) -> CommitMeasurements:
+        return self._obtain(sha, self._request.results / f"{sha}-again", is_fresh=True)
+
+    def _obtain(self, sha: str, results: Path, *, is_fresh: bool) -> CommitMeasurements:
+        results.mkdir()
+        reference = Reference(ref=sha, sha=sha, dirty=False)
+        try:
+            obtain_results(replace(self._request, reference=reference, results=results, is_fresh=is_fresh))
+        except TorchprofError as problem:  # Its files are not there, which says nothing of other commits.
+            write_outcomes(results, BaseOutcomes(status=-1, broken=str(problem)))
+        return read_measured(results)
 
     def _judge(self, sha: str) -> Judged:
         if sha not in self._judged:
-            measured = self._measure(sha)
-            answer, why = self._by_limits(measured) if self._limits else self._by_kernels(measured)
+            answer, why = self._answer(self._measure(sha))
             self._judged[sha] = Judged(sha=sha, answer=answer, why=why)
             self._tell(f"{sha[:7]}  {answer:<9}{reason_line(why)}")
         return self._judged[sha]
+
+    def _answer(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
+        return self._by_limits(measured) if self._limits else self._by_kernels(measured)
 
     def _by_limits(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
         profiles = dict(measured.profiles())
