@@ -197,14 +197,15 @@ class _Search:
         return self._found(SearchOutcome.FOUND, self._judge(*shas).why, candidates)
 
     def _doubt(self, sha: str) -> str | None:
-        """Measure a commit and its parent once more; return what was otherwise than before, None where all was alike."""
+        """Measure a commit and its parent once more; return what came out otherwise, None where nothing did."""
         for one in (sha, self._request.repository.parent(sha)):
             if one not in self._judged:  # The parent of a merge may lie on another branch, or outside of a clone.
                 continue
             before, (answer, why) = self._judged[one].answer, self._answer(self._measured_anew(one))
             self._tell(f"{one[:7]}  {answer:<9}once more: {reason_line(why)}")
             if answer is not before:
-                return f"{one[:7]} was {before}, and measured once more {answer}: {why}; the test is not the same each time"
+                said = f"{one[:7]} was {before}, and measured once more it is {answer}: {why}"
+                return f"{said}; the test does not do the same each time"
         return None
 
     def _found(self, outcome: SearchOutcome, why: str, candidates: tuple[NamedCommit, ...] = ()) -> Found:
