@@ -176,6 +176,19 @@ def test_compiled_parts_that_the_commit_lacks_are_not_taken_from_the_working_tre
     assert "No module named 'waves._count'" in run.out
 
 
+def test_a_compiled_part_that_the_code_can_do_without_is_not_measured(tmp_path, compiler):
+    code = COMPILED.replace("from waves._count", "try:\n    from waves._count").replace(
+        "import count\n", "import count\nexcept ImportError:\n    count = lambda: 1\n"
+    )
+    files = {"waves/__init__.py": code, "waves/_count.c": EXTENSION.replace("COUNT", "2"), "build.py": BUILD}
+    made = Repository(tmp_path / "repository", {**files, "tests/test_waves.py": TESTS})
+    subprocess.run([sys.executable, "build.py", compiler], cwd=made.path, check=True)
+    run = made.against("main")
+    assert run.status == 1
+    assert "was read, which git ignores" in " ".join(run.out.split())
+    assert "[ignored-file]" in run.out
+
+
 def test_a_command_builds_each_side_in_an_environment_of_its_own(compiled, compiler):
     install = f"--torchprof-against-install=python build.py {compiler}"
     run = compiled.against("main", install)

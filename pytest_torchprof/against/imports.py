@@ -91,7 +91,7 @@ def _shared_module(side: Side) -> str | None:
     """Return why both sides have run the same code: a module that differs, and that counts as a test for its folder."""
     if not side.doubtful:
         return None
-    own = names_below(side.tree, (*files_read(), *(_resolved(file) for _, file in _loaded())))
+    own = names_below(side.tree, _run_or_read())
     name = next((name for name in side.doubtful if name in own), None)
     if name is None:
         return None
@@ -108,7 +108,7 @@ def _ignored_read(side: Side) -> str | None:
         return None
     inside = [place for place in environment_folders() if lies_in(place, os.path.realpath(side.tree))]
     there = None
-    for name, file in names_below(side.tree, files_read()).items():
+    for name, file in names_below(side.tree, _run_or_read()).items():
         if not _is_ignored(name, side.ignored) or _OF_TOOLS.search(name) or lies_in(file, *inside):
             continue
         if side.installed is not None and (side.other / name).exists():
@@ -121,6 +121,11 @@ def _ignored_read(side: Side) -> str | None:
             )
             return coded(said, Code.IGNORED_FILE)
     return None
+
+
+def _run_or_read() -> tuple[str, ...]:
+    """Return the files that were opened, and those of modules and libraries, which Python itself may not open."""
+    return (*files_read(), *(_resolved(file) for _, file in _loaded()))
 
 
 @cache

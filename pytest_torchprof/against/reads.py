@@ -51,7 +51,7 @@ class Reads:
 def resolved(file: str) -> str:
     """Return the real path of a file; what its folder resolves to is looked for once."""
     folder, _, name = file.rpartition(os.sep)
-    real = f"{_resolved_folder(folder)}{os.sep}{name}"
+    real = f"{_resolved_folder(folder or os.sep).rstrip(os.sep)}{os.sep}{name}"
     return os.path.realpath(real) if os.path.islink(real) or name in ("..", ".") else real  # noqa: PTH114
 
 
