@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.against.git import Repository
+from pytest_torchprof.against.overlay import TestFiles
 from pytest_torchprof.against.reads import files_read, names_below, reads_of, resolved, unwatched
 from pytest_torchprof.codes import Code, coded
 
@@ -107,10 +108,12 @@ def _ignored_read(side: Side) -> str | None:
     if side.is_base or not side.ignored:
         return None
     inside = [place for place in environment_folders() if lies_in(place, os.path.realpath(side.tree))]
-    there = None
+    there, tests = None, TestFiles(patterns=side.patterns, folders=())
     for name, file in names_below(side.tree, _run_or_read()).items():
         if not _is_ignored(name, side.ignored) or _OF_TOOLS.search(name) or lies_in(file, *inside):
             continue
+        if tests.collected(name):
+            continue  # Its own tests are those that the commit has not measured.
         if side.installed is not None and (side.other / name).exists():
             continue  # As the command has made it there.
         there = _read_there(side.results) if there is None else there

@@ -115,6 +115,7 @@ class Request:
             differing=differ.code,
             doubtful=differ.doubtful,
             ignored=self.repository.ignored(),
+            patterns=self.rule.patterns,
             time_share=self.time_share,
             budget_s=self.budget_s,
             ambiguous_fails=self.ambiguous_fails,
