@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 
 # Before any code of a side is imported, or reads a file.
 if os.path.isfile(os.environ.get(against.VARIABLE, "")):  # noqa: PTH113  (pathlib is not needed here)
+    from pytest_torchprof.against.import_path import add_roots
+    from pytest_torchprof.against.orphans import end_with_parent
     from pytest_torchprof.against.reads import watch
     from pytest_torchprof.against.side import this_side
 
+    end_with_parent()
+    add_roots(this_side())
     watch(this_side())
 
 

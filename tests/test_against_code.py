@@ -80,7 +80,7 @@ def test_a_package_that_an_import_hook_finds(tmp_path, place):
         return
     # The hook of another builder, which wins over the path: it would have measured the working tree on both sides.
     assert run.status == 1
-    assert run.rows == {"test_wave": ("new", "not measured")}
+    assert run.rows == {"test_wave": ("unknown", "not measured")}
     said = " ".join(run.out.split())
     assert (
         f"the module waves was imported from {made.path}/lib/python/waves/__init__.py, which is the other side's"
@@ -172,8 +172,21 @@ def compiled(tmp_path_factory, compiler):
 
 def test_compiled_parts_that_the_commit_lacks_are_not_taken_from_the_working_tree(compiled):
     run = compiled.against("main")
-    assert run.rows == {"test_wave": ("new", "not measured")}
+    assert run.rows == {"test_wave": ("unknown", "not measured")}
     assert "No module named 'waves._count'" in run.out
+
+
+def test_a_compiled_part_that_the_code_can_do_without_is_not_measured(tmp_path, compiler):
+    code = COMPILED.replace("from waves._count", "try:\n    from waves._count").replace(
+        "import count\n", "import count\nexcept ImportError:\n    count = lambda: 1\n"
+    )
+    files = {"waves/__init__.py": code, "waves/_count.c": EXTENSION.replace("COUNT", "2"), "build.py": BUILD}
+    made = Repository(tmp_path / "repository", {**files, "tests/test_waves.py": TESTS})
+    subprocess.run([sys.executable, "build.py", compiler], cwd=made.path, check=True)
+    run = made.against("main")
+    assert run.status == 1
+    assert "was read, which git ignores" in " ".join(run.out.split())
+    assert "[ignored-file]" in run.out
 
 
 def test_a_command_builds_each_side_in_an_environment_of_its_own(compiled, compiler):

@@ -163,26 +163,26 @@ def test_what_the_other_commit_has_and_cannot_measure_fails(gaps):
     assert gaps.status == 1
     assert gaps.rows == {
         "test_measured": ("same", "passed"),
-        "test_fails_there": ("new", "not measured"),
-        "test_skips_there": ("new", "not measured"),
-        "test_runs_nothing_there": ("new", "not measured"),
+        "test_fails_there": ("unknown", "not measured"),
+        "test_skips_there": ("unknown", "not measured"),
+        "test_runs_nothing_there": ("unknown", "not measured"),
         "test_fails_here": ("same", "failed"),
-        "test_expected_to_fail_and_not_there": ("new", "not measured"),
-        "test_shared_and_fails_there": ("new", "not measured"),
-        "test_imported_and_fails_there": ("new", "not measured"),
+        "test_expected_to_fail_and_not_there": ("unknown", "not measured"),
+        "test_shared_and_fails_there": ("unknown", "not measured"),
+        "test_imported_and_fails_there": ("unknown", "not measured"),
         "TestClass::test_measured": ("same", "passed"),
         "TestClass::test_new": ("new", "passed"),
         "test_new": ("new", "passed"),
-        "test_imported": ("new", "not measured"),
+        "test_imported": ("unknown", "not measured"),
         "test_of_new_file": ("new", "passed"),
-        "test_made_in_a_loop_and_fails_there": ("new", "not measured"),
+        "test_made_in_a_loop_and_fails_there": ("unknown", "not measured"),
         "test_case[kept]": ("same", "passed"),
-        "test_case[left_out_there]": ("new", "not measured"),
+        "test_case[left_out_there]": ("unknown", "not measured"),
         "test_by_code[old]": ("same", "passed"),
         "test_by_code[new]": ("new", "passed"),
-        "test_guarded": ("new", "not measured"),
-        "test_ignored": ("new", "not measured"),
-        "test_moves": ("new", "not measured"),
+        "test_guarded": ("unknown", "not measured"),
+        "test_ignored": ("unknown", "not measured"),
+        "test_moves": ("unknown", "not measured"),
     }
 
 
@@ -226,7 +226,7 @@ def test_a_test_that_moved_to_another_file_is_not_new(tmp_path):
     new = TESTS.replace("test_wave()", "test_new()").replace("waves.wave(x)", "waves.added(x)")
     made.write({"part/waves.py": PACKAGE + "\nadded = wave\n", "part/test_moved.py": fails, "part/test_more.py": new})
     run = made.against("main", cwd=made.path / "part")
-    assert run.rows == {"test_wave": ("new", "not measured"), "test_new": ("new", "passed")}
+    assert run.rows == {"test_wave": ("unknown", "not measured"), "test_new": ("new", "passed")}
     assert "it failed: AttributeError: module 'waves' has no attribute 'added'" in " ".join(run.out.split())
 
 
@@ -236,7 +236,7 @@ def test_what_did_not_run_there_before_it_ended_is_not_measured(tmp_path):
     made = Repository(tmp_path / "made", {"waves.py": PACKAGE, "test_waves.py": cases})
     made.write({"waves.py": PACKAGE + "\nadded = wave\n"})
     run = made.against("main")
-    assert run.rows == {"test_wave": ("same", "passed"), "test_after": ("new", "not measured")}
+    assert run.rows == {"test_wave": ("same", "passed"), "test_after": ("unknown", "not measured")}
     assert "pytest ended with status 2, and nothing was measured of it before" in " ".join(run.out.split())
 
 
@@ -251,7 +251,7 @@ def test_a_commit_that_pytest_cannot_start_at_is_not_measured(repository, tmp_pa
     assert "base main (" in run.out
     assert "not measured: pytest ended there with status 4" in run.out
     assert "  | E   ValueError: no such wave" in run.out
-    assert run.rows == {"test_wave": ("new", "not measured")}
+    assert run.rows == {"test_wave": ("unknown", "not measured")}
     assert "nothing was compared; there nothing was measured, and here something [nothing-compared]" in run.out
     assert other.git("status", "--porcelain").split() == ["M", "waves.py"]
 

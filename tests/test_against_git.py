@@ -262,6 +262,17 @@ def test_a_name_that_is_a_branch_and_a_tag_of_another_commit(tmp_path):
     assert git.Repository.around(made.path).commit("refs/heads/main") == made.git("rev-parse", "HEAD").strip()
 
 
+def test_a_commit_by_a_text_of_its_message(tmp_path):
+    made = Repository(tmp_path / "made", FILES)
+    sha = made.commit("Waves are even higher...")
+    made.commit("another")
+    around = git.Repository.around(made.path)
+    assert around.commit(":/even high") == sha
+    assert around.commit("HEAD^{/even}") == sha
+    with pytest.raises(TorchprofError, match=r"no commit of .* has this text in its message"):
+        around.commit(":/lower")
+
+
 def test_a_branch_that_only_the_remote_has(plain, tmp_path):
     clone = Repository.__new__(Repository)
     clone.path = tmp_path / "clone"

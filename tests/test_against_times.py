@@ -6,6 +6,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 from repository import Repository
 
 from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, TimedMeasurement
+from pytest_torchprof.against.side import Side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs, TimePair, slowdown
 from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, interval
+from pytest_torchprof.report import Outcome, Reference, Result
+from pytest_torchprof.testing.pace_words import concluded
 
 pytestmark = pytest.mark.any_torch
 
@@ -93,6 +97,25 @@ def test_what_is_clear_is_decided_by_the_fewest_pairs(shares, verdict):
 def test_what_stays_open_takes_the_most_pairs_and_is_ambiguous():
     pace = pace_of(pairs(*WIDE, *WIDE, 0.2))
     assert (pace.verdict, pace.wanting, len(pace.pairs)) == ("ambiguous", 0, MOST_PAIRS)
+
+
+@pytest.mark.parametrize(("shares", "is_failure"), [((*WIDE, *WIDE, 0.2), True), (EVEN, False)])
+def test_what_stays_open_can_fail(tmp_path, shares, is_failure):
+    reference = Reference(ref="main", sha="a" * 40, dirty=False)
+    side = Side(
+        **dict.fromkeys(("is_base", "own_tests", "keeps_recordings"), False),
+        **dict.fromkeys(("tree", "other", "caches", "results"), tmp_path),
+        reference=reference,
+        roots=(),
+        starter=1,
+    )
+    passed = Result(nodeid="test_it.py::test_it", label=None, outcome=Outcome.PASSED, time_share=0.1)
+    measured = TimedMeasurement(pace=pace_of(pairs(*shares)))
+    assert not concluded(passed, measured, side, seed=1, budget_s=math.inf).outcome.is_failure
+    told = concluded(passed, measured, replace(side, ambiguous_fails=True), seed=1, budget_s=math.inf)
+    assert told.outcome.is_failure == is_failure
+    assert ("are ambiguous (--torchprof-against-ambiguous=fail)" in told.message) == is_failure
+    assert ("undecided: so many pairs do not tell" in told.message) == is_failure
 
 
 def test_fewer_than_the_fewest_pairs_decide_nothing():

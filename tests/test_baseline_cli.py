@@ -247,6 +247,15 @@ def test_diff_of_the_same_says_so(project, capsys):
     assert capsys.readouterr().out == "1 of 1 entry the same\n"
 
 
+def test_diff_of_other_environments_says_that_the_kernels_are_the_same(project, capsys):
+    other = {**entry(ADD).environment, "torch": "2.14.0"}
+    update(project / "a.json", {name: entry(ADD) for name in "abc"})
+    update(project / "b.json", {name: replace(entry(ADD), environment=other) for name in "abc"})
+    assert run(["diff", "a.json", "b.json"]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said == "0 of 3 entries the same; 3 with the same kernels, and what is said above differs"
+
+
 def test_diff_exits_with_0_where_only_times_differ(project, capsys):
     update(project / "a.json", {"t": entry(ADD)})
     update(project / "b.json", {"t": replace(entry(ADD), varying={"gpu_busy_us": 410.0})})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_torchprof.baseline import Entry, KernelRecord, source_hash
-from pytest_torchprof.compare import compare, lacking
+from pytest_torchprof.compare import compare, lacking, tolerance_for
 
 pytestmark = pytest.mark.any_torch
 
@@ -477,3 +477,36 @@ def test_names_that_only_another_version_gives_are_told_together():
     more = compare(entry(old), entry((*new, GEMM_NN), environment=other(torch="2.14.0")))
     assert more.verdict == "worse"
     assert "    apart from names the kernels are the same" not in more.lines
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_shown"),
+    [
+        (32 << 10, 272 << 20, True),
+        (272 << 20, 32 << 10, True),
+        (32 << 10, 256 << 10, False),
+        (300 << 20, 400 << 20, False),
+    ],
+)
+def test_a_leap_of_memory_is_seen_without_a_tolerance(before, after, is_shown):
+    """Where two processes are compared, numbers that differ between any two are left out."""
+    found = compare(entry((ADD,), peak_memory_bytes=before), entry((ADD,), peak_memory_bytes=after))
+    assert found.verdict == "same"
+    seen = [line for line in found.lines if "memory" in line and line not in found.noise]
+    assert bool(seen) == is_shown
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "tolerance", "fits"),
+    [
+        (entry((ADD,)), entry((ADD, MUL, MUL)), {}, {"kernels": 2}),
+        (entry((ADD,)), entry((GEMM, MUL)), {}, {"kernels": 2}),
+        (entry((ADD,), peak_memory_bytes=100), entry((ADD,), peak_memory_bytes=251), {"memory": 0.1}, {"memory": 1.51}),
+        (entry((ADD,), graph_breaks=0), entry((ADD,), graph_breaks=2), {}, {"graph_breaks": 2}),
+    ],
+)
+def test_the_tolerance_that_is_advised_is_one_with_which_it_passes(before, after, tolerance, fits):
+    found = compare(before, after, tolerance=tolerance)
+    assert found.fails()
+    assert tolerance_for(found.changes) == fits
+    assert not compare(before, after, tolerance=fits).fails()

@@ -110,6 +110,31 @@ def test_a_commit_that_cannot_be_measured_is_skipped_and_says_why(repository):
     assert data["why"] == "only commits that cannot be measured are left: it is one of 2"
 
 
+FLAKY = """
+import os
+from pathlib import Path
+import torch
+
+told = Path(os.environ["TOLD"])
+runs = int(told.read_text()) if told.is_file() else 0
+told.write_text(str(runs + 1))
+
+def wave(x):
+    return torch.sin(x) if runs else torch.sin(x).cos()
+"""
+
+
+def test_a_commit_is_not_named_before_it_was_measured_once_more(tmp_path):
+    made = Repository(tmp_path / "made", {"waves.py": PACKAGE, "test_waves.py": TESTS})
+    good = made.git("rev-parse", "HEAD").strip()
+    made.write({"waves.py": FLAKY})
+    bad = made.commit("another each time")
+    run = made.torchprof("bisect", *LIMIT, "test_waves.py", "--good", good, TOLD=str(tmp_path / "told"))
+    assert run.status == NOT_MEASURED
+    assert f"{bad[:7]} was bad, and measured once more it is good: max_kernels=1: 1 kernel" in run.out
+    assert "first bad commit" not in run.out
+
+
 def test_where_the_kernels_changed_first(repository, before):
     run = repository.torchprof("bisect", "--changed", TEST, "--good", "works-again", "--json")
     assert run.status == FOUND

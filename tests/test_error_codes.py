@@ -352,6 +352,7 @@ ELSEWHERE = {
     **dict.fromkeys((Code.NO_REPOSITORY, Code.UNKNOWN_REF, Code.OBJECT_MISSING), "test_against_git.py"),
     **dict.fromkeys((Code.BASE_NOT_MEASURED, Code.NOTHING_COMPARED), "test_against_gaps.py"),
     **dict.fromkeys((Code.INSTALL_FAILED, Code.OTHER_CODE), "test_against_code.py"),
+    Code.IGNORED_FILE: "test_against_proof.py",
     **dict.fromkeys((Code.NO_ANCESTOR, Code.NO_TEST), "test_bisect.py"),
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
     **dict.fromkeys((Code.RECORDING_NOT_FETCHED, Code.PORT_IN_USE), "test_export.py"),

@@ -51,6 +51,10 @@ def add_options(parser: pytest.Parser) -> None:
         "--torchprof-against-budget", metavar="SECONDS", default=None,
         help="how long times may be taken, such as 120s; the run says what did not fit",
     )  # fmt: skip
+    group.addoption(
+        "--torchprof-against-ambiguous", metavar="HOW", default="warn", choices=("warn", "fail"),
+        help="what times do that the pairs leave open: warn (default), or fail the test",
+    )  # fmt: skip
 
 
 def lone_option(config: pytest.Config) -> str | None:

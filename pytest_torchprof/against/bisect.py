@@ -11,9 +11,10 @@ import pytest
 from pytest_torchprof.against import history
 from pytest_torchprof.against.base import log_end, obtain_results
 from pytest_torchprof.against.folders import run_folders
+from pytest_torchprof.against.launch import ended_in_order
 from pytest_torchprof.against.measured import read_measured
 from pytest_torchprof.against.outcomes import BaseOutcomes, write_outcomes
-from pytest_torchprof.against.request import refuse_clashes, repository_of, request_for
+from pytest_torchprof.against.request import refuse_clashes, repository_of, request_for, seed_words
 from pytest_torchprof.codes import Code
 from pytest_torchprof.compare import compare
 from pytest_torchprof.errors import TorchprofError
@@ -23,6 +24,7 @@ from pytest_torchprof.text import counted, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_torchprof.against.git import NamedCommit, Repository
     from pytest_torchprof.against.measured import CommitMeasurements
@@ -120,10 +122,10 @@ class _Settings:
         good = Reference(ref=self._task.good, sha=repository.commit(self._task.good, "--good"), dirty=False)
         bad = Reference(ref=self._task.bad, sha=repository.commit(self._task.bad, "--bad"), dirty=False)
         _refuse_strangers(repository, good, bad)
-        with run_folders(config.rootpath) as folders:
+        with ended_in_order(), run_folders(config.rootpath) as folders:
             request = request_for(config, repository, bad, folders)
             # Whatever the ends are called, what is measured at a commit is the same.
-            asked = (*self._task.words, "--torchprof-against=HEAD")
+            asked = (*self._task.words, *seed_words(config.option), "--torchprof-against=HEAD")
             request = replace(request, words=asked, keeps_recordings=True)
             self.found = _Search(self._task.limits, request, good, bad, self._tell).run()
         return 0
@@ -190,7 +192,21 @@ class _Search:
         if len(candidates) > 1:
             why = f"only commits that cannot be measured are left: it is one of {len(candidates)}"
             return self._found(SearchOutcome.NOT_MEASURED, why, candidates)
+        if (doubt := self._doubt(*shas)) is not None:
+            return self._found(SearchOutcome.NOT_MEASURED, doubt, candidates)
         return self._found(SearchOutcome.FOUND, self._judge(*shas).why, candidates)
+
+    def _doubt(self, sha: str) -> str | None:
+        """Measure a commit and its parent once more; return what came out otherwise, None where nothing did."""
+        for one in (sha, self._request.repository.parent(sha)):
+            if one not in self._judged:  # The parent of a merge may lie on another branch, or outside of a clone.
+                continue
+            before, (answer, why) = self._judged[one].answer, self._answer(self._measured_anew(one))
+            self._tell(f"{one[:7]}  {answer:<9}once more: {reason_line(why)}")
+            if answer is not before:
+                said = f"{one[:7]} was {before}, and measured once more it is {answer}: {why}"
+                return f"{said}; the test does not do the same each time"
+        return None
 
     def _found(self, outcome: SearchOutcome, why: str, candidates: tuple[NamedCommit, ...] = ()) -> Found:
         parent, differences = None, {}
@@ -246,23 +262,30 @@ class _Search:
 
     def _measure(self, sha: str) -> CommitMeasurements:
         if sha not in self._measured:
-            results = self._request.results / sha
-            results.mkdir()
-            reference = Reference(ref=sha, sha=sha, dirty=False)
-            try:
-                obtain_results(replace(self._request, reference=reference, results=results))
-            except TorchprofError as problem:  # Its files are not there, which says nothing of other commits.
-                write_outcomes(results, BaseOutcomes(status=-1, broken=str(problem)))
-            self._measured[sha] = read_measured(results)
+            self._measured[sha] = self._obtain(sha, self._request.results / sha, is_fresh=self._request.is_fresh)
         return self._measured[sha]
+
+    def _measured_anew(self, sha: str) -> CommitMeasurements:
+        return self._obtain(sha, self._request.results / f"{sha}-again", is_fresh=True)
+
+    def _obtain(self, sha: str, results: Path, *, is_fresh: bool) -> CommitMeasurements:
+        results.mkdir()
+        reference = Reference(ref=sha, sha=sha, dirty=False)
+        try:
+            obtain_results(replace(self._request, reference=reference, results=results, is_fresh=is_fresh))
+        except TorchprofError as problem:  # Its files are not there, which says nothing of other commits.
+            write_outcomes(results, BaseOutcomes(status=-1, broken=str(problem)))
+        return read_measured(results)
 
     def _judge(self, sha: str) -> Judged:
         if sha not in self._judged:
-            measured = self._measure(sha)
-            answer, why = self._by_limits(measured) if self._limits else self._by_kernels(measured)
+            answer, why = self._answer(self._measure(sha))
             self._judged[sha] = Judged(sha=sha, answer=answer, why=why)
             self._tell(f"{sha[:7]}  {answer:<9}{reason_line(why)}")
         return self._judged[sha]
+
+    def _answer(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
+        return self._by_limits(measured) if self._limits else self._by_kernels(measured)
 
     def _by_limits(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
         profiles = dict(measured.profiles())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.against import VARIABLE
 from pytest_torchprof.against.git import HOOKS_VARIABLES
+from pytest_torchprof.against.import_path import shadows
 from pytest_torchprof.against.imports import environment_folders, lies_in
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
@@ -27,6 +28,8 @@ _CACHES: Final = {
     "TORCH_EXTENSIONS_DIR": "extensions",
 }
 """What a compiler keeps of one side must not be found by the other."""
+SEED: Final = "0"
+"""For both sides, where each process would draw its own."""
 _OF_CI: Final = ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT", "GITHUB_ENV")
 _SAYS_NOTHING: Final = frozenset(
     {
@@ -73,8 +76,10 @@ def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_told: bool
     kept = [place for place in given if not lies_in(os.path.realpath(place), os.path.realpath(top))]
     told = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([*map(str, roots), *kept]),
+        "PYTHONPATH": os.pathsep.join([*(str(root) for root in roots if not shadows(root)), *kept]),
         **{name: str(caches / folder) for name, folder in _CACHES.items()},
+        # The order of a set, and all that is drawn from a seed, is the same on both sides, and in what is kept of one.
+        "PYTHONHASHSEED": SEED,
     }
     if not is_told:
         told = {name: value for name, value in told.items() if name not in (*_OF_CI, *HOOKS_VARIABLES)}

@@ -113,6 +113,8 @@ class Repository:
 
     def commit(self, reference: str, option: str = "--torchprof-against") -> str:
         """Return the commit that is meant by the value of an option, as its full hash; TorchprofError without one."""
+        if reference.startswith(":/"):  # The youngest commit with this text; all that follows is a part of it.
+            return self._found_by_text(reference, option)
         self._refuse_two_meanings(reference, option)
         try:
             # A range such as "main...", as git diff takes it: where the branches parted.
@@ -122,6 +124,13 @@ class Repository:
             return ask_git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", name).strip()
         except GitRefused as refused:
             said = f"{option}={reference}: {self._unknown(reference, option, refused)}"
+            raise TorchprofError(said, Code.UNKNOWN_REF) from None
+
+    def _found_by_text(self, reference: str, option: str) -> str:
+        try:
+            return ask_git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", reference).strip()
+        except GitRefused:
+            said = f"{option}={reference}: no commit of {self.top} has this text in its message; git log shows them"
             raise TorchprofError(said, Code.UNKNOWN_REF) from None
 
     def _refuse_two_meanings(self, reference: str, option: str) -> None:
@@ -262,6 +271,13 @@ class Repository:
                 yield from (f"{name}/{below}" for below in Repository(top=self.top / name).changed(commit[0]))
         others = ask_git(self.top, "ls-files", "-z", "--others", "--exclude-standard")
         yield from filter(None, others.split("\0"))
+
+    def content(self, sha: str, name: str) -> bytes | None:
+        """Return what a commit has in a file; None where it has no such file."""
+        try:
+            return os.fsencode(ask_git(self.top, "cat-file", "blob", f"{sha}:{name}"))
+        except GitRefused:
+            return None
 
     def files_of(self, sha: str) -> Iterator[str]:
         """Yield the files of a commit, without those of submodules."""

@@ -17,7 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.against.reads import files_read, names_below, reads_of, resolved
+from pytest_torchprof.against.git import Repository
+from pytest_torchprof.against.overlay import TestFiles
+from pytest_torchprof.against.reads import files_read, names_below, reads_of, resolved, unwatched
 from pytest_torchprof.codes import Code, coded
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _MAPPED = Path("/proc/self/maps")
 _ENDINGS = (".py", *EXTENSION_SUFFIXES)
 _INSTALL: Final = "--torchprof-against-install=COMMAND installs each side's code in an environment of its own"
+_NAMED: Final = re.compile(r"^\s*name\s*=\s*[\"']?([\w.-]+)", re.MULTILINE)
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.cfg", "setup.py")
 _OF_TOOLS: Final = re.compile(
     r"(^|/)(\.git|\.torchprof|\.pytest_cache|\.hypothesis|\.benchmarks|\.coverage[^/]*|[^/]+\.(egg|dist)-info|_?version\.py)(/|$)"
@@ -50,7 +53,8 @@ def lies_in(file: str, *folders: str) -> bool:
 
 def foreign_code(side: Side) -> str | None:
     """Return why what this process has run is not the side's own code alone, with the path; None where it is."""
-    return _foreign_import(side) or _foreign_read(side) or _shared_module(side) or _ignored_read(side)
+    with unwatched():
+        return _foreign_import(side) or _foreign_read(side) or _shared_module(side) or _ignored_read(side)
 
 
 def _foreign_import(side: Side) -> str | None:
@@ -88,7 +92,7 @@ def _shared_module(side: Side) -> str | None:
     """Return why both sides have run the same code: a module that differs, and that counts as a test for its folder."""
     if not side.doubtful:
         return None
-    own = names_below(side.tree, (*files_read(), *(_resolved(file) for _, file in _loaded())))
+    own = names_below(side.tree, _run_or_read())
     name = next((name for name in side.doubtful if name in own), None)
     if name is None:
         return None
@@ -104,10 +108,12 @@ def _ignored_read(side: Side) -> str | None:
     if side.is_base or not side.ignored:
         return None
     inside = [place for place in environment_folders() if lies_in(place, os.path.realpath(side.tree))]
-    there = None
-    for name, file in names_below(side.tree, files_read()).items():
+    there, tests = None, TestFiles(patterns=side.patterns, folders=())
+    for name, file in names_below(side.tree, _run_or_read()).items():
         if not _is_ignored(name, side.ignored) or _OF_TOOLS.search(name) or lies_in(file, *inside):
             continue
+        if tests.collected(name):
+            continue  # Its own tests are those that the commit has not measured.
         if side.installed is not None and (side.other / name).exists():
             continue  # As the command has made it there.
         there = _read_there(side.results) if there is None else there
@@ -118,6 +124,11 @@ def _ignored_read(side: Side) -> str | None:
             )
             return coded(said, Code.IGNORED_FILE)
     return None
+
+
+def _run_or_read() -> tuple[str, ...]:
+    """Return the files that were opened, and those of modules and libraries, which Python itself may not open."""
+    return (*files_read(), *(_resolved(file) for _, file in _loaded()))
 
 
 @cache
@@ -191,8 +202,7 @@ def _differs_here(side: Side, name: str, real: str) -> str | None:
     for root, differing in _packages(side.differing).get(top, {}).items():
         ending = "/__init__.py" if real.endswith(f"{os.sep}__init__.py") else ".py"
         place = f"{root}{name.replace('.', '/')}{ending}"
-        same = [tree / place for tree in (side.tree, side.other) if (tree / place).is_file()]
-        if same and _is_copy(real, tuple(same), side.tree, root):
+        if _is_copy(real, place, side.other if side.is_base else side.tree, side.reference.sha):
             return differing
     return None
 
@@ -209,23 +219,23 @@ def _packages(names: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
 
 
 @cache
-def _is_copy(real: str, same: tuple[Path, ...], tree: Path, root: str) -> bool:
-    """Whether a module is a copy of the repository's, and not of a package that happens to be called alike."""
-    if not lies_in(real, *environment_folders()):
+def _is_copy(real: str, name: str, top: Path, sha: str) -> bool:
+    """Whether a module is a copy of a file of the repository, and not of a package that happens to be called alike."""
+    here, there = top / name, Repository(top=top).content(sha, name)
+    contents = [*([here.read_bytes()] if here.is_file() else []), *([] if there is None else [there])]
+    if not contents:
+        return False
+    if not lies_in(real, *environment_folders()) or Path(real).read_bytes() in contents:
         return True
-    content = Path(real).read_bytes()
-    if any(place.read_bytes() == content for place in same):
-        return True
-    # Of an older copy: the project has the name of what is installed there.
-    library = next((place for place in Path(real).parents if place.name == "site-packages"), None)
-    installed = {_normal(info.name.partition("-")[0]) for info in library.glob("*.dist-info")} if library else set()
-    above = [tree / root, *(tree / root).parents]
-    projects = [place / file for place in above if place.is_relative_to(tree) for file in _PROJECT_FILES]
+    # Of an older copy: the project has the name of the distribution that it came with.
+    above = [place for place in here.parents if place.is_relative_to(top)]
+    projects = [place / file for place in above for file in _PROJECT_FILES]
     texts = [place.read_text(encoding="utf-8", errors="replace") for place in projects if place.is_file()]
-    names = {
-        _normal(name) for text in texts for name in re.findall(r"^\s*name\s*=\s*[\"']?([\w.-]+)", text, re.MULTILINE)
-    }
-    return not names.isdisjoint(installed)
+    names = {_normal(found) for text in texts for found in _NAMED.findall(text)}
+    library = next((place for place in Path(real).parents if place.name == "site-packages"), Path(real).parent)
+    records = [info / "RECORD" for info in library.glob("*.dist-info") if _normal(info.name.partition("-")[0]) in names]
+    line = f"{Path(real).relative_to(library).as_posix()},"
+    return any(line in record.read_text(encoding="utf-8") for record in records if record.is_file())
 
 
 def _normal(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pytest_torchprof.against.orphans import ENDED
 from pytest_torchprof.against.outcomes import OutcomeKeeper
 from pytest_torchprof.against.reads import leave_reads
 from pytest_torchprof.against.side import this_side
@@ -83,7 +84,7 @@ class SideKeeper:
     def end_with_starter(self) -> None:
         """End this run where the process that started it is no more."""
         if self._started_by_starter and os.getppid() != self._side.starter:
-            pytest.exit("the run that compares with another commit has ended, and this was a part of it", returncode=2)
+            pytest.exit(ENDED, returncode=2)
 
 
 class TimedTests:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from contextlib import suppress
+import threading
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 _FILE: Final = "launches.json"
@@ -31,8 +33,7 @@ class SideLaunch:
 
     def with_words(self, words: Sequence[str]) -> SideLaunch:
         """Return the same with further words, which win over the user's."""
-        at = self.words.index("--") if "--" in self.words else len(self.words)
-        return replace(self, words=(*self.words[:at], *words, *self.words[at:]))
+        return replace(self, words=with_words(self.words, words))
 
     def with_variables(self, variables: Mapping[str, str]) -> SideLaunch:
         """Return the same with some variables of the environment set."""
@@ -52,12 +53,40 @@ class SideLaunch:
             try:
                 return process.wait()
             except BaseException:
-                process.terminate()
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(_PATIENCE_S)
-                process.kill()
-                process.wait()
+                end(process)
                 raise
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a side's process, by force if it takes its time."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_PATIENCE_S)
+    process.kill()
+    process.wait()
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Let a request to end leave this block as an exception does: what was started ends, what was made is removed."""
+
+    def leave(number: int, _frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def with_words(words: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a command line with further options, which win over those that stand there."""
+    at = words.index("--") if "--" in words else len(words)
+    return (*words[:at], *more, *words[at:])
 
 
 def write_launches(folder: Path, base: SideLaunch, here: SideLaunch) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from pytest_torchprof.against.side import Side
@@ -28,10 +29,11 @@ class Reads:
     def __init__(self, *folders: Path) -> None:
         self._folders = tuple(os.path.realpath(folder) + os.sep for folder in folders)
         self.files: dict[str, None] = {}
+        self.is_paused = False
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
         """Take note of an audit event."""
-        if event != "open":
+        if event != "open" or self.is_paused:
             return
         path, _, flags = arguments
         if isinstance(path, bytes):
@@ -49,7 +51,7 @@ class Reads:
 def resolved(file: str) -> str:
     """Return the real path of a file; what its folder resolves to is looked for once."""
     folder, _, name = file.rpartition(os.sep)
-    real = f"{_resolved_folder(folder)}{os.sep}{name}"
+    real = f"{_resolved_folder(folder or os.sep).rstrip(os.sep)}{os.sep}{name}"
     return os.path.realpath(real) if os.path.islink(real) or name in ("..", ".") else real  # noqa: PTH114
 
 
@@ -73,6 +75,18 @@ def watch(side: Side) -> None:
     if not _WATCHED:
         _WATCHED.append(Reads(side.tree, side.other))
         sys.addaudithook(_WATCHED[0])
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Take no note of what is opened meanwhile: files that are looked at to be compared, and not run."""
+    for reads in _WATCHED:
+        reads.is_paused = True
+    try:
+        yield
+    finally:
+        for reads in _WATCHED:
+            reads.is_paused = False
 
 
 def files_read() -> tuple[str, ...]:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.against.differences import Differences, differences
-from pytest_torchprof.against.environment import environment_in, import_roots, variables
+from pytest_torchprof.against.environment import SEED, environment_in, import_roots, variables
 from pytest_torchprof.against.folders import HERE
 from pytest_torchprof.against.git import Repository
+from pytest_torchprof.against.launch import with_words
 from pytest_torchprof.against.overlay import TestFiles, test_files
 from pytest_torchprof.against.side import BASE, Side
 from pytest_torchprof.capture.rank import this_rank
@@ -60,6 +61,8 @@ class Request:
     """By how much every test may become slower; None where that is not asked."""
     budget_s: float | None
     """How long times may be taken."""
+    ambiguous_fails: bool
+    """Whether a test fails whose times the pairs leave open."""
     keeps_recordings: bool = False
     """Whether what is measured is kept as recordings too."""
 
@@ -112,8 +115,10 @@ class Request:
             differing=differ.code,
             doubtful=differ.doubtful,
             ignored=self.repository.ignored(),
+            patterns=self.rule.patterns,
             time_share=self.time_share,
             budget_s=self.budget_s,
+            ambiguous_fails=self.ambiguous_fails,
         )
         told = side.announce(self.results / (BASE if is_base else "here.json"))
         if is_base:  # Beside a source behind a link, bytecode would be elsewhere.
@@ -168,7 +173,7 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
     looks_back = ("lf", "failedfirst", "newfirst", "stepwise")
     return Request(
         config=config,
-        words=tuple(map(str, config.invocation_params.args)),
+        words=with_words(tuple(map(str, config.invocation_params.args)), seed_words(option)),
         repository=repository,
         reference=reference,
         rule=test_files(config.getini("python_files"), config.getini("testpaths"), rootdir, repository),
@@ -182,7 +187,17 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
         results=folders.results,
         time_share=time_share,
         budget_s=budget_s,
+        ambiguous_fails=option.torchprof_against_ambiguous == "fail",
     )
+
+
+def seed_words(option: argparse.Namespace) -> list[str]:
+    """Return words that give both sides the same seeds, where plugins would draw one for each process."""
+    drawn = {"randomly_seed": "--randomly-seed", "random_order_seed": "--random-order-seed"}
+    words = {name: f"{word}={SEED}" for name, word in drawn.items() if hasattr(option, name)}
+    if getattr(option, "randomly_seed", "default") != "default":  # As the user says.
+        words.pop("randomly_seed", None)
+    return list(words.values())
 
 
 def _python(given: str | None, folder: Path) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.against import environment
 from pytest_torchprof.against.base import cache_words, measured_base
 from pytest_torchprof.against.folders import HERE, run_folders
-from pytest_torchprof.against.launch import SideLaunch, write_launches
+from pytest_torchprof.against.launch import SideLaunch, end, ended_in_order, write_launches
 from pytest_torchprof.against.reads import reads_of
 from pytest_torchprof.against.request import read_request
 from pytest_torchprof.text import counted, printable_line
@@ -28,7 +28,7 @@ _MOST_NAMED: Final = 5
 
 def run_both(config: pytest.Config) -> int:
     """Run both sides and return the exit status of the working tree's; TorchprofError where that cannot be."""
-    with run_folders(config.rootpath) as folders:
+    with ended_in_order(), run_folders(config.rootpath) as folders:
         request = read_request(config, folders)
         changed = "with uncommitted changes" if request.reference.dirty else "without uncommitted changes"
         request.say(f"torchprof: the working tree, {changed}, against {request.reference.shown}")
@@ -66,6 +66,9 @@ def _run_here(request: Request, base: SideLaunch | None) -> int:
             status = process.wait()
         except KeyboardInterrupt:  # The terminal tells both of us, and how to end is for the tests to say.
             continue
+        except BaseException:
+            end(process)
+            raise
         _tell_what_ran(request)
         return status if status >= 0 else 128 - status
 

@@ -53,6 +53,10 @@ class Side:
     """Likewise those that count as tests for the folder or the pattern alone: the working tree's run on both sides."""
     ignored: tuple[str, ...] = ()
     """What git ignores in the working tree, before the run; a folder with a slash at its end."""
+    patterns: tuple[str, ...] = ()
+    """By which pytest knows test files."""
+    ambiguous_fails: bool = False
+    """Whether a test fails whose times the pairs leave open."""
     timed: tuple[str, ...] | None = None
     """The tests whose times this process takes, beside nothing else; None where it takes none."""
 

@@ -127,8 +127,10 @@ def _diff(words: list[str]) -> int:
         _write_line(": ".join(part for part in key if part))
         for line in (summary_of(comparison), *comparison.lines):
             _write_line(f"  {line}")
-    _write_line(f"{len(found) - len(differing)} of {counted(len(found), 'entry')} the same")
-    return DIFFER if any(comparison.kernels_differ for comparison in found.values()) else SAME
+    alike = sum(not comparison.kernels_differ for comparison in differing.values())
+    others = f"; {alike} with the same kernels, and what is said above differs" if alike else ""
+    _write_line(f"{len(found) - len(differing)} of {counted(len(found), 'entry')} the same{others}")
+    return SAME if alike == len(differing) else DIFFER
 
 
 def _read_entries(path: Path) -> dict[tuple[str, str], Entry]:

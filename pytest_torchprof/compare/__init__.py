@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_torchprof.compare.allowance import tolerance_for
 from pytest_torchprof.compare.changes import Change
 from pytest_torchprof.compare.comparison import GATED, Comparison, compare, lacking
 from pytest_torchprof.compare.comparison_data import ComparisonData, data_of
@@ -24,5 +25,6 @@ __all__ = [
     "lacking",
     "lacking_kernels",
     "origins",
+    "tolerance_for",
     "unsure",
 ]

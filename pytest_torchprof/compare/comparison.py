@@ -58,6 +58,7 @@ _VARYING: Final = frozenset(number.name for number in TABLE if not number.exact)
 _WITH_BUSY_TIME: Final = frozenset(number.name for number in TABLE if number.follows == "gpu_busy_us")
 _FEW: Final = 4
 """Up to so many changes of kernels are told on a screen, and need no line that sums them up."""
+_LEAP_BYTES: Final = 1 << 20
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 GATED: Final = frozenset(number.name for number in TABLE if number.gated)
@@ -148,7 +149,16 @@ class Comparison:
 
 def is_noise(change: Change) -> bool:
     """Whether a change is of a number that varies from run to run and gates nothing."""
-    return _is_number(change) and not change.gated and change.what in _VARYING
+    return _is_number(change) and not change.gated and change.what in _VARYING and not _is_leap(change)
+
+
+def _is_leap(change: Change) -> bool:
+    """Whether memory is so much more, or less, that no two runs of the same code differ by it."""
+    number, values = BY_NAME.get(change.what), (change.old, change.new)
+    if number is None or number.unit != "bytes" or not all(isinstance(value, int | float) for value in values):
+        return False
+    low, high = sorted(float(value or 0) for value in values)
+    return high >= 2 * low and high - low >= _LEAP_BYTES
 
 
 def _gated_and_largest_first(change: Change) -> tuple[bool, int, float]:

@@ -315,7 +315,8 @@ class BaselineCheck:
         held = f"the baseline {file}"
         if (side := self.run.against) is not None:
             held = f"at {side.reference.shown}"
-            accept = '  do: fix the code, or allow what is meant in the marker, such as tolerance={"kernels": 1}'
+            meant = ", ".join(f'"{name}": {more:g}' for name, more in compare.tolerance_for(comparison.changes).items())
+            accept = "  do: fix the code" + (f", or allow it in the marker: tolerance={{{meant}}}" if meant else "")
         if mode.updates or not comparison.fails(strict=mode is BaselineMode.STRICT):
             return
         if comparison.verdict == "worse":

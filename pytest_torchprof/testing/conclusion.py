@@ -211,6 +211,8 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     run.test.state.compared_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
     if check.says_less(on_baseline):
         run.test.state.untold_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
+    if any(verdict.limit == "against" for verdict in judgement.verdicts):
+        return replace(result, baseline="unknown")  # The commit has the test, and did not measure it: it is not new.
     comparison = on_baseline.comparison
     summary = comparison.summary
     if comparison.verdict != "new" and comparison.lines:

@@ -46,8 +46,13 @@ def concluded(result: Result, measured: TimedMeasurement, side: Side, *, seed: i
             disturbed=list(measured.disturbed),
         ),
     )
+    undecided = f"    undecided: {_why_open(measured, budget_s)}"
+    if pace.verdict == "ambiguous" and side.ambiguous_fails:
+        said = f"times against {side.reference.shown} are ambiguous (--torchprof-against-ambiguous=fail):"
+        remedy = "  do: run it again on a machine with less other work, with a larger --torchprof-against-budget"
+        return _failed(told, Outcome.FAILED, [said, *lines, undecided, remedy])
     if pace.verdict != "worse":
-        shown = lines if pace.verdict != "ambiguous" else (*lines, f"    undecided: {_why_open(measured, budget_s)}")
+        shown = lines if pace.verdict != "ambiguous" else (*lines, undecided)
         unseen = shown if pace.verdict == "same" else ()
         return replace(told, changes=(*told.changes, *shown), noise=(*told.noise, *unseen))
     allowed = f'tolerance={{"time": {_figures(pace.all_pairs)["share"]:.2f}}}'
