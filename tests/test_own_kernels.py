@@ -226,3 +226,9 @@ def test_of_a_job_each_rank_is_judged_by_it(tmp_path):
     words = ["check", str(folder), "--ranks", "--limit", "forbid_kernels=gemm()"]
     assert main(words) == 3
     assert main([*words, "--limit", 'own_kernels={"fwd_*": "pointwise"}']) == 0
+
+
+def test_ranks_that_pytest_starts_judge_by_it_too(run_tests, pytester):
+    source = MARKED.format(limits="ranks=2, forbid_kernels=gemm(), baseline=False", body="pass")
+    pytester.makeini(INI.format(line="mine::rope = pointwise"))
+    run_tests(source, in_process=False).assert_outcomes(passed=1)
