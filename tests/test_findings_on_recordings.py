@@ -61,7 +61,7 @@ def launched_there(finding):
     """Return what removes the kernels of that name, or those that take the time of an operator."""
     if kernels_named := finding.evidence["kernels"]:
         return lambda event: event["name"] in kernels_named
-    return lambda event: category(event) == "kernel" and decode(event["name"]).family in {"gemm", "conv", "other"}
+    return lambda event: category(event) == "kernel" and decode(event["name"]).family in {"gemm", "conv", "other", None}
 
 
 def subject(finding):

@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from builder import TraceBuilder, own_recording
 
 from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, family, gemm, load
+from pytest_torchprof import profile as measured
 from pytest_torchprof.cli import main
 from pytest_torchprof.kernels.own_kernels import read_own_kernels
 
@@ -226,3 +228,21 @@ def test_of_a_job_each_rank_is_judged_by_it(tmp_path):
     words = ["check", str(folder), "--ranks", "--limit", "forbid_kernels=gemm()"]
     assert main(words) == 3
     assert main([*words, "--limit", 'own_kernels={"fwd_*": "pointwise"}']) == 0
+
+
+def test_ranks_that_pytest_starts_judge_by_it_too(run_tests, pytester):
+    source = MARKED.format(limits="ranks=2, forbid_kernels=gemm(), baseline=False", body="pass")
+    pytester.makeini(INI.format(line="mine::rope = pointwise"))
+    run_tests(source, in_process=False).assert_outcomes(passed=1)
+
+
+def test_measurements_of_scripts_take_it_beside_their_limits():
+    @torch.library.custom_op("own_kernels::scripted", mutates_args=())
+    def scripted(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.numpy() + 1)
+
+    once = {"device": "cpu", "warmup": 0, "steps": 1, "forbid_kernels": gemm()}
+    with pytest.raises(NotMeasured, match="own_kernels::scripted = "):
+        measured(scripted, torch.ones(4), **once)
+    found = measured(scripted, torch.ones(4), **once, own_kernels={"own_kernels::*": "pointwise"})
+    assert found.kernels[0].family == "pointwise"

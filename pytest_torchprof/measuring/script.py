@@ -17,11 +17,12 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, UnknownLimit, is_for_the_doctor, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.keywords import Limits
+from pytest_torchprof.keywords import LimitsOfProfile
 from pytest_torchprof.limits import (
     GPU,
     Screen,
     check_limits,
+    divided,
     error_for,
     needs_flops,
     nothing_known,
@@ -55,7 +56,7 @@ def profile(
     steps: int = STEPS,
     warmup: int = WARMUP,
     device: str | torch.device = DEVICE,
-    **limits: Unpack[Limits],
+    **limits: Unpack[LimitsOfProfile],
 ) -> Profile:
     """Call ``function(*args)`` ``warmup + steps`` times and return the Profile of the steps, in a script or notebook.
 
@@ -85,7 +86,7 @@ def measure(
     steps: int = STEPS,
     warmup: int = WARMUP,
     device: str | torch.device = DEVICE,
-    **limits: Unpack[Limits],
+    **limits: Unpack[LimitsOfProfile],
 ) -> MeasuredBlock:
     """Return a context manager that measures a block of a script or a notebook; ``m.profile`` is there after it.
 
@@ -122,6 +123,7 @@ class ScriptBlock(MeasuredBlock):
     def __init__(self, label: str | None, limits: Mapping[str, object], **options: object) -> None:
         super().__init__("measure()" if label is None else repr(label), "pytest_torchprof.measure")
         self._label = label
+        self._own_kernels, limits = divided(limits)
         self._asked = _read_limits(limits)
         self._options: dict[str, Any] = {name: read_option(name, value) for name, value in options.items()}
         self._device = ""
@@ -153,7 +155,7 @@ class ScriptBlock(MeasuredBlock):
 
         def check(recording: Path) -> str | None:
             nonlocal measured
-            measured = Profile.from_trace(read(recording))
+            measured = Profile.from_trace(read(recording)).with_own_kernels(self._own_kernels)
             return measured.why_not
 
         try:
