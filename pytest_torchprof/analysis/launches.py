@@ -249,13 +249,12 @@ class Launching:
         """Return the operators that began in the part; what a compilation ran is left out."""
         trace = self._trace
         start, thread, compiling = trace.ops.start, trace.ops.thread, trace.compiling
-        if isinstance(part, Occurrence):
-            found = operators_within(trace, [part], range(len(trace.ops)))[0]
-        elif trace.has_step_ranges:
+        found = list(range(len(trace.ops)))
+        if trace.has_step_ranges or isinstance(part, Occurrence):
             spans = [(one.start_ns, one.end_ns) for one in part.ranges]
-            found = [op for op, at in enumerate(start) if any(begin <= at < end for begin, end in spans)]
-        else:
-            found = list(range(len(trace.ops)))
+            found = [op for op in found if any(begin <= start[op] < end for begin, end in spans)]
+        if isinstance(part, Occurrence):
+            (found,) = operators_within(trace, [part], found)
         return [op for op in found if not compiling.cover(thread[op], start[op])] if compiling else found
 
     def holders(self, part: Part, *, copies: bool = False) -> list[int]:
