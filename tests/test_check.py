@@ -43,6 +43,12 @@ def test_thresholds_change_what_is_found(tmp_path, capsys):
     ("limit", "status"),
     [
         ('kernels=gemm(layout="tn")', 0),
+        ("forbid_kernels=gemm", 1),
+        ("forbid_kernels=gemm bf16 tn nvjet", 1),
+        ("forbid_kernels=Attention", 0),
+        ("forbid_kernels=gemm, conv", 2),
+        ("forbid_kernels=aten.mm", 2),
+        ("forbid_kernels=aten::mmm", 3),
         ('kernels={gemm(layout="tn"): 3}', 0),
         ('kernels={gemm(layout="tn"): 2}', 1),
         ('forbid_kernels=[gemm(), "no"]', 1),
