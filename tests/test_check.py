@@ -43,6 +43,10 @@ def test_thresholds_change_what_is_found(tmp_path, capsys):
     ("limit", "status"),
     [
         ('kernels=gemm(layout="tn")', 0),
+        ("forbid_kernels=gemm", 1),
+        ("forbid_kernels=gemm bf16 tn nvjet", 1),
+        ("forbid_kernels=Attention", 0),
+        ("forbid_kernels=aten::mmm", 3),
         ('kernels={gemm(layout="tn"): 3}', 0),
         ('kernels={gemm(layout="tn"): 2}', 1),
         ('forbid_kernels=[gemm(), "no"]', 1),
@@ -125,3 +129,16 @@ def test_a_pattern_has_one_count(check, capsys):
     assert check({GEMM: 3}, "kernels={'nvjet': 3}", "kernels={'bias': 3}") == 0
     assert check({GEMM: 3}, "kernels={'nvjet': 5}", "kernels={'nvjet': 3}") == 2
     assert "--limit kernels has two counts for nvjet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("limit", "meant"),
+    [
+        ("forbid_kernels=gemm, conv", "write ['gemm', 'conv']"),
+        ("forbid_kernels=aten.mm", "'aten::mm'"),
+        ("forbid_ops=aten::mm,aten::bmm", "write ['aten::mm', 'aten::bmm']"),
+    ],
+)
+def test_another_spelling_is_refused_with_the_one_that_is_meant(check, capsys, limit, meant):
+    assert check({GEMM: 1}, limit) == 2
+    assert meant in capsys.readouterr().err

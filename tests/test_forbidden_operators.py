@@ -172,7 +172,7 @@ def test_an_operators_name_is_no_kernels_and_what_it_launched_is_not_known(on_gp
         {"forbid_kernels": "aten::lin*"},
         {"kernels": {"aten::addmm": 0}},
     ):
-        with pytest.raises(NotMeasured, match=r"it names an operator"):
+        with pytest.raises(NotMeasured, match=r"is an operator, for which ops, forbid_ops and op= ask"):
             on_gpu.expect(**limits)
     on_gpu.expect(forbid_kernels="aten::mm")
     relu = on_cpu(lambda: torch.relu(vector))

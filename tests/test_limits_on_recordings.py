@@ -88,7 +88,7 @@ def test_max_gpu_time_is_a_limit_on_busy_time():
         ({"forbid_kernels": "nccl"}, {"forbid_kernels": ["nccl", "triton_poi"]}),
         ({"only_kernels": ["re:."]}, {"only_kernels": "triton_*"}),
         ({"ops": "CompiledFunction"}, {"ops": "aten::no_such_operator"}),
-        ({"forbid_ops": "aten::no_such_operator"}, {"forbid_ops": ["CompiledFunction"]}),
+        ({"forbid_ops": "aten::lstm"}, {"forbid_ops": ["CompiledFunction"]}),
         ({"forbid": "no-gpu-work"}, {"forbid": ["no-gpu-work", "in-flight-kernels"]}),
     ],
 )

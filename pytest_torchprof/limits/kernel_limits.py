@@ -79,7 +79,7 @@ def _count_answers(
 def _cannot_tell(pattern: Pattern | Operator, unknown: int, noun: str) -> str:
     told = f"whether {pattern} matches cannot be told for {counted(unknown, noun)}"
     if isinstance(pattern, NamePattern) and pattern.names_operator:
-        told += "; it names an operator, and what operators launch has names of its own: ask by ops, forbid_ops or op="
+        return f"{pattern} is an operator, for which ops, forbid_ops and op= ask, and no kernel's name here: {told}"
     return told
 
 
