@@ -38,18 +38,21 @@ def work_without_events(trace: Trace) -> str | None:
     """
     metadata = trace.metadata
     spent = None if metadata is None else metadata.step_cpu_times_us
-    if spent is None or len(spent) != len(trace.profiler_steps) or trace.compiling:
+    if spent is None or len(spent) != len(trace.steps) or trace.steps is not trace.profiler_steps or trace.compiling:
+        return None
+    enough = min(_STEPS, len(spent))
+    if sum(us >= LEAST_US for us in spent) < enough:
         return None
     gaps: dict[int, list[tuple[float, str]]] = defaultdict(list)
     for start, end, name in _gaps(trace):
         if end - start >= LEAST_US * 1000:
             gaps[trace.step_at(start)].append(((end - start) / 1000, name))
     found = []
-    for place, (step, cpu_us) in enumerate(zip(trace.profiler_steps, spent, strict=True)):
+    for place, (step, cpu_us) in enumerate(zip(trace.steps, spent, strict=True)):
         elsewhere_us = (step.end_ns - step.start_ns) / 1000 - sum(us for us, _ in gaps[place])
         if cpu_us - elsewhere_us >= LEAST_US:
             found.append((cpu_us - elsewhere_us, max(gaps[place])[1]))
-    if len(found) < min(_STEPS, len(spent)):
+    if len(found) < enough:
         return None
     most_us, name = max(found)
     return coded(
@@ -70,7 +73,7 @@ def _gaps(trace: Trace) -> Iterator[tuple[int, int, str]]:
     named = {name: trace.names[name] for name in set(ops.name)}
     left_out = {name for name, text in named.items() if _OF_PYTHON.fullmatch(text)}
     nodes = {name for name, text in named.items() if _NODE.fullmatch(text)}
-    of_steps = {step.tid for step in trace.profiler_steps}
+    of_steps = {step.tid for step in trace.steps}
     threads = {thread for thread, tid in enumerate(trace.threads) if tid in of_steps}
     until = {i: ops.start[i] for i, name in enumerate(ops.name) if name in nodes and ops.thread[i] in threads}
     for i in sorted(range(len(parent)), key=ops.start.__getitem__):
