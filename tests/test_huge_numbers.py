@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 from builder import TraceBuilder
@@ -104,3 +105,20 @@ def test_a_rank_of_so_many_digits_is_none(monkeypatch, number):
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.setenv(name, number)
     assert this_rank().alone
+
+
+def test_a_json_report(pytester, capsys, number):
+    pytester.makepyfile(
+        test_it="""
+        import pytest, torch
+        @pytest.mark.torchprof(device="cpu", max_kernels=3)
+        def test_it(): torch.sin(torch.ones(2))
+        """
+    )
+    assert pytester.runpytest_inprocess("-p", "no:cacheprovider", "--torchprof-report=report.json").ret == 0
+    report = pytester.path / "report.json"
+    report.write_text(re.sub(r'("kernels": )[\d.]+', rf"\g<1>{number}", report.read_text()))
+    status = main(["report", str(report), "-o", "out.html"])
+    err = capsys.readouterr().err
+    assert status == (0 if len(number) == 400 else 2)
+    assert "Traceback" not in err
