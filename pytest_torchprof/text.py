@@ -6,6 +6,7 @@ import math
 import re
 import textwrap
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_torchprof.errors import UnknownLimit
@@ -335,3 +336,17 @@ def cut_inside(words: str, width: int) -> str:
 def show_share(value: float) -> str:
     """Return a share as percent."""
     return f"{100 * value:.1f}%"
+
+
+def is_huge(value: object) -> bool:
+    """Whether a value is or holds a whole number beyond 64 bits, which Python may not even print."""
+    if isinstance(value, int):
+        return abs(value) >= 2**63
+    if isinstance(value, Mapping):
+        return any(map(is_huge, value)) or any(map(is_huge, value.values()))
+    return isinstance(value, list | tuple | set | frozenset) and any(map(is_huge, value))
+
+
+MOST_DIGITS = 18
+"""Of a whole number in a text: those with more are beyond 64 bits, or nearly so."""
+HUGE = "a whole number in it is beyond 64 bits, and nothing is counted so far"

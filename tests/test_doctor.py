@@ -194,6 +194,22 @@ def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
     assert answer.status == "ok"
 
 
+def test_each_line_is_written_as_soon_as_it_is_known():
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as doctor:
+        said = [doctor.stdout.readline() for _ in range(3)]
+        assert doctor.poll() is None, "it wrote when it was done"
+        doctor.kill()
+    assert said[0].startswith("torchprof doctor: ")
+    assert any(line.startswith("ok         torch ") for line in said)
+
+
+def test_nobody_needs_to_read_to_the_end():
+    command = f"{sys.executable} -c '{COMMAND[2]}' doctor | head -n 1"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("torchprof doctor: ")
+    assert done.stderr == ""
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Who is sent to it
 

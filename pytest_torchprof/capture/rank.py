@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_torchprof.text import MOST_DIGITS
+
 
 @dataclass(frozen=True, slots=True)
 class Rank:
@@ -107,4 +109,4 @@ def _launched(by: _Launcher) -> Rank | None:
 
 
 def _whole_number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdecimal() else None
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None

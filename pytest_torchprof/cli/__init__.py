@@ -31,6 +31,8 @@ COMMANDS = {
 }
 RUNS_CODE = frozenset({"run", "bisect"})
 """Whose process runs code of the user's: it writes when it wants to, and ends as Python ends."""
+WRITES_AT_ONCE = RUNS_CODE | {"doctor"}
+"""Whose text is not kept until the end, which may be minutes away."""
 USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"
 RANKS = "--ranks"
 """The recordings in a folder are those of one job's ranks."""
@@ -134,6 +136,7 @@ def _run(command: str, words: list[str]) -> int:
     if command not in RUNS_CODE:
         # The process is short and makes no cycles worth looking for in its million objects: 6 % of the time.
         gc.disable()
+    if command not in WRITES_AT_ONCE:
         # Written at the end, so that the verdict stands whatever becomes of the text.
         sys.stdout = text
     try:
@@ -154,7 +157,7 @@ def _run(command: str, words: list[str]) -> int:
         sys.stdout = screen
         if collecting:
             gc.enable()
-    return _write(text.getvalue(), command) or status
+    return write(text.getvalue(), command) or status
 
 
 def refuse(command: str, problem: str) -> int:
@@ -164,7 +167,7 @@ def refuse(command: str, problem: str) -> int:
     return UNUSABLE
 
 
-def _write(text: str, command: str) -> int:
+def write(text: str, command: str) -> int:
     """Write the text; return 0, or UNUSABLE where it cannot be written."""
     try:
         sys.stdout.write(text)

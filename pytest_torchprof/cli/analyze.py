@@ -10,6 +10,7 @@ from pytest_torchprof.analysis.tables import WAYS
 from pytest_torchprof.cli import DEVICE_OPTION, RANKS, UsageError, parse
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profiles import load, load_file
+from pytest_torchprof.text import MOST_DIGITS
 
 if TYPE_CHECKING:
     from pytest_torchprof.cli import Arguments
@@ -99,7 +100,7 @@ def _analyze_ranks(arguments: Arguments) -> int:
 
 def _whole(arguments: Arguments, option: str, *, least: int) -> int | None:
     value = arguments.last(option)
-    if value is not None and (not value.isdecimal() or int(value) < least):
+    if value is not None and (not value.isdecimal() or len(value) > MOST_DIGITS or int(value) < least):
         raise UsageError(f"{option} takes {_OPTIONS[option]}; got {value!r}")
     return None if value is None else int(value)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.text import is_huge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -161,6 +162,7 @@ def _number(name: str, text: str, threshold: Threshold) -> float:
     whole = isinstance(threshold.value, int)
     try:
         value = int(text) if whole else float(text)
+        value = math.inf if is_huge(value) else value
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):

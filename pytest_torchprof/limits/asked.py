@@ -16,7 +16,7 @@ from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.communication_limits import needs_messages
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Setting, Verdict
 from pytest_torchprof.limits.number_limits import Bound
-from pytest_torchprof.text import counted, nearest, printable_line
+from pytest_torchprof.text import HUGE, counted, is_huge, nearest, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,6 +67,8 @@ def read_limits(
         word = words.get(name)
         if word is None:
             raise UnknownLimit(f"{name!r} is no limit; {nearest(name, words)}", Code.UNKNOWN_KEYWORD)
+        if is_huge(value):
+            raise UnknownLimit(f"{name}: {HUGE}")
         try:
             values[name] = word.read(value)
         except UnknownLimit as problem:

@@ -34,6 +34,7 @@ from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.text import HUGE, is_huge
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -247,6 +248,8 @@ def _call_again(path: Path, function: Callable[[], object], explanation: Explana
 
 def read_option(name: str, value: object) -> Any:
     """Return the value of steps, warmup or device; UnknownLimit for what it cannot be."""
+    if is_huge(value):
+        raise UnknownLimit(f"{name}: {HUGE}")
     try:
         return _OPTIONS[name][0](value)
     except UnknownLimit as problem:

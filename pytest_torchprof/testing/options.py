@@ -16,7 +16,7 @@ from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.tolerance import Tolerance, read_tolerance, tolerance_in
-from pytest_torchprof.text import enumerated, nearest
+from pytest_torchprof.text import HUGE, MOST_DIGITS, enumerated, is_huge, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -343,6 +343,8 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
 
 
 def _read_option(keyword: str, value: object) -> Any:
+    if is_huge(value):
+        raise UnknownLimit(f"{keyword}: {HUGE}")
     try:
         return _READERS[keyword](value)
     except UnknownLimit as problem:
@@ -352,7 +354,8 @@ def _read_option(keyword: str, value: object) -> Any:
 def _whole_text(least: int) -> Callable[[object], int]:
     def read(text: object) -> int:
         digits = str(text)
-        return at_least(least)(int(digits) if digits.isascii() and digits.isdigit() else None)
+        known = digits.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS
+        return at_least(least)(int(digits) if known else None)
 
     return read
 

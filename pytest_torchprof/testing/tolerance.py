@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.text import nearest
+from pytest_torchprof.text import HUGE, MOST_DIGITS, nearest
 
 SHARES = ("time", "memory")
 """Tolerances given as a share of the baseline: times and memory are compared only with one. The others are counts."""
@@ -71,6 +71,8 @@ def _amounts(words: list[str]) -> dict[str, object]:
 def _number(text: str) -> object:
     """Return a number as it would stand in a marker, or the text itself."""
     if text.isascii() and text.removeprefix("+").isdigit():
+        if len(text) > MOST_DIGITS:
+            raise UnknownLimit(HUGE)
         return int(text)
     try:
         return float(text)

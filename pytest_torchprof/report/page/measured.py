@@ -17,6 +17,7 @@ from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.report.analysis_json import finding_values
+from pytest_torchprof.text import is_huge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -112,7 +113,7 @@ def in_page(results: Sequence[Mapping[str, Any]]) -> set[int]:
 
 def _known(value: object) -> float | None:
     """Return a number of a report as it is; a file may hold anything in its place."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or is_huge(value) or not math.isfinite(value):
         return None
     return value
 
