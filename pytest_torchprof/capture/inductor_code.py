@@ -319,7 +319,7 @@ class _Computed:
         called = self._extern[op]
         if op in _PRODUCTS and _is_template(one):
             return True
-        if called and called >= self._total[op]:
+        if called and called == self._total[op]:
             return False
         if called:
             return True if name in one.returned else None
