@@ -61,12 +61,15 @@ def recorded(tmp_path):
     return recorded
 
 
+def code_of(program, sources=SOURCES):
+    return read_program(program["program"], program["graph"], tuple(map(tuple, program["traces"])), sources).kernels
+
+
 @pytest.fixture
 def with_code(recorded, program):
     """Return the profile of a step of the program's kernels, whose code the recording holds."""
-    code = read_program(program["program"], program["graph"], tuple(map(tuple, program["traces"])), SOURCES).kernels
     own = ("elementwise_kernel", "mylib::heavy")
-    return recorded((HEAVY, HEAVY), own, (CUMSUM, CUMSUM), (SUM, SUM), code=code)
+    return recorded((HEAVY, HEAVY), own, (CUMSUM, CUMSUM), (SUM, SUM), code=code_of(program))
 
 
 def test_what_the_program_calls_itself_is_in_no_kernel_that_is_named_after_it(with_code):
@@ -74,6 +77,19 @@ def test_what_the_program_calls_itself_is_in_no_kernel_that_is_named_after_it(wi
     with_code.expect(kernels={triton(ops=["add"]): 1, triton(ops=["heavy"]): 0}, not_fused=["heavy", "sigmoid"])
     with pytest.raises(LimitsMissed, match="no kernel carries heavy and relu together"):
         with_code.expect(fused=["heavy", "relu"])
+
+
+def test_an_operator_that_the_program_calls_more_or_less_often_than_the_graph_holds_it_is_unclear(program):
+    call = "torch.ops.mylib.heavy.default("
+    for program_says, graph_says in [(1, 2), (2, 1)]:
+        lines = program["program"].splitlines()
+        at = next(at for at, text in enumerate(lines) if call in text and not text.startswith("#"))
+        twice = {
+            **program,
+            "program": "\n".join([*lines[:at], *[lines[at]] * program_says, *lines[at + 1 :]]),
+            "graph": program["graph"] + "        heavy_1 = torch.ops.mylib.heavy.default(relu_1)\n" * (graph_says - 1),
+        }
+        assert code_of(twice)[HEAVY].unclear == ("heavy",)
 
 
 def test_the_product_of_a_layer_whose_bias_is_fused_is_not_proved(with_code):
@@ -95,14 +111,15 @@ def test_a_line_that_has_moved_since_it_was_compiled_is_told_where_it_is_now(pro
     then = ["", *(f"# {number}" for number in range(1, 14)), "    a = torch.relu(a)", "    a = heavy(a + 1)"]
     now = [*["import os"] * 20, *then[14:], "    a = torch.relu(a)", "    a = a.cumsum(0)"]
     sources = SOURCES._replace(text=lambda _file: now)
-    code = read_program(program["program"], program["graph"], tuple(map(tuple, program["traces"])), sources).kernels
+    code = code_of(program, sources)
     assert [line.line for line in code[HEAVY].lines] == [22]
     assert [line.line for line in code[CUMSUM].lines] == [24]
 
 
 def test_fp64_inside_a_fused_kernel_is_seen(with_code):
     assert [kernel.dtype for kernel in with_code.kernels] == ["fp32", None, "fp32", "fp64"]
-    with_code.expect(kernels={family("reduction", dtype="fp64"): 1})
+    with_code.expect(kernels={family("reduction", dtype="fp64"): 1, triton(dtype="fp64"): 1})
+    assert "unasked-fp64" in [finding.code for finding in with_code.findings]
     with pytest.raises(LimitsMissed):
         with_code.expect(forbid_kernels=family("reduction", dtype="fp64"))
 

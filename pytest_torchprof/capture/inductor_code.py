@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -112,7 +112,7 @@ class Told(NamedTuple):
     """The operators that it calls itself, in order."""
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=1024)
 def read_program(program: str, graph: str, traces: tuple[tuple[int, str | None], ...], sources: Sources) -> Told:
     """Read a generated program; ``traces`` tell the stack of what follows each of its lines."""
     lines = _Lines(traces, sources)
@@ -265,8 +265,11 @@ class _Computed:
         self._nodes = nodes
         self._extern = extern
         named = {name: op for one in defined for name, op in (one.nodes or {}).items()}
-        self._all = {**named, **{name: node.op for name, node in nodes.items()}}
-        self._total = Counter(self._all.values())
+        self._total = Counter({**named, **{name: node.op for name, node in nodes.items()}}.values())
+        self._order = {name: place for place, name in enumerate(nodes)}
+        self._at: dict[SourceLine | None, list[str]] = defaultdict(list)
+        for name, node in nodes.items():
+            self._at[node.place].append(name)
         self._in_template = any(_is_template(one) for one in defined)
         self._placed: set[str] = set()
 
@@ -275,8 +278,7 @@ class _Computed:
     ) -> tuple[tuple[str, ...] | None, tuple[str, ...], tuple[SourceLine, ...]]:
         """Return which operators a kernel carries, which it may carry, and the lines that it comes from."""
         named = one.originals if one.originals is not None else decode(one.name).triton_ops
-        known = one.nodes if one.nodes is not None else self._all
-        verdicts = {op: self._carries(one, op, known) for op in named}
+        verdicts = {op: self._carries(one, op) for op in named}
         carried = tuple(op for op, verdict in verdicts.items() if verdict)
         unclear = tuple(op for op, verdict in verdicts.items() if verdict is None)
         if one.nodes is not None:
@@ -290,9 +292,15 @@ class _Computed:
         places += [told[-1] for told in calls if told]
         return carried if named else None, unclear, tuple(dict.fromkeys(filter(None, places)))
 
-    def _carries(self, one: _Defined, op: str, known: Mapping[str, str]) -> bool | None:
+    def _carries(self, one: _Defined, op: str) -> bool | None:
         """Tell whether a kernel carries an operator that it is named after; None where nothing tells."""
-        verdicts = {self._computes(one, name, op) for name, own in known.items() if own == op.rstrip("_")}
+        own = op.rstrip("_")
+        if one.nodes is not None:
+            names = [name for name, found in one.nodes.items() if found == own]
+        else:
+            # Without a list of its nodes one is like another.
+            names = [""] if self._total[own] else []
+        verdicts = {self._computes(one, name, op) for name in names}
         if not verdicts:
             return self._carries_decomposed(one, op)
         return True if True in verdicts else None if None in verdicts else False
@@ -311,7 +319,7 @@ class _Computed:
         called = self._extern[op]
         if op in _PRODUCTS and _is_template(one):
             return True
-        if called and called >= self._total[op]:
+        if called and called == self._total[op]:
             return False
         if called:
             return True if name in one.returned else None
@@ -324,7 +332,7 @@ class _Computed:
         kernel was made, and behind those.
         """
         carried = [op for op, verdict in verdicts.items() if verdict]
-        there = [name for name, node in self._nodes.items() if node.place in places]
+        there = [name for place in dict.fromkeys(places) for name in self._at.get(place, ())]
         own = [name for name in there if name not in self._placed and self._computes(one, name, self._nodes[name].op)]
         for_others = [name for name in there if verdicts.get(self._nodes[name].op) is False]
         queue = [given for name in for_others for given in self._nodes[name].given]
@@ -338,7 +346,7 @@ class _Computed:
             if node.op in carried or name not in self._placed:
                 found.add(name)
                 queue += node.given
-        return [name for name in self._nodes if name in found]
+        return sorted(found, key=self._order.__getitem__)
 
 
 def _is_template(one: _Defined) -> bool:
