@@ -172,7 +172,7 @@ def compiled(tmp_path_factory, compiler):
 
 def test_compiled_parts_that_the_commit_lacks_are_not_taken_from_the_working_tree(compiled):
     run = compiled.against("main")
-    assert run.rows == {"test_wave": ("unknown", "not measured")}
+    assert {verdict for _, verdict in run.rows.values()} == {"not measured"}
     assert "No module named 'waves._count'" in run.out
 
 

@@ -37,6 +37,7 @@ SEVERAL = {
     "rank": "ranks",
     "communication kernel": "communication kernels",
     "convolution": "convolutions",
+    "code file": "code files",
     "commit": "commits",
     "frame": "frames",
     "group": "groups",
