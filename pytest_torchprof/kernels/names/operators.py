@@ -21,8 +21,6 @@ _SPACES: Final = (
     "torchvision::",
 )
 _FAMILY_OF: Final = {op: family for family, ops in FAMILIES.items() for op in ops.split()}
-NOT_KNOWN: Final = "other"
-"""The family of an operator that is in no table, such as one of a newer torch; never a guess."""
 
 
 def canonical(op: str) -> str:
@@ -31,9 +29,12 @@ def canonical(op: str) -> str:
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return what an operator computes, None for any name without an operator's namespace."""
+    """Return what an operator computes, None for any name without an operator's namespace.
+
+    Of an operator that is in no table, such as one of a newer torch, the family is not known; it is never guessed.
+    """
     base = text.head
     if not base.startswith(_SPACES) or text.args:
         return None
     op = text.last.partition(".")[0]
-    return KernelName(family=_FAMILY_OF.get(canonical(op), NOT_KNOWN), library="aten", tensor_core=False, stem=op)
+    return KernelName(family=_FAMILY_OF.get(canonical(op)), library="aten", tensor_core=False, stem=op)
