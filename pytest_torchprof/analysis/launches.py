@@ -10,8 +10,8 @@ import msgspec
 
 from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.analysis.generated import Beside, GeneratedCode, operator_name
+from pytest_torchprof.analysis.operator_calls import OperatorCalls
 from pytest_torchprof.analysis.parts import forward_operator, step_parts
-from pytest_torchprof.analysis.ranges import HeldOperators, Occurrence
 from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work, in_code
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.analysis.waits import blocking_calls
@@ -20,17 +20,16 @@ from pytest_torchprof.errors import NotMeasured, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
-from pytest_torchprof.kernels.operand_types import with_operands
-from pytest_torchprof.kernels.operands import Launch, complete, with_code
+from pytest_torchprof.kernels.operand_types import with_code, with_operands
+from pytest_torchprof.kernels.operands import Launch, complete
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.own_kernels import OwnKernels
-    from pytest_torchprof.kernels.selectors import Operator
     from pytest_torchprof.recording.metadata import GeneratedKernel, SourceLine
     from pytest_torchprof.trace import Trace
 
@@ -55,7 +54,6 @@ class Launching:
         """What Inductor's code says of its kernels."""
         self.refused: list[str] = []
         """What somebody asked and was told that it is not known: a test that keeps that to itself does not pass."""
-        self._absent: dict[Operator, str | None] = {}
         self._kernels: dict[int, Kernel] = {}
         self.origins = Origins(trace)
         """Where in the user's code something was done."""
@@ -90,6 +88,11 @@ class Launching:
         found = trace.nesting.around_each(trace.calls, calls)
         found[ABSENT] = ABSENT
         return [found[call] for call in call_of]
+
+    @cached_property
+    def operators(self) -> OperatorCalls:
+        """Which operators were called in a part of the recording."""
+        return OperatorCalls(self._trace, self.op_of)
 
     def chain(self, op: int) -> tuple[str, ...]:
         """Return the names of the ranges around and including the operator, outermost first."""
@@ -318,75 +321,6 @@ class Launching:
             doubted=self._doubted(decoded, code, op),
         )
 
-    def ops(self, part: Part, *, copies: bool = False) -> dict[str, int]:
-        """Return how often each operator launched a kernel of the part or enclosed one that did; or a copy or fill.
-
-        One that calls itself again at once, as autocast makes operators do, is one call.
-        """
-        named = self._trace.ops.name
-        return dict(Counter(self._trace.names[named[op]] for op in self.holders(part, copies=copies)))
-
-    def ops_that_ran(self, part: Part) -> dict[str, int]:
-        """Return how often each operator ran in the part, whether it launched anything or not, likewise."""
-        return dict(Counter(self._trace.names[self._trace.ops.name[op]] for op in self._ran(part)))
-
-    def _ran(self, part: Part) -> list[int]:
-        return self._calls({*self._started(part), *self._around(part, copies=True)})
-
-    def no_such_operator(self, asked: Operator) -> str | None:
-        """Return that neither the recording nor torch has such an operator; None where one of them has."""
-        from pytest_torchprof.kernels.operator_checks import nothing_is  # noqa: PLC0415 - who reads a file needs none
-
-        if asked not in self._absent:
-            self._absent[asked] = nothing_is(asked, {self._trace.names[name] for name in set(self._trace.ops.name)})
-        return self._absent[asked]
-
-    @cached_property
-    def _held_operators(self) -> HeldOperators:
-        return HeldOperators(self._trace, range(len(self._trace.ops)))
-
-    def _started(self, part: Part) -> list[int]:
-        """Return the operators that began in the part; what a compilation ran is left out."""
-        trace = self._trace
-        start, thread, compiling = trace.ops.start, trace.ops.thread, trace.compiling
-        if isinstance(part, Occurrence):
-            found = list(self._held_operators.within(part))
-        elif trace.has_step_ranges:
-            spans = [(one.start_ns, one.end_ns) for one in part.ranges]
-            found = [op for op, at in enumerate(start) if any(begin <= at < end for begin, end in spans)]
-        else:
-            found = list(range(len(trace.ops)))
-        return [op for op in found if not compiling.cover(thread[op], start[op])] if compiling else found
-
-    def holders(self, part: Part, *, copies: bool = False) -> list[int]:
-        """Return the operators that launched a kernel of the part or enclose one that did, likewise, in start order.
-
-        Where operators are the kernels, those too that only wait for a value.
-        """
-        return self._calls(self._around(part, copies=copies))
-
-    def _calls(self, ops: Iterable[int]) -> list[int]:
-        """Return operators in start order, without those that others of their name call at once."""
-        named, parent, start = self._trace.ops.name, self._trace.nesting.parent, self._trace.ops.start
-        calls = (op for op in ops if parent[op] < 0 or named[parent[op]] != named[op])
-        return sorted(sorted(calls), key=start.__getitem__)
-
-    def _around(self, part: Part, *, copies: bool) -> set[int]:
-        trace = self._trace
-        if trace.device_kind.has_launches:
-            members = {self.op_of[i] for i in part.gpu_ops if copies or trace.gpu.kind[i] == KERNEL}
-        else:
-            waits = {name for name in set(trace.ops.name) if trace.names[name] in trace.device_kind.waiting_operators}
-            waiting = (op for op in self._started(part) if trace.ops.name[op] in waits) if waits else ()
-            members = {*part.operators, *waiting}
-        seen: set[int] = set()
-        for member in members:
-            for op in trace.nesting.chain(member):
-                if op in seen:
-                    break
-                seen.add(op)
-        return seen
-
     def places(self, part: Part) -> Places:
         """Return the origins of a part's work; of that of compiled kernels also without recorded stacks."""
         if not self.origins.recorded and not self.generated:
@@ -395,7 +329,7 @@ class Launching:
         for one, origin in self._origins_of(part):
             work[one].append(origin)
         operators: dict[str, Counter[Origin]] = defaultdict(Counter)
-        for op in self._ran(part):
+        for op in self.operators.that_ran(part):
             if (origin := self.origins.of_operator(op)) is not None:
                 operators[self._trace.names[self._trace.ops.name[op]]][origin] += 1
         return Places(work=work, kernels=self._work(part), operators=operators)

@@ -88,19 +88,19 @@ class StepProfile(HasViews, StepAttributes):
     def ops(self) -> Mapping[str, int]:
         """The operators that launch a kernel of the step or enclose one that does, with counts, in start order."""
         self._launching.refuse_hidden()
-        return self._launching.ops(self.part)
+        return self._launching.operators.counts(self.part)
 
     @shared
     def ops_of_work(self) -> Mapping[str, int]:
         """The operators that launch a kernel, a copy or a fill of the step or enclose one that does, likewise."""
         self._launching.refuse_hidden()
-        return self._launching.ops(self.part, copies=True)
+        return self._launching.operators.counts(self.part, copies=True)
 
     @shared
     def ops_that_ran(self) -> Mapping[str, int]:
         """All operators that ran in the step, those too that launched nothing, likewise."""
         self._launching.refuse_hidden()
-        return self._launching.ops_that_ran(self.part)
+        return self._launching.operators.counts_that_ran(self.part)
 
     @cached_property
     def places(self) -> Places:

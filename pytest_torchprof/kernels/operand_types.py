@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from pytest_torchprof.kernels.operands import CONTRACTING, DTYPES, NO_TENSOR, is_plain_name, kind_of_dtype
+from pytest_torchprof.kernels.operands import CONTRACTING, DTYPES, FLOAT, NO_TENSOR, is_plain_name, kind_of_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,12 +16,26 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.operands import Launch
+    from pytest_torchprof.recording.metadata import GeneratedKernel
 
 STRIDED: Final = "strided"
 """An operand that has no dimension of unit stride."""
 _FP8: Final = "fp8"
 _JOINED: Final = re.compile(r"CatArrayBatchedCopy\w*<[^<]{0,80}OpaqueType<(?P<bytes>\d{1,3})u?>")
 _FOREIGN: Final = re.compile(r"[^\w.<>,]+")
+
+
+def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
+    """Return what is decoded with the type that Inductor's code tells, None where there are several.
+
+    A kernel that computes in fp64 is one of fp64, whatever else it reads and writes; integers count where there is
+    nothing else.
+    """
+    if code is None or decoded.dtype is not None:
+        return decoded
+    floats = {dtype for dtype in code.dtypes if kind_of_dtype(dtype) >= FLOAT}
+    told = {"fp64"} if "fp64" in floats else floats or set(code.dtypes)
+    return replace(decoded, dtype=next(iter(told))) if len(told) == 1 else decoded
 
 
 def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:

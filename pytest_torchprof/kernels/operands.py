@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_torchprof.kernels.names import KernelName
-    from pytest_torchprof.recording.metadata import GeneratedKernel
 
 # Where mat1 and mat2 stand among the inputs of an operator that runs one matrix product.
 _PRODUCTS: Final = {
@@ -212,19 +211,6 @@ def _never(decoded: KernelName, op: str, says: Callable[[str], KernelName]) -> f
     return NO_PRODUCT if family is not None and family not in (*CONTRACTING, "other") else frozenset()
 
 
-def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
-    """Return what is decoded with the type that Inductor's code tells, None where there are several.
-
-    A kernel that computes in fp64 is one of fp64, whatever else it reads and writes; integers count where there is
-    nothing else.
-    """
-    if code is None or decoded.dtype is not None:
-        return decoded
-    floats = {dtype for dtype in code.dtypes if kind_of_dtype(dtype) >= _FLOAT}
-    told = {"fp64"} if "fp64" in floats else floats or set(code.dtypes)
-    return replace(decoded, dtype=next(iter(told))) if len(told) == 1 else decoded
-
-
 def _from_range(decoded: KernelName, op: str) -> KernelName:
     described = decode(op)
     return described if described.library == "triton" and described.triton not in (None, "unk") else decoded
@@ -323,20 +309,20 @@ def _promoted(operands: Sequence[tuple[str | None, bool]], op: str) -> frozenset
         return frozenset()
     kind = max(map(kind_of_dtype, tensors))
     if kind < max(kind_of_dtype(dtype) for dtype, _ in operands) or (
-        kind < _FLOAT and op.rpartition("::")[2].rstrip("_") in _MAKES_FLOATS
+        kind < FLOAT and op.rpartition("::")[2].rstrip("_") in _MAKES_FLOATS
     ):
         return frozenset()
     return frozenset(str(dtype) for dtype in tensors if kind_of_dtype(dtype) == kind)
 
 
-_FLOAT: Final = 2
+FLOAT: Final = 2
 
 
 def kind_of_dtype(dtype: str | None) -> int:
     """Return the place of a dtype's kind: bools, integers, floats, complex numbers."""
     if dtype == "bool":
         return 0
-    return 1 if str(dtype).startswith(("int", "uint")) else 3 if str(dtype).startswith("complex") else _FLOAT
+    return 1 if str(dtype).startswith(("int", "uint")) else 3 if str(dtype).startswith("complex") else FLOAT
 
 
 def _dtype(decoded: KernelName, launch: Launch) -> str | None:

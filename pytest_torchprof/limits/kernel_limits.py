@@ -85,7 +85,7 @@ def _cannot_tell(pattern: Pattern | Operator, unknown: int, noun: str) -> str:
 
 def _no_such_operator(analysis: Analysis, asked: Operator | None) -> StepAnswer | None:
     """Return that there is no operator as it is asked for: a name that nothing can have forbids nothing."""
-    said = None if asked is None else analysis.launching.no_such_operator(asked)
+    said = None if asked is None else analysis.launching.operators.no_such_operator(asked)
     return None if said is None else StepAnswer(NOT_MEASURED, said, code=Code.NO_SUCH_OPERATOR, of_all_steps=True)
 
 
