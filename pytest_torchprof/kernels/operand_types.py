@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from pytest_torchprof.kernels.names.inductor import family_of
 from pytest_torchprof.kernels.operands import CONTRACTING, DTYPES, FLOAT, NO_TENSOR, is_plain_name, kind_of_dtype
 
 if TYPE_CHECKING:
@@ -26,12 +27,16 @@ _FOREIGN: Final = re.compile(r"[^\w.<>,]+")
 
 
 def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
-    """Return what is decoded with the type that Inductor's code tells, None where there are several.
+    """Return what is decoded with what Inductor's code tells: its family, and its type, None where there are several.
 
     A kernel that computes in fp64 is one of fp64, whatever else it reads and writes; integers count where there is
     nothing else.
     """
-    if code is None or decoded.dtype is not None:
+    if code is None:
+        return decoded
+    if decoded.family is None and code.ops:
+        decoded = replace(decoded, family=family_of(decoded.triton, code.ops))
+    if decoded.dtype is not None:
         return decoded
     floats = {dtype for dtype in code.dtypes if kind_of_dtype(dtype) >= FLOAT}
     told = {"fp64"} if "fp64" in floats else floats or set(code.dtypes)

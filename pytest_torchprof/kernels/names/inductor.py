@@ -127,7 +127,7 @@ _NO_COMMUNICATION: Final = frozenset({"communication"})
 _REDUCING_OPS: Final = frozenset(REDUCING_OPS.split())
 
 
-def _family(category: str | None, ops: tuple[str, ...]) -> str | None:
+def family_of(category: str | None, ops: tuple[str, ...]) -> str | None:
     """Return what a generated kernel computes, None where neither its category nor its operators tell."""
     if category == "tem":
         named = frozenset(ops)
@@ -149,7 +149,7 @@ def _family_of_loop(ops: tuple[str, ...]) -> str | None:
 
 
 def _generated(category: str | None, ops: tuple[str, ...], index: str | None, stem: str) -> KernelName:
-    family = _family(category, ops)
+    family = family_of(category, ops)
     return KernelName(
         family=family,
         never=_NO_COMMUNICATION if category else NO_PRODUCT,
