@@ -186,6 +186,29 @@ def test_a_model_that_goes_from_bf16_to_fp32_fails_and_says_each_kernel(run_test
         result.stdout.fnmatch_lines([f"*~ *{op}*bf16* -> *fp32*"])
 
 
+ON_LISTS = """
+import pytest, torch
+x = torch.ones(4, 4, dtype=torch.bfloat16)
+
+@pytest.mark.torchprof(device="cpu")
+def test_join(torchprof):
+    torchprof(lambda: torch.cat([x, x]))
+
+@pytest.mark.torchprof(device="cpu")
+def test_join_and_sum(torchprof):
+    torchprof(lambda: torch.cat([x, x]).sum())
+"""
+
+
+def test_what_tells_no_type_by_itself_is_not_measured_against_a_baseline(run_tests):
+    """Of lists of tensors torch records no types: bf16 that became fp32 would be the same."""
+    run_tests(ON_LISTS, "--torchprof-baseline=update").assert_outcomes(passed=2)
+    result = run_tests(ON_LISTS)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*on which types these kernels work cannot be told*", "*copy cat*not-recorded*"])
+    run_tests(ON_LISTS.replace("bfloat16", "float32")).assert_outcomes(failed=2)
+
+
 def without_operands(pytester):
     """Make the baseline one of an earlier version."""
     (file,) = pytester.path.rglob("__torchprof__/*.json")

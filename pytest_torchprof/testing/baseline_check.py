@@ -273,6 +273,18 @@ class BaselineCheck:
                 "record the entry again with --torchprof-baseline=update"
             )
             yield self._not_measured(coded(said, Code.NOT_RECORDED))
+        if (
+            old is not None
+            and not self.run.baseline.updates
+            and not found.fails()
+            and (blank := compare.kernels_of_no_type(old, new()))
+        ):
+            said = (
+                "on which types these kernels work cannot be told, since torch records none for lists of tensors, and "
+                f"no other kernel of the entry tells of one: {first_of([kernel.short for kernel in blank])}; measure them "
+                "together with what makes or reads the tensors, or with limits and baseline=False"
+            )
+            yield self._not_measured(coded(said, Code.NOT_RECORDED))
         if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
             said = (
                 f"{', '.join(lacking)}: the entry in the baseline {self.run.shown(judgement.file)} lacks what is to be "
