@@ -281,8 +281,8 @@ class BaselineCheck:
         ):
             said = (
                 "on which types these kernels work cannot be told, since torch records none for lists of tensors, and "
-                f"no other kernel of the entry tells of one: {first_of([kernel.short for kernel in blank])}; measure them "
-                "together with what makes or reads the tensors, or with limits and baseline=False"
+                f"no other kernel of the entry tells of one: {first_of([kernel.short for kernel in blank])}; measure "
+                "them together with what makes or reads the tensors, or with limits and baseline=False"
             )
             yield self._not_measured(coded(said, Code.NOT_RECORDED))
         if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
