@@ -62,6 +62,7 @@ SEVERAL = {
     "limit": "limits",
     "memory copy": "memory copies",
     "memory fill": "memory fills",
+    "more call": "more calls",
     "more change": "more changes",
     "more line": "more lines",
     "more name": "more names",
