@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_torchprof import NotMeasured, Torchprof, triton
+from pytest_torchprof import Torchprof, triton
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 pytestmark = pytest.mark.torchprof(device=DEVICE)
@@ -39,9 +39,8 @@ def test_nobody_returns_the_result_so_the_compiler_removes_the_work(
         a * b + c
 
     profile = torchprof(compiled(returns_nothing), *abc)
-    # "At most two kernels" would be true of nothing at all. It is not measured, which is no pass.
-    with pytest.raises(NotMeasured, match="nothing ran on the device"):
-        profile.expect(max_kernels=2)
+    # "At most two kernels" would be true of nothing at all: not measured, unless nothing is what the test means.
+    profile.expect(max_kernels=0, min_kernels=0)
     assert "no-gpu-work" in [finding.code for finding in profile.findings] or torchprof.device.type == "cpu"
 
 

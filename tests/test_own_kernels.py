@@ -107,7 +107,7 @@ def test_an_entry_that_calls_it_other_or_pointwise_is_compared_as_the_same(run_t
     text = file.read_text(encoding="utf-8")
     assert '"family"' not in text
     for former in ("other", "pointwise"):
-        file.write_text(text.replace('{"op": "mine', f'{{"family": "{former}", "op": "mine'), encoding="utf-8")
+        file.write_text(re.sub(r'{(?=[^{}]*"op": "mine)', f'{{"family": "{former}", ', text), encoding="utf-8")
         assert former in file.read_text(encoding="utf-8")
         result = run_tests(source, "--torchprof-baseline=strict")
         result.assert_outcomes(passed=1)

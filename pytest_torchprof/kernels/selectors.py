@@ -225,8 +225,9 @@ def _may_be_triton(kernel: Kernel) -> bool:
 def _of_library(kernel: Kernel, value: object) -> Reply:
     if value in ("triton", kernel.library) and kernel.library != "triton" and _may_be_triton(kernel):
         return NOT_KNOWN
-    # Where no table knows the name, it may be any library's that came out since.
-    return NOT_KNOWN if kernel.library == "other" and kernel.family is None else same(kernel.library, value)
+    # Where no table knows the name, it may be any library's that came out since; Triton's are told by looks.
+    told = value == "triton" or kernel.library != "other" or kernel.family is not None
+    return same(kernel.library, value) if told else NOT_KNOWN
 
 
 def _carries(kernel: Kernel, value: object) -> Reply:

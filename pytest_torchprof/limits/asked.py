@@ -68,7 +68,7 @@ def read_limits(
         if word is None:
             raise UnknownLimit(f"{name!r} is no limit; {nearest(name, words)}", Code.UNKNOWN_KEYWORD)
         if is_huge(value):
-            raise UnknownLimit(f"{name}: {HUGE}")
+            raise UnknownLimit(f"{name}=...: {HUGE}")
         try:
             values[name] = word.read(value)
         except UnknownLimit as problem:

@@ -38,9 +38,9 @@ def pytest_torchprof_findings() -> Iterable[Rule] | None:
                 yield Finding(code="sines", title="Sines", message="sines were computed")
 
         def pytest_torchprof_findings():
-            return [Rule(code="sines", find=find_sines, thresholds=(MOST,))]
+            return [Rule(code="sines", find=find_sines, needs=(), thresholds=(MOST,))]
 
-    ``find`` takes the profile alone where there are no thresholds.
+    ``find`` takes the profile alone where there are no thresholds; ``needs`` says what a recording must hold for it.
     """
 
 

@@ -150,6 +150,7 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> str:
             "collected": {},
             "passed": {},
             "compared": first.get("compared", {}),
+            "untold": first.get("untold", {}),
         }
     )
 
