@@ -50,7 +50,7 @@ def test_keywords_of_a_marker(pytester, number):
     assert "Traceback" not in out
     assert result.ret != 0
     for keyword in KEYWORDS:
-        assert f"{keyword}: {HUGE}" in out
+        assert re.search(rf"{keyword}(=\.\.\.)?: {HUGE}", out)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_words_of_a_command(tmp_path, capsys, number, words):
 
 @pytest.mark.parametrize("keyword", ["max_kernels", "steps"])
 def test_measurements_of_scripts(number, keyword):
-    with pytest.raises(TorchprofError, match=f"{keyword}: {HUGE}"):
+    with pytest.raises(TorchprofError, match=rf"{keyword}(=\.\.\.)?: {HUGE}"):
         profile(os.getpid, device="cpu", **{keyword: 10 ** len(number)})
 
 

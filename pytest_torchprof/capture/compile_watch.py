@@ -248,6 +248,8 @@ class CompileWatch:
             new = (code for code in self._history.suspects() if id(code) not in known)
             found += (code for code in new if not code.co_flags & CO_GENERATOR)
             found += self._history.not_considered(self._entered.values())
+        # Python may call our own functions anywhere, such as the one that takes note of the files that are opened.
+        found = [code for code in found if not observers.is_our_file(code.co_filename)]
         if not found:
             return None
         ran = found[0]

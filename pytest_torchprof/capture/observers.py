@@ -42,6 +42,11 @@ def is_torchs_file(file: str) -> bool:
     return file.startswith(str(Path(torch.__file__).parent) + os.sep)
 
 
+def is_our_file(file: str) -> bool:
+    """Whether a file belongs to this package."""
+    return file.startswith(_HERE)
+
+
 def is_library_code(place: CodeLine) -> bool:
     """Whether code is what users compile of torch's own: the forward of its modules, the step of its optimizers."""
     return place.function in ("forward", "step") and any(
@@ -55,7 +60,7 @@ def user_stack() -> tuple[CodeLine, ...]:
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the frames that are running
     while frame is not None:
         code = frame.f_code
-        if not is_library_file(code.co_filename) and not code.co_filename.startswith(_HERE):
+        if not is_library_file(code.co_filename) and not is_our_file(code.co_filename):
             found.append(CodeLine(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return tuple(reversed(found))
