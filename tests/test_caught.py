@@ -14,6 +14,10 @@ QUESTIONS = {
         "profile.steps[0].kernels[:1].matching(IN_DOUBLES).time_us",
         "profile=measured * [[]match-unknown]",
     ),
+    "a kernel of a selector": (
+        "assert torch.sin not in profile.kernels.matching(IN_DOUBLES)",
+        "profile=measured * [[]match-unknown]",
+    ),
     "other ranks": ("profile.ranks", "profile=measured * [[]one-rank]"),
 }
 CATCHING = {
