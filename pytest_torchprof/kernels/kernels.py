@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
 from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.reply import ask
 from pytest_torchprof.text import WIDTH, counted, printable_line, show_us
@@ -28,7 +28,7 @@ class Kernels(Sequence[Kernel]):
         build: Callable[[], Iterable[Kernel]],
         count: int,
         *,
-        refusal: Callable[[NotMeasured], NotMeasured] = lambda problem: problem,
+        refusal: Callable[[TorchprofError], TorchprofError] = lambda problem: problem,
         open_question: str | None = None,
     ) -> None:
         """Take how many there are, and what builds them in their order when somebody looks at one.
@@ -113,7 +113,10 @@ class Kernels(Sequence[Kernel]):
         from pytest_torchprof.kernels.operator_checks import nothing_is  # noqa: PLC0415
         from pytest_torchprof.kernels.patterns import compile_pattern  # noqa: PLC0415
 
-        compiled = compile_pattern(pattern)
+        try:
+            compiled = compile_pattern(pattern)
+        except TorchprofError as problem:
+            raise self._refusal(problem) from None
         found = ask(self._kernels, compiled.verdict)
         if not found.yes and compiled.operator is not None:
             around = {op for kernel in self._kernels for op in kernel.op_chain}
