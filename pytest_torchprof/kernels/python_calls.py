@@ -1,4 +1,4 @@
-"""What methods and functions without an operator of their name are in a recording: a word of another one is not them."""
+"""What methods and functions without an operator of their name are in a recording; a word of others is not them."""
 
 from __future__ import annotations
 
