@@ -248,8 +248,11 @@ class Profile(Analysis):
             self._look("expect")
         explainer = self._view.explainer
         defaults = explainer.settings if explainer is not None else None
-        own_kernels, limits_of_them = of_tests.divided(limits)
-        asked = of_tests.read_limits(limits_of_them, known=of_tests.catalogue(self.rules), defaults=defaults)
+        try:
+            own_kernels, limits_of_them = of_tests.divided(limits)
+            asked = of_tests.read_limits(limits_of_them, known=of_tests.catalogue(self.rules), defaults=defaults)
+        except TorchprofError as refused:
+            raise self.launching.refusal(refused) from None
         if explainer is not None and not explainer.judges:
             return
         if explainer is not None:

@@ -102,7 +102,7 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
 
 
-_NUMBER = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
+_NUMBER = r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*"
 _US_PER = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
 _BYTES_PER: dict[str, int] = {
     "b": 1,

@@ -13,4 +13,5 @@ FILE = Path(operator_names.__file__).with_name("operators.txt")
 if __name__ == "__main__":
     assert torch.distributed.is_available(), "a build with all of torch's own libraries"
     known = set(FILE.read_text(encoding="ascii").split()) if FILE.exists() else set()
+    known -= {schema.name for schema in torch._C._jit_get_all_schemas()}
     FILE.write_text("\n".join(sorted(known | operator_names.registered())) + "\n", encoding="ascii")

@@ -14,6 +14,10 @@ QUESTIONS = {
         "profile.steps[0].kernels[:1].matching(IN_DOUBLES).time_us",
         "profile=measured * [[]match-unknown]",
     ),
+    "a kernel of a selector": (
+        "assert torch.sin not in profile.kernels.matching(IN_DOUBLES)",
+        "profile=measured * [[]match-unknown]",
+    ),
     "other ranks": ("profile.ranks", "profile=measured * [[]one-rank]"),
 }
 CATCHING = {
@@ -43,7 +47,67 @@ def test_what_was_not_measured_and_was_caught_is_not_measured(run_tests, questio
     asked, said = QUESTIONS[question]
     result = run_tests(TEST.format(catching=CATCHING["suppress"], question=asked), "-vv")
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines([f"*{said}*", "*the test caught the NotMeasured that said so*"])
+    result.stdout.fnmatch_lines([f"*{said}*", "*the test caught the error that said so*"])
+
+
+REFUSED = {
+    "a limit that is misspelt": "profile.expect(max_kernls=0)",
+    "a limit of the wrong type": "profile.expect(max_kernels='many')",
+    "limits in advance": "torchprof.limits(max_kernls=0)",
+    "limits of a block": "torchprof.measure('it', max_kernls=0).__enter__()",
+    "a block without a name": "torchprof.measure('', max_kernels=0)",
+    "a pattern": "profile.kernels.matching(7)",
+    "a range": "profile.range(7)",
+}
+
+
+@pytest.mark.parametrize("asked", REFUSED.values(), ids=REFUSED)
+def test_what_was_refused_and_was_caught_is_not_measured(run_tests, asked):
+    result = run_tests(TEST.format(catching=CATCHING["suppress"], question=asked), "-vv")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*not measured*"])
+
+
+SKIPPING = """
+import unittest
+
+@cpu
+def test_it(torchprof):
+    profile = torchprof(torch.sin, x)
+    try:
+        {asked}
+    except Exception:
+        {skip}
+"""
+SKIPS = {
+    "skip": "pytest.skip('not here')",
+    "importorskip": "pytest.importorskip('no_such_module')",
+    "unittest": "raise unittest.SkipTest('not here')",
+    "skip in a block": "\n        with torchprof.measure('it') as m:\n            pytest.skip('not here')",
+}
+
+
+@pytest.mark.parametrize("skip", SKIPS.values(), ids=SKIPS)
+def test_a_skip_does_not_hide_it(run_tests, skip):
+    result = run_tests(SKIPPING.format(asked="profile.expect(max_syncs=0)", skip=skip))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*max_syncs=0 * [[]needs-gpu]*"])
+
+
+@pytest.mark.parametrize(
+    "asked", [*REFUSED.values(), "torchprof(lambda: None).kernels.count", "with torchprof.measure('it') as m: pass"]
+)
+def test_a_skip_hides_nothing_that_is_not_measured(run_tests, asked):
+    run_tests(SKIPPING.format(asked=asked, skip=SKIPS["skip"])).assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["profile.expect(max_kernels=0)", "torchprof(torch.sin, 'no tensor')", "raise ImportError"],
+    ids=["a limit that is missed", "the measured code raises", "the test itself"],
+)
+def test_a_test_may_skip_itself_for_reasons_of_its_own(run_tests, asked):
+    run_tests(SKIPPING.format(asked=asked, skip=SKIPS["skip"])).assert_outcomes(skipped=1)
 
 
 @pytest.mark.parametrize("catching", CATCHING)

@@ -120,3 +120,10 @@ def test_what_the_compiler_did_is_not_known_of_anybodys_recording(tmp_path):
     for code in ("graph-break", "recompile", "not-compiled", "cuda-graph-skipped"):
         with pytest.raises(NotMeasured, match=code):
             profile.expect(forbid=code)
+
+
+@pytest.mark.parametrize("code", ["implicit-sync", "sync-over-little-work", "small-grid", "low-occupancy"])
+def test_what_is_read_from_a_gpus_work_says_that_the_cpu_was_the_device(tmp_path, code):
+    found = recording(tmp_path)
+    with pytest.raises(NotMeasured, match="it is read from the work of a GPU, and the CPU was the device"):
+        found.expect(forbid=code)

@@ -221,6 +221,10 @@ def test_kernels_that_nothing_can_match_have_no_number(on_gpu, pattern):
         ("nn.BatchNorm2d", "'aten::batch_norm'"),
         ("torch.Tensor.item", "'aten::item'"),
         ("x.item()", "'aten::item'"),
+        ("float(x)", "'aten::item'"),
+        ("float()", "'aten::item'"),
+        ("x.cpu()", "'aten::_to_copy'"),
+        ("torch.cuda.synchronize()", "max_syncs"),
         (".item()", "'aten::item'"),
         ("mm()", "'aten::mm'"),
         ("dist.all_reduce", "collectives={'all_reduce': 1}"),
@@ -239,6 +243,45 @@ def test_another_spelling_is_refused_with_the_one_that_is_meant(word, text, mean
     }
     with pytest.raises(UnknownLimit, match=re.escape(meant)):
         asks.get(word, lambda: read_limits({"max_syncs": 0, word: text}))()
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        *((f"aten::{name}", "'aten::item'") for name in ("Float", "Int", "Bool", "FloatImplicit", "ScalarImplicit")),
+        *((name, "'aten::item'") for name in ("float", "int", "bool")),
+        *((name, "'aten::_to_copy'") for name in ("cpu", "cuda", "double", "half", "long", "aten::cpu", "aten::cuda")),
+        *((name, "max_syncs") for name in ("numpy", "tolist", "sync", "synchronize", "print")),
+    ],
+)
+def test_what_python_calls_and_no_operator_is_called_is_refused_with_what_a_recording_has(text, meant):
+    for asks in (lambda: read_limits({"forbid_ops": text}), lambda: gemm(op=text)):
+        with pytest.raises(UnknownLimit, match=re.escape(meant)):
+            asks()
+
+
+@pytest.mark.parametrize("text", ["float", "cpu", "int"])
+def test_the_same_words_are_in_the_names_of_kernels(text):
+    read_limits({"forbid_kernels": text})
+
+
+@pytest.mark.parametrize(
+    "text", ["aten::sorted", "aten::tensor", "prim::tolist", "prim::NumToTensor", "tensor_to_list"]
+)
+def test_what_torchscripts_interpreter_alone_calls_is_no_operator(on_gpu, text):
+    assert outcome(on_gpu, forbid_ops=text) == "not measured"
+
+
+def test_a_word_that_is_a_namespace_is_not_measured_with_the_spelling_that_is_meant():
+    @torch.library.custom_op("olib::thing", mutates_args=())
+    def thing(x: torch.Tensor) -> torch.Tensor:
+        return x.sin()
+
+    for code in (lambda: thing(vector), lambda: vector.sin()):
+        with pytest.raises(NotMeasured, match=r"'olib' is a namespace: all of its operators are 'olib::\*'"):
+            on_cpu(code).expect(forbid_ops="olib")
+    assert outcome(on_cpu(lambda: thing(vector)), forbid_ops="olib::*") == "missed"
+    assert outcome(on_cpu(lambda: vector.sin()), forbid_ops=["olib::*", "thing", "quantized"]) == "holds"
 
 
 LIVE = """

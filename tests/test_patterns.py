@@ -333,16 +333,29 @@ def test_names_that_only_look_like_calls_are_kernels(text):
     compile_pattern(text)
 
 
-def test_what_may_match_besides_makes_number_and_time_unknown():
+def test_what_may_match_besides_is_never_passed_over():
     told, untold = kernel(NVJET, op="aten::mm"), kernel(NVJET)
     surely = Kernels(lambda: [told, kernel(SGEMM, op="aten::bmm")], 2).matching(gemm(op="mm"))
     assert (surely.count, len(surely), bool(surely)) == (1, 1, True)
     untellable = Kernels(lambda: [untold], 1).matching(gemm(op="mm"))
-    assert untellable.names == []
     half_told = Kernels(lambda: [told, untold], 2).matching(gemm(op="mm"))
     assert bool(half_told)
+    assert told in half_told
+    assert half_told.matching(gemm())
     assert "at least 1" in repr(half_told)
     for ask in (
+        lambda: untellable.names,
+        lambda: untold not in untellable,
+        lambda: next(iter(untellable), None),
+        lambda: any(one.dtype == "fp32" for one in untellable),
+        lambda: sum(1 for _ in half_told),
+        lambda: set(half_told),
+        lambda: list(half_told),
+        lambda: half_told[0],
+        lambda: half_told[5:],
+        lambda: list(reversed(half_told)),
+        lambda: half_told.index(untold),
+        lambda: half_told.matching("nvjet").count,
         lambda: untellable.count,
         lambda: bool(untellable),
         lambda: half_told.count,

@@ -259,7 +259,8 @@ class Analysis(HasViews, AllAttributes):
     def _refuse_unknown_range(self, name: str) -> None:
         """Raise NotMeasured if the recording has no user annotation of this name."""
         if not isinstance(name, str):
-            raise TorchprofError(f"expected the name of a range, got {name!r}", Code.BAD_VALUE)
+            problem = TorchprofError(f"expected the name of a range, got {name!r}", Code.BAD_VALUE)
+            raise self.launching.refusal(problem)
         trace = self.trace
         if all(trace.names[one] != name for one in set(trace.annotations.name)):
             said = f"there is no range {name!r} in the recording; {say_instead_of(trace, name)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -16,7 +16,7 @@ from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.analysis.waits import blocking_calls
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.errors import NotMeasured, not_measured
+from pytest_torchprof.errors import NotMeasured, TorchprofError, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 # Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
 _REGIONS = ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo ", "Pregraph bytecode", "AOTDispatcher ")
 
+Refusal = TypeVar("Refusal", bound=TorchprofError)
 Inputs = tuple[tuple[str, ...] | None, tuple[Any, ...] | None, tuple[Any, ...] | None]
 
 
@@ -68,9 +69,9 @@ class Launching:
         if self.hidden is not None:
             raise self.refusal(not_measured(self.hidden))
 
-    def refusal(self, problem: NotMeasured) -> NotMeasured:
+    def refusal(self, problem: Refusal) -> Refusal:
         """Return what is to be raised, and note it: whoever asked may catch it."""
-        self.refused.append(problem.text)
+        self.refused.append(problem.text if isinstance(problem, NotMeasured) else str(problem))
         return problem
 
     @cached_property

@@ -63,12 +63,23 @@ class Threshold(Struct, frozen=True, eq=False):
     reason: str
 
 
+_NO_GPU_WORK = "it is read from the work of a GPU, and the CPU was the device"
+
+
 class Need(Struct, frozen=True, eq=False):
     """What a recording must hold for a rule to tell anything."""
 
     missing: str
     """The reason that is given where the recording lacks it."""
     there: Callable[[Analysis], bool]
+    of_gpu: bool = False
+    """Whether it is a GPU's, so that no recording of another device has it."""
+
+    def why_missing(self, analysis: Analysis) -> str | None:
+        """Return the reason where the recording lacks it, None where it is there."""
+        if self.there(analysis):
+            return None
+        return self.missing if analysis.trace.device_kind.has_launches or not self.of_gpu else _NO_GPU_WORK
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -91,7 +102,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 
     def blind(self, analysis: Analysis) -> str | None:
         """Return why nothing can be told from this recording, None where it can."""
-        return next((need.missing for need in self.needs if not need.there(analysis)), None)
+        return next((reason for need in self.needs if (reason := need.why_missing(analysis)) is not None), None)
 
     def look(self, analysis: Analysis) -> Iterator[Finding]:
         """Yield what the rule finds."""
@@ -117,25 +128,29 @@ def _shapes(analysis: Analysis) -> bool:
 
 
 GPU_WORK = Need(
-    missing="it is read from the work of a GPU, and the CPU was the device",
+    missing=_NO_GPU_WORK,
     there=lambda analysis: analysis.trace.device_kind.has_launches,
 )
 LAUNCHES = Need(
     missing="no operation of the GPU is linked to its launch",
     there=lambda analysis: any(call >= 0 for call in analysis.trace.links.call_of),
+    of_gpu=True,
 )
 OPERATORS = Need(
     missing="no operator is known to have launched anything",
     there=lambda analysis: any(analysis.launching.op_of[i] >= 0 for i in analysis.gpu_work.gpu_ops),
+    of_gpu=True,
 )
 SHAPES = Need(missing="the operators' shapes are not recorded (record_shapes=True)", there=_shapes)
 BLOCKS_PER_SM = Need(
     missing="blocks per SM are not recorded",
     there=lambda analysis: any(blocks >= 0 for blocks in analysis.trace.gpu.blocks_per_sm),
+    of_gpu=True,
 )
 OCCUPANCY = Need(
     missing="occupancy is not recorded",
     there=lambda analysis: any(percent >= 0 for percent in analysis.trace.gpu.occupancy),
+    of_gpu=True,
 )
 
 
@@ -162,7 +177,7 @@ def _number(name: str, text: str, threshold: Threshold) -> float:
     whole = isinstance(threshold.value, int)
     try:
         value = int(text) if whole else float(text)
-        value = math.inf if is_huge(value) else value
+        value = math.inf if is_huge(value) or not text.isascii() else value
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):

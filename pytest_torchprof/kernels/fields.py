@@ -52,7 +52,11 @@ def _version(value: object) -> object:
 
 def _tile(value: object) -> object:
     parts = value.split("x") if isinstance(value, str) else value
-    if isinstance(parts, list | tuple) and parts and all(str(part).isdecimal() for part in parts):
+    if (
+        isinstance(parts, list | tuple)
+        and parts
+        and all(str(part).isascii() and str(part).isdecimal() for part in parts)
+    ):
         return tuple(int(part) for part in parts)
     raise UnknownLimit(f"expected a tile such as '128x64' or (128, 64), got tile={value!r}")
 

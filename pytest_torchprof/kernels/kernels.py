@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
 from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.reply import ask
 from pytest_torchprof.text import WIDTH, counted, printable_line, show_us
@@ -28,7 +28,7 @@ class Kernels(Sequence[Kernel]):
         build: Callable[[], Iterable[Kernel]],
         count: int,
         *,
-        refusal: Callable[[NotMeasured], NotMeasured] = lambda problem: problem,
+        refusal: Callable[[TorchprofError], TorchprofError] = lambda problem: problem,
         open_question: str | None = None,
     ) -> None:
         """Take how many there are, and what builds them in their order when somebody looks at one.
@@ -42,7 +42,18 @@ class Kernels(Sequence[Kernel]):
 
     @cached_property
     def _kernels(self) -> tuple[Kernel, ...]:
+        """Those that are surely among them."""
         return tuple(self._build())
+
+    @property
+    def _all(self) -> tuple[Kernel, ...]:
+        """All of them; NotMeasured where there may be more: those that are sure would stand for all."""
+        self._refuse_open()
+        return self._kernels
+
+    def _refuse_open(self) -> None:
+        if self._open_question is not None:
+            raise self._refusal(NotMeasured(self._open_question))
 
     def __len__(self) -> int:
         return self.count
@@ -52,20 +63,20 @@ class Kernels(Sequence[Kernel]):
 
     def __contains__(self, wanted: object) -> bool:
         """Whether a kernel is among them; a text is a pattern, as in :meth:`matching`."""
-        return bool(self.matching(wanted)) if isinstance(wanted, str) else super().__contains__(wanted)
+        if isinstance(wanted, str):
+            return bool(self.matching(wanted))
+        return wanted in self._kernels or wanted in self._all
 
     def __iter__(self) -> Iterator[Kernel]:
         # The one that a Sequence has asks for each by its number.
-        return iter(self._kernels)
+        return iter(self._all)
 
     @overload
     def __getitem__(self, index: int) -> Kernel: ...
     @overload
     def __getitem__(self, index: slice) -> Kernels: ...
     def __getitem__(self, index: int | slice) -> Kernel | Kernels:
-        return (
-            self._these(self._kernels[index], self._open_question) if isinstance(index, slice) else self._kernels[index]
-        )
+        return self._these(self._all[index]) if isinstance(index, slice) else self._all[index]
 
     def __repr__(self) -> str:
         if self._open_question is not None:
@@ -79,39 +90,40 @@ class Kernels(Sequence[Kernel]):
     @property
     def count(self) -> int:  # type: ignore[override]  # a number here, as max_kernels reads it
         """How many; NotMeasured where it cannot be told for some kernels whether they match."""
-        if self._open_question is not None:
-            raise self._refusal(NotMeasured(self._open_question))
+        self._refuse_open()
         return self._count
 
     @property
     def time_us(self) -> float:
         """The sum of their durations, in microseconds; NotMeasured likewise."""
-        if self._open_question is not None:
-            raise self._refusal(NotMeasured(self._open_question))
-        return sum(kernel.dur_ns for kernel in self._kernels) / 1000
+        return sum(kernel.dur_ns for kernel in self._all) / 1000
 
     @property
     def names(self) -> list[str]:
-        """Their distinct names, in the order first seen."""
-        return list(dict.fromkeys(kernel.name for kernel in self._kernels))
+        """Their distinct names, in the order first seen; NotMeasured likewise."""
+        return list(dict.fromkeys(kernel.name for kernel in self._all))
 
     def matching(self, pattern: object) -> Kernels:
         """Return those that the pattern (substring, glob, ``re:`` or selector) surely matches.
 
-        UnknownLimit for what is no pattern. Where others may match too, their number and their time are NotMeasured.
+        UnknownLimit for what is no pattern. Where others may match too, the ones that match are NotMeasured, and so are
+        their number and their time: ``[kernel for kernel in profile.kernels if ...]`` asks what is known of each.
         """
         # Who reads a file needs none of these.
         from pytest_torchprof.kernels.operator_checks import nothing_is  # noqa: PLC0415
         from pytest_torchprof.kernels.patterns import compile_pattern  # noqa: PLC0415
 
-        compiled = compile_pattern(pattern)
+        try:
+            compiled = compile_pattern(pattern)
+        except TorchprofError as problem:
+            raise self._refusal(problem) from None
         found = ask(self._kernels, compiled.verdict)
         if not found.yes and compiled.operator is not None:
             around = {op for kernel in self._kernels for op in kernel.op_chain}
             if (said := nothing_is(compiled.operator, around)) is not None:
                 return self._these(found.yes, coded(said, Code.NO_SUCH_OPERATOR))
         if not (unknown := len(found.not_known)):
-            return self._these(found.yes)
+            return self._these(found.yes, self._open_question)
         told = f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}"
         return self._these(found.yes, coded(told, Code.MATCH_UNKNOWN))
 

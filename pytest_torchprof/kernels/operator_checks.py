@@ -42,8 +42,11 @@ def nothing_is(pattern: Operator, recorded: Iterable[str] = ()) -> str | None:
 
     ``recorded`` are names that a recording holds.
     """
-    if any(map(pattern.matches_op, recorded)) or _is_range(pattern.written) or _is_autograds(pattern):
+    recorded = frozenset(recorded)
+    if any(map(pattern.matches_op, recorded)):
         return None
+    if (said := _is_namespace(pattern, recorded)) or _is_range(pattern.written) or _is_autograds(pattern):
+        return said
     if any(_is_one_of(pattern, names()) for names in (of_torch, registered)):
         return None
     if pattern.is_expression and any(map(pattern.matches_op, _ranges())):
@@ -78,13 +81,22 @@ def refused(pattern: Operator) -> str | None:
 def _is_one_of(pattern: Operator, names: frozenset[str]) -> bool:
     if pattern.written in names:
         return True
-    # TorchScript's own are named here in full alone: no recording of Python's code has a prim::tolist.
-    bare = "::" not in pattern.written
-    return any(pattern.matches_op(name) for name in names if not (bare and name.startswith("prim::")))
+    return any(map(pattern.matches_op, names))
+
+
+def _is_namespace(pattern: Operator, recorded: frozenset[str]) -> str | None:
+    """Return that a word is only where a library has its operators; None where it is none, or in a name besides."""
+    begin = f"{pattern.written}::"
+    named = any(_is_one_of(pattern, names()) for names in (of_torch, registered))
+    if any(one.startswith(begin) for one in (recorded if named else recorded | registered())):
+        return f"{pattern.written!r} is a namespace: all of its operators are '{begin}*'"
+    return None
 
 
 def _is_range(text: str) -> bool:
     """Whether a text is the name of a range that holds operators, or of a kernel of Inductor's."""
+    if text.startswith("prim::"):
+        return False
     return operator_work(text) in (OperatorWork.NOTHING, OperatorWork.FUSED) or _TRITON.fullmatch(text) is not None
 
 

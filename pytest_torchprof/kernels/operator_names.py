@@ -18,19 +18,24 @@ def of_torch() -> frozenset[str]:
 
 
 def registered() -> frozenset[str]:
-    """Return the operators that torch and what extends it have registered by now; empty where torch is not loaded."""
+    """Return the operators that torch and what extends it have registered by now; empty where torch is not loaded.
+
+    TorchScript's own, such as ``aten::Float``, are none of them: its interpreter calls them past the dispatcher, and no
+    recording has one.
+    """
     library: Any = sys.modules.get("torch._C")
     if not hasattr(library, "_dispatch_get_all_op_names"):
         return frozenset()
-    names = {name.partition(".")[0] for name in library._dispatch_get_all_op_names()}
-    # TorchScript's own, such as aten::ScalarImplicit, are not the dispatcher's.
-    return frozenset(names.union(schema.name for schema in library._jit_get_all_schemas()))
+    return frozenset(name.partition(".")[0] for name in library._dispatch_get_all_op_names())
 
 
 def is_registered(space: str, name: str) -> bool:
     """Whether torch knows this one by now; where it is not loaded, it knows none."""
     torch: Any = sys.modules.get("torch")
-    return hasattr(torch, "ops") and hasattr(getattr(torch.ops, space), name)
+    if not hasattr(torch, "ops") or not hasattr(getattr(torch.ops, space), name):
+        return False
+    # The dispatcher does not list operators of a higher order, and torch.ops has TorchScript's own too.
+    return space not in ("aten", "prim") or f"{space}::{name}" in registered()
 
 
 def nearest_operator(written: str, known: Iterable[str]) -> str | None:

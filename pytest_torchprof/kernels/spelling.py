@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from pytest_torchprof.kernels.operator_names import nearest_operator, of_torch
+from pytest_torchprof.kernels.python_calls import in_a_recording
 
 # C++ has commas and bars in its names, between brackets or as arguments that a piece of a name begins or ends with.
 _CPP: Final = re.compile(
@@ -24,6 +25,7 @@ _PYTHONS: Final = re.compile(
     r"(?:(?:torch|F|nn|functional|Tensor)\.(?:\w+\.)*|\w*\.(?=\w+\())(?P<name>\w+)(?:\(.*)?", re.DOTALL
 )
 _CALL: Final = re.compile(r"(?P<name>\w+)\([^#]*")
+_BARE: Final = re.compile(r"(?:aten::)?(?P<name>\w+)")
 _CPPS: Final = re.compile(r"at::(?:native::)?(?P<name>\w+)")
 _SCHEMA: Final = re.compile(r"(?P<name>(?P<space>\w+)::\w+)(?:\.\w+)?\(.*", re.DOTALL)
 _OVERLOAD: Final = re.compile(r"(?P<name>aten::\w+|\w+::\w+(?=\.default$|::default$))(?:\.|::)\w+")
@@ -44,7 +46,12 @@ _OF_KERNELS: Final[Forms] = (
     (_OVERLOAD, "in a recording it has no overload: {name!r}"),
     (_COLLECTIVE, "there is a selector for it: communication({name!r})"),
 )
+_SCRIPTS: Final = re.compile(r"aten::(?:Bool|Complex|Float|Int|Scalar)(?:Implicit)?")
 _OF_OPERATORS: Final[Forms] = (
+    (
+        _SCRIPTS,
+        "it is TorchScript's own: in a recording a value that is read is 'aten::item' or 'aten::_local_scalar_dense'",
+    ),
     (re.compile(r"[^\w*?]*"), "expected one such as 'aten::addmm'"),
     (re.compile(r"(?P<name>[\w:]+::)"), "it is a namespace: all of its operators are '{name}*'"),
     (
@@ -62,6 +69,8 @@ def no_kernel(text: str) -> str | None:
     if text.startswith("re:"):
         return None
     said = _common(text) or _advice(text, _OF_KERNELS)
+    if said is None and not text.isidentifier() and (said := no_operators_call(text)) is not None:
+        return f"it is no kernel: {said}"
     # What C++ writes so, at::native::gelu(..), is in the names of kernels.
     in_names = _CPPS.fullmatch(text) or _SCHEMA.fullmatch(text) or _CALL.fullmatch(text)
     if said is None and (text.startswith("aten::") or not in_names) and (meant := _operator_meant(text)) is not None:
@@ -73,10 +82,16 @@ def no_operator(text: str) -> str | None:
     """Return why no operator of a recording is called so, and what is meant; None where one may be."""
     if text.startswith("re:"):
         return None
-    said = _common(text) or _advice(text, _OF_OPERATORS)
+    said = _common(text) or no_operators_call(text) or _advice(text, _OF_OPERATORS)
     if said is None and (meant := _operator_meant(text)) is not None:
         return f"in a recording it is {meant!r}"
     return said
+
+
+def no_operators_call(text: str) -> str | None:
+    """Return what a call of Python's that has no operator of its name is in a recording; None for all others."""
+    forms = (form.fullmatch(text) for form in (_PYTHONS, _CALL, _BARE))
+    return next((said for found in forms if found and (said := in_a_recording(found["name"])) is not None), None)
 
 
 def _advice(text: str, forms: Forms) -> str | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Answers = list[bool | None]
 """Whether each item is allowed; None where that cannot be told."""
 
-_PLACE = re.compile(r"(?P<file>.+\.py)(?::(?P<line>\d+))?")
+_PLACE = re.compile(r"(?P<file>.+\.py)(?::(?P<line>[0-9]+))?")
 _WORD = re.compile(r"(\w+):(?!:)")
 _DIRECTION = re.compile(r"(?:Memcpy )?(?P<direction>[A-Z]to[A-Z])")
 _EXPECTED = "an operator such as 'aten::nonzero', 'range:NAME', or the end of a source file's path such as 'sampler.py'"

@@ -84,9 +84,10 @@ class Torchprof:
                     model.prefill(x)
         """
         if not isinstance(label, str) or not label:
-            raise TorchprofError(
-                f"torchprof.measure() takes a label, a text that is not empty; got {label!r}", Code.FIXTURE_MISUSE
-            )
+            said = f"torchprof.measure() takes a label, a text that is not empty; got {label!r}"
+            problem = TorchprofError(said, Code.FIXTURE_MISUSE)
+            self._run.refuse(None, "torchprof.measure()", problem)
+            raise problem
         self._run.announced.append(label)
         return TestBlock(self._run, label, limits)
 

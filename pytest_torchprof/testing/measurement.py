@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.options import TestOptions
     from pytest_torchprof.testing.session import RunState
 
-_CAUGHT = "the test caught the NotMeasured that said so"
+_CAUGHT = "the test caught the error that said so"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +103,8 @@ class Measurement:
     recording: Path | None = None
     why_not: str | None = None
     """Why there is no believable profile."""
+    code_raised: bool = False
+    """Whether that is what the measured code itself raised."""
     ask_the_doctor: bool = False
     """Whether the profiler or the device is the cause of that."""
 
@@ -117,7 +119,7 @@ class Measurement:
 
     @property
     def caught(self) -> tuple[Verdict, ...]:
-        """What the test's body was told that it is not measured; if the test passes, it has kept that to itself."""
+        """What the test's body was told that it is not measured; if the test goes on, it has kept that to itself."""
         if self.profile is None:
             return ()
         read = (
@@ -126,6 +128,15 @@ class Measurement:
         )
         told = dict.fromkeys((*self.explanation.unanswered, *read))
         return tuple(replace(one, details=(*one.details, _CAUGHT)) for one in told)
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether the test's body was told that this, or what it asked of it, is not measured.
+
+        What the measured code raised is no word of ours: a test may well skip itself then.
+        """
+        never = self.profile is None and self.why_not is not None
+        return bool(self.caught) or (never and not self.code_raised)
 
     @property
     def error(self) -> NotMeasured:

@@ -173,6 +173,12 @@ def _conclude_after(run: TestRun) -> Iterator[None]:
             # The test looked at what is not to be had here; what the CPU can answer may still fail it.
             _raise_failures(run)
             raise
+        elif any(one.was_refused for one in run.measurements.values()):
+            # What it was told counts, however it goes on; what is cut off by the skip does not.
+            run.drop_unfinished()
+            run.unused_limits = {}
+            _raise_failures(run)
+            raise
         else:
             _record(run, Ending(f"the test skipped itself: {problem}", skipped=True))
             raise

@@ -75,10 +75,12 @@ class TestRun:
         try:
             return self._started(label, limits)
         except TorchprofError as problem:
-            # Whoever asked may keep the error to itself, as a thread does: what was asked for is not measured.
-            own = label if label is not None and label not in self.labels else f"{label or 'torchprof()'}, refused"
-            self.add(own, why_not=str(problem))
+            self.refuse(label if label not in self.labels else None, label or "torchprof()", problem)
             raise
+
+    def refuse(self, label: str | None, title: str, problem: TorchprofError) -> None:
+        """Note what a test asks for and cannot have as not measured: whoever asked may keep the error to itself."""
+        self.add(label or f"{title}, refused", why_not=str(problem))
 
     def _started(self, label: str | None, limits: Mapping[str, object]) -> str | None:
         nodeid = self.test.nodeid
@@ -102,6 +104,13 @@ class TestRun:
 
     def set_limits(self, limits: Mapping[str, object]) -> None:
         """Take limits that hold for every measurement after this, beside the marker's and in place of earlier ones."""
+        try:
+            self._set(limits)
+        except TorchprofError as problem:
+            self.refuse(None, "torchprof.limits()", problem)
+            raise
+
+    def _set(self, limits: Mapping[str, object]) -> None:
         if self.measuring or any(one.is_open for one in self.measurements.values()):
             raise TorchprofError(
                 f"{self.test.nodeid} sets limits inside a measurement; set them before it, or give them to measure()",
@@ -150,7 +159,7 @@ class TestRun:
         measurement = self.measurements.get(label)
         if measurement is not None and measurement.is_open:
             said = f"the measured code was not run to its end: it raised {describe(problem)}"
-            self.change(label, why_not=coded(said, Code.NOT_RUN_TO_END))
+            self.change(label, why_not=coded(said, Code.NOT_RUN_TO_END), code_raised=True)
 
     def drop_unfinished(self) -> None:
         """Drop what was announced, and the measurement that is cut off where it stands."""
