@@ -45,6 +45,8 @@ class KernelName(Struct, frozen=True, kw_only=True):
     """What it computes, one of FAMILIES; None where that is not known."""
     never: frozenset[str] = frozenset()
     """Where its family is not known, those that it surely is not of."""
+    by_word: bool = False
+    """Whether words of the name alone tell it, and no library's grammar: what the user says of it is better known."""
     library: str = "other"
     dtype: str | None = None
     layout: str | None = None
