@@ -10,7 +10,7 @@ import pytest
 import torch
 from builder import TraceBuilder, own_recording
 
-from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, family, gemm, library, load
+from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, communication, conv, family, gemm, library, load
 from pytest_torchprof import profile as measured
 from pytest_torchprof.cli import main
 from pytest_torchprof.kernels.own_kernels import read_own_kernels
@@ -309,3 +309,21 @@ def test_a_declaration_that_matches_nothing_is_named(tmp_path, limits):
         load(of_own_operator(tmp_path, "fused_mlp", "rope_fwd")).expect(**limits, own_kernels=declared)
     assert "declared, and matches no kernel here: 'fused_mpl*'" in str(raised.value)
     assert "here: 'rope_fwd'" not in str(raised.value)
+
+
+def test_on_the_cpu_an_operator_is_no_communication_beside_the_collectives_that_are_recorded():
+    @torch.library.custom_op("own_kernels::silent", mutates_args=())
+    def silent(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.numpy() + 1)
+
+    found = measured(silent, torch.ones(4), device="cpu", warmup=0, steps=1)
+    found.expect(collectives={"all_reduce": 0}, max_comm_bytes=0, forbid_kernels=communication())
+    with pytest.raises(NotMeasured):
+        found.expect(forbid_kernels=conv())
+
+
+def test_a_kernel_that_nobody_knows_may_change_layouts(tmp_path):
+    found = load(of_own_operator(tmp_path, "my_nchw_to_nhwc"))
+    with pytest.raises(NotMeasured, match="as copy it would not hold"):
+        found.expect(forbid=["layout-conversion"])
+    found.expect(forbid=["layout-conversion"], own_kernels={"my_nchw_to_nhwc": "pointwise"})

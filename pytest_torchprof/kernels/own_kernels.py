@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names import KernelName, decode, without_index
-from pytest_torchprof.kernels.names.kernelname import DTYPES, FAMILIES, LAYOUTS
+from pytest_torchprof.kernels.names.kernelname import DTYPES, FAMILIES, LAYOUT_CONVERSION, LAYOUTS
 from pytest_torchprof.kernels.names.text import parse
 from pytest_torchprof.kernels.patterns import compile_name
 from pytest_torchprof.kernels.reply import NO
@@ -74,7 +74,10 @@ class OwnKernels(Struct, frozen=True, kw_only=True):
         """Return what a kernel's name says, and what is declared of it."""
         decoded = decode(name)
         if name in self.supposed:
-            return replace(decoded, family=self.supposed_family)
+            # A copy may be one that only changes a layout; ATen's are those that a program asks for.
+            changes_layout = self.supposed_family == "copy" and decoded.library != "aten"
+            helper = LAYOUT_CONVERSION if changes_layout else decoded.helper
+            return replace(decoded, family=self.supposed_family, helper=helper)
         own = next((one for one in self.declared if one.matches(name)), None) if self.declared else None
         return decoded if own is None else own.told(decoded)
 
