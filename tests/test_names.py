@@ -406,3 +406,44 @@ def test_what_a_kernel_is_not_is_known_without_what_it_is(name, never):
     assert found.never >= never
     if name != "cpp_fused_op_of_tomorrow_and_more_0":
         assert found.family is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fused_allreduce_gemm_kernel",
+        "matmul_reduce_scatter_kernel",
+        "all_gather_matmul_kernel",
+        "ring_all_gather_attention_kernel",
+        "fused_moe_allreduce",
+        "fused_linear_cross_entropy_kernel",
+        "matmul_cross_entropy",
+        "paged_rope_mla_kernel",
+        "linear_rope",
+        "allreduce_rmsnorm_fused",
+        "void foo::elementwise_kernel<128, 4, foo::mlp>(int)",
+        "void foo::reduce_kernel<512, 1, foo::MatVec<float> >(foo)",
+    ],
+)
+def test_of_a_name_that_holds_two_things_neither_is_known(name):
+    found = decode(name)
+    assert found.family is None
+    assert "communication" not in found.never
+    assert "gemm" not in found.never or name == "allreduce_rmsnorm_fused"
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("my_allreduce", "communication"),
+        ("ring_all_gather_kernel", "communication"),
+        ("fsdp::all_gather_copy_in", "index"),
+        ("concat_and_cache_mla_kernel", "copy"),
+        ("void vllm::reshape_and_cache_flash_kernel<float>(float*)", "copy"),
+        ("fused_moe_kernel", "gemm"),
+        ("_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128_swiglu", "gemm"),
+        ("void tensorrt_llm::kernels::ar_fusion::allreduce_fusion_kernel_oneshot_lamport<float>(x)", "communication"),
+    ],
+)
+def test_of_one_thing_a_word_is_enough(name, family):
+    assert decode(name).family == family

@@ -170,7 +170,9 @@ def test_live_neither():
     with torch.no_grad():
         found = profile(step, torch.nn.Conv2d(1, 2, 3), torch.randn(64, 64), device="cpu", warmup=1, steps=1)
     for name in ("aten::mm", "aten::_softmax", "aten::add"):
-        truths = {one: told_of(found, name, KernelName(family=one, stem="k")) for one in FAMILIES}
+        # Of torch.distributed's collectives each is an operator of its own.
+        others = set(FAMILIES) - {"communication"}
+        truths = {one: told_of(found, name, KernelName(family=one, stem="k")) for one in others}
         assert unsound(told_of(found, name, KernelName(stem="k")), truths, asked) == []
 
 

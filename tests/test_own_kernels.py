@@ -10,7 +10,7 @@ import pytest
 import torch
 from builder import TraceBuilder, own_recording
 
-from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, family, gemm, load
+from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, communication, conv, family, gemm, library, load
 from pytest_torchprof import profile as measured
 from pytest_torchprof.cli import main
 from pytest_torchprof.kernels.own_kernels import read_own_kernels
@@ -152,23 +152,33 @@ def test_expect_takes_it_of_a_recording_that_was_loaded(tmp_path):
 def test_it_decides_only_where_nothing_else_is_known(tmp_path):
     product, elementwise = "volta_sgemm_128x64_nn", "void at::native::vectorized_elementwise_kernel"
     profile = load(of_own_operator(tmp_path, product, elementwise, "mine"))
-    told = profile.with_own_kernels(read_own_kernels({"re:.": "gemm bf16"})).kernels
+    declared = dict.fromkeys(("volta_sgemm_*", "*elementwise*", "mine"), "gemm bf16")
+    told = profile.with_own_kernels(read_own_kernels(declared)).kernels
     families = {kernel.name: (kernel.family, kernel.dtype) for kernel in told}
     assert families == {product: ("gemm", "fp32"), elementwise: (None, None), "mine": ("gemm", "bf16")}
+
+
+CATCH_ALLS = ["re:", "re:.*", "re:.", "re:^", "re:[a-z_]+", "re:|foo", "re:foo|.*", "_", "::", "e", "*e*", "void *"]
+CATCH_ALLS += ["re:kernel", "*kernel*", "*_*_*", "at::*", "..."]
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"my_*": "pointwize"}, "'my_*': 'pointwize' is no family"),
-        ({"my_*": "gemm bf61"}, "'bf61' says nothing of a kernel of family gemm"),
-        ({"my_*": "pointwise tn"}, "'tn' says nothing of a kernel of family pointwise"),
-        ({"my_*": ""}, "expected what it computes"),
+        ({"mine_*": "pointwize"}, "'mine_*': 'pointwize' is no family"),
+        ({"mine_*": "gemm bf61"}, "'bf61' says nothing of a kernel of family gemm"),
+        ({"mine_*": "pointwise tn"}, "'tn' says nothing of a kernel of family pointwise"),
+        ({"mine_*": ""}, "expected what it computes"),
         ({"": "gemm"}, "'' is no pattern"),
         ({"*": "gemm"}, "'*' is no pattern"),
         ({"re:(": "gemm"}, "is no regular expression"),
         ({3: "gemm"}, "3 is no pattern"),
-        ("my_*", "expected kernels and what they are"),
+        ("mine_*", "expected kernels and what they are"),
+        ({"fused_mlp": "gemm fp32 bf16"}, "says two of one thing"),
+        ({"fused_mlp": "gemm tn nn"}, "says two of one thing"),
+        ({"fused_mlp, my_rope": "gemm"}, "is no kernel's name"),
+        ({"'fused_mlp'": "gemm"}, "is no kernel's name"),
+        *(({one: "gemm"}, repr(one)) for one in CATCH_ALLS),
     ],
 )
 def test_what_declares_nothing_is_refused(given, said):
@@ -181,6 +191,7 @@ def test_a_bad_line_of_the_ini_file_is_refused_at_the_start(run_tests, pytester)
         ("my_rope = pointwize", "'pointwize' is no family*'pointwise'"),
         ("my_rope pointwise", "expected PATTERN = FAMILY"),
         ("= pointwise", "'' is no pattern"),
+        ("olib::thing = pointwise = gemm", "expected PATTERN = FAMILY"),
     ):
         pytester.makeini(INI.format(line=line))
         result = run_tests(ALONE)
@@ -246,3 +257,73 @@ def test_measurements_of_scripts_take_it_beside_their_limits():
         measured(scripted, torch.ones(4), **once)
     found = measured(scripted, torch.ones(4), **once, own_kernels={"own_kernels::*": "pointwise"})
     assert found.kernels[0].family == "pointwise"
+
+
+TEMPLATE = "void my_ns::(anonymous namespace)::fused_mlp<float, 128>(float*)"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "fused_mlp*",
+        "my_ns::fused_mlp",
+        "my_ns::fused_*",
+        "void my_ns::*fused_mlp<float, 128>*",
+        "my_ns::...fused_mlp<float",
+        "re:fused_mlp$",
+        " fused_mlp ",
+    ],
+)
+def test_a_pattern_finds_the_functions_own_name_and_what_forbid_kernels_finds(tmp_path, pattern):
+    found = load(of_own_operator(tmp_path, TEMPLATE)).with_own_kernels(read_own_kernels({pattern: "gemm"}))
+    assert found.kernels[0].family == "gemm"
+
+
+def test_a_pattern_finds_an_operator_without_its_namespace(run_tests, pytester):
+    pytester.makeini(INI.format(line="rope* = pointwise"))
+    run_tests(ALONE).assert_outcomes(passed=1)
+
+
+def test_what_is_declared_wins_over_what_words_say_and_not_over_a_grammar(tmp_path):
+    by_words = ["my_matmul_kernel", "fused_allreduce_gemm", "my_allreduce", "embed_lookup_gelu_kernel"]
+    product = "volta_sgemm_128x64_nn"
+    profile = load(of_own_operator(tmp_path, *by_words, product))
+    assert profile.kernels[0].family == "gemm"
+    told = profile.with_own_kernels(read_own_kernels(dict.fromkeys([*by_words, product], "sort"))).kernels
+    assert {kernel.name: kernel.family for kernel in told} == {**dict.fromkeys(by_words, "sort"), product: "gemm"}
+    assert not any(kernel.collective for kernel in told)
+
+
+def test_a_kernel_of_ones_own_is_of_no_library(tmp_path):
+    profile = load(of_own_operator(tmp_path, "fused_mlp"))
+    for asked in (library("cublas"), gemm(library="cublas")):
+        with pytest.raises(NotMeasured):
+            profile.expect(forbid_kernels=asked)
+        profile.expect(forbid_kernels=asked, own_kernels={"fused_mlp": "gemm"})
+
+
+@pytest.mark.parametrize("limits", [{"forbid_kernels": gemm()}, {"max_comm_bytes": 0}])
+def test_a_declaration_that_matches_nothing_is_named(tmp_path, limits):
+    declared = {"fused_mpl*": "pointwise", "rope_fwd": "pointwise"}
+    with pytest.raises(NotMeasured) as raised:
+        load(of_own_operator(tmp_path, "fused_mlp", "rope_fwd")).expect(**limits, own_kernels=declared)
+    assert "declared, and matches no kernel here: 'fused_mpl*'" in str(raised.value)
+    assert "here: 'rope_fwd'" not in str(raised.value)
+
+
+def test_on_the_cpu_an_operator_is_no_communication_beside_the_collectives_that_are_recorded():
+    @torch.library.custom_op("own_kernels::silent", mutates_args=())
+    def silent(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.numpy() + 1)
+
+    found = measured(silent, torch.ones(4), device="cpu", warmup=0, steps=1)
+    found.expect(collectives={"all_reduce": 0}, max_comm_bytes=0, forbid_kernels=communication())
+    with pytest.raises(NotMeasured):
+        found.expect(forbid_kernels=conv())
+
+
+def test_a_kernel_that_nobody_knows_may_change_layouts(tmp_path):
+    found = load(of_own_operator(tmp_path, "my_nchw_to_nhwc"))
+    with pytest.raises(NotMeasured, match="as copy it would not hold"):
+        found.expect(forbid=["layout-conversion"])
+    found.expect(forbid=["layout-conversion"], own_kernels={"my_nchw_to_nhwc": "pointwise"})

@@ -103,6 +103,11 @@ class Analysis(HasViews, AllAttributes):
                     found[names[self.trace.ops.name[op]]].add(told)
         return dict(found)
 
+    @property
+    def unmatched_declarations(self) -> tuple[str, ...]:
+        """What users declare of kernels that are not among those of the steps."""
+        return self.own_kernels.unmatched({kernel.name for step in self.steps for kernel in step.kernels})
+
     def supposing(self, family: str) -> Analysis | None:
         """Return the recording as it would be if all kernels that may be of a family were; None where none may be."""
         unknown = self.unknown_kernels.items()

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.analysis.generated import Beside, GeneratedCode, operator_name
@@ -168,6 +169,9 @@ class Launching:
         if found is None:
             launch = self._launch(op, None, (None, None))
             decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
+            if decoded.family is None and not decoded.by_word:
+                # What it asks torch.distributed for is recorded as operators of their own.
+                decoded = replace(decoded, never=decoded.never | {"communication"})
             found = self._decoded[key] = with_operands(name, decoded, launch)
         return found
 

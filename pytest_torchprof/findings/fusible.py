@@ -21,6 +21,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
+from pytest_torchprof.kernels.names.kernelname import LAYOUT_CONVERSION
 from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.trace.columns import KERNEL
 from pytest_torchprof.trace.links import Intervals
@@ -213,7 +214,7 @@ def _layout_conversion(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     found = [
         group
         for group in work.groups
-        if work.named[group.name].helper == "layout conversion" or any(word in names[group.name] for word in _LAYOUTS)
+        if work.named[group.name].helper == LAYOUT_CONVERSION or any(word in names[group.name] for word in _LAYOUTS)
     ]
     spent = sum(group.time_ns for group in found) / 1000
     if not spent or spent < at[CONVERSION] * work.kernel_time_us:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -11,18 +12,16 @@ from msgspec.structs import replace
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.kernels.names import decode, without_index
-from pytest_torchprof.kernels.names.kernelname import DTYPES, FAMILIES, LAYOUTS
+from pytest_torchprof.kernels.names import KernelName, decode, without_index
+from pytest_torchprof.kernels.names.kernelname import DTYPES, FAMILIES, LAYOUT_CONVERSION, LAYOUTS
 from pytest_torchprof.kernels.names.text import parse
+from pytest_torchprof.kernels.patterns import compile_name
 from pytest_torchprof.kernels.reply import NO
-from pytest_torchprof.kernels.selectors import compile_text
-from pytest_torchprof.text import counted, nearest, printable_line
+from pytest_torchprof.kernels.spelling import no_kernel
+from pytest_torchprof.text import counted, nearest, printable, printable_line
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Iterable
-
-    from pytest_torchprof.kernels.names import KernelName
+    from collections.abc import Collection, Iterable
 
 OWN_KERNELS: Final = "own_kernels"
 """The keyword under which they are given."""
@@ -42,13 +41,19 @@ class OwnKernel(Struct, frozen=True, kw_only=True):
     layout: str | None = None
 
     def matches(self, name: str) -> bool:
-        """Tell whether it is about the kernel of this raw name."""
-        return _expression(self.pattern).search(name) is not None
+        """Tell whether it is about the kernel of this raw name: by that, a shown one, or the function's own."""
+        expression = _expression(self.pattern)
+        return any(expression.search(one) or self.pattern in one for one in _names_of(name))
 
     def told(self, decoded: KernelName) -> KernelName:
-        """Return what is known of a kernel, completed by this; where the two contradict each other, what is known."""
+        """Return what is known of a kernel, completed by this.
+
+        Where the two contradict each other, what a library's grammar says stays, and what words say does not.
+        """
         if decoded.is_of(self.family) is NO:
-            return decoded
+            if not decoded.by_word:
+                return decoded
+            decoded = KernelName(library=decoded.library, stem=decoded.stem, by_word=True)
         return replace(
             decoded,
             family=self.family,
@@ -69,9 +74,16 @@ class OwnKernels(Struct, frozen=True, kw_only=True):
         """Return what a kernel's name says, and what is declared of it."""
         decoded = decode(name)
         if name in self.supposed:
-            return replace(decoded, family=self.supposed_family)
+            # A copy may be one that only changes a layout; ATen's are those that a program asks for.
+            changes_layout = self.supposed_family == "copy" and decoded.library != "aten"
+            helper = LAYOUT_CONVERSION if changes_layout else decoded.helper
+            return replace(decoded, family=self.supposed_family, helper=helper)
         own = next((one for one in self.declared if one.matches(name)), None) if self.declared else None
         return decoded if own is None else own.told(decoded)
+
+    def unmatched(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return the patterns that match no kernel of these names."""
+        return tuple(one.pattern for one in self.declared if not any(map(one.matches, names)))
 
     def before(self, others: OwnKernels) -> OwnKernels:
         """Return these and others, of which these are asked first."""
@@ -99,15 +111,14 @@ def read_own_lines(lines: Iterable[str]) -> OwnKernels:
 
 def _halves(line: str) -> tuple[str, str]:
     pattern, equals, words = line.rpartition("=")
-    if not equals:
+    twice = any(half.split()[:1] and half.split()[0] in FAMILIES for half in pattern.split("=")[1:])
+    if not equals or twice:
         raise UnknownLimit(f"{line!r}: expected PATTERN = FAMILY, such as my_rope_* = pointwise", Code.BAD_PATTERN)
     return pattern.strip(), words.strip()
 
 
 def _read(pattern: object, words: object) -> OwnKernel:
-    if not isinstance(pattern, str) or not pattern.strip("*? "):
-        said = f"{pattern!r} is no pattern on kernels' names: expected one such as my_rope_*"
-        raise UnknownLimit(said, Code.BAD_PATTERN)
+    pattern = _checked(pattern)
     if not isinstance(words, str) or not words.split():
         said = f"{pattern!r}: expected what it computes, such as pointwise or gemm bf16, got {words!r}"
         raise UnknownLimit(said, Code.BAD_PATTERN)
@@ -118,26 +129,71 @@ def _read(pattern: object, words: object) -> OwnKernel:
     told: dict[str, str] = {}
     for word in others:
         field = next((field for field, words in valid.items() if word in words and field not in told), None)
+        if field is None and word in (*told.values(), *DTYPES, *valid["layout"]):
+            said = f"{pattern!r}: {words!r} says two of one thing: a kernel has one dtype, and a product one layout"
+            raise UnknownLimit(said, Code.BAD_PATTERN)
         if field is None:
             known = [one for words in valid.values() for one in words]
             said = f"{pattern!r}: {word!r} says nothing of a kernel of family {family}: {nearest(word, known)}"
             raise UnknownLimit(said, Code.BAD_PATTERN)
         told[field] = word
-    _expression(pattern)
     return OwnKernel(pattern=pattern, family=family, dtype=told.get("dtype"), layout=told.get("layout"))
+
+
+def _checked(pattern: object) -> str:
+    """Return a pattern that is about kernels of the user's; UnknownLimit for any other."""
+    text = pattern.strip() if isinstance(pattern, str) else ""
+    expression = _expression(text)
+    if not text:
+        said = f"{pattern!r} is no pattern on kernels' names: expected one such as my_rope_*"
+    elif advice := no_kernel(text):
+        said = f"{text!r} is no kernel's name: {advice}"
+    elif len(_LETTERS.findall(_NO_NAME.sub("", text.removeprefix("re:")))) < _FEWEST:
+        said = f"{text!r} is no pattern on names of one's own: expected three letters of one or more, as in my_rope_*"
+    elif sum(map(OwnKernel(pattern=text, family="other").matches, _COMMON)) > 1 or expression.search(""):
+        said = f"{text!r} matches kernels of torch and of its libraries: expected the names of one's own, as my_rope_*"
+    else:
+        return text
+    raise UnknownLimit(said, Code.BAD_PATTERN)
+
+
+_FEWEST: Final = 3
+_LETTERS: Final = re.compile(r"[A-Za-z0-9]")
+# What in a pattern is no part of a name: what begins every C++ kernel, and what stands for any letter.
+_NO_NAME: Final = re.compile(r"\bvoid\b|\\.|\[[^\]]*\]|\{[^}]*\}")
+# Names of kernels of several libraries: what matches two of them means none of one's own.
+_COMMON: Final = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3> >(int)",
+    "ampere_sgemm_128x64_tn",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4> >(Flash_fwd_params)",
+    "triton_poi_fused_add_mul_0",
+    "aten::add",
+)
 
 
 @cache
 def _expression(pattern: str) -> re.Pattern[str]:
-    return compile_text(pattern)
+    return compile_name(pattern)
 
 
-def ask_for(names: Iterable[str]) -> tuple[str, ...]:
-    """Return lines that ask the user what kernels of these names are, to be pasted into the ini file."""
+def _names_of(name: str) -> tuple[str, ...]:
+    """Return the raw name, those under which it is shown, and the function's without what C++ puts around it."""
+    text, decoded = parse(name), decode(name)
+    return (name, *decoded.titles, decoded.short, printable(name), text.base, text.last)
+
+
+def ask_for(names: Iterable[str], unmatched: Collection[str] = ()) -> tuple[str, ...]:
+    """Return lines that ask the user what kernels of these names are, to be pasted into the ini file.
+
+    ``unmatched`` are declarations that match no kernel: one of them may be a slip of the pen.
+    """
+    idle = [f"declared, and matches no kernel here: {printable_line(repr(one), 60)}" for one in unmatched]
     lines = dict.fromkeys(f"    {printable_line(_line_for(name), 110)}" for name in names)
     shown = [*lines][:_SHOWN]
     more = [f"    ... and {counted(len(lines) - _SHOWN, 'more name')}"] * (len(lines) > _SHOWN)
     return (
+        *idle[:_SHOWN],
         "say once what they are, in the ini file (check what is guessed here):",
         "torchprof_kernels =",
         *shown,

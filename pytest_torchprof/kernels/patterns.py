@@ -69,7 +69,7 @@ class NamePattern(TextPattern):
         text = checked_text(self.written, _KERNELS_TEXT)
         if advice := no_kernel(text):
             raise UnknownLimit(f"{text!r} is no kernel's name: {advice}", Code.BAD_PATTERN)
-        object.__setattr__(self, "_regex", _compile(text))
+        object.__setattr__(self, "_regex", compile_name(text))
         object.__setattr__(self, "_asked", None if is_expression(text) else _asked_by(text))
         object.__setattr__(self, "_named", _named_operator(text))
 
@@ -117,7 +117,7 @@ def _names_of(kernel: Kernel) -> Iterator[str]:
 _CUT: Final = re.compile(r"\.{3,}")
 
 
-def _compile(text: str) -> re.Pattern[str]:
+def compile_name(text: str) -> re.Pattern[str]:
     """Return what finds a text in a kernel's names; three dots stand for what a table has left out."""
     if text.startswith("re:") or not _CUT.search(text):
         return compile_text(text)

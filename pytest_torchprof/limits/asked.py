@@ -211,7 +211,12 @@ def _unless_not_known(analysis: Analysis, one: Asked) -> Verdict | None:
             more = f" and {counted(len(names) - 1, 'other kernel')}" if len(names) > 1 else ""
             told = f"what {printable_line(names[0], 60)}{more} computes is not known; as {family} it would not hold"
             measured = coded(told, Code.FAMILY_UNKNOWN)
-            return Verdict(measured=measured, status=NOT_MEASURED, details=ask_for(names), step=verdict.step)
+            return Verdict(
+                measured=measured,
+                status=NOT_MEASURED,
+                details=ask_for(names, analysis.unmatched_declarations),
+                step=verdict.step,
+            )
     return None
 
 

@@ -102,7 +102,7 @@ def _kernels(analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[
             continue
         for answer in _count_answers(pattern, count, len(found.yes), len(found.not_known), "kernel"):
             if answer.status == NOT_MEASURED:
-                yield replace(answer, details=_not_known(step, found.not_known))
+                yield replace(answer, details=_not_known(analysis, step, found.not_known))
                 continue
             advice = hint(pattern, step.kernels) if not found.yes else None
             rows = (*group_kernels(step, found.yes), *group_others(step, found.yes))
@@ -119,22 +119,22 @@ def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Patter
             yield none
         elif unknown := found.not_known:
             told = _cannot_tell(pattern, len(unknown), "kernel")
-            yield StepAnswer(NOT_MEASURED, told, _not_known(step, unknown), Code.MATCH_UNKNOWN)
+            yield StepAnswer(NOT_MEASURED, told, _not_known(analysis, step, unknown), Code.MATCH_UNKNOWN)
 
 
-def _only_kernels(_analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
+def _only_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
     found = ask(step.kernels, lambda kernel: some(pattern.verdict(kernel) for pattern in patterns))
     if found.no:
         yield StepAnswer(MISSED, counted(len(found.no), "other kernel"), group_kernels(step, found.no, raw=True))
     elif unknown := found.not_known:
         told = f"whether they match cannot be told for {counted(len(unknown), 'kernel')}"
-        yield StepAnswer(NOT_MEASURED, told, _not_known(step, unknown), Code.MATCH_UNKNOWN)
+        yield StepAnswer(NOT_MEASURED, told, _not_known(analysis, step, unknown), Code.MATCH_UNKNOWN)
 
 
-def _not_known(step: StepProfile, kernels: Sequence[Kernel]) -> tuple[str | WorkRow, ...]:
+def _not_known(analysis: Analysis, step: StepProfile, kernels: Sequence[Kernel]) -> tuple[str | WorkRow, ...]:
     """Return rows of kernels of which it is not known whether they match, and how to say what they are."""
     nameless = [kernel.name for kernel in kernels if kernel.family is None and kernel.name.strip()]
-    return (*group_kernels(step, kernels), *(ask_for(nameless) if nameless else ()))
+    return (*group_kernels(step, kernels), *(ask_for(nameless, analysis.unmatched_declarations) if nameless else ()))
 
 
 def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:

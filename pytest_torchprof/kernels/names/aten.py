@@ -28,7 +28,8 @@ _ELEMENTWISE: Final = frozenset(
         elementwise_kernel_with_index legacy_elementwise_kernel
         """
     )
-)
+)  # What these compute is all in their functor; under the same name in another namespace nothing is known of it.
+_TEMPLATES: Final = _ELEMENTWISE | {"reduce_kernel"}
 
 # A word in the function's name -> family; the first that occurs. Copy before index before reduction.
 _WORDS: Final = word_table(
@@ -183,12 +184,18 @@ def decode(text: Text) -> KernelName | None:
     """Return the decoded name of one of ATen's own kernels, None for any other."""
     base = text.base
     last = text.last
+    is_own = base.startswith(_LIBRARY_SPACES)
+    if "::" in base and not is_own:
+        return KernelName(by_word=True, stem=last) if last in _TEMPLATES else None
     if last in _ELEMENTWISE:
         return _decode_elementwise(text)
     if base.startswith("reduction_") and not text.args and (found := _JITERATED.match(base)):
         return KernelName(family="reduction", library="aten", tensor_core=False, stem=found["name"])
-    if not (base.startswith(_LIBRARY_SPACES) or last in _BARE or last.startswith(_BARE_STARTS)):
-        return None
+    return _decode_function(text) if is_own or last in _BARE or last.startswith(_BARE_STARTS) else None
+
+
+def _decode_function(text: Text) -> KernelName:
+    base, last = text.base, text.last
     if "softmax_warp" not in last and base.startswith("at::cuda::") and "spin_kernel" in last:
         return KernelName(family="other", library="aten", stem=last, helper="spin")
     for word, family in _WORDS:

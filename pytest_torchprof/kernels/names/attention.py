@@ -134,6 +134,7 @@ def decode(text: Text) -> KernelName | None:
     helper = looked_up(text.head[:300], _HELPERS)
     return KernelName(
         family="attention",
+        by_word=library in ("other", "triton"),
         library=library,
         dtype=_dtype(text, library),
         tensor_core=None if helper else True if library in ("flash", "cudnn", "cutlass", "ck") else None,

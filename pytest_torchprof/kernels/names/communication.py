@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.kernelname import PRODUCTS, KernelName
 from pytest_torchprof.kernels.names.text import Expression, contains, looked_up, word_list, word_table
+from pytest_torchprof.kernels.names.words import end_of, names_product
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -42,7 +43,14 @@ _OTHERS: Final = word_list(
     cross_device_reduce_ nvshmem symm_mem symmetric_memory allreduce_fusion allreduce_fused quick_all_reduce
     quickreduce:: allreduce_prototype allgather_ reduce_scatter_ userbuffers_ deep_ep:: mscclpp all_to_all_vdev
     rocshmem intra_node_all_reduce moe_all_to_all moeAllToAll
+    allreduce all_gather allgather reduce_scatter reducescatter all_to_all alltoall AllGather ReduceScatter AllToAll
     """
+)
+# Copies into and out of the buffers of a collective.
+_COPIES: Final = ("all_gather_copy",)
+# Beside communication: what a fused kernel does with what it has got.
+_BESIDE: Final = word_list(
+    "rmsnorm rms_norm layernorm layer_norm softmax cross_entropy rotary rope silu gelu swiglu geglu embedding"
 )
 
 # What torch writes in the args of a communication kernel, letters only.
@@ -82,8 +90,12 @@ def decode(text: Text) -> KernelName | None:
         return KernelName(
             family="communication", library="nccl", collective=_collective(found["what"]), stem=stem, tensor_core=False
         )
-    if contains(base, _OTHERS):
-        return KernelName(
-            family="communication", library="other", collective=_collective(base), stem=text.last, tensor_core=False
-        )
-    return None
+    if not contains(base, _OTHERS) or contains(base, _COPIES):
+        return None
+    if names_product(text):
+        return KernelName(by_word=True, stem=text.last)
+    if contains(end_of(text), _BESIDE):
+        return KernelName(never=PRODUCTS, by_word=True, stem=text.last)
+    return KernelName(
+        family="communication", by_word=True, collective=_collective(base), stem=text.last, tensor_core=False
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import PRODUCTS, KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, first_dtype, looked_up, mangled_dtype, word_table
+from pytest_torchprof.kernels.names.text import first_dtype, looked_up, mangled_dtype, word_table
+from pytest_torchprof.kernels.names.words import end_of, names_product
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -42,20 +43,14 @@ _WORDS: Final = word_table(
     reduction: reduce prefixsum prefix_sum cumsum
     """
 )
-# Beside one of these a word above tells a part of what a fused kernel does: matmul_silu is no pointwise kernel.
-_PRODUCT: Final = Expression(
-    r"(?<!fb)gemm|gemv|matmul|attn|attention|(?:^|_|::)(?:b?mm|mlp|ffn|fc\d?|linear|proj|dot|conv(?:[123]d)?)(?=_|$|kernel)"
-)
-_AFTER_PRODUCTS: Final = ("finalize_matmul",)
 
 
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a library kernel by the words in it, None where none is known."""
-    base = text.base[-96:].lower()  # what it does stands at the end
-    family = looked_up(base, _WORDS)
+    family = looked_up(end_of(text), _WORDS)
     if family is None:
         return None
-    if family not in PRODUCTS and _PRODUCT.search(base) and not contains(base, _AFTER_PRODUCTS):
-        return KernelName(stem=text.last)
+    if family not in PRODUCTS and names_product(text):
+        return KernelName(by_word=True, stem=text.last)
     dtype = mangled_dtype(text.args) if text.mangled else first_dtype(text.args, 2)
-    return KernelName(family=family, dtype=dtype, stem=text.last)
+    return KernelName(family=family, by_word=True, dtype=dtype, stem=text.last)

@@ -38,7 +38,7 @@ _GATE: Final = word_list(
 _NOT: Final = word_list(
     """
     fbgemm quantize permute reduce transpose repack prepare sort align count finalize softmax rmsnorm layernorm
-    layer_norm rms_norm attn
+    layer_norm rms_norm attn cross_entropy rope rotary topk
     """
 )
 # Functions that say no more than their library's name, and the word itself among others: r4d_gemm_w4a16_nt_kernel.
@@ -71,6 +71,10 @@ def decode(text: Text) -> KernelName | None:
         dtype = {"f16": "fp16", "mxfp8": "fp8"}.get(pair["a"], pair["a"]) if pair and pair["a"] == pair["b"] else None
         plain = "::" not in base and not text.args
         return KernelName(
-            family="gemm", library="triton" if plain and "_matmul_ogs" in base else "other", dtype=dtype, stem=text.last
+            family="gemm",
+            by_word=True,
+            library="triton" if plain and "_matmul_ogs" in base else "other",
+            dtype=dtype,
+            stem=text.last,
         )
     return None

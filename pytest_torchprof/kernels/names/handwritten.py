@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, looked_up, word_table
+from pytest_torchprof.kernels.names.text import Expression, contains, word_table
+from pytest_torchprof.kernels.names.words import names_product
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -24,13 +25,21 @@ _WORDS: Final = word_table(
 )
 
 
+def _family(text: Text, base: str) -> str | None:
+    """Return what the words say, None where they say nothing, or a product and something else."""
+    families = list(dict.fromkeys(meaning for word, meaning in _WORDS if word in base))
+    is_product = "gemm" in families or names_product(text)
+    return families[0] if families and (families == ["gemm"] or not is_product) else None
+
+
 def decode(text: Text) -> KernelName | None:
     """Return what a plain function name says, None for names with namespaces or arguments."""
     if text.args or "::" in text.base or text.mangled:
         return None
     signed = _SIGNATURE.search(text.base)
     base = text.base[: signed.start()] if signed else text.base
-    family = looked_up(base.lower(), _WORDS)
-    if family is None and not signed:
+    family = _family(text, base.lower())
+    told = contains(base.lower(), (word for word, _ in _WORDS))
+    if not told and not signed:
         return None
-    return KernelName(family=family, library="triton" if signed else "other", stem=base)
+    return KernelName(family=family, by_word=told, library="triton" if signed else "other", stem=base)

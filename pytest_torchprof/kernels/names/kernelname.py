@@ -16,6 +16,8 @@ FAMILIES: Final = word_list(
 PRODUCTS: Final = frozenset({"gemm", "conv", "attention"})
 NO_PRODUCT: Final = PRODUCTS | {"communication"}
 """What a kernel surely is not that moves or changes values one by one or in rows, whatever else it does."""
+LAYOUT_CONVERSION: Final = "layout conversion"
+"""What a kernel does for convolutions that only changes the layout of their images."""
 FAMILY_NOT_KNOWN: Final = "not known"
 """How tables call the family of a kernel of which none is known."""
 LIBRARIES: Final = word_list("cublas cutlass cudnn flash triton aten cub nccl tensile ck miopen other")
@@ -45,6 +47,8 @@ class KernelName(Struct, frozen=True, kw_only=True):
     """What it computes, one of FAMILIES; None where that is not known."""
     never: frozenset[str] = frozenset()
     """Where its family is not known, those that it surely is not of."""
+    by_word: bool = False
+    """Whether words of the name alone tell it, and no library's grammar: what the user says of it is better known."""
     library: str = "other"
     dtype: str | None = None
     layout: str | None = None

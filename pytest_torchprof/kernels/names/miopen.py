@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.kernelname import LAYOUT_CONVERSION, KernelName
 from pytest_torchprof.kernels.names.text import Expression, numbers, word_table
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def decode(text: Text) -> KernelName | None:
         )
     if base.startswith(_BEGINNINGS):
         family = next(family for start, family in _STARTS if base.startswith(start))
-        helper = "layout conversion" if base.startswith(_CONVERSIONS) else None
+        helper = LAYOUT_CONVERSION if base.startswith(_CONVERSIONS) else None
         return KernelName(family=family, library="miopen", helper=helper, stem=base)
     if text.last.startswith(("MIOpen", "miopen")) or "miopen" in base:
         # Its name says no more than whose it is.
