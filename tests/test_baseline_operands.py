@@ -14,6 +14,8 @@ from torch.nn import functional
 from pytest_torchprof import load, profile
 from pytest_torchprof.baseline import KernelRecord, entry_of
 from pytest_torchprof.compare import compare, lacking_kernels
+from pytest_torchprof.kernels.asked_types import TYPE_ARGUMENTS
+from pytest_torchprof.trace.columns import WITH_SETTINGS
 
 ROWS, BF16, FP32 = torch.tensor([0, 1]), torch.bfloat16, torch.float32
 
@@ -154,6 +156,69 @@ def test_what_tells_nothing_of_type_and_layout_is_no_difference(before, after):
 
 def test_one_row_instead_of_many_leaves_the_layout_open_which_contradicts_nothing():
     assert verdict(lambda: x @ x.t(), lambda: x[:1] @ x.t()) == "changed"
+
+
+whole, mask = ones(6, 6, dtype=torch.int64), x > 0
+OTHER_TYPES = {
+    "an integer tensor instead of one of floats": (lambda: x + x, lambda: x + whole),
+    "a mask of bools instead of one of floats": (lambda: x * mask.float(), lambda: x * mask),
+    "the type of a sum": (lambda: x.sum(dtype=FP32), lambda: x.sum(dtype=torch.float64)),
+    "the type of a sum of a mask": (lambda: mask.sum(dtype=torch.int64), lambda: mask.sum(dtype=FP32)),
+    "the type of a product over a dimension": (lambda: x.prod(0), lambda: x.prod(0, dtype=torch.float64)),
+    "the type of a running sum": (lambda: x.cumsum(0), lambda: x.cumsum(0, dtype=torch.float64)),
+    "the type of a norm": (
+        lambda: torch.linalg.vector_norm(x),
+        lambda: torch.linalg.vector_norm(x, dtype=torch.float64),
+    ),
+    "the type that is drawn": (lambda: torch.randperm(4), lambda: torch.randperm(4, dtype=torch.int32)),
+    "what is quantized": (
+        lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+        lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8),
+    ),
+    "a mask instead of indices": (lambda: x[ROWS], lambda: x[mask]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize_per_tensor:UserWarning")
+@pytest.mark.parametrize(("one", "other"), OTHER_TYPES.values(), ids=OTHER_TYPES)
+def test_another_type_beside_the_first_operand_is_worse_either_way(one, other):
+    # The conversion of a mask stands outside of what is compared.
+    was, now = (replace(made, steps=(made.steps[0][-1:],)) for made in map(entry, (one, other)))
+    assert compare(was, now).verdict == compare(now, was).verdict == "worse"
+
+
+UNASKED = {
+    "the type that it has": (lambda: x.sum(), lambda: x.sum(dtype=FP32)),
+    "the type that sums of bools have": (lambda: mask.sum(), lambda: mask.sum(dtype=torch.int64)),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), UNASKED.values(), ids=UNASKED)
+def test_to_ask_for_the_type_that_comes_anyhow_is_no_difference(one, other):
+    assert verdict(one, other) == verdict(other, one) == "same"
+
+
+def test_an_entry_that_did_not_tell_what_is_quantized_holds():
+    op = "aten::quantize_per_tensor"
+    was = KernelRecord(name=op, op=op, family="pointwise", dtype="fp32")
+    assert compare(entry_with(was), entry_with(replace(was, operands="fp32 ->qint8"))).verdict == "same"
+
+
+def test_in_place_an_operator_computes_the_same():
+    assert verdict(x.sin, x.clone().sin_) == verdict(x.clone().sin_, x.sin) == "changed"
+    assert verdict(x.sin, x.double().sin_) == "worse"
+
+
+def test_a_recording_keeps_the_arguments_of_each_operator_that_is_asked_for_a_type():
+    assert TYPE_ARGUMENTS.keys() <= WITH_SETTINGS
+    for op, places in TYPE_ARGUMENTS.items():
+        for count, place in places.items():
+            told = [
+                one.arguments[place].name
+                for one in torch._C._jit_get_schemas_for_operator(op)
+                if len(one.arguments) == count
+            ]
+            assert not told or "dtype" in told
 
 
 MODEL = """

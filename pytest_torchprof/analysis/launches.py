@@ -23,10 +23,11 @@ from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.operand_types import with_code, with_operands
 from pytest_torchprof.kernels.operands import Launch, complete
-from pytest_torchprof.trace.columns import ABSENT, KERNEL
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
@@ -164,16 +165,23 @@ class Launching:
         """Return what an operator's name says where operators are the kernels, completed by what it was given."""
         name = self._trace.names[self._trace.ops.name[op]]
         code = self.code_of_operator(op)
-        key = (name, self.chain(op), self._trace.ops.inputs[op], code)
+        key = (name, self.chain(op), self._trace.ops.inputs[op], code, op in self._by_mask)
         found = self._decoded.get(key)
         if found is None:
-            launch = self._launch(op, None, (None, None))
+            launch = msgspec.structs.replace(self._launch(op, None, (None, None)), by_mask=op in self._by_mask)
             decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
             if decoded.family is None and not decoded.by_word:
                 # What it asks torch.distributed for is recorded as operators of their own.
                 decoded = replace(decoded, never=decoded.never | {"communication"})
             found = self._decoded[key] = with_operands(name, decoded, launch)
         return found
+
+    @cached_property
+    def _by_mask(self) -> AbstractSet[int]:
+        """The operators that make indices of a mask: its type stands in a list of tensors, which tells none."""
+        trace = self._trace
+        makes = {i for i, name in enumerate(trace.names) if name == "aten::nonzero"}
+        return {trace.nesting.parent[op] for op in where(trace.ops.name, makes)} if makes else set()
 
     def code(self, gpu_op: int) -> GeneratedKernel | None:
         """Return what Inductor's code says of a kernel, None where the recording does not hold the code."""
@@ -245,6 +253,7 @@ class Launching:
     ) -> Launch:
         dtypes, shapes, strides = self.inputs(op)
         return Launch(
+            settings=None if op < 0 else self.settings(self._trace.ops.inputs[op]),
             op=self.op_name(op),
             op_chain=self.chain(op),
             dtypes=dtypes,

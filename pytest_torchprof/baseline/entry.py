@@ -55,8 +55,12 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def normal_name(self) -> str:
-        """The name without what differs from run to run (Triton's index) and without template noise."""
-        return _normal_name(self.name)
+        """The name without what differs from run to run (Triton's index) and without template noise.
+
+        An operator that is the kernel, where the CPU is the device, computes the same in place.
+        """
+        name = _normal_name(self.name)
+        return name.removesuffix("_") if self.name == self.op and not name.endswith("__") else name
 
     @property
     def identity(self) -> tuple[str | None, ...]:

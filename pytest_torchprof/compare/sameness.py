@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL
+from pytest_torchprof.kernels.asked_types import ALWAYS_ASKED
 from pytest_torchprof.kernels.operand_types import (
     has_no_unit_stride,
     leaves_open,
     may_compute_in,
     name_is_the_code,
+    tells_all_types,
     types_of,
 )
 
@@ -32,8 +34,9 @@ def work_on_the_same(was: KernelRecord, now: KernelRecord) -> bool | None:
 def _same_types(was: KernelRecord, now: KernelRecord) -> bool | None:
     if was.dtype is not None and now.dtype is not None and was.dtype != now.dtype:
         return False
-    if was.operands is not None and now.operands is not None:
-        return types_of(was.operands) == types_of(now.operands)
+    types = _all_types(was), _all_types(now)
+    if None not in types:
+        return types[0] == types[1]
     if was.dtype is not None and now.dtype is not None:
         return True
     for known, other in ((was, now), (now, was)):
@@ -42,6 +45,14 @@ def _same_types(was: KernelRecord, now: KernelRecord) -> bool | None:
                 return False
             return True if types_of(other.operands) == (known.dtype,) else None
     return None
+
+
+def _all_types(kernel: KernelRecord) -> tuple[str, ...] | None:
+    """Return the types of all that a kernel's operator was given, None where not all are told."""
+    if kernel.operands is not None:
+        return types_of(kernel.operands)
+    told = kernel.dtype is not None and tells_all_types(kernel.name, kernel.op, kernel.family)
+    return (str(kernel.dtype),) if told else None
 
 
 def _same_layout(was: KernelRecord, now: KernelRecord) -> bool | None:
@@ -64,7 +75,7 @@ def said_less(was: KernelRecord, now: KernelRecord) -> bool:
     """Whether a baseline's kernel lacks what this run tells of its operator's: what wrote it kept no operands."""
     if was.op is None or was.op != now.op or was.operands is not None:
         return False
-    return leaves_open(*was.structure) and (
+    return (leaves_open(*was.structure) or was.op in ALWAYS_ASKED) and (
         now.operands is not None or (was.dtype, was.layout) != (now.dtype, now.layout)
     )
 

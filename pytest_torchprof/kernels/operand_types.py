@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from pytest_torchprof.kernels.asked_types import ALWAYS_ASKED, asked_type
 from pytest_torchprof.kernels.names.inductor import family_of
 from pytest_torchprof.kernels.operands import CONTRACTING, DTYPES, FLOAT, NO_TENSOR, is_plain_name, kind_of_dtype
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 STRIDED: Final = "strided"
 """An operand that has no dimension of unit stride."""
 _FP8: Final = "fp8"
+_ASKED: Final = "->"
 _JOINED: Final = re.compile(r"CatArrayBatchedCopy\w*<[^<]{0,80}OpaqueType<(?P<bytes>\d{1,3})u?>")
 _FOREIGN: Final = re.compile(r"[^\w.<>,]+")
 
@@ -50,11 +52,14 @@ def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
     counts only if it is of the higher one. Products, convolutions and attention also tell how an operand lies in memory
     unless its last dimension is innermost: "bf16:0231" by the order of its dimensions, "bf16:strided" without a unit
     stride. Of a list of tensors no recording tells the types, but the names of kernels that join them tell the size of
-    an element: "2-byte". None where dtype and layout say all, and where nothing tells.
+    an element: "2-byte". A mask of an operator that takes indices is "bool"; a type that the operator was asked for
+    stands at the end: "fp32 ->fp64". None where dtype and layout say all, and where nothing tells.
     """
     arranged = decoded.family in CONTRACTING and decoded.layout is None
     said = (decoded.family, decoded.dtype, decoded.layout, decoded.helper)
-    if not leaves_open(*said) or decoded.family == "communication":
+    # A name that is no operator's tells what its kernel computes in.
+    asked = asked_type(launch) if leaves_open(*said) or name == launch.op else None
+    if (not leaves_open(*said) and asked is None) or decoded.family == "communication":
         return decoded
     if joined := _JOINED.search(name):
         return replace(decoded, operands=f"{joined['bytes']}-byte")
@@ -63,6 +68,10 @@ def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
     words = [
         _type(word) + (_arrangement(shape, strides) if arranged else "") for word, shape, strides in _tensors(launch)
     ]
+    if launch.by_mask:
+        words.append("bool")
+    if asked is not None:
+        words.append(f"{_ASKED}{asked}")
     return replace(decoded, operands=" ".join(word for word, _ in groupby(words))) if words else decoded
 
 
@@ -90,10 +99,18 @@ def has_no_unit_stride(operands: str) -> bool:
 
 def may_compute_in(operands: str, dtype: str) -> bool:
     """Whether a kernel of a dtype may be one with these operands: the dtype of their floats, or of all."""
-    types = set(types_of(operands))
+    types = {one for one in types_of(operands) if not one.startswith(_ASKED)}
     types = {_FP8 if one.startswith(_FP8) else one for one in types}
     floats = {one for one in types if kind_of_dtype(one) >= kind_of_dtype("fp32")}
     return (floats or types) == {"fp32" if dtype == "tf32" else dtype}
+
+
+def tells_all_types(name: str, op: str | None, family: str | None) -> bool:
+    """Whether a dtype without operands says that all of them have it: where an operator is the kernel.
+
+    Of products the operands alone tell it, not what is added; types that have to be asked for, no earlier version told.
+    """
+    return name == op and "::" in name and family not in CONTRACTING and op not in ALWAYS_ASKED
 
 
 def name_is_the_code(name: str, op: str | None) -> bool:

@@ -175,6 +175,10 @@ class Launch(Struct, frozen=True, kw_only=True):
     dtypes: Sequence[object] | None = None
     shapes: Sequence[object] | None = None
     strides: Sequence[object] | None = None
+    settings: Sequence[object] | None = None
+    """What it was given beside tensors, each in its place as text; kept of a few operators."""
+    by_mask: bool = False
+    """Whether the operator made indices of a mask, which it was given in a list of tensors."""
     call: str | None = None
     """The runtime or driver call ("cuLaunchKernel")."""
     collective: str | None = None

@@ -48,8 +48,12 @@ PARAMETERS = "record_param_comms"
 WITH_SETTINGS = {*CONSTANTS, *COLLECTIVES, PARAMETERS} | {
     *("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::miopen_convolution"),
     *("aten::_flash_attention_forward", "aten::_efficient_attention_forward"),
+    *("aten::sum", "aten::nansum", "aten::mean", "aten::prod", "aten::_sparse_csr_sum", "aten::_sparse_csr_prod"),
+    *("aten::cumsum", "aten::cumsum_", "aten::cumprod", "aten::cumprod_", "aten::linalg_vector_norm"),
+    *("aten::native_norm", "aten::_sparse_softmax", "aten::_sparse_log_softmax", "aten::randperm"),
+    *("aten::quantize_per_tensor", "aten::quantize_per_channel", "aten::quantize_per_tensor_dynamic"),
 }
-"""Operators that depend on inputs that are no tensors (numbers, strides, masks, groups): these are kept."""
+"""Operators that depend on inputs that are no tensors (numbers, types, strides, masks, groups): these are kept."""
 
 _FEW, _RARE = 4, 16
 
