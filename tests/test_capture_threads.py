@@ -9,6 +9,7 @@ import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing.pool import ThreadPool
 
 import pytest
 import torch
@@ -65,6 +66,28 @@ def test_kernels_of_a_thread_that_the_measured_code_starts_are_not_measured(reco
 
 def test_kernels_of_a_pool_that_was_waiting_are_not_measured(record, pool):
     refused(record(lambda: pool.submit(work).result()))
+
+
+OF_POOLS = {
+    "apply": lambda pool: pool.apply(torch.sin, (x,)),
+    "apply_async": lambda pool: pool.apply_async(torch.sin, (x,)).get(),
+    "map": lambda pool: pool.map(torch.sin, [x]),
+    "map_async": lambda pool: pool.map_async(func=torch.sin, iterable=[x]).get(),
+    "starmap": lambda pool: pool.starmap(torch.sin, [(x,)]),
+    "starmap_async": lambda pool: pool.starmap_async(torch.sin, [(x,)]).get(),
+    "imap": lambda pool: list(pool.imap(torch.sin, [x])),
+    "imap_unordered": lambda pool: list(pool.imap_unordered(torch.sin, [x])),
+}
+
+
+@pytest.mark.parametrize("hand_over", OF_POOLS.values(), ids=OF_POOLS)
+def test_kernels_of_a_pool_of_multiprocessing_are_not_measured(record, hand_over):
+    with ThreadPool(1) as pool:
+        pool.apply(torch.sin, (x,))
+        profile = record(lambda: hand_over(pool))
+    with pytest.raises(NotMeasured, match=r"sin on another thread"):
+        profile.expect(max_kernels=100)
+    assert not {"apply", "map", "imap"} & set(vars(ThreadPool))
 
 
 OF_TORCH = {
