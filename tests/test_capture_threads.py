@@ -7,6 +7,7 @@ import logging.handlers
 import multiprocessing
 import queue
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing.pool import ThreadPool
@@ -164,6 +165,28 @@ def test_a_listener_to_logs_is_no_thread_of_the_code(record):
         listener.stop()
 
     record(listen).expect(max_kernels=100)
+
+
+ONLY_WAITING = {
+    "an event": lambda: threading.Event().wait,
+    "a sleep": lambda: partial(time.sleep, 0),
+    "a queue": lambda: queue.Queue().get,
+}
+
+
+@pytest.mark.parametrize("make", ONLY_WAITING.values(), ids=ONLY_WAITING)
+def test_a_thread_that_only_waits_hides_no_kernels(record, make):
+    record(lambda: threading.Thread(target=make(), daemon=True).start()).expect(max_kernels=100)
+
+
+def test_a_timer_may_call_anything(record):
+    def later():
+        timer = threading.Timer(0, work)
+        timer.start()
+        timer.join()
+
+    with pytest.raises(NotMeasured, match=r"ran threading\.Timer on another thread"):
+        record(later).expect(max_kernels=100)
 
 
 def test_backward_and_a_data_loader_without_workers_are_measured(record):

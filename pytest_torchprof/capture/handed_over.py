@@ -25,6 +25,9 @@ _SERVICES = (
     *("multiprocessing.queues.", "multiprocessing.pool.Pool.", "logging."),
     *("torch._inductor.", "torch._vendor.", "torch._lazy.", "torch.utils.data.", "torch.profiler."),
     *("torch.distributed.elastic.", "torch.distributed.debug.", "torch.multiprocessing."),
+    # What only waits. Not all of threading: a Timer, a Barrier and Condition.wait_for call what they were given.
+    *("time.", "threading.Event.wait", "threading.Thread.join", "threading.Semaphore.acquire"),
+    *("queue.Queue.", "socket.", "selectors."),
 )
 _OF_POOLS: Final = ["apply", "apply_async", "map", "map_async", "starmap", "starmap_async", "imap", "imap_unordered"]
 """How multiprocessing's pool of threads is given work; its pool of processes inherits none of what is put there."""
