@@ -7,8 +7,10 @@ import logging.handlers
 import multiprocessing
 import queue
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing.pool import ThreadPool
 
 import pytest
 import torch
@@ -65,6 +67,28 @@ def test_kernels_of_a_thread_that_the_measured_code_starts_are_not_measured(reco
 
 def test_kernels_of_a_pool_that_was_waiting_are_not_measured(record, pool):
     refused(record(lambda: pool.submit(work).result()))
+
+
+OF_POOLS = {
+    "apply": lambda pool: pool.apply(torch.sin, (x,)),
+    "apply_async": lambda pool: pool.apply_async(torch.sin, (x,)).get(),
+    "map": lambda pool: pool.map(torch.sin, [x]),
+    "map_async": lambda pool: pool.map_async(func=torch.sin, iterable=[x]).get(),
+    "starmap": lambda pool: pool.starmap(torch.sin, [(x,)]),
+    "starmap_async": lambda pool: pool.starmap_async(torch.sin, [(x,)]).get(),
+    "imap": lambda pool: list(pool.imap(torch.sin, [x])),
+    "imap_unordered": lambda pool: list(pool.imap_unordered(torch.sin, [x])),
+}
+
+
+@pytest.mark.parametrize("hand_over", OF_POOLS.values(), ids=OF_POOLS)
+def test_kernels_of_a_pool_of_multiprocessing_are_not_measured(record, hand_over):
+    with ThreadPool(1) as pool:
+        pool.apply(torch.sin, (x,))
+        profile = record(lambda: hand_over(pool))
+    with pytest.raises(NotMeasured, match=r"sin on another thread"):
+        profile.expect(max_kernels=100)
+    assert not {"apply", "map", "imap"} & set(vars(ThreadPool))
 
 
 OF_TORCH = {
@@ -141,6 +165,28 @@ def test_a_listener_to_logs_is_no_thread_of_the_code(record):
         listener.stop()
 
     record(listen).expect(max_kernels=100)
+
+
+ONLY_WAITING = {
+    "an event": lambda: threading.Event().wait,
+    "a sleep": lambda: partial(time.sleep, 0),
+    "a queue": lambda: queue.Queue().get,
+}
+
+
+@pytest.mark.parametrize("make", ONLY_WAITING.values(), ids=ONLY_WAITING)
+def test_a_thread_that_only_waits_hides_no_kernels(record, make):
+    record(lambda: threading.Thread(target=make(), daemon=True).start()).expect(max_kernels=100)
+
+
+def test_a_timer_may_call_anything(record):
+    def later():
+        timer = threading.Timer(0, work)
+        timer.start()
+        timer.join()
+
+    with pytest.raises(NotMeasured, match=r"ran threading\.Timer on another thread"):
+        record(later).expect(max_kernels=100)
 
 
 def test_backward_and_a_data_loader_without_workers_are_measured(record):

@@ -30,6 +30,10 @@ def computes(seconds):
         pass
 
 
+def works(over):
+    over.wait()
+
+
 @pytest.mark.parametrize("place", ["between two steps", "behind the last one"])
 def test_a_kernel_that_another_thread_launches_in_no_step_is_not_measured(tmp_path, place):
     builder = own_recording({"k": 1})
@@ -64,10 +68,10 @@ def test_what_takes_too_long_is_named(patience, how):
     handed, over, pool = HandedOver(), threading.Event(), ThreadPoolExecutor(1)
     with handed.noted():
         if how == "a pool":
-            pool.submit(over.wait)
+            pool.submit(works, over)
         else:
-            threading.Thread(target=over.wait).start()
-    assert handed.why_unfinished(lambda: None) == "threading.Event.wait"
+            threading.Thread(target=works, args=(over,)).start()
+    assert handed.why_unfinished(lambda: None) == f"{__name__}.works"
     over.set()
     pool.shutdown()
 

@@ -14,15 +14,15 @@ OTHER = 4242
 """A thread of torch's."""
 
 
-def recording(tmp_path, *, cpu_times_us, holder="forward", kernel_us=1000, tid=MAIN, **more):
-    """Return steps of 20 ms whose one operator holds a kernel, and nothing else that was recorded."""
+def recording(tmp_path, *, cpu_times_us, holder="forward", kernel_us=1000, tid=MAIN, wait_us=0, **more):
+    """Return steps whose one operator of 18 ms holds a kernel, and nothing else that was recorded, before a wait."""
     builder = TraceBuilder()
     if cpu_times_us is not None:
         more["step_cpu_times_us"] = cpu_times_us
     builder.own(device="cpu", steps=len(cpu_times_us or [0, 0]), **more)
     for number in range(len(cpu_times_us or [0, 0])):
-        at = number * 30_000
-        builder.step(number, at, 20_000)
+        at = number * (30_000 + wait_us)
+        builder.step(number, at, 20_000 + wait_us)
         builder.op(holder, at + 1000, 18_000, tid=tid)
         builder.op("aten::mm", at + 2000, kernel_us, tid=tid)
     return load(builder.write(tmp_path / "t.json"))
@@ -37,18 +37,47 @@ def test_what_an_operator_computes_without_events_leaves_its_kernels_unknown(tmp
     assert "unseen-work" in profile.kernels_unknown
 
 
+@pytest.mark.parametrize("holder", ["forward", "mine::op", "FnBackward", "torch::autograd::CppNode<Mine>"])
+def test_a_wait_in_the_step_hides_no_work_without_events(tmp_path, holder):
+    profile = recording(tmp_path, cpu_times_us=[19_000.0] * 2, holder=holder, wait_us=50_000)
+    with pytest.raises(NotMeasured, match=r"may have computed for up to 16\.0 ms in a step.*\[unseen-work\]"):
+        profile.expect(max_kernels=1)
+
+
+def test_a_pause_at_another_place_in_each_step_is_no_work(tmp_path):
+    builder = TraceBuilder()
+    builder.own(device="cpu", steps=2, step_cpu_times_us=[10_000.0] * 2)
+    for number in range(2):
+        at = number * 90_000
+        builder.step(number, at, 80_000)
+        for place in range(2):
+            builder.op("mine::op", at + 1000 + place * 18_000, 17_000 if place == number else 2500)
+            builder.op("aten::mm", at + 2000 + place * 18_000, 1000)
+    load(builder.write(tmp_path / "t.json")).expect(max_kernels=2)
+
+
 @pytest.mark.parametrize(
     "known",
     [
-        {"cpu_times_us": [4900.0, 4900.0]},
+        {"cpu_times_us": [2900.0, 2900.0]},
         {"cpu_times_us": None},
         {"cpu_times_us": [19_000.0] * 2, "kernel_us": 16_000},
-        {"cpu_times_us": [19_000.0, 3000.0, 3000.0]},
+        {"cpu_times_us": [19_000.0, 2500.0, 2500.0]},
         {"cpu_times_us": [19_000.0] * 2, "holder": "Optimizer.step#SGD.step"},
         {"cpu_times_us": [19_000.0] * 2, "holder": "autograd::engine::evaluate_function: MmBackward0"},
         {"cpu_times_us": [19_000.0] * 2, "tid": OTHER},
+        {"cpu_times_us": [19_000.0] * 2, "holder": "aten::linear", "wait_us": 50_000},
     ],
-    ids=["it waited", "nobody looked", "kernels", "in one step of three", "Python", "hooks", "another thread"],
+    ids=[
+        "it waited",
+        "nobody looked",
+        "kernels",
+        "in one step of three",
+        "Python",
+        "hooks",
+        "another thread",
+        "torch's",
+    ],
 )
 def test_what_need_not_be_work_without_events_is_measured(tmp_path, known):
     recording(tmp_path, **known).expect(max_kernels=1)

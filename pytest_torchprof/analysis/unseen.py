@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.parts import inside, operator_kernels
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.text import counted, printable_line, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.trace import Trace
 
@@ -28,13 +28,17 @@ _OF_PYTHON = re.compile(
 )
 _NODE = re.compile(r"\w+Backward\d*|torch::autograd::CppNode<.*", re.DOTALL)
 """Autograd's functions: the user's may compute without any operator."""
+_OF_TORCH = re.compile(r"(aten|prim|c10d|autograd)::.*|\w+Backward\d+|torch::autograd::AccumulateGrad", re.DOTALL)
+"""What torch's own operators compute they do in operators that are known as kernels."""
 
 
 def work_without_events(trace: Trace) -> str | None:
-    """Return that operators worked without leaving events, and where; None if they did not, or if nobody can tell.
+    """Return that operators worked, or may have, without leaving events, and where; None if they did not.
 
     What surely went into long gaps is the thread's CPU time less all other time of the step: while the thread waits, or
-    the system runs something else, it becomes less, never more.
+    the system runs something else, it becomes less, never more. What may have gone into a gap of the user's operators
+    is the CPU time less what torch's short operators took: a pause of the thread can hide nothing there. It counts
+    where the gap is there in each step, since the system that runs something else does not do so at the same place.
     """
     metadata = trace.metadata
     spent = None if metadata is None else metadata.step_cpu_times_us
@@ -43,27 +47,82 @@ def work_without_events(trace: Trace) -> str | None:
     enough = min(_STEPS, len(spent))
     if sum(us >= LEAST_US for us in spent) < enough:
         return None
-    gaps: dict[int, list[tuple[float, str]]] = defaultdict(list)
-    for start, end, name in _gaps(trace):
-        if end - start >= LEAST_US * 1000:
-            gaps[trace.step_at(start)].append(((end - start) / 1000, name))
-    found = []
-    for place, (step, cpu_us) in enumerate(zip(trace.steps, spent, strict=True)):
-        elsewhere_us = (step.end_ns - step.start_ns) / 1000 - sum(us for us, _ in gaps[place])
-        if cpu_us - elsewhere_us >= LEAST_US:
-            found.append((cpu_us - elsewhere_us, max(gaps[place])[1]))
+    long: dict[int, list[_Gap]] = defaultdict(list)
+    for gap in _gaps(trace):
+        if gap.us >= LEAST_US:
+            long[gap.step].append(gap)
+    if not any(long[place] for place in range(len(spent))):
+        return None
+    found, verb = _surely_unseen(trace, spent, long), "computed for"
+    if len(found) < enough:
+        found, verb = _possibly_unseen(trace, spent, long), "may have computed for up to"
     if len(found) < enough:
         return None
     most_us, name = max(found)
     return coded(
-        f"{printable_line(name, 80)!r} computed for {show_us(most_us)} in a step without leaving events, in "
+        f"{printable_line(name, 80)!r} {verb} {show_us(most_us)} in a step without leaving events, in "
         f"{len(found)} of {counted(len(spent), 'step')}, so not all of its kernels are known: fused "
         "code of TorchScript, or an operator of Python, NumPy or C++ that calls torch's operators too",
         Code.UNSEEN_WORK,
     )
 
 
-def _gaps(trace: Trace) -> Iterator[tuple[int, int, str]]:
+def _surely_unseen(trace: Trace, spent: Sequence[float], long: Mapping[int, list[_Gap]]) -> list[tuple[float, str]]:
+    found = []
+    for place, (step, cpu_us) in enumerate(zip(trace.steps, spent, strict=True)):
+        elsewhere_us = (step.end_ns - step.start_ns) / 1000 - sum(gap.us for gap in long[place])
+        if (us := cpu_us - elsewhere_us) >= LEAST_US:
+            found.append((us, max((gap.us, gap.name) for gap in long[place])[1]))
+    return found
+
+
+def _possibly_unseen(trace: Trace, spent: Sequence[float], long: Mapping[int, list[_Gap]]) -> list[tuple[float, str]]:
+    places = [{(gap.name, gap.number) for gap in long[place] if gap.is_users} for place in range(len(spent))]
+    if not (always := places[0].intersection(*places)):
+        return []
+    computed_us, found = _short_operators_us(trace), []
+    for place, cpu_us in enumerate(spent):
+        gap_us, name = max((gap.us, gap.name) for gap in long[place] if (gap.name, gap.number) in always)
+        if (us := min(gap_us, cpu_us - computed_us[place])) >= LEAST_US:
+            found.append((us, name))
+    return found
+
+
+def _short_operators_us(trace: Trace) -> dict[int, float]:
+    """Return by step how long its thread was in operators that hold no others, and are too short to have waited."""
+    ops, found = trace.ops, defaultdict[int, float](float)
+    holders, threads = set(trace.nesting.parent), _threads_of_steps(trace)
+    for i, (start, end) in enumerate(zip(ops.start, ops.end, strict=True)):
+        if (us := (end - start) / 1000) < LEAST_US and i not in holders and ops.thread[i] in threads:
+            found[trace.step_at(start)] += us
+    return found
+
+
+def _threads_of_steps(trace: Trace) -> set[int]:
+    of_steps = {step.tid for step in trace.steps}
+    return {thread for thread, tid in enumerate(trace.threads) if tid in of_steps}
+
+
+class _Gap(NamedTuple):
+    """When nothing was recorded inside of an operator; the number tells it from others of its name in the step."""
+
+    step: int
+    name: str
+    number: int
+    us: float
+    is_users: bool
+
+
+def _gaps(trace: Trace) -> Iterator[_Gap]:
+    """Yield when nothing was recorded inside of an operator that only holds others."""
+    seen: Counter[tuple[int, str]] = Counter()
+    for start, end, name in _unrecorded(trace):
+        step = trace.step_at(start)
+        seen[step, name] += 1
+        yield _Gap(step, name, seen[step, name], (end - start) / 1000, _OF_TORCH.fullmatch(name) is None)
+
+
+def _unrecorded(trace: Trace) -> Iterator[tuple[int, int, str]]:
     """Yield when nothing was recorded inside of an operator that only holds others, with its name."""
     work, ops, parent = trace.device_kind.operator_work, trace.ops, trace.nesting.parent
     if work is None:
@@ -73,8 +132,7 @@ def _gaps(trace: Trace) -> Iterator[tuple[int, int, str]]:
     named = {name: trace.names[name] for name in set(ops.name)}
     left_out = {name for name, text in named.items() if _OF_PYTHON.fullmatch(text)}
     nodes = {name for name, text in named.items() if _NODE.fullmatch(text)}
-    of_steps = {step.tid for step in trace.steps}
-    threads = {thread for thread, tid in enumerate(trace.threads) if tid in of_steps}
+    threads = _threads_of_steps(trace)
     until = {i: ops.start[i] for i, name in enumerate(ops.name) if name in nodes and ops.thread[i] in threads}
     for i in sorted(range(len(parent)), key=ops.start.__getitem__):
         if (holder := parent[i]) >= 0 and ops.thread[i] in threads:

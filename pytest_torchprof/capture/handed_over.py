@@ -6,9 +6,10 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial, wraps
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -24,8 +25,12 @@ _SERVICES = (
     *("multiprocessing.queues.", "multiprocessing.pool.Pool.", "logging."),
     *("torch._inductor.", "torch._vendor.", "torch._lazy.", "torch.utils.data.", "torch.profiler."),
     *("torch.distributed.elastic.", "torch.distributed.debug.", "torch.multiprocessing."),
+    # What only waits. Not all of threading: a Timer, a Barrier and Condition.wait_for call what they were given.
+    *("time.", "threading.Event.wait", "threading.Thread.join", "threading.Semaphore.acquire"),
+    *("queue.Queue.", "socket.", "selectors."),
 )
-
+_OF_POOLS: Final = ["apply", "apply_async", "map", "map_async", "starmap", "starmap_async", "imap", "imap_unordered"]
+"""How multiprocessing's pool of threads is given work; its pool of processes inherits none of what is put there."""
 
 PATIENCE_S: Final = 10.0
 """How long what was handed over may take once the measured code is done, and other threads may compute."""
@@ -50,7 +55,10 @@ class HandedOver:
         with (
             _note_calls(threading.Thread, "start", lambda thread: getattr(thread, "_target", None) or thread, self),
             _note_calls(ThreadPoolExecutor, "submit", lambda _, function, *__, **___: function, self),
+            ExitStack() as pools,
         ):
+            for method in _OF_POOLS:
+                pools.enter_context(_note_calls(ThreadPool, method, lambda _, func, *__, **___: func, self))
             yield
 
     def why_unfinished(self, synchronize: Callable[[], None]) -> str | None:
@@ -121,16 +129,23 @@ def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: Han
             return original(*args, **named)
         seen.names.append(name)
         result = original(*args, **named)
-        seen.work[args[0] if result is None else result] = name
+        # A pool of multiprocessing gives what it has computed, or what cannot be waited for without being used up.
+        work = args[0] if result is None else result
+        if isinstance(work, threading.Thread | Future):
+            seen.work[work] = name
         return result
 
+    inherited = method not in vars(owner)
     setattr(owner, method, telling)
     try:
         yield
     finally:
         # Whoever put something else there meanwhile keeps it.
         if getattr(owner, method) is telling:
-            setattr(owner, method, original)
+            if inherited:
+                delattr(owner, method)
+            else:
+                setattr(owner, method, original)
 
 
 def _name_of_work(work: Any) -> str:
