@@ -119,10 +119,12 @@ def test_the_first_session_too_waits_for_the_lock_of_the_gpu(run, tmp_path):
         import tempfile, pytest
         from pathlib import Path
         from pytest_torchprof import NotMeasured, capture
+        from pytest_torchprof.capture import gpu_lock
         from pytest_torchprof.capture.devices.cuda import gpu_uuid
 
-        def test_it():
-            Path(tempfile.gettempdir(), f"torchprof-{gpu_uuid('cuda:0')}.lock").mkdir()
+        def test_it(monkeypatch):
+            monkeypatch.setattr(gpu_lock, "_EVERYBODYS", Path(tempfile.gettempdir(), "nowhere"))
+            gpu_lock.lock_file(gpu_uuid("cuda:0")).mkdir()
             with pytest.raises(NotMeasured, match="the lock of this GPU, .* cannot be opened"):
                 capture.arm("cuda:0")
     """
