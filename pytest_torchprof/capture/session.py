@@ -108,6 +108,7 @@ class Session:
         try:
             self._starts = self._watch.enter_context(torch_profiler.profiler_starts())
             self.replays = self._watch.enter_context(accelerator().replays())
+            self._watch.enter_context(torch_profiler.custom_operators_recorded())
             _launch_sentinel(spare)
             del spare
             if self._counts_memory:

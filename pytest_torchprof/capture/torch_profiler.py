@@ -290,3 +290,22 @@ def _pass_on(held: IO[bytes]) -> None:
     rest = _CHATTER.sub(b"", held.read())
     while rest:
         rest = rest[os.write(_STDERR, rest) :]
+
+
+@contextmanager
+def custom_operators_recorded() -> Iterator[None]:
+    """Let the dispatcher call operators that are made in Python, so that the profiler records them.
+
+    torch 2.15 calls these past its dispatcher (``OpOverload._enable_pyobj_dispatch``), which leaves no event. Run with
+    torch 2.13, which has no such way, and 2.15.
+    """
+    definitions = getattr(import_module("torch._library.custom_ops"), "OPDEFS", {})
+    operators: list[Any] = [getattr(definition, "_opoverload", None) for definition in list(definitions.values())]
+    passed_by = [op for op in operators if getattr(op, "_pyobj_dispatcher", None) is not None]
+    for op in passed_by:
+        op._enable_pyobj_dispatch(False)
+    try:
+        yield
+    finally:
+        for op in passed_by:
+            op._enable_pyobj_dispatch(True)
