@@ -28,8 +28,12 @@ _OF_PYTHON = re.compile(
 )
 _NODE = re.compile(r"\w+Backward\d*|torch::autograd::CppNode<.*", re.DOTALL)
 """Autograd's functions: the user's may compute without any operator."""
-_OF_TORCH = re.compile(r"(aten|prim|c10d|autograd)::.*|\w+Backward\d+|torch::autograd::AccumulateGrad", re.DOTALL)
-"""What torch's own operators compute they do in operators that are known as kernels."""
+_OF_TORCH = re.compile(
+    r"(aten|prim|c10d|autograd)::.*|\w+Backward\d+|torch::autograd::AccumulateGrad|CompiledFunction(Backward)?"
+    r"|Torch-Compiled Region.*|## Call CompiledFxGraph .*",
+    re.DOTALL,
+)
+"""What torch's own operators and compiled code compute they do in operators that are known as kernels."""
 
 
 def work_without_events(trace: Trace) -> str | None:
