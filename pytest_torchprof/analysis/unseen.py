@@ -42,7 +42,8 @@ def work_without_events(trace: Trace) -> str | None:
     What surely went into long gaps is the thread's CPU time less all other time of the step: while the thread waits, or
     the system runs something else, it becomes less, never more. What may have gone into a gap of the user's operators
     is the CPU time less what torch's short operators took: a pause of the thread can hide nothing there. It counts
-    where the gap is there in each step, since the system that runs something else does not do so at the same place.
+    where the gap is there in each of several steps, since the system that runs something else does not do that at one
+    place.
     """
     metadata = trace.metadata
     spent = None if metadata is None else metadata.step_cpu_times_us
@@ -58,7 +59,7 @@ def work_without_events(trace: Trace) -> str | None:
     if not any(long[place] for place in range(len(spent))):
         return None
     found, verb = _surely_unseen(trace, spent, long), "computed for"
-    if len(found) < enough:
+    if len(found) < enough and len(spent) >= _STEPS:
         found, verb = _possibly_unseen(trace, spent, long), "may have computed for up to"
     if len(found) < enough:
         return None
