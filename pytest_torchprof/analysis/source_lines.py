@@ -11,6 +11,7 @@ import sys
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -124,6 +125,14 @@ class Places(Struct, frozen=True, kw_only=True):
     """In which order a repeat did the work; None where these are the step's own."""
     why_not: str | None = None
 
+    def with_code(self, told: Places) -> Places:
+        """Return these of a repeat with the lines that generated code tells, which no stack can."""
+        work = dict(self.work)
+        for one, origins in told.work.items():
+            seen = [*self.work.get(one, ()), *[None] * len(origins)]
+            work[one] = [_of_code(origin, beside) for origin, beside in zip(origins, seen, strict=False)]
+        return replace(self, work=work)
+
     def of(self, work: Iterable[Work]) -> list[tuple[int, Origin]]:
         """Return how often this work was done from where, the most frequent place first."""
         counted: Counter[Origin] = Counter()
@@ -134,6 +143,15 @@ class Places(Struct, frozen=True, kw_only=True):
     def of_operator(self, name: str) -> list[tuple[int, Origin]]:
         """Return how often an operator of this name was called from where, likewise."""
         return _most_frequent(self.operators.get(name, Counter()))
+
+
+def _of_code(told: Origin | None, seen: Origin | None) -> Origin | None:
+    """Return the place that generated code tells, with the modules that were seen running there."""
+    if told is None or seen is None or told.file is None:
+        return told or seen
+    # A graph from a cache may have been compiled from a copy of the file: then only what was seen is here.
+    is_copy = seen.file is not None and seen.file != told.file and Path(seen.file).name == Path(told.file).name
+    return seen if is_copy else replace(told, module=seen.module, backward=seen.backward)
 
 
 def _most_frequent(counted: Counter[Origin]) -> list[tuple[int, Origin]]:

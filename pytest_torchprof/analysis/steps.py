@@ -107,7 +107,8 @@ class StepProfile(HasViews, StepAttributes):
         """Where in the user's code the step's work comes from: from its own stacks, or those of a repeat."""
         if self._launching.origins.recorded or self._places is None:
             return self._launching.places(self.part)
-        return self._places(self)
+        found = self._places(self)
+        return found.with_code(self._launching.places(self.part)) if self._launching.generated else found
 
     @shared
     def order(self) -> object:
