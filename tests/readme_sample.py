@@ -44,7 +44,9 @@ def make(folder: Path) -> str:
             "test_block.py",
         ],
         cwd=folder,
-        env={**{name: value for name, value in os.environ.items() if name != "CI"}, "COLUMNS": str(WIDTH)},
+        env={**{name: value for name, value in os.environ.items() if name != "CI"}, "COLUMNS": str(WIDTH)}
+        # Lines are those of the file that was compiled, which Inductor's cache may have from another folder.
+        | {"TORCHINDUCTOR_CACHE_DIR": f"{folder}-inductor"},
         capture_output=True,
         text=True,
         check=False,

@@ -6,6 +6,7 @@ beside them, which tell the line itself and the modules (``capture/lines.py``).
 
 from __future__ import annotations
 
+import linecache
 import re
 import sys
 from bisect import bisect_right
@@ -149,9 +150,19 @@ def _of_code(told: Origin | None, seen: Origin | None) -> Origin | None:
     """Return the place that generated code tells, with the modules that were seen running there."""
     if told is None or seen is None or told.file is None:
         return told or seen
-    # A graph from a cache may have been compiled from a copy of the file: then only what was seen is here.
-    is_copy = seen.file is not None and seen.file != told.file and Path(seen.file).name == Path(told.file).name
-    return seen if is_copy else replace(told, module=seen.module, backward=seen.backward)
+    held, copy = seen.file, told.file
+    told = replace(told, module=seen.module, backward=seen.backward)
+    if held is None or held == copy or Path(held).name != Path(copy).name:
+        return told
+    # A graph from a cache may have been compiled from a copy of the file: its lines hold where both read the same.
+    numbers = [told.line, *(one.line for one in told.lines)]
+    if any(_text(held, number) != (_text(copy, number) or None) for number in numbers):
+        return seen
+    return replace(told, file=held, lines=tuple(replace(one, file=held) for one in told.lines))
+
+
+def _text(file: str, number: int) -> str:
+    return linecache.getline(file, number).strip() if Path(file).is_file() else ""
 
 
 def _most_frequent(counted: Counter[Origin]) -> list[tuple[int, Origin]]:
