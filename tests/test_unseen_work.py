@@ -44,6 +44,22 @@ def test_a_wait_in_the_step_hides_no_work_without_events(tmp_path, holder):
         profile.expect(max_kernels=1)
 
 
+@pytest.mark.parametrize("told_by", ["world", "collective"])
+def test_a_wait_for_other_ranks_is_no_work(tmp_path, told_by):
+    builder = TraceBuilder()
+    ranks = {"world_size": 2, "rank": 0} if told_by == "world" else {}
+    builder.own(device="cpu", steps=2, step_cpu_times_us=[12_000.0] * 2, **ranks)
+    for number in range(2):
+        at = number * 90_000
+        builder.step(number, at, 80_000)
+        builder.op("mine::op", at + 1000, 70_000)
+        builder.op("aten::mm", at + 2000, 1000)
+        if told_by == "collective":
+            told = {"Collective name": "allreduce", "Group size": 2, "dtype": "Float", "In msg nelems": 4}
+            builder.op("record_param_comms", at + 4000, 18, **told)
+    load(builder.write(tmp_path / "t.json")).expect(max_kernels=1)
+
+
 def test_a_pause_at_another_place_in_each_step_is_no_work(tmp_path):
     builder = TraceBuilder()
     builder.own(device="cpu", steps=2, step_cpu_times_us=[10_000.0] * 2)
@@ -65,6 +81,7 @@ def test_a_pause_at_another_place_in_each_step_is_no_work(tmp_path):
         {"cpu_times_us": [19_000.0, 2500.0, 2500.0]},
         {"cpu_times_us": [19_000.0] * 2, "holder": "Optimizer.step#SGD.step"},
         {"cpu_times_us": [19_000.0] * 2, "holder": "autograd::engine::evaluate_function: MmBackward0"},
+        {"cpu_times_us": [19_000.0] * 2, "holder": "RegisterPostBackwardFunctionBackward"},
         {"cpu_times_us": [19_000.0] * 2, "tid": OTHER},
         {"cpu_times_us": [19_000.0] * 2, "holder": "aten::linear", "wait_us": 50_000},
     ],
@@ -75,6 +92,7 @@ def test_a_pause_at_another_place_in_each_step_is_no_work(tmp_path):
         "in one step of three",
         "Python",
         "hooks",
+        "hooks of FSDP",
         "another thread",
         "torch's",
     ],

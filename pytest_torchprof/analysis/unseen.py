@@ -23,7 +23,8 @@ _STEPS = 2
 # Ranges that hold Python of torch's or of the user's: hooks, guards, an optimizer's loop, whatever somebody marked.
 _OF_PYTHON = re.compile(
     r"autograd::engine::evaluate_function: .*|Optimizer\..*|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*"
-    r"|ProfilerStep#.*|.* \(dynamo_timed\)|torchprof::.*|PythonDispatchMode|PythonSubclass",
+    r"|FSDP::.*|RegisterPostBackwardFunctionBackward|ProfilerStep#.*|.* \(dynamo_timed\)|torchprof::.*"
+    r"|PythonDispatchMode|PythonSubclass",
     re.DOTALL,
 )
 _NODE = re.compile(r"\w+Backward\d*|torch::autograd::CppNode<.*", re.DOTALL)
@@ -43,7 +44,7 @@ def work_without_events(trace: Trace) -> str | None:
     the system runs something else, it becomes less, never more. What may have gone into a gap of the user's operators
     is the CPU time less what torch's short operators took: a pause of the thread can hide nothing there. It counts
     where the gap is there in each of several steps, since the system that runs something else does not do that at one
-    place.
+    place; a collective does, so between several ranks only what surely computed counts.
     """
     metadata = trace.metadata
     spent = None if metadata is None else metadata.step_cpu_times_us
@@ -59,7 +60,8 @@ def work_without_events(trace: Trace) -> str | None:
     if not any(long[place] for place in range(len(spent))):
         return None
     found, verb = _surely_unseen(trace, spent, long), "computed for"
-    if len(found) < enough and len(spent) >= _STEPS:
+    alone = not trace.parameters and (metadata.world_size or 1) == 1
+    if len(found) < enough and len(spent) >= _STEPS and alone:
         found, verb = _possibly_unseen(trace, spent, long), "may have computed for up to"
     if len(found) < enough:
         return None
