@@ -47,7 +47,9 @@ def work_without_events(trace: Trace) -> str | None:
     place; a collective does, so between several ranks only what surely computed counts.
     """
     metadata = trace.metadata
-    spent = None if metadata is None else metadata.step_cpu_times_us
+    if metadata is None:
+        return None
+    spent = metadata.step_cpu_times_us
     if spent is None or len(spent) != len(trace.steps) or trace.steps is not trace.profiler_steps or trace.compiling:
         return None
     enough = min(_STEPS, len(spent))

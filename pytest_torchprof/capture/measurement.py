@@ -25,14 +25,15 @@ from pytest_torchprof.capture.samples import (
     Samples,
     on_one_stream,
 )
+from pytest_torchprof.capture.sentinel import look_for_losses
 from pytest_torchprof.capture.session import (
     NOTHING_HELD,
     Session,
     another_profiler_runs,
     arm,
-    look_for_losses,
     refuse_second_profiler,
 )
+from pytest_torchprof.capture.torch_profiler import this_process
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording, describe
@@ -280,6 +281,8 @@ class _Measurement:
                     graph_replays=session.replays.in_order,
                 )
                 write_recording(session, self.path, self.written)
+                if kind_of(self.plan.device).has_launches and this_process().looks_for_losses:
+                    look_for_losses(self.path)
         self.problem = self.problem or why_unbelievable(self.path, self.check)
 
     def prepare_another(self) -> None:

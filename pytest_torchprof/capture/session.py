@@ -25,13 +25,12 @@ from pytest_torchprof.capture.devices import (
 from pytest_torchprof.capture.handed_over import PATIENCE_S, HandedOver
 from pytest_torchprof.capture.lines import Lines
 from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
+from pytest_torchprof.capture.sentinel import launch_sentinel, look_for_losses
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording.reader import read
-from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +108,7 @@ class Session:
             self._starts = self._watch.enter_context(torch_profiler.profiler_starts())
             self.replays = self._watch.enter_context(accelerator().replays())
             self._watch.enter_context(torch_profiler.custom_operators_recorded())
-            _launch_sentinel(spare)
+            launch_sentinel(spare)
             del spare
             if self._counts_memory:
                 self.devices = devices_in_use(self._device)
@@ -283,19 +282,7 @@ def _profile_again(before: Any) -> None:
         before.enable()
 
 
-def _launch_sentinel(spare: torch.Tensor) -> None:
-    """Launch tiny kernels at the head of the window, where some may be lost, and wait until they are done."""
-    from torch.profiler import record_function
-
-    device = str(spare.device)
-    with record_function(SENTINEL):
-        # What runs where it is called is never lost.
-        for _ in range(this_process().next_sentinel() if kind_of(device).has_launches else 1):
-            spare.add_(1)
-        synchronize(device)
-
-
-# The sentinel of each is twice as long as that of the one before, if that lost kernels.
+# The sentinel of each is longer than that of the one before, if that lost all its kernels.
 _ATTEMPTS = 4
 
 
@@ -337,11 +324,3 @@ def _sees_the_sentinel(device: str) -> bool:
         recording = Path(folder) / "probe.json"
         session.export(recording)
         return look_for_losses(recording)
-
-
-def look_for_losses(recording: Path) -> bool:
-    """Return whether a recording has anything of the GPU; where a kernel is missing, the next sentinel is longer."""
-    trace = read(recording)
-    if trace.links.lost or not len(trace.gpu):
-        this_process().lost_kernels()
-    return bool(trace.devices)

@@ -213,18 +213,24 @@ _CHATTER = re.compile(
     rb"^(?:USDT:[^\n]*\bprofiler_(?:start|stop)|ERROR:[^\n]*\bgpuGetDeviceCount failed with code \d+)\n?", re.MULTILINE
 )
 # A profiler session can lose kernels at its head, one more with each session of the process that followed some idle
-# time (the GPU's time stamps are registered anew each time). The sentinel's kernels are there to be lost. Sessions that
-# are not ours add to it too: where a session lost some, the next one has twice as many.
-_SENTINEL_KERNELS = 8
-_MOST_SENTINEL_KERNELS = 512
+# time (the GPU's time stamps are registered anew each time: pytorch#192021). The sentinel's kernels are there to be
+# lost, and some more than the last one is known to have lost. Sessions that are not ours add to it too.
+_SPARE_KERNELS = 8
+_LOOK_EVERY = 16
+"""After so many sessions somebody looks how many kernels were lost: to read each recording for it would take longer."""
+_LONGER = 8
+_MOST_BLINDLY = 4096
+"""Where all were lost nobody knows how many it takes: something else may be wrong, which no sentinel mends."""
 
 
 @dataclass(slots=True)
 class Process:
     """What this process's sessions have shown, and the one session that holds a thread it cannot leave."""
 
-    sentinel: int = _SENTINEL_KERNELS
+    sentinel: int = _SPARE_KERNELS
     """How many kernels the last session's sentinel launched."""
+    sessions: int = 0
+    """How many had a sentinel since somebody looked how many kernels it had lost."""
     unusable: str | None = None
     """Why this process cannot use its GPUs any more."""
     stuck: _KinetoProfile | None = None
@@ -234,12 +240,20 @@ class Process:
 
     def next_sentinel(self) -> int:
         """Return how many kernels the sentinel of a new session launches: one more than that of the last."""
-        self.sentinel = min(self.sentinel + 1, _MOST_SENTINEL_KERNELS)
+        self.sessions += 1
+        self.sentinel += 1
         return self.sentinel
 
-    def lost_kernels(self) -> None:
-        """Take note that the last session lost kernels: its sentinel was too short."""
-        self.sentinel = min(2 * self.sentinel, _MOST_SENTINEL_KERNELS)
+    @property
+    def looks_for_losses(self) -> bool:
+        """Whether it is time to look how many kernels the last session's sentinel has lost."""
+        return self.sessions >= _LOOK_EVERY
+
+    def sentinel_lost(self, kernels: int) -> None:
+        """Take note of how many kernels the last session's sentinel lost: where all were, it was too short."""
+        longer = max(self.sentinel, min(_LONGER * self.sentinel, _MOST_BLINDLY))
+        self.sentinel = kernels + _SPARE_KERNELS if kernels < self.sentinel else longer
+        self.sessions = 0
 
     def hold(self, taken_over: _KinetoProfile) -> None:
         """Remember a session of this thread that a profiler on another thread has taken over."""

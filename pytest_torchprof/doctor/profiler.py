@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.capture import arm, reasons
 from pytest_torchprof.capture.gpu_lock import holding, lock_file
 from pytest_torchprof.capture.reasons import FreshProcess, fresh_process
+from pytest_torchprof.capture.sentinel import losses_of
 from pytest_torchprof.capture.session import Session
 from pytest_torchprof.doctor.inquiry import LIMIT_S, OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ask, first_line, public
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted
-from pytest_torchprof.trace import SENTINEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,15 +214,11 @@ def open_sessions(device: str, idle_s: float) -> dict[str, Any]:
 
 
 def _seen(trace: Trace) -> dict[str, int]:
-    # What tests launch begins where the sentinel's range, which is there to be lost, is over.
-    head = max((span.end_ns for span in trace.spans(SENTINEL)), default=0)
-    calls, links = trace.calls, trace.links
-    launched = sum(calls.start[i] >= head for i in links.launches)
-    lost = sum(calls.start[i] >= head for i in links.lost)
+    found = losses_of(trace)
     return {
-        "seen": launched - lost,
-        "sentinel": len(links.launches) - launched,
-        "sentinel_lost": len(links.lost) - lost,
+        "seen": found.launched - found.behind,
+        "sentinel": found.sentinel,
+        "sentinel_lost": found.of_sentinel,
         "orphans": trace.orphans,
     }
 

@@ -59,8 +59,14 @@ def test_thirty_sessions_lose_more_and_more_of_the_sentinel_alone(sentinels, hea
     assert outcomes == {"passed": 30}
     lost, launched = zip(*found, strict=True)
     assert list(lost) == list(range(lost[0], lost[0] + 30))
-    assert list(launched) == list(range(launched[0], launched[0] + 30))
-    assert launched[-1] > lost[-1] >= 30
+    assert all(one < other for one, other in zip(lost, launched, strict=True))
+
+
+def test_where_none_are_lost_the_sentinel_stays_short(sentinels):
+    outcomes, found = sentinels(SESSIONS.format(sessions=60, idle_s=0), head_ms=-1)
+    assert outcomes == {"passed": 60}
+    assert max(launched for _, launched in found) <= 30
+    assert not any(lost for lost, _ in found)
 
 
 def test_after_sessions_of_others_the_sentinel_grows_until_it_is_long_enough(sentinels):
@@ -68,3 +74,12 @@ def test_after_sessions_of_others_the_sentinel_grows_until_it_is_long_enough(sen
     outcomes, found = sentinels(source, head_ms=0)
     assert outcomes == {"passed": 2}
     assert all(launched > lost >= 25 for lost, launched in found)
+
+
+def test_a_process_that_has_lost_more_than_its_first_sentinels_could_goes_on_measuring(sentinels):
+    """Beyond the 512th measurement of a process too; the loss of that many is what other sessions add at once."""
+    source = FOREIGN.format(sessions=540) + SESSIONS.format(sessions=20, idle_s=0)
+    outcomes, found = sentinels(source, head_ms=0)
+    assert outcomes == {"passed": 20}
+    assert all(launched > lost >= 540 for lost, launched in found)
+    assert found[-1][1] <= found[-1][0] + 30

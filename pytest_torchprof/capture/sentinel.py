@@ -1,0 +1,58 @@
+"""The kernels at the head of a recording that are there to be lost: launched, and looked at for the next ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_torchprof.capture.devices import synchronize
+from pytest_torchprof.capture.torch_profiler import this_process
+from pytest_torchprof.devices.kinds import kind_of
+from pytest_torchprof.recording.reader import read
+from pytest_torchprof.trace import SENTINEL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from pytest_torchprof.trace import Trace
+
+
+def launch_sentinel(spare: torch.Tensor) -> None:
+    """Launch tiny kernels at the head of the window, where some may be lost, and wait until they are done."""
+    from torch.profiler import record_function
+
+    device = str(spare.device)
+    with record_function(SENTINEL):
+        # What runs where it is called is never lost.
+        for _ in range(this_process().next_sentinel() if kind_of(device).has_launches else 1):
+            spare.add_(1)
+        synchronize(device)
+
+
+class Losses(NamedTuple):
+    """What a recording of ours has lost at its head, and behind it."""
+
+    sentinel: int
+    """How many kernels the sentinel launched, which is there to lose some."""
+    of_sentinel: int
+    launched: int
+    """How many were launched behind it."""
+    behind: int
+
+
+def losses_of(trace: Trace) -> Losses:
+    """Return how many kernels of the sentinel were lost, and how many of those that came later."""
+    head = max((span.end_ns for span in trace.spans(SENTINEL)), default=0)
+    calls, links = trace.calls, trace.links
+    launched = sum(calls.start[i] >= head for i in links.launches)
+    lost = sum(calls.start[i] >= head for i in links.lost)
+    return Losses(len(links.launches) - launched, len(links.lost) - lost, launched, lost)
+
+
+def look_for_losses(recording: Path) -> bool:
+    """Return whether a recording has anything of the GPU; the next sentinel has as many kernels to lose, and more."""
+    trace = read(recording)
+    process = this_process()
+    process.sentinel_lost(losses_of(trace).of_sentinel if len(trace.gpu) else process.sentinel)
+    return bool(trace.devices)
