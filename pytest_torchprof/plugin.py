@@ -178,12 +178,11 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     state = session.config.stash.get(STATE, None)
     if state is None or session.config.option.collectonly:
         return (yield)
-    from pytest_torchprof.testing.collection import arm
+    from pytest_torchprof.testing.collection import armed
     from pytest_torchprof.testing.rank_ends import told_at_the_end
 
-    arm(state, session)
     times_wanted = state.options.against is not None and not is_worker(session.config)
-    with told_at_the_end(state.other_ranks):
+    with armed(state, session), told_at_the_end(state.other_ranks):
         if not times_wanted:
             return (yield)
         from pytest_torchprof.testing.time_pairs import compare_times, miss_times
@@ -206,6 +205,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     from pytest_torchprof.testing.phases import without_trace_records
 
     item.stash[RUN] = start_run(state, item)
+    state.arm()
     with without_trace_records():
         return (yield)
 

@@ -13,6 +13,7 @@ from pytest_torchprof.capture import reasons
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
+from pytest_torchprof.capture.first_session import arm
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
@@ -30,7 +31,6 @@ from pytest_torchprof.capture.session import (
     NOTHING_HELD,
     Session,
     another_profiler_runs,
-    arm,
     refuse_second_profiler,
 )
 from pytest_torchprof.capture.torch_profiler import this_process

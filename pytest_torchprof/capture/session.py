@@ -6,9 +6,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.capture import reasons, torch_profiler
@@ -20,12 +17,10 @@ from pytest_torchprof.capture.devices import (
     devices_in_use,
     live_device,
     synchronize,
-    why_unusable,
 )
 from pytest_torchprof.capture.handed_over import PATIENCE_S, HandedOver
 from pytest_torchprof.capture.lines import Lines
-from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
-from pytest_torchprof.capture.sentinel import launch_sentinel, look_for_losses
+from pytest_torchprof.capture.sentinel import launch_sentinel
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
@@ -33,7 +28,8 @@ from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
     import torch
     from torch.profiler.profiler import _KinetoProfile
@@ -280,47 +276,3 @@ def _profile_again(before: Any) -> None:
         sys.setprofile(before)
     elif hasattr(before, "enable"):
         before.enable()
-
-
-# The sentinel of each is longer than that of the one before, if that lost all its kernels.
-_ATTEMPTS = 4
-
-
-def arm(device: str, tell: Callable[[str], None] = tell_of_waits) -> None:
-    """Make sure that this process records kernels of `device`; the first call opens a session, later ones are free.
-
-    kineto registers with the GPU's tracing library once, with what the first session asks for, so the earlier the
-    better; and only the kernels of CUDA graphs that are captured after it are counted. Raises NotMeasured when another
-    profiler runs, when the kernels that were launched are not in the recording, and with whatever the device raises.
-    """
-    if not kind_of(device).has_launches:
-        return
-    refuse_second_profiler()
-    try:
-        reason = why_unusable(device)
-        if reason is None:
-            with only_measurement(device, tell):
-                reason = _probe(device)
-    except NotMeasured:
-        raise
-    except Exception as error:  # noqa: BLE001 - a test that does not measure must not suffer from the device
-        raise NotMeasured(reasons.of_device(device, error)) from None
-    if reason:
-        raise NotMeasured(reason)
-
-
-@cache
-def _probe(device: str) -> str | None:
-    if any(_sees_the_sentinel(device) for _ in range(_ATTEMPTS)):
-        return None
-    return coded(reasons.why_no_kernels(device, reasons.fresh_process(device)), Code.NO_KERNELS_RECORDED)
-
-
-def _sees_the_sentinel(device: str) -> bool:
-    with TemporaryDirectory() as folder, Session(device) as session:
-        session.finish()
-        if not session.exportable:
-            return False
-        recording = Path(folder) / "probe.json"
-        session.export(recording)
-        return look_for_losses(recording)

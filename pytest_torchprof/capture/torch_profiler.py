@@ -131,6 +131,23 @@ def profiler_starts() -> Iterator[list[ProfilerStart]]:
         module._enable_profiler = enable
 
 
+@contextmanager
+def before_profilers(do: Callable[[], None]) -> Iterator[None]:
+    """Call a function whenever someone is about to start a profiler, on any thread."""
+    module = _autograd_profiler()
+    prepare = module._prepare_profiler
+
+    def preparing(*args: Any, **kwargs: Any) -> Any:
+        do()
+        return prepare(*args, **kwargs)
+
+    module._prepare_profiler = preparing
+    try:
+        yield
+    finally:
+        module._prepare_profiler = prepare
+
+
 def _line_outside_torch() -> str:
     import torch
 

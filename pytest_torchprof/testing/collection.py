@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections import defaultdict
+from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +37,7 @@ from pytest_torchprof.testing.test_run import TestRun
 from pytest_torchprof.testing.workers import is_of_xdist, is_worker, nodeid_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 OPTIONS = pytest.StashKey[TestOptions]()
@@ -98,21 +100,32 @@ def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence
     if collected:
         state.collected = _whole_files(collected[0].session, collected)
     ours = [item for item in items if is_ours(item)]
-    needs_gpu = state.options.require_gpu and state.options.replay is None and state.options.enabled
-    for item in ours:
-        try:
-            item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
-        except UnknownLimit as problem:
-            item.stash[REFUSED] = f"{item.nodeid}: torchprof marker: {problem}"
-        else:
-            if needs_gpu and (lack := _lacks_gpu(item.stash[OPTIONS], state.options)):
-                item.stash[REFUSED] = f"--torchprof-require-gpu: {item.nodeid} {lack}"
-                state.lacks_gpu = True
+    with capture.looking_without_use():
+        _read_all(ours, state)
     refused = [item.stash[REFUSED] for item in ours if REFUSED in item.stash]
     # A worker of xdist cannot end the run at collection; there each refused test is an error of its own.
     if refused and not is_worker(config):
         raise pytest.UsageError("\n".join(refused))
     items[:] = [placed(item, item.stash[OPTIONS], state) if OPTIONS in item.stash else item for item in items]
+
+
+def _read_all(items: Iterable[pytest.Item], state: RunState) -> None:
+    for item in items:
+        try:
+            item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
+        except UnknownLimit as problem:
+            item.stash[REFUSED] = f"{item.nodeid}: torchprof marker: {problem}"
+        else:
+            _require_gpu(item, state)
+
+
+def _require_gpu(item: pytest.Item, state: RunState) -> None:
+    run = state.options
+    if not run.require_gpu or run.replay is not None or not run.enabled:
+        return
+    if lack := _lacks_gpu(item.stash[OPTIONS], run):
+        item.stash[REFUSED] = f"--torchprof-require-gpu: {item.nodeid} {lack}"
+        state.lacks_gpu = True
 
 
 def _lacks_gpu(options: TestOptions, run: RunOptions) -> str | None:
@@ -129,24 +142,42 @@ def _lacks_gpu(options: TestOptions, run: RunOptions) -> str | None:
     return coded(f"would be measured on the cpu ({lack})", Code.NO_GPU)
 
 
-def arm(state: RunState, session: pytest.Session) -> None:
-    """Open the process's first profiler session before any test runs, if one will be measured on an accelerator."""
+@contextmanager
+def armed(state: RunState, session: pytest.Session) -> Iterator[None]:
+    """Open the process's first profiler session before a test would have need of it, if one will be measured.
+
+    Not earlier: it begins CUDA, and tests that fork and use CUDA in the child can run until then.
+    """
     if not state.options.enabled or state.options.replay is not None:
+        yield
         return
     if not is_worker(session.config):
         state.recordings.clear_failures()
     if session.config.getoption("forked", default=False):
         # Each test runs in a fork of this process (pytest-forked), and CUDA must not have begun before it.
+        yield
         return
     if not is_of_xdist(session.config):
         state.other_ranks = OtherRanks(state.options.rank_timeout_s)
-    devices = {item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash}
-    for device in sorted(devices):
+    devices = sorted({item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash})
+    state.arm = cache(partial(_arm, state, devices, session.config))
+    if not this_rank().alone:
+        # torch's launcher gives each rank a device of its own.
+        state.arm()
+    if all(device == "cpu" for device in devices):
+        yield
+        return
+    with capture.before_others_record(state.arm):
+        yield
+
+
+def _arm(state: RunState, devices: list[str], config: pytest.Config) -> None:
+    for device in devices:
         try:
             picked = capture.pick_device(device)
             if not this_rank().alone:
                 capture.live_device(picked).make_current()
-            capture.arm(picked, lambda words: waits_of(session.config, "the run", words))
+            capture.arm(picked, lambda words: waits_of(config, "the run", words))
         except TorchprofError as problem:
             # The tests that ask for it say so themselves; one that is skipped anyway must not stop the others.
             state.unarmed[device] = str(problem)
@@ -186,6 +217,9 @@ def _not_judged(item: pytest.Item, reason: str) -> NotMeasured:
 
 def start_run(state: RunState, item: pytest.Item) -> TestRun:
     """Return a fresh run of a test; what an earlier run of it left is dropped."""
+    if OPTIONS in item.stash:
+        # What was seen at collection may not be usable: nobody had asked CUDA itself.
+        _require_gpu(item, state)
     if REFUSED in item.stash:
         pytest.fail(item.stash[REFUSED], pytrace=False)
     if OPTIONS not in item.stash:

@@ -29,7 +29,7 @@ from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.workers import hand_over, is_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.capture.lockstep import OtherRanks
@@ -75,6 +75,8 @@ class RunState:
     """What went wrong at the end of the run, for the terminal."""
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
+    arm: Callable[[], None] = lambda: None
+    """Opens the process's first profiler session, if it is not open yet."""
     unarmed: dict[str, str] = field(default_factory=dict)
     """Device as it was asked for -> why nothing can be measured on it in this process."""
     other_ranks: OtherRanks | None = None

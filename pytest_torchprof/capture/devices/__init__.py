@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from array import array
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -155,6 +155,16 @@ class LiveDevice(ABC):
         """Let it be the device on which this process works where nobody names one."""
 
     @classmethod
+    def looking_without_use(cls) -> AbstractContextManager[object]:
+        """Let torch look for such devices without beginning to use them, where it can; they may not be usable then."""
+        return nullcontext()
+
+    @classmethod
+    def before_use(cls, do: Callable[[], None]) -> AbstractContextManager[object]:  # noqa: ARG003
+        """Call a function as soon as this process begins to use such devices, at once if it does already."""
+        return nullcontext()
+
+    @classmethod
     def replays(cls) -> AbstractContextManager[Replays]:
         """Note the replays of graphs that the code inside makes."""
         return nullcontext(Replays())
@@ -230,6 +240,24 @@ def accelerator() -> type[LiveDevice]:
     for it.
     """
     return next(live for live in _live_kinds().values() if live.is_there())
+
+
+@contextmanager
+def looking_without_use() -> Iterator[None]:
+    """Let torch look for devices without beginning to use them, where it can."""
+    with ExitStack() as looking:
+        for live in _live_kinds().values():
+            looking.enter_context(live.looking_without_use())
+        yield
+
+
+@contextmanager
+def before_use(do: Callable[[], None]) -> Iterator[None]:
+    """Call a function whenever this process begins to use devices of a kind; none is asked whether it is there."""
+    with ExitStack() as watched:
+        for live in _live_kinds().values():
+            watched.enter_context(live.before_use(do))
+        yield
 
 
 def why_unusable(device: str) -> str | None:

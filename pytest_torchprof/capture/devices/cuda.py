@@ -6,6 +6,7 @@ torch's private names about them each have a function below that says what it is
 
 from __future__ import annotations
 
+import os
 import warnings
 from array import array
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -34,6 +35,10 @@ _CACHE_BYTES = 256 << 20
 _HEAD_START = 1.5
 _LONGEST_HEAD_START_S = 0.2
 _PROBED_CYCLES = 1_000_000
+
+
+_BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""A documented variable of torch's."""
 
 
 class Cuda(LiveDevice):
@@ -116,6 +121,38 @@ class Cuda(LiveDevice):
     @classmethod
     def peaks(cls, indices: tuple[int, ...]) -> AbstractContextManager[Peaks]:
         return torch_memory.peaks(indices)
+
+    @classmethod
+    @contextmanager
+    def looking_without_use(cls) -> Iterator[None]:
+        # No fork of a process that has begun CUDA can use it; the driver's management library begins nothing.
+        before = os.environ.get(_BY_NVML)
+        os.environ[_BY_NVML] = "1"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_BY_NVML]
+            else:
+                os.environ[_BY_NVML] = before
+
+    @classmethod
+    @contextmanager
+    def before_use(cls, do: Callable[[], None]) -> Iterator[None]:
+        import torch
+
+        watched = True
+
+        def begun() -> None:
+            if watched:
+                do()
+
+        # What torch calls once CUDA is there, in forks too (2.13, 2.15); it has no means to take one back.
+        getattr(torch.cuda, "_lazy_call", lambda call: call())(begun)
+        try:
+            yield
+        finally:
+            watched = False
 
     @classmethod
     def replays(cls) -> AbstractContextManager[Replays]:

@@ -1,0 +1,84 @@
+"""The process's first session of the profiler: opened before anybody else's, and proved by kernels that it saw."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.capture import reasons, torch_profiler
+from pytest_torchprof.capture.devices import before_use, why_unusable
+from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
+from pytest_torchprof.capture.sentinel import look_for_losses
+from pytest_torchprof.capture.session import Session, refuse_second_profiler
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.devices.kinds import kind_of
+from pytest_torchprof.errors import NotMeasured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# The sentinel of each is longer than that of the one before, if that lost all its kernels.
+_ATTEMPTS = 4
+
+
+def arm(device: str, tell: Callable[[str], None] = tell_of_waits) -> None:
+    """Make sure that this process records kernels of `device`; the first call opens a session, later ones are free.
+
+    kineto registers with the GPU's tracing library once, with what the first session asks for, so the earlier the
+    better; and only the kernels of CUDA graphs that are captured after it are counted. Raises NotMeasured when another
+    profiler runs, when the kernels that were launched are not in the recording, and with whatever the device raises.
+    """
+    if not kind_of(device).has_launches:
+        return
+    refuse_second_profiler()
+    try:
+        reason = why_unusable(device)
+        if reason is None:
+            with only_measurement(device, tell):
+                reason = _probe(device)
+    except NotMeasured:
+        raise
+    except Exception as error:  # noqa: BLE001 - a test that does not measure must not suffer from the device
+        raise NotMeasured(reasons.of_device(device, error)) from None
+    if reason:
+        raise NotMeasured(reason)
+
+
+@cache
+def _probe(device: str) -> str | None:
+    if any(_sees_the_sentinel(device) for _ in range(_ATTEMPTS)):
+        return None
+    return coded(reasons.why_no_kernels(device, reasons.fresh_process(device)), Code.NO_KERNELS_RECORDED)
+
+
+def _sees_the_sentinel(device: str) -> bool:
+    with TemporaryDirectory() as folder, Session(device) as session:
+        session.finish()
+        if not session.exportable:
+            return False
+        recording = Path(folder) / "probe.json"
+        session.export(recording)
+        return look_for_losses(recording)
+
+
+@contextmanager
+def before_others_record(begin: Callable[[], None]) -> Iterator[None]:
+    """Call `begin` once, as soon as this process uses GPUs or starts a profiler; not in a fork of this process.
+
+    To open a session begins CUDA, which no fork survives that uses CUDA too: so not before somebody else begins it, or
+    a first session without GPUs would leave all later ones without kernels.
+    """
+    process, begun = os.getpid(), False
+
+    def once() -> None:
+        nonlocal begun
+        if not begun and os.getpid() == process:
+            begun = True
+            begin()
+
+    with torch_profiler.before_profilers(once), before_use(once):
+        yield
