@@ -140,6 +140,7 @@ TABLE: Final = (
         gated=True,
         follows="kernels",
         headline=True,
+        absent="the recording has GPU operations and no launches of theirs",
         absent_for=_unknown_launches,
     ),
     # More graph launches are as often the aim as fewer.

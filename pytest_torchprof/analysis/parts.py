@@ -221,10 +221,14 @@ class StepWork:
 
     @property
     def launches(self) -> int | None:
-        """How many calls launched work, those too that are known by their work alone; None with calls nobody knows."""
-        if self._trace.links.unknown:
+        """How many calls launched work, those too that are known by their work alone.
+
+        None with calls that nobody knows, and with kernels in a recording without launches.
+        """
+        links = self._trace.links
+        unrecorded = links.unrecorded
+        if links.unknown or (not links.launches and any(i not in unrecorded for i in self._part.gpu_ops)):
             return None
-        unrecorded = self._trace.links.unrecorded
         ids = {self._trace.gpu.correlation[i] for i in self._part.gpu_ops if i in unrecorded}
         return self.calls(LAUNCHES) + len(ids)
 

@@ -145,6 +145,9 @@ def _stray(trace: Trace) -> str | None:
     CUPTI numbers all calls in their order. Where the first calls of the window were lost, only what the CPU did tells.
     """
     gpu = trace.gpu
+    if trace.links.orphans and not trace.links.launches:
+        said = f"no launch is in the recording, and {counted(len(trace.links.orphans), 'GPU operation')}"
+        return coded(f"{said} ran: events were lost", Code.LOST_LAUNCHES)
     orphans = [i for i in trace.links.orphans if trace.step_at(gpu.start[i]) >= 0]
     if not orphans:
         return None
