@@ -170,6 +170,7 @@ def test_templates_of_inductor_are_kernels(measure):
     assert profile.kernels.matching(r"re:graph_\d+_kernel").count == 1
     with pytest.raises(LimitsMissed):
         profile.expect(forbid_kernels=r"re:graph_\d+_kernel")
+    profile.expect(max_graph_breaks=0, max_recompiles=0)
 
 
 @pytest.fixture(scope="module")
@@ -416,6 +417,13 @@ def test_code_without_a_graph_changes_nothing(measure):
     same = torch.compile(Model(), backend="eager")
     for _ in range(2):
         measure(lambda: (one(X), add([]), same(X))).expect(max_graph_breaks=0, max_recompiles=0)
+
+
+def test_a_function_of_torchs_that_the_user_compiles_is_the_users(measure):
+    similarity = torch.compile(torch.nn.functional.cosine_similarity, backend="eager")
+    measure(lambda: similarity(X, W)).expect(max_graph_breaks=0, max_recompiles=0)
+    softmax = torch.compile(torch.nn.functional.gumbel_softmax, backend="eager")
+    measure(lambda: softmax(X)).expect(max_graph_breaks=0, max_recompiles=0)
 
 
 WRAPPERS = {

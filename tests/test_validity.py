@@ -341,3 +341,42 @@ def test_a_loss_that_the_profiler_itself_has_noted_is_not_measured(profile, log,
     builder.launched("k", 10)
     builder.metadata[log] = [line]
     assert ("lost records" in str(profile(builder).why_not)) == loses
+
+
+def stripped(builder, *categories):
+    builder.events[:] = [event for event in builder.events if event["cat"] not in categories]
+    return builder
+
+
+def foreign_recording():
+    builder = TraceBuilder()
+    builder.step(0, 0, 900)
+    for place in range(3):
+        builder.launched("k", 10 + 20 * place)
+    builder.sync(200, 50)
+    return builder
+
+
+def test_launches_of_a_recording_without_calls_are_not_known(profile):
+    found = profile(stripped(foreign_recording(), "cuda_runtime"))
+    found.expect(max_kernels=3)
+    with pytest.raises(NotMeasured, match="GPU operations and no launches of theirs"):
+        found.expect(max_launches=0)
+
+
+def test_launches_of_a_recording_without_correlations_and_launches_are_not_known(profile):
+    builder = foreign_recording()
+    builder.events[:] = [event for event in builder.events if event["name"] != builder.words["launch"]]
+    for event in builder.events:
+        event.get("args", {}).pop("correlation", None)
+    with pytest.raises(NotMeasured, match="no launches of theirs"):
+        profile(builder).expect(max_launches=0)
+
+
+def test_a_recording_whose_launches_are_all_gone_is_not_measured(profile):
+    builder = foreign_recording()
+    builder.events[:] = [event for event in builder.events if event["name"] != builder.words["launch"]]
+    for place, event in enumerate(event for event in builder.events if event["cat"] == "kernel"):
+        event["ts"] += 5000 * place  # after the last step too
+    with pytest.raises(NotMeasured, match=r"no launch is in the recording, and 3 GPU operations ran.*lost-launches"):
+        profile(builder).expect(max_kernels=3)

@@ -6,6 +6,7 @@ import ast
 import linecache
 import os
 import re
+import sys
 import weakref
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -58,7 +59,14 @@ def is_torchs_own(place: CodeLine | None) -> bool:
     # Resumed behind a graph break, code of torch's is a part of what the user compiles.
     is_resumed = name_in_source(place.function) != place.function
     of_modules = any(f"{os.sep}torch{os.sep}{part}{os.sep}" in place.file for part in (f"nn{os.sep}modules", "optim"))
-    return not (is_resumed or of_modules or place.function == "forward")
+    return not (is_resumed or of_modules or place.function == "forward" or _is_public(place.file, place.function))
+
+
+@cache
+def _is_public(file: str, function: str) -> bool:
+    """Whether this is a function of a module for everybody, such as flex_attention: torch compiles its helpers alone."""
+    modules = [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) == file]
+    return not function.startswith("_") and any(callable(getattr(one, function, None)) for one in modules)
 
 
 def short_reason(text: str) -> str:
