@@ -64,7 +64,7 @@ def is_torchs_own(place: CodeLine | None) -> bool:
 
 @cache
 def _is_public(file: str, function: str) -> bool:
-    """Whether this is a function of a module for everybody, such as flex_attention: torch compiles its helpers alone."""
+    """Whether anybody may call this, as flex_attention: by itself torch compiles helpers alone."""
     modules = [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) == file]
     return not function.startswith("_") and any(callable(getattr(one, function, None)) for one in modules)
 
