@@ -62,6 +62,7 @@ class Code(StrEnum):
     UNPLACED_LAUNCHES = "unplaced-launches"
     UNTIMED_KERNELS = "untimed-kernels"
     UNKNOWN_LAUNCH = "unknown-launch"
+    UNKNOWN_WORK = "unknown-work"
     OVERLAPPING_STEPS = "overlapping-steps"
     ANOTHER_PROFILER = "another-profiler"
     NO_KERNELS_RECORDED = "no-kernels-recorded"

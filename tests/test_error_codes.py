@@ -298,6 +298,12 @@ def unknown_launch() -> TraceBuilder:
     return builder
 
 
+def unknown_work() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.event("gpu_task", "k", 210, 5, stream=7)
+    return builder
+
+
 RECORDINGS = {
     Code.LOST_KERNELS: (lost_kernels, "max_kernels=9"),
     Code.LOST_GRAPH_KERNELS: (lost_graph_kernels, "max_kernels=9"),
@@ -315,6 +321,7 @@ RECORDINGS = {
     Code.UNSEEN_WORK: (unseen_work, "max_kernels=9"),
     Code.LAUNCHES_WAIT: (launches_wait, "max_gpu_time=1s"),
     Code.UNKNOWN_LAUNCH: (unknown_launch, "max_launches=9"),
+    Code.UNKNOWN_WORK: (unknown_work, "max_kernels=9"),
     Code.POLLED: (polled, "max_syncs=0"),
     Code.NOT_RECORDED: (lambda: own_recording({"k": 1}), "max_peak_memory=1GB"),
     Code.MATCH_UNKNOWN: (lambda: own_recording({"": 1}), "forbid_kernels=gemm"),

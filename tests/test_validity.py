@@ -380,3 +380,17 @@ def test_a_recording_whose_launches_are_all_gone_is_not_measured(profile):
         event["ts"] += 5000 * place  # after the last step too
     with pytest.raises(NotMeasured, match=r"no launch is in the recording, and 3 GPU operations ran.*lost-launches"):
         profile(builder).expect(max_kernels=3)
+
+
+def test_work_on_a_stream_of_a_category_that_nobody_knows_is_not_measured(profile):
+    builder = foreign_recording()
+    builder.event("gpu_task", "gemm", 210, 5, stream=7, correlation=99)
+    with pytest.raises(NotMeasured, match=r"1 event on a stream of the category 'gpu_task'.*unknown-work"):
+        profile(builder).expect(max_kernels=9)
+
+
+@pytest.mark.parametrize("category", ["cuda_sync", "gpu_user_annotation", "my_tool"])
+def test_other_events_of_other_categories_change_nothing(profile, category):
+    builder = foreign_recording()
+    builder.event(category, "context sync", 210, 5, **({} if category == "my_tool" else {"stream": 7}))
+    profile(builder).expect(max_kernels=3)

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
@@ -111,7 +112,16 @@ _CUT_NS = 2000
 
 def why_not(trace: Trace) -> str | None:
     """Return why the recording's numbers may not be believed, None when they may."""
-    return _why_no_ranges(trace) or loss_told(trace) or _why_not(trace)
+    return _why_no_ranges(trace) or loss_told(trace) or _unknown_work(trace) or _why_not(trace)
+
+
+def _unknown_work(trace: Trace) -> str | None:
+    """Return that work of a kind nobody knows ran on the GPU."""
+    if not trace.unknown_work or not trace.device_kind.has_launches:
+        return None
+    category, count = max(trace.unknown_work.items(), key=itemgetter(1))
+    said = f"{counted(count, 'event')} on a stream of the category {printable_line(category, 40)!r}"
+    return coded(f"{said}, which is not known: they may be kernels, copies or fills", Code.UNKNOWN_WORK)
 
 
 def _why_no_ranges(trace: Trace) -> str | None:

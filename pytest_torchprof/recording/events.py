@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cache
 from itertools import count, islice
 from operator import gt
@@ -72,6 +72,11 @@ ROLES = {
     "overhead": OWN,
 }
 """What complete events of a category are; the oldest files begin some of the names with a capital."""
+_LEFT_OUT = {
+    *("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "external_correlation", "trace"),
+    *("cpu_instant_event", "collective_comm", "gpu_pm_counter", "xpu_sync", "glow_runtime"),
+}
+"""Categories of kineto's that are no work of the GPU's, though some name a stream (kineto's ActivityType.cpp)."""
 
 # The phases of Chrome's trace format; of these kineto writes s, t, f (arrows), i (instants), M (names), C (counters).
 _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
@@ -153,12 +158,18 @@ class _Roles(dict[str, Any]):
     def __init__(self) -> None:
         super().__init__()
         self.events: dict[str, list[Any]] = {role: [] for role in ROLES.values()}
+        self.unknown: Counter[str] = Counter()
 
     def __missing__(self, category: str) -> Callable[[Any], None]:
-        role = ROLES.get(category.lower())
-        put: Callable[[Any], None] = _nowhere if role is None else self.events[role].append
+        role, known = ROLES.get(category.lower()), category.lower() in _LEFT_OUT
+        put: Callable[[Any], None]
+        put = _nowhere if known else self._count if role is None else self.events[role].append
         self[category] = put
         return put
+
+    def _count(self, event: Any) -> None:
+        if event.args.stream is not None:
+            self.unknown[event.cat] += 1
 
 
 def _nowhere(_: Any) -> None:
@@ -183,6 +194,7 @@ class Columns:
         self.calls, self.gpu = Calls(), GpuOps()
         self.arrows, self.allocations = Arrows(), Allocations()
         self.unended = 0
+        self.unknown: Counter[str] = Counter()
         self._parts: dict[str, Ranges | Calls | GpuOps] = {
             RANGE: self.ops,
             NOTE: self.annotations,
@@ -212,6 +224,7 @@ class Columns:
         times = {role: times_ns(found, stamps) for role, found in roles.events.items() if found}
         self._fold_others(others, types, stamps)
         self.count(len(events))
+        self.unknown += roles.unknown
         known = len(self.names), len(self.inputs)
         for role, (start, end) in times.items():
             part = self._parts[role]
@@ -267,6 +280,7 @@ class Columns:
         return {
             "events": self.events,
             "unended": self.unended,
+            "unknown": self.unknown,
             "numbered": {column: labels() for column, (_, labels) in self._numbered().items()},
             "columns": [
                 {name: column if isinstance(column, list) else list(column) for name, column in asdict(part).items()}
@@ -289,6 +303,7 @@ class Columns:
                 getattr(mine, name).extend(map(renumbered[name], column) if name in renumbered else column)
         self.count(packed["events"])
         self.unended += packed["unended"]
+        self.unknown.update(packed["unknown"])
         self.ending = packed["ending"]
         self.collectives |= {gpu_before + i: Message(*told) for i, told in packed["collectives"].items()}
         self.parameters |= {ops_before + i: Message(*told) for i, told in packed["parameters"].items()}

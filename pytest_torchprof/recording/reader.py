@@ -305,6 +305,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         arrows=columns.arrows,
         allocations=columns.allocations,
         unended=columns.unended,
+        unknown_work=columns.unknown,
         collectives=columns.collectives,
         parameters=columns.parameters,
         ending=columns.ending,

@@ -77,6 +77,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     allocations: Allocations
     unended: int
     """GPU operations without a duration that can be one; in ``gpu`` they end as they start."""
+    unknown_work: Mapping[str, int]
+    """How many events of categories that nobody knows ran on a stream."""
     collectives: Mapping[int, Message]
     """What the backend says of a collective, by index of the GPU operation."""
     parameters: Mapping[int, Message]
