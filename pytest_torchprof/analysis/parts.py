@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter
 from functools import cached_property
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.devices.kinds import CallKind
     from pytest_torchprof.trace import Trace
+
+_DIRECTION = re.compile("[A-Z]to[A-Z]")
 
 
 def forward_operator(trace: Trace, op: int) -> int:
@@ -201,14 +204,15 @@ class StepWork:
             found[self._trace.names[name].removeprefix("Memcpy ")[:4]] += count
         return found
 
-    def copies(self, direction: str) -> int:
-        """Return how many copies go this way, ``"HtoD"``."""
-        return self._directions[direction]
+    def copies(self, direction: str) -> int | None:
+        """Return how many copies go this way, ``"HtoD"``; None where a copy does not tell."""
+        return self._directions[direction] if all(map(_DIRECTION.fullmatch, self._directions)) else None
 
     @property
-    def bytes_copied(self) -> int:
-        """The size of all copies."""
-        return sum([max(self._trace.gpu.size[i], 0) for i in self._copies])
+    def bytes_copied(self) -> int | None:
+        """The size of all copies; None where a copy does not tell."""
+        sizes = [self._trace.gpu.size[i] for i in self._copies]
+        return None if -1 in sizes else sum(sizes)
 
     @cached_property
     def _calls(self) -> Counter[int]:

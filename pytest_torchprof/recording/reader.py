@@ -14,6 +14,7 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording import text
+from pytest_torchprof.recording.blits import name_blits
 from pytest_torchprof.recording.bounds import (
     AROUND,
     DEVICES,
@@ -283,6 +284,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         raise _NoTraceError(str(malformed), malformed.code) from None
     names = list(columns.names)
     name_operators(names, columns.ops)
+    name_blits(names, columns.gpu)
     put_back(columns.ops, columns.annotations, columns.calls, columns.gpu)
     trace = Trace(
         path=path,
