@@ -206,13 +206,16 @@ class StepWork:
 
     def copies(self, direction: str) -> int | None:
         """Return how many copies go this way, ``"HtoD"``; None where a copy does not tell."""
-        return self._directions[direction] if all(map(_DIRECTION.fullmatch, self._directions)) else None
+        return self._directions[direction] if self._copies_tell else None
 
     @property
     def bytes_copied(self) -> int | None:
-        """The size of all copies; None where a copy does not tell."""
-        sizes = [self._trace.gpu.size[i] for i in self._copies]
-        return None if -1 in sizes else sum(sizes)
+        """The size of all copies; None where a kernel of the runtime's copies, which does not tell."""
+        return sum([max(self._trace.gpu.size[i], 0) for i in self._copies]) if self._copies_tell else None
+
+    @property
+    def _copies_tell(self) -> bool:
+        return all(map(_DIRECTION.fullmatch, self._directions))
 
     @cached_property
     def _calls(self) -> Counter[int]:
