@@ -184,8 +184,8 @@ def test_clocks_are_aligned_from_host_to_host(job):
     right = {**pairs, "Process Group Name": "2", "Process Group Ranks": "[1, 2]"}
     both = {"Process Group Name": "3", "Process Group Ranks": "[0, 2]", **pairs}
     first = rank_of(0, reduce(100, 200, **left), (500, 700, "broadcast_", both), size=3, host="a")
-    second = rank_of(1, reduce(150, 200, **left), reduce(300, 400, **right), size=3, host="b", base=10**15)
-    third = rank_of(2, reduce(390, 400, **right), (600, 700, "broadcast_", both), size=3, host="c", base=-(10**15))
+    second = rank_of(1, reduce(150, 200, **left), reduce(300, 400, **right), size=3, host="b", base=2 * 10**10)
+    third = rank_of(2, reduce(390, 400, **right), (600, 700, "broadcast_", both), size=3, host="c", base=-2 * 10**10)
     found = job(first, second, third)
     assert sorted(map(sorted, waits(found))) == [[0, 50], [0, 90], [0, 100]]
     assert (found.one_clock, found.residue_us, found.not_joined) == (False, 0, {})

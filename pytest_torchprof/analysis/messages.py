@@ -205,7 +205,8 @@ def groups_of(trace: Trace, backend: str) -> list[ProcessGroup]:
         ProcessGroup(
             name=_text(one.get("pg_name")),
             description=_text(one.get("pg_desc")),
-            ranks=_whole_numbers(one.get("ranks")),
+            # No ranks are listed of a group of all.
+            ranks=_whole_numbers(one.get("ranks")) or None,
             size=size if isinstance(size := one.get("pg_size"), int) else None,
         )
         for one in map(_object, listed if isinstance(listed, list) else [])
