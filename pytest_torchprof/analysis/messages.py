@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -190,6 +191,7 @@ def group_of(told: Message | None, settings: Sequence[Any] | None, known: Sequen
     return ProcessGroup(size=sizes.pop()) if len(sizes) == 1 else NO_GROUP
 
 
+@lru_cache(maxsize=1024)  # Each event lists all ranks of its group, on each of many ranks.
 def _ranks(text: str | None) -> tuple[int, ...] | None:
     try:
         return tuple(msgspec.json.decode(text, type=list[int])) if text else None

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pytest_torchprof.analysis.collectives import EMPTY
-from pytest_torchprof.analysis.ranks import Difference
+from pytest_torchprof.analysis.ranks import RankDifference
 from pytest_torchprof.text import first_of, show_bytes
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Paired(NamedTuple):
     """Each by rank; of one rank alone, where others of its group have none that fits."""
     not_paired: Counter[str]
     """How many others there are, by why not."""
-    differences: tuple[Difference, ...]
+    differences: tuple[RankDifference, ...]
 
 
 def paired(ranks: Sequence[RankPart]) -> Paired:
@@ -55,7 +55,7 @@ def paired(ranks: Sequence[RankPart]) -> Paired:
                 pairs[_pair_of(one, part.rank)][part.rank].append(one)
             else:
                 rows[_row_of(one, part)][part.rank].append(one)
-    differences: list[Difference] = []
+    differences: list[RankDifference] = []
     found = [*_in_rows(rows, not_paired, differences), *_in_pairs(pairs, {part.rank for part in ranks}, not_paired)]
     alike = []
     for of_rank in found:
@@ -101,7 +101,7 @@ def _pair_of(one: Collective, rank: int) -> Hashable:
 def _in_rows(
     rows: Mapping[Hashable, Mapping[int, Sequence[Collective]]],
     not_paired: Counter[str],
-    differences: list[Difference],
+    differences: list[RankDifference],
 ) -> Iterator[Mapping[int, Collective]]:
     """Yield what stands at each place of each row, up to where ranks have another order; what differs is added."""
     for of_rank in rows.values():
@@ -126,13 +126,13 @@ def _alike_until(orders: Iterable[Sequence[str]]) -> int | None:
 
 def _other_orders(
     of_rank: Mapping[int, Sequence[Collective]], orders: Mapping[int, tuple[str, ...]], until: int
-) -> Iterator[Difference]:
+) -> Iterator[RankDifference]:
     usual, first = _most_common(orders)
     for rank, order in orders.items():
         if order != usual:
             step = of_rank[rank][0].step + 1
             mine, theirs = (first_of(names[until:]) or "no more" for names in (order, usual))
-            yield Difference(
+            yield RankDifference(
                 rank=rank, said=f"the collectives of a group in step {step} are {mine}, and {theirs} on rank {first}"
             )
 
@@ -150,7 +150,7 @@ def _in_pairs(
         not_paired[_UNEVEN if peers <= there else _NO_OTHER] += sum(map(len, of_rank.values()))
 
 
-def _unlike(of_rank: Mapping[int, Collective]) -> Iterator[Difference]:
+def _unlike(of_rank: Mapping[int, Collective]) -> Iterator[RankDifference]:
     """Yield the ranks that give another size or type to a collective than most others."""
     looks: tuple[Callable[[Collective], object], ...] = (_size_of, lambda one: one.dtype)
     odd: dict[int, int] = {}
@@ -162,7 +162,7 @@ def _unlike(of_rank: Mapping[int, Collective]) -> Iterator[Difference]:
     for rank, first in sorted(odd.items()):
         mine, theirs = (of_rank[one] for one in (rank, first))
         where = f"{mine.name} in step {mine.step + 1}"
-        yield Difference(rank=rank, said=f"{where} has {_shown(mine)}, and {_shown(theirs)} on rank {first}")
+        yield RankDifference(rank=rank, said=f"{where} has {_shown(mine)}, and {_shown(theirs)} on rank {first}")
 
 
 def _size_of(one: Collective) -> int | None:

@@ -146,7 +146,7 @@ class JoinedCollective(Struct, frozen=True, kw_only=True):
         return None if factor is None or speed is None else factor * speed
 
 
-class Difference(Struct, frozen=True, kw_only=True):
+class RankDifference(Struct, frozen=True, kw_only=True):
     """A collective that is not on a rank what it is on the others."""
 
     rank: int
@@ -168,7 +168,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """How many collectives are not held against other ranks', by why not."""
     unmatched: int
     """How many collectives there may be besides that the ranks had together."""
-    differences: tuple[Difference, ...]
+    differences: tuple[RankDifference, ...]
     """Collectives of which ranks give different sizes, types or orders; with any, nothing is concluded from starts."""
     one_clock: bool
     """Whether all ranks name the same host."""

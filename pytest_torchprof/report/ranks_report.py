@@ -109,7 +109,8 @@ def _heading(job: Job) -> Iterator[str]:
         yield f"hosts differ, or are not recorded: {aligned}"
     share = job.wait_share
     if share is not None:
-        yield f"{show_kind(job.kind)}: {show_share(share)} of the time in {counted(len(job.collectives), 'collective')} is waiting"
+        of_all = f"{show_share(share)} of the time in {counted(len(job.collectives), 'collective')}"
+        yield f"{show_kind(job.kind)}: {of_all} is waiting"
     if job.why_unsure is not None:
         yield f"what ranks wait is not told: {printable(job.why_unsure)}"
     for why, count in job.not_joined.items():
@@ -211,7 +212,7 @@ def _meeting_values(one: JoinedCollective) -> dict[str, Any]:
             {
                 "rank": rank,
                 "start_ns": start,
-                "duration_us": one.durations_ns[rank] / 1000,
+                "duration_us": one.of_rank[rank].duration_us,
                 "wait_us": one.wait_us(rank),
                 "bytes_in": one.of_rank[rank].bytes_in,
                 "bytes_out": one.of_rank[rank].bytes_out,
