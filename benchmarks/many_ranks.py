@@ -103,7 +103,8 @@ def main() -> None:
         told = json.loads(done.stderr.splitlines()[-1])
         if told["status"]:
             sys.exit(os.fsdecode(done.stderr))
-        sys.stdout.write(f"{ranks:5}   {size / 1e6:10.2f} MB   {told['cpu_s']:6.1f} s   {told['most_kib'] / 1024:6.0f} MiB\n")
+        used = f"{told['cpu_s']:6.1f} s   {told['most_kib'] / 1024:6.0f} MiB"
+        sys.stdout.write(f"{ranks:5}   {size / 1e6:10.2f} MB   {used}\n")
         sys.stdout.flush()
 
 

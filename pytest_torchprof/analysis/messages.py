@@ -134,6 +134,11 @@ def elements(inputs: Inputs) -> int | None:
     return found[-1] if found else None
 
 
+def is_dtype(kind: str) -> bool:
+    """Whether an operand of this kind is a tensor of which the type is told."""
+    return kind in _DTYPES
+
+
 def _times(elements: int | None, size: int | None) -> int | None:
     return None if elements is None or size is None else elements * size
 

@@ -85,6 +85,8 @@ def _max_comm_bytes(analysis: Analysis, most: int) -> Verdict:
     step, found = sums[worst]
     said = f"{show_bytes(known[worst])} in {counted(len(found), 'collective')}"
     if known[worst] > most:
+        if show_bytes(known[worst]) == show_bytes(most):
+            said += f" (beyond it by {known[worst] - most:,} B)"
         return Verdict(
             number=known[worst],
             measured=said + in_step(analysis, step),
