@@ -9,6 +9,7 @@ from pytest_torchprof.analysis.rank_kernels import kernel_differences
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings.ranks import OF_JOBS, find_in_job
+from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, Verdict
 from pytest_torchprof.text import counted, duration_us, printable_line, show_us
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.ranks import Job
+    from pytest_torchprof.analysis.rank_kernels import StepKernels
+    from pytest_torchprof.analysis.ranks import Job, RankPart
     from pytest_torchprof.limits.asked import Asked
 
 _MOST_ROWS = 10
@@ -177,19 +179,30 @@ def _same_kernels(job: Job, group: str | None) -> Verdict:
     if any(job[rank].kernels is None for rank in compared):
         told = coded("which kernels a rank ran is not known", Code.NOT_RECORDED)
         return Verdict(measured=told, status=NOT_MEASURED)
+    unsure = any(one.rank in compared for one in job.differences)
     lines = [
         f"rank {rank} against rank {first}: {line}"
         for first, *others in groups
         for rank in others
-        for line in kernel_differences(job[first].kernels or (), job[rank].kernels or ())
+        for line in kernel_differences(_kernels(job[first], computing=unsure), _kernels(job[rank], computing=unsure))
     ]
     if lines:
         which = f"{counted(len(lines), 'difference')} between ranks"
         return Verdict(number=len(lines), measured=which, status=MISSED, details=tuple(lines[:_MOST_ROWS]))
-    if any(one.rank in compared for one in job.differences):
+    if unsure:
         return _unsure(job)
     within = f" within each of {counted(len(groups), 'group')}" if group is not None else ""
     return Verdict(number=0, measured=f"the same on {len(set(compared))} ranks{within}", status=HOLDS)
+
+
+def _kernels(part: RankPart, *, computing: bool) -> Sequence[StepKernels]:
+    """Return the kernels of each step; ``computing``: without those that communicate."""
+    if not computing:
+        return part.kernels or ()
+    return [
+        {name: types for name, types in step.items() if decode(name).family != "communication"}
+        for step in part.kernels or ()
+    ]
 
 
 ON_ALL_RANKS: dict[str, Callable[[Job, Any], Verdict]] = {"max_rank_skew": _skew, "same_kernels": _same_kernels}
