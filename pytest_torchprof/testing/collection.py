@@ -139,7 +139,7 @@ def arm(state: RunState, session: pytest.Session) -> None:
         # Each test runs in a fork of this process (pytest-forked), and CUDA must not have begun before it.
         return
     if not is_of_xdist(session.config):
-        state.other_ranks = OtherRanks(state.options.rank_timeout_s)
+        state.other_ranks = OtherRanks(state.options.rank_timeout_s, map(nodeid_of, session.items))
     devices = {item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash}
     for device in sorted(devices):
         try:
