@@ -112,10 +112,10 @@ PAIR = {"pg_name": "1", "pg_desc": "tp", "pg_size": 2, "ranks": [1, 2]}
     "layouts",
     [
         [[WORLD], [WORLD, PAIR], [WORLD, {**PAIR, "ranks": [2, 3]}], [WORLD]],
-        [[WORLD], [WORLD, PAIR], [WORLD, {**PAIR, "pg_desc": "dp"}], [WORLD]],
+        [[WORLD], [WORLD, PAIR], [WORLD, {**PAIR, "ranks": [], "pg_size": 4}], [WORLD]],
         [[WORLD], [WORLD, PAIR], [WORLD], [WORLD]],
     ],
-    ids=["other ranks", "another description", "not known to a member"],
+    ids=["other ranks", "another size", "not known to a member"],
 )
 def test_other_process_groups_are_refused_whichever_ranks_have_them(job, layouts):
     ranks = [recording(rank, [1000], size=4, pg_config=layout) for rank, layout in enumerate(layouts)]

@@ -70,7 +70,7 @@ def _other_groups(ranks: Sequence[RankPart]) -> Iterator[str]:
 
 
 def _contradict(one: ProcessGroup, other: ProcessGroup) -> bool:
-    told = ((one.ranks, other.ranks), (one.size, other.size), (one.description, other.description))
+    told = ((one.ranks, other.ranks), (one.size, other.size))
     # The same object, mostly: all ranks list the groups of all.
     return any(mine is not theirs and None not in (mine, theirs) and mine != theirs for mine, theirs in told)
 

@@ -132,8 +132,11 @@ def _why_not_alike(job: Job) -> str | None:
     if unknown := [one.rank for one in job.ranks if one.kernels is None]:
         return f"which kernels rank {unknown[0]} ran is not known"
     # As many of a kind on each rank are alike, whichever is which.
-    kinds = [Counter((one.name, one.message_bytes, one.dtype) for one in part.unmatched) for part in job.ranks]
-    return None if all(one == kinds[0] for one in kinds) else job.why_unmatched or None
+    names = [Counter(one.name for one in part.unmatched) for part in job.ranks]
+    known = [part.unmatched for part in job.ranks if all(one.message_bytes is not None for one in part.unmatched)]
+    sizes = [Counter((one.name, one.message_bytes, one.dtype) for one in ones) for ones in known]
+    is_alike = all(one == names[0] for one in names) and all(one == sizes[0] for one in sizes)
+    return None if is_alike else job.why_unmatched or None
 
 
 class _OfJob(Need, frozen=True, eq=False, kw_only=True):
@@ -167,7 +170,6 @@ RANK_DIFFERS = Rule(
     find=_of_rank(_rank_differs),
     needs=_needs(_why_not_alike),
     remedy="where it is not meant (in pipelines it is): a branch on the rank, or a fallback kernel on one device",
-    explains=("max_rank_skew", "same_kernels"),
 )
 RULES = (STRAGGLER, RANK_DIFFERS)
 OF_JOBS: Final = {STRAGGLER.code: _why_no_straggler, RANK_DIFFERS.code: _why_not_alike}
