@@ -110,6 +110,7 @@ class Code(StrEnum):
     NO_RANK = "no-rank"
     SILENT_RANK = "silent-rank"
     OTHER_RANK = "other-rank"
+    DIFFERENT_COLLECTIVES = "different-collectives"
     RANK_LOST = "rank-lost"
     NO_JOB = "no-job"
     BASELINE_ELSEWHERE = "baseline-elsewhere"

@@ -17,6 +17,8 @@ LONGEST_S = 300
 """A rank that waits for another gives up after 120 s; to start takes the rest."""
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 ELEMENTS = 1_000_000
+SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+TENSOR = {"Input Dims": [[[250]], [], [], []], "Input type": ["TensorList", "", "Scalar", "Scalar"]}
 
 _PROGRAM = """
 import os, time, torch
@@ -75,3 +77,30 @@ def recording(rank, starts, *, size=2, end=None, host="one", more=(), base=0, **
     for name in more:
         builder.kernel(name, 50_000, 10, builder.launch(49_000))
     return builder
+
+
+def rank_of(number, *calls, size=2, host="one", steps=1, base=0, **header):
+    """Build a rank's recording of calls: when each kernel starts and ends, its operator, and what NCCL says of it."""
+    builder = TraceBuilder()
+    builder.metadata["distributedInfo"] = {"backend": "nccl", "rank": number, "world_size": size, **header}
+    builder.metadata["baseTimeNanoseconds"] = base
+    if host is not None:
+        builder.metadata["host_name"] = host
+    for step in range(steps):
+        builder.annotation(f"ProfilerStep#{step}", 10_000 * step, 10_000)
+    for start, until, operator, told in calls:
+        given = {"Concrete Inputs": ["", "", str(told.get("place", "")), "0"]} if "place" in told else {}
+        said = {"Collective name": "any", "dtype": "Float", "In msg nelems": 250, "Out msg nelems": 250}
+        said |= {"Group size": size, "Process Group Name": "0", "Process Group Ranks": str(list(range(size)))}
+        said = {key: value for key, value in {**said, **told}.items() if value is not None and key != "place"}
+        builder.event("cpu_op", f"c10d::{operator}", start - 60, 20, **(TENSOR | given))
+        builder.event("cpu_op", "record_param_comms", start - 59, 18, **said)
+        if until is not None:
+            kernel = SEND_RECV if operator in ("send", "recv_") else REDUCE
+            builder.kernel(kernel, start, until - start, builder.launch(start - 50), stream=20, **said)
+    return builder
+
+
+def reduce(start, until, **told):
+    """Return a call of all_reduce for ``rank_of``."""
+    return start, until, "allreduce_", told

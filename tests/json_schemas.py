@@ -173,11 +173,11 @@ def ranks() -> Schema:
     version = ranks_report.SCHEMA
     rank = fields(
         {
-            **every("rank steps collectives", WHOLE),
+            **every("rank steps collectives matched unmatched", WHOLE),
             **every("path device", TEXT),
             **every("host why_not", perhaps(TEXT)),
-            **every("communication_us exposed_us wait_us caused_us", NUMBER),
-            "overlap": perhaps(NUMBER),
+            **every("communication_us exposed_us", NUMBER),
+            **every("wait_us matched_wait_us caused_us overlap", perhaps(NUMBER)),
         }
     )
     of_rank = {

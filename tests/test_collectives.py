@@ -142,6 +142,41 @@ def test_ranges_that_begin_in_another_order_are_told_apart_by_their_sizes(tmp_pa
     assert [(one.bytes_in, one.duration_us) for one in found] == [(400, 9), (800, 7)]
 
 
+FUNCTIONAL = """
+import torch.distributed._functional_collectives as functional
+x, world = torch.ones(1000), distributed.group.WORLD
+def step():
+    distributed.barrier()
+    if rank == 1:
+        time.sleep(0.5)  # Until then nothing that rank 0 asks for is done, and its recording has ended.
+    step.kept = [
+        functional.all_reduce(x, "sum", world),
+        functional.all_gather_tensor(x, 0, world),
+        functional.reduce_scatter_tensor(x, "sum", 0, world),
+        functional.all_to_all_single(x, None, None, world),
+        functional.broadcast(x, 0, world),
+        *functional.all_reduce_coalesced([x, x], "sum", world),
+        *functional.reduce_scatter_tensor_coalesced([x, x], "sum", [0, 0], world),
+    ]
+"""
+
+
+@needs_gloo
+def test_functional_collectives_that_nobody_awaits_have_the_sizes_of_their_operands(tmp_path):
+    profile = load(jobs.record(tmp_path, FUNCTIONAL)[0], device="cpu")
+    found = [one for one in profile.collectives if one.name != "barrier"]
+    assert any(one.why_no_time for one in found)
+    assert [(one.name, one.dtype, one.bytes_in, one.bytes_out) for one in found] == [
+        ("all_reduce", "fp32", 4000, 4000),
+        ("all_gather", "fp32", 4000, 8000),
+        ("reduce_scatter", "fp32", 4000, 2000),
+        ("all_to_all", "fp32", 4000, 4000),
+        ("broadcast", "fp32", 4000, 4000),
+        ("all_reduce", "fp32", 8000, 8000),
+        ("reduce_scatter", "fp32", 8000, 4000),
+    ]
+
+
 BUCKETS = """
 model = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False), torch.nn.Linear(64, 64, bias=False))
 model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=CAP, broadcast_buffers=False)

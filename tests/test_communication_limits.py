@@ -119,7 +119,8 @@ def test_a_limit_that_holds_in_each_step(profile_of, limits):
     [
         ({"collectives": {"all_reduce": 2}}, "1 x all_reduce, expected 2 in step 1 of 2"),
         ({"collectives": ["all_gather", "all_reduce"]}, "0 x all_gather, expected at least 1"),
-        ({"max_comm_bytes": 3999}, "in 1 collective in step 1 of 2"),
+        ({"max_comm_bytes": 3999}, "3.91 KiB (beyond it by 1 B) in 1 collective in step 1 of 2"),
+        ({"max_comm_bytes": 2000}, "3.91 KiB in 1 collective in step 1 of 2"),
         ({"max_exposed_communication": "49us"}, "50.0 us exposed, of 100 us of communication in step 1 of 2"),
         ({"max_exposed_communication": 0.33}, "50.0 us = 33.3% of 150 us exposed"),
         ({"min_overlap": 0.51}, "50.0% of 100 us of communication is hidden in step 1 of 2"),

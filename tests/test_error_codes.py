@@ -351,6 +351,7 @@ ELSEWHERE = {
     Code.NO_RANK: "test_jobs.py",
     Code.SILENT_RANK: "test_ranks_lockstep.py",
     Code.OTHER_RANK: "test_ranks_lockstep.py",
+    Code.DIFFERENT_COLLECTIVES: "test_different_ranks.py",
     Code.RANK_LOST: "test_ranks_marker.py",
     Code.NO_JOB: "test_ranks_marker.py",
     Code.COMPILED_BEFORE: "test_compile_watch.py",

@@ -305,7 +305,7 @@ def test_jobs_are_compared_rank_by_rank(folder, late, run):
     status, said = run("diff", late, again, "--ranks")
     assert (status, "rank 1:" in said) == (1, True)
     assert (
-        "all ranks: skew: 275 us -> 275 us wait share: 59.0% -> 59.0% kind: mixed -> mixed straggler: rank 1 -> rank 1"
+        "all ranks: skew: 275 us -> 275 us wait share: 59.0% -> 59.0% kind: mixed (waiting, transfer) -> mixed (waiting, transfer) straggler: rank 1 -> rank 1"
         in said
     )
     assert json.loads(run("diff", late, again, "--ranks", "--json")[1])["ranks"].keys() == {"0", "1"}

@@ -7,38 +7,12 @@ import json
 import tracemalloc
 
 import pytest
-from builder import TraceBuilder
-from jobs import REDUCE, recording
+from jobs import SEND_RECV, rank_of, recording, reduce
 
 from pytest_torchprof import TorchprofError, UnreadableRecording, load, load_ranks
 from pytest_torchprof.cli import main
 
 pytestmark = pytest.mark.any_torch
-
-SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
-TENSOR = {"Input Dims": [[[250]], [], [], []], "Input type": ["TensorList", "", "Scalar", "Scalar"]}
-
-
-def rank_of(number, *calls, size=2, host="one", steps=1, base=0, **header):
-    """Build a rank's recording of calls: when each kernel starts and ends, its operator, and what NCCL says of it."""
-    builder = TraceBuilder()
-    builder.metadata["distributedInfo"] = {"backend": "nccl", "rank": number, "world_size": size, **header}
-    builder.metadata["baseTimeNanoseconds"] = base
-    if host is not None:
-        builder.metadata["host_name"] = host
-    for step in range(steps):
-        builder.annotation(f"ProfilerStep#{step}", 10_000 * step, 10_000)
-    for start, until, operator, told in calls:
-        given = {"Concrete Inputs": ["", "", str(told.get("place", "")), "0"]} if "place" in told else {}
-        said = {"Collective name": "any", "dtype": "Float", "In msg nelems": 250, "Out msg nelems": 250}
-        said |= {"Group size": size, "Process Group Name": "0", "Process Group Ranks": str(list(range(size)))}
-        said = {key: value for key, value in {**said, **told}.items() if value is not None and key != "place"}
-        builder.event("cpu_op", f"c10d::{operator}", start - 60, 20, **(TENSOR | given))
-        builder.event("cpu_op", "record_param_comms", start - 59, 18, **said)
-        if until is not None:
-            kernel = SEND_RECV if operator in ("send", "recv_") else REDUCE
-            builder.kernel(kernel, start, until - start, builder.launch(start - 50), stream=20, **said)
-    return builder
 
 
 @pytest.fixture
@@ -51,10 +25,6 @@ def job(tmp_path):
         return load_ranks(tmp_path)
 
     return read
-
-
-def reduce(start, until, **told):
-    return start, until, "allreduce_", told
 
 
 def waits(job):
@@ -184,8 +154,8 @@ def test_clocks_are_aligned_from_host_to_host(job):
     right = {**pairs, "Process Group Name": "2", "Process Group Ranks": "[1, 2]"}
     both = {"Process Group Name": "3", "Process Group Ranks": "[0, 2]", **pairs}
     first = rank_of(0, reduce(100, 200, **left), (500, 700, "broadcast_", both), size=3, host="a")
-    second = rank_of(1, reduce(150, 200, **left), reduce(300, 400, **right), size=3, host="b", base=10**15)
-    third = rank_of(2, reduce(390, 400, **right), (600, 700, "broadcast_", both), size=3, host="c", base=-(10**15))
+    second = rank_of(1, reduce(150, 200, **left), reduce(300, 400, **right), size=3, host="b", base=2 * 10**10)
+    third = rank_of(2, reduce(390, 400, **right), (600, 700, "broadcast_", both), size=3, host="c", base=-2 * 10**10)
     found = job(first, second, third)
     assert sorted(map(sorted, waits(found))) == [[0, 50], [0, 90], [0, 100]]
     assert (found.one_clock, found.residue_us, found.not_joined) == (False, 0, {})

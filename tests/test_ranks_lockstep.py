@@ -535,7 +535,8 @@ def test_ranks_that_run_different_tests_are_told(waited_for):
     said = waited_for[0].said("test_one") + waited_for[0].said("test_two")
     where = "did not begin this measurement within \\d+ s, and was last heard of in test_it.py::test_(one|two)"
     assert re.search(where, said)
-    assert "each rank has to run the same tests in one order" in said
+    assert "it has not collected test_it.py::test_one; each rank has to run the same tests in one order" in said
+    assert "it has not collected test_it.py::test_two" not in said
 
 
 KILLED = """

@@ -137,6 +137,23 @@ def run_jobs(folder: Path) -> None:
     (folder / "said").write_text(said)
 
 
+OTHER_IDS = """
+@two
+@pytest.mark.parametrize("number", [os.getpid()])
+def test_odd(torchprof, number):
+    torchprof(lambda: x + 1)
+"""
+
+
+def test_an_id_that_a_rank_has_not_collected_is_said_to_be_that(tmp_path):
+    write(tmp_path, OTHER_IDS)
+    process = start(tmp_path)
+    said = " ".join(process.communicate(timeout=300)[0].split())
+    assert process.returncode == 1
+    assert "the test was not collected there: test_it.py::test_odd[" in said
+    assert "is no id in that process; of test_it.py::test_odd there are test_it.py::test_odd[" in said
+
+
 PASSING = "test_passes[a::b[c] /\\xe9]"
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.collectives import Collective
     from pytest_torchprof.analysis.ranks import RankPart
 
-_TOGETHER: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
+TOGETHER: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
 """Collectives that no rank leaves before all have come: they end at the same time on each."""
 
 
@@ -71,7 +71,7 @@ def _edges(
 ) -> Mapping[str, Mapping[str, list[int]]]:
     found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for of_rank in timed:
-        if any(one.name not in _TOGETHER for one in of_rank.values()):
+        if any(one.name not in TOGETHER for one in of_rank.values()):
             continue
         ends: dict[str, int] = {}
         for rank, one in of_rank.items():

@@ -14,7 +14,7 @@ from pytest_torchprof.analysis.collectives import (
     StepCommunication,
     communication_of,
 )
-from pytest_torchprof.analysis.messages import ProcessGroup, Sent, elements, group_of, groups_of, sent_by
+from pytest_torchprof.analysis.messages import ProcessGroup, Sent, elements, group_of, groups_of, is_dtype, sent_by
 from pytest_torchprof.analysis.ranges import HeldOperators
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.communication import collective_of
@@ -33,6 +33,9 @@ _ON_CPU: Final = ("gloo", "mpi", "ucc")
 """Backends that mark with a range of their own, on whichever thread, when they worked."""
 _ON_CPU_AS: Final = {"reduce_scatter": "all_reduce"}
 """What gloo does in place of what it was asked for."""
+_FUNCTIONAL: Final = ("_c10d_functional::", "_c10d_functional_autograd::", "c10d_functional::")
+_OF_OPERANDS: Final = ("aten::clone", "aten::chunk")
+"""What functional collectives of several tensors do to each of them."""
 _NOTHING_TOLD: Final = (None, None, None)
 _NO_KERNEL: Final = "none of its kernels is in the recording"
 _NO_RANGE: Final = "its backend left no range in the recording"
@@ -308,10 +311,31 @@ class _Calls:
 
     def _operands_of(self, op: int) -> tuple[Inputs, Inputs]:
         """Return what the operator was given, and what its backend was."""
-        notes = self._trace.annotations
-        note = self._inside.get(op, self._ranges.get(op))
-        backend = _NOTHING_TOLD if note is None else self._operands(notes.inputs[note])
-        return self._operands(self._trace.ops.inputs[op]), backend
+        trace, note = self._trace, self._inside.get(op, self._ranges.get(op))
+        backend = _NOTHING_TOLD if note is None else self._operands(trace.annotations.inputs[note])
+        if note is None and (functional := self._functional_around(op)) >= 0:
+            # What nobody has awaited left no range, and the operator's own list of tensors tells no type.
+            backend = self._operands(trace.ops.inputs[functional])
+            backend = backend if any(map(is_dtype, backend[0] or ())) else self._copied.get(functional, backend)
+        return self._operands(trace.ops.inputs[op]), backend
+
+    def _functional_around(self, op: int) -> int:
+        """Return the functional collective around an operator that asks for one; ABSENT without one."""
+        named, names = self._trace.ops.name, self._trace.names
+        around = self._trace.nesting.chain(op)
+        return next((one for one in around if names[named[one]].startswith(_FUNCTIONAL)), ABSENT)
+
+    @cached_property
+    def _copied(self) -> dict[int, Inputs]:
+        """What a functional collective of several tensors copies or takes apart first: their types, where alike."""
+        ops, names = self._trace.ops, self._trace.names
+        meant = {i for i, name in enumerate(names) if name in _OF_OPERANDS}
+        types: dict[int, set[str]] = defaultdict(set)
+        for i in where(ops.name, meant) if meant else ():
+            told = self._operands(ops.inputs[i])[0]
+            if told and is_dtype(told[0]) and (functional := self._functional_around(i)) >= 0:
+                types[functional].add(told[0])
+        return {one: ((found.pop(),), None, None) for one, found in types.items() if len(found) == 1}
 
     def _sent(self, op: int) -> Sent:
         return sent_by(self._operator(op), *self._operands_of(op), self._message(op), self._group(op).size)

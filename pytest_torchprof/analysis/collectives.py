@@ -64,6 +64,11 @@ class Collective(Struct, frozen=True, kw_only=True):
     why_no_time: str | None = None
 
     @property
+    def is_with_others(self) -> bool:
+        """Whether other ranks are waited for: not in a group of one, nor where there is nothing to send."""
+        return self.group.size != 1 and self.why_no_time not in (ONE_RANK, EMPTY)
+
+    @property
     def is_send(self) -> bool:
         """Whether this rank sends to another one."""
         return self.operator == SEND

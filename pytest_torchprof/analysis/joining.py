@@ -1,130 +1,80 @@
-"""How the recordings of ranks become a job: which collectives are the same one, and by which clock they started."""
+"""How the recordings of ranks become a job: by which clock the collectives that they had together started."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.clocks import aligned
-from pytest_torchprof.analysis.collectives import EMPTY, ONE_RANK
+from pytest_torchprof.analysis.one_job import refuse_mixed
+from pytest_torchprof.analysis.pairing import NO_GROUP, paired, why_not_paired
 from pytest_torchprof.analysis.ranks import Job, JoinedCollective
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.collectives import Collective
+    from pytest_torchprof.analysis.messages import ProcessGroup
     from pytest_torchprof.analysis.ranks import RankPart
 
-_PAIRWISE: Final = "send_recv"
-_NO_NAME: Final = "what it does is not recorded"
 _NO_TIME: Final = "when it ran is not recorded"
-_NO_GROUP: Final = "its group, one of several, is not recorded"
-_NO_PEER: Final = "which rank it is with is not recorded"
-_BATCHED: Final = "one kernel carried out several"
-_NO_OTHER: Final = "the rank that it is with has no recording"
-_UNEVEN: Final = "the rank that it is with has not as many in the same step"
 _NO_CLOCK: Final = "nothing aligns the clocks of its ranks' hosts"
-
-
-class _Keyed(NamedTuple):
-    """The collectives of all ranks, by what they are called on each of them."""
-
-    of_key: Mapping[Hashable, Mapping[int, Collective]]
-    not_joined: Counter[str]
 
 
 def joined(parts: Iterable[RankPart]) -> Job:
     """Return the job that these ranks are of; TorchprofError where they are not of one, or only one rank is there."""
-    ranks = tuple(sorted(parts, key=lambda one: one.rank))
-    _refuse_mixed(ranks)
-    found = _collectives_of(ranks)
-    together = [of_rank for of_rank in found.of_key.values() if len(of_rank) > 1]
+    ranks = tuple(sorted(_sharing(parts), key=lambda one: one.rank))
+    refuse_mixed(ranks)
+    found = paired(ranks)
+    not_joined = found.not_paired
+    # What has nothing to send takes no time, and needs no other rank.
+    working = [{rank: one for rank, one in of_rank.items() if one.is_with_others} for of_rank in found.of_ranks]
+    together = [of_rank for of_rank in working if len(of_rank) > 1]
     timed = [of_rank for of_rank in together if all(one.dur_ns is not None for one in of_rank.values())]
     clocks = aligned(ranks, timed)
     comparable = [of_rank for of_rank in timed if clocks.are_one(of_rank)]
-    found.not_joined[_NO_TIME] += sum(len(of_rank) for of_rank in together) - sum(map(len, timed))
-    found.not_joined[_NO_CLOCK] += sum(map(len, timed)) - sum(map(len, comparable))
+    not_joined[_NO_TIME] += sum(map(len, together)) - sum(map(len, timed))
+    not_joined[_NO_CLOCK] += sum(map(len, timed)) - sum(map(len, comparable))
     collectives = tuple(_together(of_rank, clocks.offsets_ns) for of_rank in comparable)
     with_waits = {
         id(before): one.of_rank[rank]
         for of_rank, one in zip(comparable, collectives, strict=True)
         for rank, before in of_rank.items()
     }
+    alone = list(_alone(ranks, found.of_ranks))
+    told = tuple(
+        replace(part, collectives=tuple(with_waits.get(id(one), one) for one in part.collectives)) for part in ranks
+    )
     return Job(
-        ranks=tuple(
-            replace(part, collectives=tuple(with_waits.get(id(one), one) for one in part.collectives)) for part in ranks
-        ),
+        ranks=told,
         collectives=collectives,
-        alone=_alone(ranks, found.of_key.values()),
-        not_joined={why: count for why, count in found.not_joined.items() if count},
+        alone=_by_rank(alone),
+        unmatched=_unmatched(told, [one for _, one in alone]),
+        not_joined={why: count for why, count in not_joined.items() if count},
+        differences=found.differences,
         one_clock=clocks.are_same,
         residue_us=clocks.residue_us,
     )
 
 
-def _collectives_of(ranks: Sequence[RankPart]) -> _Keyed:
-    of_key: dict[Hashable, dict[int, Collective]] = defaultdict(dict)
-    not_joined: Counter[str] = Counter()
-    pairs: dict[Hashable, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
-    for part in ranks:
-        seen: Counter[Hashable] = Counter()
-        for one in part.collectives:
-            # These have no time because they need none, and no other rank.
-            if one.group.size == 1 or one.why_no_time in (ONE_RANK, EMPTY):
-                continue
-            if (reason := _why_not(one, part.world_size)) is not None:
-                not_joined[reason] += 1
-            elif one.name == _PAIRWISE:
-                pairs[_pair_of(one, part.rank)][part.rank].append(one)
-            else:
-                key = _key_of(one)
-                seen[key] += 1
-                of_key[key, seen[key]][part.rank] = one
-    there = {part.rank for part in ranks}
-    for key, of_rank in pairs.items():
-        counts = {len(ones) for ones in of_rank.values()}
-        if len(of_rank) == 2 and len(counts) == 1:
-            # Between two ranks messages of one tag arrive in the order in which they were sent.
-            for number, ones in enumerate(zip(*of_rank.values(), strict=True)):
-                of_key[key, number] = dict(zip(of_rank, ones, strict=True))
-            continue
-        peers = {one.peer for ones in of_rank.values() for one in ones}
-        not_joined[_UNEVEN if peers <= there else _NO_OTHER] += sum(map(len, of_rank.values()))
-    return _Keyed(of_key, not_joined)
+def _sharing(parts: Iterable[RankPart]) -> Iterator[RankPart]:
+    """Yield the parts, and keep what is equal in them once: each of many ranks lists all of them, and runs the same."""
+    known: dict[Hashable, Any] = {}
 
+    def shared(value: Any, key: Hashable = None) -> Any:
+        return known.setdefault(value if key is None else key, value)
 
-def _why_not(one: Collective, world_size: int) -> str | None:
-    """Return why nothing tells which collective of other ranks this one is."""
-    if one.name is None:
-        return _NO_NAME
-    if one.together > 1:
-        return _BATCHED
-    if one.name == _PAIRWISE and one.peer is None:
-        return _NO_PEER
-    # A group that is not named is that of all ranks, or may be another one on each rank.
-    known = one.group.name is not None or one.group.ranks is not None or one.group.size == world_size
-    return None if known or one.comms_id is not None else _NO_GROUP
-
-
-def _key_of(one: Collective) -> Hashable:
-    """Return what it is called on all ranks: its id, its number in its group, or what it is in which step."""
-    group = (one.group.name, one.group.ranks, one.group.size)
-    if one.comms_id is not None:
-        return one.comms_id, one.name, one.sequence
-    if one.sequence is not None:
-        return group, one.name, one.sequence
-    return one.step, group, one.name
-
-
-def _pair_of(one: Collective, rank: int) -> Hashable:
-    """Return the step, the group, the sender, the receiver and the tag."""
-    ends = (rank, one.peer) if one.is_send else (one.peer, rank)
-    return one.step, one.group.name, one.group.ranks, ends, one.tag
+    for part in parts:
+        kernels = part.kernels
+        yield replace(
+            part,
+            collectives=tuple(replace(one, group=shared(one.group)) for one in part.collectives),
+            groups=tuple(map(shared, part.groups)),
+            kernels=None if kernels is None else tuple(shared(step, repr(step)) for step in kernels),
+        )
 
 
 def _together(of_rank: Mapping[int, Collective], offsets_ns: Mapping[int, int]) -> JoinedCollective:
@@ -135,43 +85,39 @@ def _together(of_rank: Mapping[int, Collective], offsets_ns: Mapping[int, int]) 
     return JoinedCollective(name=first.name or "", group=first.group, step=first.step, of_rank=own, starts_ns=starts)
 
 
-def _alone(ranks: Sequence[RankPart], found: Iterable[Mapping[int, Collective]]) -> dict[int, Counter[str]]:
+def _alone(ranks: Sequence[RankPart], found: Iterable[Mapping[int, Collective]]) -> Iterator[tuple[int, Collective]]:
+    """Yield what only one rank has, although others of its group are there."""
     there = {part.rank for part in ranks}
     # Where another rank does not tell the group, it may be the same collective.
-    unsure = {one.name for part in ranks for one in part.collectives if _why_not(one, part.world_size) == _NO_GROUP}
-    alone: dict[int, Counter[str]] = {}
+    unsure = {
+        one.name for part in ranks for one in part.collectives if why_not_paired(one, part.world_size) == NO_GROUP
+    }
     for of_rank in found:
         (rank, one), *others = of_rank.items()
         members = there if one.group.ranks is None else there.intersection(one.group.ranks)
         if not others and members - {rank} and one.name not in unsure:
-            alone.setdefault(rank, Counter())[one.name or ""] += 1
-    return alone
+            yield rank, one
 
 
-def _refuse_mixed(ranks: Sequence[RankPart]) -> None:
-    """Raise TorchprofError where these are not the recordings of several ranks of one job."""
-    if len(ranks) < 2:
-        said = "there is one rank's recording; those of two ranks at least are held against each other."
-        raise TorchprofError(said, Code.NO_RANK)
-    first, reason = ranks[0], None
-    groups = {one.name: one.ranks for one in first.groups if one.name is not None}
-    for before, one in pairwise(ranks):
-        if one.world_size != first.world_size:
-            reason = f"is of a job of {one.world_size} ranks, {first.path} of one of {first.world_size}"
-        elif one.rank == before.rank:
-            reason = f"is of rank {one.rank}, as {before.path} is"
-        elif one.test != first.test:
-            reason = f"is of the test {one.test[0]}, {first.path} of {first.test[0]}"
-        elif any(group.name in groups and groups[group.name] != group.ranks for group in one.groups):
-            reason = f"has other process groups than {first.path}"
-        elif None not in (one.run_id, first.run_id) and one.run_id != first.run_id:
-            reason = f"is of another run than {first.path}"
-        elif one.clock is not None and one.clock == first.clock and _apart(one.window_ns, first.window_ns):
-            reason = f"was recorded at another time than {first.path}"
-        if reason is not None:
-            said = f"the recordings are not of one job: {one.path} {reason}"
-            raise TorchprofError(f"{said}. Name a folder that holds those of one job only.", Code.MIXED_JOBS)
+def _by_rank(alone: Iterable[tuple[int, Collective]]) -> dict[int, Counter[str]]:
+    found: dict[int, Counter[str]] = {}
+    for rank, one in alone:
+        found.setdefault(rank, Counter())[one.name or ""] += 1
+    return found
 
 
-def _apart(these: tuple[int, int], those: tuple[int, int]) -> bool:
-    return these[1] < those[0] or those[1] < these[0]
+def _unmatched(ranks: Sequence[RankPart], alone: Sequence[Collective]) -> int:
+    """Return how many collectives ranks may have had together that are not held against each other.
+
+    Each rank has its share of one; what one rank has ``alone`` is one by itself.
+    """
+    there, single = {part.rank for part in ranks}, set(map(id, alone))
+    shares = sum(1 / _members(one.group, there) for part in ranks for one in part.unmatched if id(one) not in single)
+    unknown = max(part.may_be_collectives for part in ranks)
+    return math.ceil(round(shares, 6)) + len(alone) + unknown
+
+
+def _members(group: ProcessGroup, there: set[int]) -> int:
+    """Return how many ranks of a group are there, as far as that is known; no fewer than two have a collective."""
+    known = min(group.size or 2, len(there)) if group.ranks is None else len(there.intersection(group.ranks))
+    return max(2, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,6 +134,11 @@ def elements(inputs: Inputs) -> int | None:
     return found[-1] if found else None
 
 
+def is_dtype(kind: str) -> bool:
+    """Whether an operand of this kind is a tensor of which the type is told."""
+    return kind in _DTYPES
+
+
 def _times(elements: int | None, size: int | None) -> int | None:
     return None if elements is None or size is None else elements * size
 
@@ -190,6 +196,7 @@ def group_of(told: Message | None, settings: Sequence[Any] | None, known: Sequen
     return ProcessGroup(size=sizes.pop()) if len(sizes) == 1 else NO_GROUP
 
 
+@lru_cache(maxsize=1024)  # Each event lists all ranks of its group, on each of many ranks.
 def _ranks(text: str | None) -> tuple[int, ...] | None:
     try:
         return tuple(msgspec.json.decode(text, type=list[int])) if text else None
@@ -205,7 +212,8 @@ def groups_of(trace: Trace, backend: str) -> list[ProcessGroup]:
         ProcessGroup(
             name=_text(one.get("pg_name")),
             description=_text(one.get("pg_desc")),
-            ranks=_whole_numbers(one.get("ranks")),
+            # No ranks are listed of a group of all.
+            ranks=_whole_numbers(one.get("ranks")) or None,
             size=size if isinstance(size := one.get("pg_size"), int) else None,
         )
         for one in map(_object, listed if isinstance(listed, list) else [])

@@ -33,10 +33,15 @@ def part_of(analysis: Analysis) -> RankPart:
     rank, world_size = told
     offset = trace.header.get("baseTimeNanoseconds")
     offset_ns = offset if isinstance(offset, int) else 0
-    begin, until = trace.steps[0].start_ns, trace.steps[-1].end_ns
+    found = analysis.communication.collectives
+    # What a step has asked for may run after its end.
+    ran = [(one.start_ns, one.start_ns + (one.dur_ns or 0)) for one in found if one.start_ns is not None]
+    begin = min([trace.steps[0].start_ns, *(start for start, _ in ran)])
+    until = max([trace.steps[-1].end_ns, *(end for _, end in ran)])
     named = trace.header.get("host_name")
     host = named if isinstance(named, str) else None
     hidden = analysis.kernels_unknown is not None or analysis.why_not is not None
+    supposed = None if hidden else analysis.supposing("communication")
     return RankPart(
         rank=rank,
         world_size=world_size,
@@ -48,19 +53,23 @@ def part_of(analysis: Analysis) -> RankPart:
         or trace.device_kind.title
         or "no GPU",
         window_ns=(begin + offset_ns, until + offset_ns),
-        collectives=analysis.communication.collectives,
+        collectives=found,
         offset_ns=offset_ns,
-        steps=analysis.communication.steps,
+        steps=tuple(replace(step, collectives=()) for step in analysis.communication.steps),
         kernels=None if hidden else tuple(_count(step.kernels) for step in analysis.steps),
         groups=tuple(groups_of(trace, "")),
         test=(None, None) if ours is None else (ours.nodeid, ours.label),
         why_not=analysis.why_not,
+        kernels_unknown=analysis.kernels_unknown,
+        launches_wait=trace.environment.launches_wait,
+        may_communicate=() if supposed is None else tuple(sorted(supposed.own_kernels.supposed)),
+        may_be_collectives=0 if supposed is None else len(supposed.communication.collectives) - len(found),
     )
 
 
 def to_plain(part: RankPart) -> Any:
-    """Return the part as JSON values, for other processes; of the steps' communication the times alone."""
-    return msgspec.to_builtins(replace(part, steps=tuple(replace(step, collectives=()) for step in part.steps)))
+    """Return the part as JSON values, for other processes."""
+    return msgspec.to_builtins(part)
 
 
 def from_plain(value: Any) -> RankPart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 from functools import cached_property
 from statistics import median
@@ -13,19 +14,21 @@ from pytest_torchprof.analysis.collectives import Collective, StepCommunication 
 from pytest_torchprof.analysis.messages import ProcessGroup, bus_factor
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 Kind = Literal["transfer-bound", "skew-bound", "mixed", "inconclusive"]
 
+_SHOWN: Final[dict[str, str]] = {"mixed": "mixed (waiting, transfer)"}
 _FEW: Final = 3
 _MOSTLY, _SELDOM = 0.75, 0.25
 _MOST_OF_THE_WAIT: Final = 2 / 3
 _WORTH: Final = 0.1
 
 
-class RankPart(Struct, frozen=True, kw_only=True):
+class RankPart(Struct, frozen=True, kw_only=True, dict=True):
     """What is kept of one rank's recording to hold it against the others'."""
 
     rank: int
@@ -56,6 +59,24 @@ class RankPart(Struct, frozen=True, kw_only=True):
     """The test that it is of, and its label."""
     why_not: str | None
     """Why its numbers may not be believed."""
+    kernels_unknown: str | None
+    """Why its kernels are not all known."""
+    launches_wait: str | None
+    """The setting that made every launch wait, so that its times mean nothing."""
+    may_communicate: tuple[str, ...]
+    """Kernels of which nobody knows whether they communicate."""
+    may_be_collectives: int
+    """How many collectives more there were if they did."""
+
+    @cached_property
+    def matched(self) -> int:
+        """How many of its collectives are held against those of other ranks."""
+        return sum(one.wait_ns is not None for one in self.collectives)
+
+    @cached_property
+    def unmatched(self) -> tuple[Collective, ...]:
+        """Its collectives with other ranks that are not held against theirs."""
+        return tuple(one for one in self.collectives if one.wait_ns is None and one.is_with_others)
 
     @property
     def overlap(self) -> float | None:
@@ -104,7 +125,7 @@ class JoinedCollective(Struct, frozen=True, kw_only=True):
 
     def wait_us(self, rank: int) -> float:
         """Return how long a rank was there before the last one came."""
-        return (self.starts_ns[self.latest] - self.starts_ns[rank]) / 1000
+        return self.of_rank[rank].wait_us or 0.0
 
     @property
     def skew_us(self) -> float:
@@ -125,6 +146,14 @@ class JoinedCollective(Struct, frozen=True, kw_only=True):
         return None if factor is None or speed is None else factor * speed
 
 
+class RankDifference(Struct, frozen=True, kw_only=True):
+    """A collective that is not on a rank what it is on the others."""
+
+    rank: int
+    said: str
+    """What it is there and elsewhere: "all_reduce in step 1 has 8 B of fp32, and 4 B of fp32 on rank 0"."""
+
+
 class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The ranks of a job whose recordings are there, and the collectives that they took part in together.
 
@@ -137,6 +166,10 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """By rank, how many collectives of each name only it has, although others of the group are there."""
     not_joined: Mapping[str, int]
     """How many collectives are not held against other ranks', by why not."""
+    unmatched: int
+    """How many collectives there may be besides that the ranks had together."""
+    differences: tuple[RankDifference, ...]
+    """Collectives of which ranks give different sizes, types or orders; with any, nothing is concluded from starts."""
     one_clock: bool
     """Whether all ranks name the same host."""
     residue_us: float
@@ -177,18 +210,23 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def groups_called(self, name: str) -> list[tuple[int, ...]]:
         """Return the ranks, as far as they are there, of each process group of this name or description."""
         there = {one.rank for one in self.ranks}
-        found = {
-            group.ranks
-            for part in self.ranks
-            for group in part.groups
-            if name in (group.name, group.description) and group.ranks is not None
-        }
-        return sorted(filter(None, (tuple(sorted(there.intersection(ranks))) for ranks in found)))
+        named = {group for part in self.ranks for group in part.groups if name in (group.name, group.description)}
+        listed = [group.ranks for group in named if group.ranks is not None]
+        # Of a group of all, torch may list none.
+        listed += [tuple(there) for group in named if group.ranks is None and group.size == self.world_size]
+        return sorted(set(filter(None, (tuple(sorted(there.intersection(ranks))) for ranks in listed))))
 
     @cached_property
     def skew_us(self) -> float | None:
-        """The median over collectives from the first rank's start to the last one's; None without any."""
-        return median([one.skew_us for one in self.collectives]) if self.collectives else None
+        """The median over collectives from the first rank's start to the last one's; None where that is not known."""
+        if self.differences or not self.collectives:
+            return None
+        return median([one.skew_us for one in self.collectives])
+
+    @cached_property
+    def most_skew_us(self) -> float:
+        """What the median skew is at most, whatever that of the collectives is that are not matched."""
+        return median([*(one.skew_us for one in self.collectives), *[math.inf] * self.unmatched])
 
     @cached_property
     def wait_share(self) -> float | None:
@@ -203,15 +241,16 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def kind_of(self, collectives: Sequence[JoinedCollective]) -> Kind:
         """Return what the time of these is spent with; of a few, or by clocks that do not fit, nothing is concluded."""
         share = wait_share(collectives)
-        if share is None or len(collectives) < _FEW:
-            return "inconclusive"
-        if self.residue_us > _WORTH * median([max(one.durations_ns.values()) / 1000 for one in collectives]):
+        if share is None or len(collectives) < _FEW or self.differences or not self._clocks_fit(collectives):
             return "inconclusive"
         return "skew-bound" if share > _MOSTLY else "transfer-bound" if share < _SELDOM else "mixed"
 
+    def _clocks_fit(self, collectives: Sequence[JoinedCollective]) -> bool:
+        return self.residue_us <= _WORTH * median([max(one.durations_ns.values()) / 1000 for one in collectives])
+
     @cached_property
     def caused_us(self) -> Mapping[int, float]:
-        """By rank, how long others had waited when it came last, the longest wait of each collective."""
+        """By rank, how long others had waited when it came last, the longest wait of each matched collective."""
         found = dict.fromkeys((one.rank for one in self.ranks), 0.0)
         for one in self.collectives:
             found[one.latest] += one.skew_us
@@ -221,14 +260,77 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def straggler(self) -> int | None:
         """The rank that causes most of the waiting, where it is worth a word; None without one."""
         total = sum(self.caused_us.values())
-        spent = sum(sum(one.durations_ns.values()) for one in self.collectives) / 1000 / len(self.ranks)
         rank = max(self.caused_us, key=lambda one: self.caused_us[one])
         often = self.caused_us[rank] >= _MOST_OF_THE_WAIT * total
-        return rank if total > _WORTH * spent and often and self.kind != "inconclusive" else None
+        return rank if total > self._worth_us and often and self.kind != "inconclusive" else None
 
-    def wait_us(self, rank: int) -> float:
-        """Return how long a rank waited for others, all collectives together."""
+    @property
+    def _worth_us(self) -> float:
+        """From how much waiting on a straggler is told."""
+        return _WORTH * sum(sum(one.durations_ns.values()) for one in self.collectives) / 1000 / len(self.ranks)
+
+    @property
+    def why_no_straggler(self) -> str | None:
+        """Why it cannot be told that no rank keeps the others waiting; None where it can, or where one does."""
+        unmatched = [one for part in self.ranks for one in part.unmatched]
+        waited_us = sum(self.caused_us.values())
+        # Nobody waits in a collective for longer than it takes.
+        hidden_us = sum(math.inf if one.dur_ns is None else one.dur_ns / 1000 for one in unmatched)
+        reason = None
+        if self.straggler is not None:
+            return None
+        if self.differences:
+            reason = self.why_unsure
+        elif self.collectives and not self._clocks_fit(self.collectives):
+            reason = "the clocks of its ranks' hosts do not fit well enough"
+        elif unknown := self.may_communicate:
+            reason = f"whether {printable_line(unknown[0], 60)} communicates is not known"
+        elif unmatched and waited_us + hidden_us > self._worth_us:
+            reason = f"collectives are not held against those of other ranks ({self.why_unmatched})"
+        elif waited_us > self._worth_us and len(self.collectives) < _FEW:
+            reason = f"it takes {_FEW} collectives, and there are {len(self.collectives)}"
+        return reason
+
+    @property
+    def may_communicate(self) -> list[str]:
+        """Kernels that may be collectives, which nobody knows."""
+        return sorted({name for one in self.ranks for name in one.may_communicate if one.may_be_collectives})
+
+    def wait_us(self, rank: int) -> float | None:
+        """Return how long a rank waited for others in all of its collectives; None where some are not matched."""
+        return None if self[rank].unmatched else self.matched_wait_us(rank)
+
+    def matched_wait_us(self, rank: int) -> float | None:
+        """Return how long a rank waited for others in those of its collectives that are matched; None without any."""
+        if not self[rank].matched:
+            return None
         return sum(one.wait_us(rank) for one in self.collectives if rank in one.starts_ns)
+
+    @property
+    def why_unsure(self) -> str | None:
+        """Why it is not sure which collectives of the ranks are the same one; None where it is."""
+        if not self.differences:
+            return None
+        first, *others = self.differences
+        more = f", and {counted(len(others), 'other difference')}" if others else ""
+        return f"ranks have different collectives: rank {first.rank}: {first.said}{more}"
+
+    @property
+    def why_unmatched(self) -> str:
+        """Why collectives are not held against those of other ranks."""
+        alone = {"only it has it, of its group": sum(sum(names.values()) for names in self.alone.values())}
+        reasons = {**self.not_joined, **({} if not any(alone.values()) else alone)}
+        return "; ".join(f"{counted(number, 'collective')}: {reason}" for reason, number in reasons.items())
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether all collectives of all ranks are held against each other."""
+        return not any(part.unmatched for part in self.ranks)
+
+
+def show_kind(kind: Kind) -> str:
+    """Return the kind as a person reads it: what is mixed is named."""
+    return _SHOWN.get(kind, kind)
 
 
 def wait_share(collectives: Iterable[JoinedCollective]) -> float | None:

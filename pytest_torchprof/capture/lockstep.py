@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,7 +21,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from torch._C._distributed_c10d import Store
 
@@ -72,8 +73,10 @@ def expected_here(reason: str, ends: Mapping[int, PhaseEnd]) -> str:
 class OtherRanks:
     """What one process knows of the other ranks of its job, over all tests of a run."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, collected: Iterable[str] = ()) -> None:
+        """Take how long a rank is waited for, and the ids of the tests that this one has collected."""
         self.timeout_s = timeout_s
+        self._collected = [zlib.crc32(nodeid.encode()) for nodeid in collected]
         self.signs: dict[int, _Sign] = {}
         self.silent: set[int] = set()
         """Those that were waited for in vain, and have not been heard of since."""
@@ -161,10 +164,18 @@ class OtherRanks:
 
     def sign(self, store: Store, rank: Rank, test: str, label: str | None, goal: str) -> None:
         """Let the others know that this rank is alive, and what it does."""
+        if not self._signs_given:
+            store.set(f"collected/{rank.number}", json.dumps(self._collected))
         self._signs_given += 1
         place = {"count": self._signs_given, "test": test, "label": label, "goal": goal}
         place |= {"pid": os.getpid(), "host": rank.host}
         store.set(f"at/{rank.number}", json.dumps(place))
+
+    def has_collected(self, store: Store, number: int, nodeid: str) -> bool:
+        """Whether a rank has collected the test, as far as it has said anything."""
+        if not store.check([told := f"collected/{number}"]):
+            return True
+        return zlib.crc32(nodeid.encode()) in json.loads(store.get(told))
 
     def heard(self, store: Store, number: int) -> _Sign:
         """Return the last sign of a rank."""
@@ -286,8 +297,13 @@ class Lockstep(Pace):
     def _why_it_has_left(self, number: int, goal: str) -> str | None:
         if not self._store.check([left := f"left/{number}"]):
             return None
-        why = self._store.get(left).decode()
+        why = self._store.get(left).decode() or self._not_collected(number)
         return coded(f"rank {number} has ended its run before {goal}{f': {why}' if why else ''}", Code.OTHER_RANK)
+
+    def _not_collected(self, number: int) -> str:
+        """Return that a rank has not collected this test; empty where it has."""
+        test = self._test.rpartition("#")[0]
+        return "" if self._others.has_collected(self._store, number, test) else f"it has not collected {test}"
 
     def _why_too_late(self, number: int, began: float, goal: str) -> str | None:
         if self._may_come(number, began):
@@ -314,9 +330,10 @@ class Lockstep(Pace):
             return f"rank {number} did not reach {place['goal']} {within} ({who})"
         if again:
             return f"rank {number} is still silent, and was last heard of in {test} ({who})"
+        reasons = filter(None, (self._not_collected(number), "each rank has to run the same tests in one order"))
         return (
             f"rank {number} did not begin this measurement {within}, and was last heard of in {test} ({who}): "
-            "each rank has to run the same tests in one order"
+            f"{'; '.join(reasons)}"
         )
 
     def _may_come(self, number: int, began: float) -> bool:

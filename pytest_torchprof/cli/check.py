@@ -144,18 +144,23 @@ def _judge_ranks(arguments: Arguments, limits: dict[str, object]) -> int:
     """Judge each rank of a job, and the limits on ranks together; of each limit the worst rank is told."""
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415
     from pytest_torchprof.limits import check_limits  # noqa: PLC0415
-    from pytest_torchprof.limits.rank_limits import check_job, missing_ranks, of_jobs, worst_of  # noqa: PLC0415
+    from pytest_torchprof.limits.rank_limits import (  # noqa: PLC0415
+        check_job,
+        divided_among_ranks,
+        missing_ranks,
+        worst_of,
+    )
 
     own_kernels, asked = _asked(arguments, limits)
-    together = of_jobs(asked)
-    each = [one for one in asked if one not in together]
+    each, together = divided_among_ranks(asked)
     found: dict[int, tuple[Verdict, ...]] = {}
 
     def look(profile: Profile, part: RankPart) -> None:
-        found[part.rank] = check_limits(profile.with_own_kernels(own_kernels), each)
+        found[part.rank] = check_limits(profile, each)
 
-    job = job_in(arguments.files[0], arguments.last("--device"), look)
-    verdicts = [*worst_of(found), *check_job(job, together), *missing_ranks(job)]
+    job = job_in(arguments.files[0], arguments.last("--device"), look, own_kernels=own_kernels)
+    may_be_idle = limits.get("min_kernels") == 0
+    verdicts = [*worst_of(found), *check_job(job, together, may_be_idle=may_be_idle), *missing_ranks(job)]
     _write_verdicts(verdicts)
     return _status(verdict.status for verdict in verdicts)
 

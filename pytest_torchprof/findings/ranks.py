@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable  # noqa: TC003  (the type of a field, which msgspec looks up)
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from pytest_torchprof.analysis.analysis import Analysis  # noqa: TC001  (likewise)
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
+from pytest_torchprof.analysis.ranks import Job, show_kind
 from pytest_torchprof.findings.finding import Finding, Need, Rule
-from pytest_torchprof.text import show_share, show_us
+from pytest_torchprof.text import counted, first_of, show_share, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.ranks import Job
+    from collections.abc import Iterator
 
 _WORTH = 0.1
 """Of a step, from where on exposed communication is told, as of one rank alone."""
@@ -37,7 +38,7 @@ def find_in_job(job: Job) -> tuple[Finding, ...]:
 
 def cause_of(job: Job) -> str:
     """Return what the time in collectives is spent with: "skew-bound: ranks wait for each other"."""
-    return f"{job.kind}: {_CAUSES[job.kind]}"
+    return f"{show_kind(job.kind)}: {_CAUSES[job.kind]}"
 
 
 def _of_rank(look: Callable[[Job], Iterator[Finding]]) -> Callable[[Analysis], Iterator[Finding]]:
@@ -69,6 +70,13 @@ def _rank_differs(job: Job) -> Iterator[Finding]:
         told = ", ".join(f"{count} x {name}" for name, count in sorted(names.items()))
         message = f"rank {rank} has collectives that the other recordings of its group have not: {told}"
         yield Finding(message=message, evidence={"rank": rank, "collectives": dict(names)})
+    unlike: dict[int, list[str]] = {}
+    for difference in job.differences:
+        unlike.setdefault(difference.rank, []).append(difference.said)
+    for rank, lines in sorted(unlike.items()):
+        more = f", and {counted(len(lines) - 1, 'other difference')}" if len(lines) > 1 else ""
+        message = f"rank {rank} does not do the same as the others: {lines[0]}{more}"
+        yield Finding(message=message, evidence={"rank": rank, "differences": lines})
     for one in others:
         if first.kernels is None or one.kernels is None:
             continue
@@ -104,15 +112,54 @@ def _exposed(job: Job) -> Iterator[Finding]:
     )
 
 
-_ALL_RANKS = Need(
-    missing="it takes the recordings of all ranks (adopt them together, or --ranks)",
-    there=lambda analysis: analysis.in_job is not None,
-)
+def _why_not_all(job: Job) -> str | None:
+    if job.missing:
+        return f"there is no recording of rank {first_of([*map(str, job.missing)])}"
+    doubted = next((one for one in job.ranks if one.why_not or one.kernels_unknown), None)
+    return None if doubted is None else f"rank {doubted.rank}: {doubted.why_not or doubted.kernels_unknown}"
+
+
+def _why_no_straggler(job: Job) -> str | None:
+    waits = next((one for one in job.ranks if one.launches_wait is not None), None)
+    if waits is not None:
+        return f"rank {waits.rank}: {waits.launches_wait} makes every launch wait"
+    return _why_not_all(job) or job.why_no_straggler
+
+
+def _why_not_alike(job: Job) -> str | None:
+    if (reason := _why_not_all(job)) is not None:
+        return reason
+    if unknown := [one.rank for one in job.ranks if one.kernels is None]:
+        return f"which kernels rank {unknown[0]} ran is not known"
+    # As many of a kind on each rank are alike, whichever is which.
+    names = [Counter(one.name for one in part.unmatched) for part in job.ranks]
+    known = [part.unmatched for part in job.ranks if all(one.message_bytes is not None for one in part.unmatched)]
+    sizes = [Counter((one.name, one.message_bytes, one.dtype) for one in ones) for ones in known]
+    is_alike = all(one == names[0] for one in names) and all(one == sizes[0] for one in sizes)
+    return None if is_alike else job.why_unmatched or None
+
+
+class _OfJob(Need, frozen=True, eq=False, kw_only=True):
+    """What the recordings of all ranks together must hold."""
+
+    why: Callable[[Job], str | None]
+
+    def why_missing(self, analysis: Analysis) -> str | None:
+        if analysis.in_job is None:
+            return self.missing
+        return self.why(analysis.in_job.job)
+
+
+def _needs(why: Callable[[Job], str | None]) -> tuple[Need, ...]:
+    missing = "it takes the recordings of all ranks (adopt them together, or --ranks)"
+    return (_OfJob(missing=missing, there=lambda analysis: analysis.in_job is not None, why=why),)
+
+
 STRAGGLER = Rule(
     code="straggler",
     title="A rank keeps the others waiting",
     find=_of_rank(_straggler),
-    needs=(_ALL_RANKS,),
+    needs=_needs(_why_no_straggler),
     remedy="compare its steps with another rank's (torchprof diff A B): more work, a slower device, a busy CPU, "
     "data that comes late",
     explains=("max_rank_skew", "max_exposed_communication", "min_overlap"),
@@ -121,7 +168,9 @@ RANK_DIFFERS = Rule(
     code="rank-differs",
     title="A rank does something else",
     find=_of_rank(_rank_differs),
-    needs=(_ALL_RANKS,),
+    needs=_needs(_why_not_alike),
     remedy="where it is not meant (in pipelines it is): a branch on the rank, or a fallback kernel on one device",
 )
 RULES = (STRAGGLER, RANK_DIFFERS)
+OF_JOBS: Final = {STRAGGLER.code: _why_no_straggler, RANK_DIFFERS.code: _why_not_alike}
+"""The findings about ranks together, and why they cannot be told of a job."""

@@ -83,8 +83,10 @@ def _max_comm_bytes(analysis: Analysis, most: int) -> Verdict:
     known = [sum(one.message_bytes or 0 for one in found) for _, found in sums]
     worst = max(range(len(sums)), key=known.__getitem__)
     step, found = sums[worst]
-    said = f"{show_bytes(known[worst])} in {counted(len(found), 'collective')}"
-    if known[worst] > most:
+    shown, over = show_bytes(known[worst]), known[worst] - most
+    shown += f" (beyond it by {over:,} B)" if over > 0 and shown == show_bytes(most) else ""
+    said = f"{shown} in {counted(len(found), 'collective')}"
+    if over > 0:
         return Verdict(
             number=known[worst],
             measured=said + in_step(analysis, step),

@@ -81,7 +81,8 @@ class Bound:
             return Verdict(measured=self._say(analysis, worst), number=worst, status=HOLDS)
         measured = self._say(analysis, worst)
         if measured == self._say(analysis, bound):
-            measured += f" (beyond it by {100 * abs(worst / bound - 1):.2g} %)"
+            by = f"{abs(worst - bound):,} B" if self.number.unit == "bytes" else f"{100 * abs(worst / bound - 1):.2g} %"
+            measured += f" (beyond it by {by})"
         if worst_step is not None:
             measured += f" = {self.formula(worst_step)}" if self.formula else ""
             measured += in_step(analysis, worst_step)

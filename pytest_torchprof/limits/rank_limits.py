@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.findings.ranks import OF_JOBS, find_in_job
+from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, Verdict
 from pytest_torchprof.text import counted, duration_us, printable_line, show_us
 
@@ -15,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.ranks import Job
+    from pytest_torchprof.analysis.rank_kernels import StepKernels
+    from pytest_torchprof.analysis.ranks import Job, RankPart
     from pytest_torchprof.limits.asked import Asked
 
 _MOST_ROWS = 10
@@ -30,7 +34,7 @@ def _read_same_kernels(value: object) -> str | None:
     raise UnknownLimit(f'expected True, or the name or description of a process group such as "tp", got {value!r}')
 
 
-def _of_job(check: Callable[[Job, Any], Verdict]) -> Callable[[Analysis, Any], Verdict]:
+def _of_job(check: Callable[[Job, Any], Verdict], *, on_time: bool = False) -> Callable[[Analysis, Any], Verdict]:
     """Return the check of a limit on all ranks for the analysis of one of them."""
 
     def check_analysis(analysis: Analysis, value: object) -> Verdict:
@@ -41,37 +45,88 @@ def _of_job(check: Callable[[Job, Any], Verdict]) -> Callable[[Analysis, Any], V
                 Code.ONE_RANK,
             )
             return Verdict(measured=told, status=NOT_MEASURED)
-        return _complete(analysis.in_job.job, check(analysis.in_job.job, value))
+        return _judged(analysis.in_job.job, check, value, on_time=on_time)
 
     return check_analysis
 
 
-def _complete(job: Job, verdict: Verdict) -> Verdict:
-    """Return the verdict, unless it holds on ranks beside which there are others."""
+def _judged(job: Job, check: Callable[[Job, Any], Verdict], value: object, *, on_time: bool) -> Verdict:
+    """Return the verdict on ranks that may all be believed; it cannot hold on some beside which there are others."""
+    if (reason := _why_not_judged(job, on_time=on_time)) is not None:
+        return Verdict(measured=reason, status=NOT_MEASURED)
+    verdict = check(job, value)
     return missing_ranks(job)[0] if verdict.status == HOLDS and job.missing else verdict
 
 
-def of_jobs(asked: Iterable[Asked]) -> tuple[Asked, ...]:
-    """Return those of the limits that are on ranks together."""
-    return tuple(one for one in asked if one.limit.name in ON_ALL_RANKS)
+def _why_not_judged(job: Job, *, on_time: bool) -> str | None:
+    for one in job.ranks:
+        if (reason := one.why_not or one.kernels_unknown) is not None:
+            return f"rank {one.rank}: {reason}"
+        if on_time and one.launches_wait is not None:
+            told = f"rank {one.rank}: {one.launches_wait} makes every launch wait, so that times mean nothing"
+            return coded(told, Code.LAUNCHES_WAIT)
+    return None
 
 
-def check_job(job: Job, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
-    """Return a verdict for each limit on ranks together."""
-    doubted = next((one for one in job.ranks if one.why_not is not None), None)
+def divided_among_ranks(asked: Iterable[Asked]) -> tuple[tuple[Asked, ...], tuple[Asked, ...]]:
+    """Return the limits that each rank's recording is judged by, and those that concern all ranks together.
+
+    What is forbidden may be either: ``forbid`` is divided.
+    """
+    each: list[Asked] = []
+    together: list[Asked] = []
+    for one in asked:
+        if one.limit.name != "forbid":
+            (together if one.limit.name in ON_ALL_RANKS else each).append(one)
+            continue
+        for where, codes in (
+            (each, [code for code in one.value if code not in OF_JOBS]),
+            (together, [code for code in one.value if code in OF_JOBS]),
+        ):
+            if codes:
+                where.append(replace(one, value=tuple(codes), written=", ".join(codes)))
+    return tuple(each), tuple(together)
+
+
+def check_job(job: Job, together: Iterable[Asked], *, may_be_idle: bool = False) -> tuple[Verdict, ...]:
+    """Return a verdict for each limit on ranks together; ``may_be_idle``: that nothing runs is no reason to doubt."""
     return tuple(
-        replace(
-            ON_ALL_RANKS[one.limit.name](job, one.value)
-            if doubted is None
-            else Verdict(measured=f"rank {doubted.rank}: {doubted.why_not}", status=NOT_MEASURED),
-            limit=one.limit.name,
-            expected=one.shown,
-        )
-        for one in of_jobs(asked)
+        replace(_verdict(job, one, may_be_idle=may_be_idle), limit=one.limit.name, expected=one.shown)
+        for one in together
     )
 
 
+def _verdict(job: Job, one: Asked, *, may_be_idle: bool) -> Verdict:
+    if one.limit.name == "forbid":
+        return _judged(job, _forbidden, one.value, on_time=False)
+    verdict = _judged(job, ON_ALL_RANKS[one.limit.name], one.value, on_time=one.limit.on_time)
+    alike = one.limit.name == "same_kernels" and verdict.status == HOLDS
+    if alike and not may_be_idle and not any(map(any, (part.kernels or () for part in job.ranks))):
+        told = coded("no kernel ran on any rank; if that is meant, say min_kernels=0", Code.NOTHING_RAN)
+        return Verdict(measured=told, status=NOT_MEASURED)
+    return verdict
+
+
+def _forbidden(job: Job, codes: Sequence[str]) -> Verdict:
+    found = [one for one in find_in_job(job) if one.code in codes]
+    if found:
+        return Verdict(
+            measured=", ".join(dict.fromkeys(one.code for one in found)),
+            number=len(found),
+            status=MISSED,
+            details=tuple(one.in_one_line for one in found[:_MOST_ROWS]),
+        )
+    reasons = {code: reason for code in codes if (reason := OF_JOBS[code](job)) is not None}
+    if reasons:
+        code, reason = next(iter(reasons.items()))
+        told = coded(f"{code} cannot be told from these recordings: {reason}", Code.NOT_RECORDED)
+        return Verdict(measured=told, status=NOT_MEASURED)
+    return Verdict(number=0, measured="none of them occurs", status=HOLDS)
+
+
 def _skew(job: Job, most_us: float) -> Verdict:
+    if job.differences:
+        return _unsure(job)
     if job.skew_us is None:
         return Verdict(measured=_why_nothing_in_common(job), status=NOT_MEASURED)
     sure = 0.0 if job.one_clock else job.residue_us
@@ -87,14 +142,31 @@ def _skew(job: Job, most_us: float) -> Verdict:
     if job.skew_us + sure > most_us:
         told = coded(f"{said}, which is too rough to tell", Code.NOT_RECORDED)
         return Verdict(measured=told, status=NOT_MEASURED)
+    if job.most_skew_us + sure > most_us:
+        return _if_others_were_matched(job, said)
     return Verdict(number=job.skew_us, measured=said, status=HOLDS)
 
 
+def _unsure(job: Job) -> Verdict:
+    rows = tuple(f"rank {one.rank}: {one.said}" for one in job.differences[:_MOST_ROWS])
+    told = coded(str(job.why_unsure), Code.DIFFERENT_COLLECTIVES)
+    return Verdict(measured=told, status=NOT_MEASURED, details=rows)
+
+
+def _if_others_were_matched(job: Job, said: str) -> Verdict:
+    """Return that it does not hold for sure: of collectives that are not matched, the skew may be any."""
+    if names := job.may_communicate:
+        more = f" and {counted(len(names) - 1, 'other kernel')}" if len(names) > 1 else ""
+        told = f"what {printable_line(names[0], 60)}{more} computes is not known; as communication it may not hold"
+        return Verdict(measured=coded(told, Code.FAMILY_UNKNOWN), status=NOT_MEASURED, details=ask_for(names))
+    told = f"{said}; it may be more with those that are not held against other ranks' ({job.why_unmatched})"
+    return Verdict(measured=coded(told, Code.NOT_RECORDED), status=NOT_MEASURED)
+
+
 def _why_nothing_in_common(job: Job) -> str:
-    if not job.not_joined:
+    if not job.why_unmatched:
         return coded("the ranks have no collective in common", Code.NO_COMMUNICATION)
-    why = "; ".join(f"{counted(number, 'collective')}: {reason}" for reason, number in job.not_joined.items())
-    return coded(f"no collective is held against those of other ranks; {why}", Code.NOT_RECORDED)
+    return coded(f"no collective is held against those of other ranks; {job.why_unmatched}", Code.NOT_RECORDED)
 
 
 def _same_kernels(job: Job, group: str | None) -> Verdict:
@@ -107,22 +179,42 @@ def _same_kernels(job: Job, group: str | None) -> Verdict:
     if any(job[rank].kernels is None for rank in compared):
         told = coded("which kernels a rank ran is not known", Code.NOT_RECORDED)
         return Verdict(measured=told, status=NOT_MEASURED)
+    unsure = any(one.rank in compared for one in job.differences)
     lines = [
         f"rank {rank} against rank {first}: {line}"
         for first, *others in groups
         for rank in others
-        for line in kernel_differences(job[first].kernels or (), job[rank].kernels or ())
+        for line in kernel_differences(_kernels(job[first], computing=unsure), _kernels(job[rank], computing=unsure))
     ]
     if lines:
         which = f"{counted(len(lines), 'difference')} between ranks"
         return Verdict(number=len(lines), measured=which, status=MISSED, details=tuple(lines[:_MOST_ROWS]))
+    if unsure:
+        return _unsure(job)
     within = f" within each of {counted(len(groups), 'group')}" if group is not None else ""
     return Verdict(number=0, measured=f"the same on {len(set(compared))} ranks{within}", status=HOLDS)
 
 
+def _kernels(part: RankPart, *, computing: bool) -> Sequence[StepKernels]:
+    """Return the kernels of each step; ``computing``: without those that communicate."""
+    if not computing:
+        return part.kernels or ()
+    return [
+        {name: types for name, types in step.items() if decode(name).family != "communication"}
+        for step in part.kernels or ()
+    ]
+
+
 ON_ALL_RANKS: dict[str, Callable[[Job, Any], Verdict]] = {"max_rank_skew": _skew, "same_kernels": _same_kernels}
 RANK_LIMITS = (
-    Limit(name="max_rank_skew", read=duration_us, check=_of_job(_skew), on_time=True, located=False, families=()),
+    Limit(
+        name="max_rank_skew",
+        read=duration_us,
+        check=_of_job(_skew, on_time=True),
+        on_time=True,
+        located=False,
+        families=(),
+    ),
     Limit(name="same_kernels", read=_read_same_kernels, check=_of_job(_same_kernels), located=False, families=()),
 )
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_torchprof.analysis.ranks import wait_share
+from pytest_torchprof.analysis.ranks import show_kind, wait_share
 from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.report.analysis_json import finding_values
 from pytest_torchprof.text import (
@@ -25,7 +25,7 @@ from pytest_torchprof.text import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_torchprof.analysis.ranks import Job, JoinedCollective, RankPart
+    from pytest_torchprof.analysis.ranks import Job, JoinedCollective, Kind, RankPart
 
 SCHEMA = 1
 
@@ -42,7 +42,7 @@ class JoinedRow(NamedTuple):
     """The median."""
     last: str
     """The rank that came last most often, and how often."""
-    kind: str
+    kind: Kind
     bus_gb_per_s: float | None
     """The median."""
 
@@ -109,7 +109,10 @@ def _heading(job: Job) -> Iterator[str]:
         yield f"hosts differ, or are not recorded: {aligned}"
     share = job.wait_share
     if share is not None:
-        yield f"{job.kind}: {show_share(share)} of the time in {counted(len(job.collectives), 'collective')} is waiting"
+        of_all = f"{show_share(share)} of the time in {counted(len(job.collectives), 'collective')}"
+        yield f"{show_kind(job.kind)}: {of_all} is waiting"
+    if job.why_unsure is not None:
+        yield f"what ranks wait is not told: {printable(job.why_unsure)}"
     for why, count in job.not_joined.items():
         yield f"{counted(count, 'collective')} not held against those of other ranks: {why}"
 
@@ -123,9 +126,20 @@ def _rank_columns(job: Job) -> tuple[Column, ...]:
         Column("collectives", lambda one: str(len(one.collectives)), leaves=4),
         Column("communication", lambda one: show_us(sum(step.time_us for step in one.steps)), leaves=6),
         Column("overlap", lambda one: "-" if one.overlap is None else show_share(one.overlap), leaves=7),
-        Column("waits", lambda one: show_us(job.wait_us(one.rank))),
-        Column("keeps waiting", lambda one: show_us(job.caused_us[one.rank])),
+        Column("waits", lambda one: _at_least(job.matched_wait_us(one.rank), is_all=not one.unmatched)),
+        Column("keeps waiting", lambda one: _at_least(_caused_us(job, one), is_all=job.is_matched)),
     )
+
+
+def _caused_us(job: Job, one: RankPart) -> float | None:
+    return job.caused_us[one.rank] if one.matched else None
+
+
+def _at_least(us: float | None, *, is_all: bool) -> str:
+    """Return a time that may be longer unless it is of all collectives; of none of them nothing is known."""
+    if is_all or us is None:
+        return show_us(us)
+    return f">={show_us(us)}" if us else "-"
 
 
 _COLUMNS = (
@@ -137,7 +151,7 @@ _COLUMNS = (
     Column("skew", lambda row: show_us(row.skew_us), leaves=5),
     Column("bus GB/s", lambda row: show_rate(row.bus_gb_per_s), leaves=3),
     Column("last", lambda row: row.last, leaves=2),
-    Column("kind", lambda row: row.kind, "left", leaves=1),
+    Column("kind", lambda row: show_kind(row.kind), "left", leaves=1),
 )
 
 
@@ -173,8 +187,11 @@ def _rank_values(job: Job, one: RankPart) -> dict[str, Any]:
         "communication_us": sum(step.time_us for step in one.steps),
         "exposed_us": sum(step.exposed_us for step in one.steps),
         "overlap": one.overlap,
+        "matched": one.matched,
+        "unmatched": len(one.unmatched),
         "wait_us": job.wait_us(one.rank),
-        "caused_us": job.caused_us[one.rank],
+        "matched_wait_us": job.matched_wait_us(one.rank),
+        "caused_us": _caused_us(job, one) if job.is_matched else None,
     }
 
 
@@ -195,7 +212,7 @@ def _meeting_values(one: JoinedCollective) -> dict[str, Any]:
             {
                 "rank": rank,
                 "start_ns": start,
-                "duration_us": one.durations_ns[rank] / 1000,
+                "duration_us": one.of_rank[rank].duration_us,
                 "wait_us": one.wait_us(rank),
                 "bytes_in": one.of_rank[rank].bytes_in,
                 "bytes_out": one.of_rank[rank].bytes_out,
@@ -209,7 +226,7 @@ def _meeting_values(one: JoinedCollective) -> dict[str, Any]:
 _TOLD_OF_BOTH: dict[str, Callable[[Any], str]] = {
     "skew_us": show_us,
     "wait_share": show_share,
-    "kind": str,
+    "kind": show_kind,
     "straggler": lambda rank: f"rank {rank}",
 }
 

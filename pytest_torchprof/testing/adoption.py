@@ -19,7 +19,7 @@ from pytest_torchprof.analysis.ranks import InJob
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.limits.rank_limits import of_jobs, why_incomplete
+from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS, why_incomplete
 from pytest_torchprof.measuring.block import why_nothing_runs
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.recording.metadata import Adoption
@@ -176,11 +176,11 @@ def _labels(run: TestRun, label: str | None, numbers: Sequence[int]) -> list[str
     if not numbers:
         return [label]
     limits = run.measurements.pop(label).limits
-    of_all = of_jobs(limits)
     labels = [_numbered(label, number) for number in numbers]
     for own in labels:
         # What is asked of all ranks together is told once, with the first.
-        run.add(own, limits if own == labels[0] else tuple(one for one in limits if one not in of_all))
+        of_own = tuple(one for one in limits if own == labels[0] or one.limit.name not in ON_ALL_RANKS)
+        run.add(own, of_own)
         run.labels.add(own)
     return [*labels]
 

@@ -158,7 +158,7 @@ def armed(state: RunState, session: pytest.Session) -> Iterator[None]:
         yield
         return
     if not is_of_xdist(session.config):
-        state.other_ranks = OtherRanks(state.options.rank_timeout_s)
+        state.other_ranks = OtherRanks(state.options.rank_timeout_s, map(nodeid_of, session.items))
     devices = sorted({item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash})
     state.arm = cache(partial(_arm, state, devices, session.config))
     if not this_rank().alone:

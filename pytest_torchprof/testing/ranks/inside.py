@@ -14,15 +14,17 @@ import filelock
 import pytest
 
 from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import describe
 from pytest_torchprof.testing.phases import BRIEF
 from pytest_torchprof.testing.rank_ends import line_of
 from pytest_torchprof.testing.ranks import VARIABLE
 from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, Phase, RankFolder, Task, read_task
 from pytest_torchprof.testing.workers import HAND_OVER
+from pytest_torchprof.text import first_of, printable_line
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
 # What the user asked pytest for is done by the process that was called: it selects and repeats tests, writes the files
 # that a run has one of, and has the terminal.
@@ -46,6 +48,7 @@ _NOT_IN_A_RANK: Final[dict[str, object]] = {
 }
 _PLUGINS_NOT_IN_A_RANK: Final = ("rerunfailures", "lfplugin", "nfplugin", "stepwiseplugin")
 _LOOK_S: Final = 0.2
+_LONGEST_LINE: Final = 500
 
 
 def settle(config: pytest.Config) -> None:
@@ -88,6 +91,7 @@ class RankKeeper:
         self._task = task
         self._folder = folder
         self._state: str | None = None
+        self._unread = False
 
     def take(self, state: str) -> None:
         """Keep the state of the run, to be left at its end."""
@@ -97,6 +101,9 @@ class RankKeeper:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
         # Node ids are compared and not given to pytest: one of odd characters might mean something to it.
         found = [item for item in items if item.nodeid == self._task.nodeid][:1]
+        if not (found or self._unread):
+            line = _not_collected(self._task.nodeid, [item.nodeid for item in items])
+            self._folder.add(Phase(when="collect", outcome="failed", text=line, line=line))
         items[:] = found
         result = yield
         items[:] = found
@@ -104,6 +111,7 @@ class RankKeeper:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
+            self._unread = True
             text = str(report.longrepr)
             self._folder.add(Phase(when="collect", outcome="failed", text=text, line=_last_line(text)))
 
@@ -146,6 +154,15 @@ def _phase(report: pytest.TestReport) -> Phase:
         sections=tuple(report.sections),
         properties=tuple(report.user_properties),
     )
+
+
+def _not_collected(nodeid: str, collected: Sequence[str]) -> str:
+    """Return that a test has no such id in this process, with those that it has."""
+    test = nodeid.partition("[")[0]
+    own = [one for one in collected if one.partition("[")[0] == test]
+    others = f"of {test} there are {first_of(own)}" if own else f"no test there is called {test}"
+    told = f"the test was not collected there: {nodeid} is no id in that process; {others}"
+    return coded(printable_line(told, _LONGEST_LINE), Code.RANK_LOST)
 
 
 def _last_line(text: str) -> str:

@@ -1,0 +1,183 @@
+"""Which collectives of several ranks are the same one, and where ranks disagree on what they do together."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from pytest_torchprof.analysis.collectives import EMPTY
+from pytest_torchprof.analysis.ranks import RankDifference
+from pytest_torchprof.text import first_of, show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from pytest_torchprof.analysis.collectives import Collective
+    from pytest_torchprof.analysis.ranks import RankPart
+
+_Told = TypeVar("_Told")
+_PAIRWISE: Final = "send_recv"
+_UNEVEN_ALLOWED: Final = ("all_to_all", "barrier")
+"""What gives each rank a size of its own, or none."""
+_NO_NAME: Final = "what it does is not recorded"
+NO_GROUP: Final = "its group, one of several, is not recorded"
+_NO_PEER: Final = "which rank it is with is not recorded"
+_BATCHED: Final = "one kernel carried out several"
+_NO_OTHER: Final = "the rank that it is with has no recording"
+_UNEVEN: Final = "the rank that it is with has not as many in the same step"
+_UNLIKE: Final = "its size or type differs between ranks"
+_OTHER_ORDER: Final = "its ranks asked for those of its group in different orders"
+
+
+class Paired(NamedTuple):
+    """The collectives that ranks had together."""
+
+    of_ranks: Sequence[Mapping[int, Collective]]
+    """Each by rank; of one rank alone, where others of its group have none that fits."""
+    not_paired: Counter[str]
+    """How many others there are, by why not."""
+    differences: tuple[RankDifference, ...]
+
+
+def paired(ranks: Sequence[RankPart]) -> Paired:
+    """Return which collectives of the ranks are the same one."""
+    not_paired: Counter[str] = Counter()
+    pairs: dict[Hashable, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
+    rows: dict[Hashable, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
+    for part in ranks:
+        for one in part.collectives:
+            # A send of nothing needs no other rank; of a collective the others may have more to send.
+            if one.group.size == 1 or (one.name == _PAIRWISE and one.why_no_time == EMPTY):
+                continue
+            if (reason := why_not_paired(one, part.world_size)) is not None:
+                not_paired[reason] += 1
+            elif one.name == _PAIRWISE:
+                pairs[_pair_of(one, part.rank)][part.rank].append(one)
+            else:
+                rows[_row_of(one, part)][part.rank].append(one)
+    differences: list[RankDifference] = []
+    found = [*_in_rows(rows, not_paired, differences), *_in_pairs(pairs, {part.rank for part in ranks}, not_paired)]
+    alike = []
+    for of_rank in found:
+        if told := list(_unlike(of_rank)):
+            differences += told
+            not_paired[_UNLIKE] += len(of_rank)
+        else:
+            alike.append(of_rank)
+    return Paired(alike, not_paired, tuple(differences))
+
+
+def why_not_paired(one: Collective, world_size: int) -> str | None:
+    """Return why nothing tells which collective of other ranks this one is."""
+    if one.name is None:
+        return _NO_NAME
+    if one.together > 1:
+        return _BATCHED
+    if one.name == _PAIRWISE and one.peer is None:
+        return _NO_PEER
+    # A group that is not named is that of all ranks, or may be another one on each rank.
+    known = one.group.name is not None or one.group.ranks is not None or one.group.size == world_size
+    return None if known or one.comms_id is not None else NO_GROUP
+
+
+def _row_of(one: Collective, part: RankPart) -> Hashable:
+    """Return what is in order on all ranks: one with an id or a number by itself, else those of its group in a step."""
+    group = (one.group.name, one.group.ranks, one.group.size)
+    if one.comms_id is not None:
+        return one.comms_id, one.name, one.sequence
+    if one.sequence is not None:
+        return group, one.name, one.sequence
+    # Between several groups, of which it may be any, ranks need keep no order.
+    several = one.group.name is None and one.group.ranks is None and len(part.groups) > 1
+    return one.step, group, one.name if several else None
+
+
+def _pair_of(one: Collective, rank: int) -> Hashable:
+    """Return the step, the group, the sender, the receiver and the tag."""
+    ends = (rank, one.peer) if one.is_send else (one.peer, rank)
+    return one.step, one.group.name, one.group.ranks, ends, one.tag
+
+
+def _in_rows(
+    rows: Mapping[Hashable, Mapping[int, Sequence[Collective]]],
+    not_paired: Counter[str],
+    differences: list[RankDifference],
+) -> Iterator[Mapping[int, Collective]]:
+    """Yield what stands at each place of each row, up to where ranks have another order; what differs is added."""
+    for of_rank in rows.values():
+        orders = {rank: tuple(one.name or "" for one in row) for rank, row in of_rank.items()}
+        until = _alike_until(set(orders.values()))
+        if until is not None:
+            not_paired[_OTHER_ORDER] += sum(max(len(row) - until, 0) for row in of_rank.values())
+            differences += _other_orders(of_rank, orders, until)
+        for place in range(max(map(len, of_rank.values())) if until is None else until):
+            yield {rank: row[place] for rank, row in of_rank.items() if place < len(row)}
+
+
+def _alike_until(orders: Iterable[Sequence[str]]) -> int | None:
+    """Return the first place at which two orders have different names; None where each begins as the longer ones do."""
+    longest = max(orders, key=len)
+    unlike = [
+        next((place for place, (mine, other) in enumerate(zip(order, longest, strict=False)) if mine != other), None)
+        for order in orders
+    ]
+    return min((place for place in unlike if place is not None), default=None)
+
+
+def _other_orders(
+    of_rank: Mapping[int, Sequence[Collective]], orders: Mapping[int, tuple[str, ...]], until: int
+) -> Iterator[RankDifference]:
+    usual, first = _most_common(orders)
+    for rank, order in orders.items():
+        if order != usual:
+            step = of_rank[rank][0].step + 1
+            mine, theirs = (first_of(names[until:]) or "no more" for names in (order, usual))
+            yield RankDifference(
+                rank=rank, said=f"the collectives of a group in step {step} are {mine}, and {theirs} on rank {first}"
+            )
+
+
+def _in_pairs(
+    pairs: Mapping[Hashable, Mapping[int, Sequence[Collective]]], there: set[int], not_paired: Counter[str]
+) -> Iterator[Mapping[int, Collective]]:
+    for of_rank in pairs.values():
+        if len(of_rank) == 2 and len({len(ones) for ones in of_rank.values()}) == 1:
+            # Between two ranks messages of one tag arrive in the order in which they were sent.
+            for ones in zip(*of_rank.values(), strict=True):
+                yield dict(zip(of_rank, ones, strict=True))
+            continue
+        peers = {one.peer for ones in of_rank.values() for one in ones}
+        not_paired[_UNEVEN if peers <= there else _NO_OTHER] += sum(map(len, of_rank.values()))
+
+
+def _unlike(of_rank: Mapping[int, Collective]) -> Iterator[RankDifference]:
+    """Yield the ranks that give another size or type to a collective than most others."""
+    looks: tuple[Callable[[Collective], object], ...] = (_size_of, lambda one: one.dtype)
+    odd: dict[int, int] = {}
+    for look in looks:
+        told = {rank: value for rank, one in of_rank.items() if (value := look(one)) is not None}
+        if len(set(told.values())) > 1:
+            usual, first = _most_common(told)
+            odd |= {rank: first for rank, value in told.items() if value != usual}
+    for rank, first in sorted(odd.items()):
+        mine, theirs = (of_rank[one] for one in (rank, first))
+        where = f"{mine.name} in step {mine.step + 1}"
+        yield RankDifference(rank=rank, said=f"{where} has {_shown(mine)}, and {_shown(theirs)} on rank {first}")
+
+
+def _size_of(one: Collective) -> int | None:
+    """Return what has to be the same on all ranks."""
+    return None if one.name in _UNEVEN_ALLOWED else one.message_bytes
+
+
+def _shown(one: Collective) -> str:
+    exact = "" if one.message_bytes is None else show_bytes(one.message_bytes)
+    if one.message_bytes is not None and one.message_bytes >= 1024:
+        exact = f"{one.message_bytes:,} B"
+    return " of ".join(filter(None, (exact, one.dtype))) or "no size"
+
+
+def _most_common(of_rank: Mapping[int, _Told]) -> tuple[_Told, int]:
+    """Return the value that most ranks have, of several the lowest rank's, and the first rank that has it."""
+    (usual, _), *_ = Counter(of_rank[rank] for rank in sorted(of_rank)).most_common(1)
+    return usual, min(rank for rank, value in of_rank.items() if value == usual)
