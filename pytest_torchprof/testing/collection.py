@@ -32,7 +32,7 @@ from pytest_torchprof.testing.ranks.placing import lacks_gpus, placed
 from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.session import RunState, screen_of
 from pytest_torchprof.testing.test_run import TestRun
-from pytest_torchprof.testing.workers import is_of_xdist, is_worker, nodeid_of
+from pytest_torchprof.testing.workers import PROGRESS, is_of_xdist, is_worker, nodeid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -139,7 +139,7 @@ def arm(state: RunState, session: pytest.Session) -> None:
         # Each test runs in a fork of this process (pytest-forked), and CUDA must not have begun before it.
         return
     if not is_of_xdist(session.config):
-        state.other_ranks = OtherRanks(state.options.rank_timeout_s)
+        state.other_ranks = OtherRanks(state.options.rank_timeout_s, session.config.stash.get(PROGRESS, None))
     devices = {item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash}
     for device in sorted(devices):
         try:

@@ -18,8 +18,8 @@ from pytest_torchprof.errors import describe
 from pytest_torchprof.testing.phases import BRIEF
 from pytest_torchprof.testing.rank_ends import line_of
 from pytest_torchprof.testing.ranks import VARIABLE
-from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, Phase, RankFolder, Task, read_task
-from pytest_torchprof.testing.workers import HAND_OVER
+from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, START, Phase, RankFolder, Task, read_task
+from pytest_torchprof.testing.workers import HAND_OVER, PROGRESS
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -53,6 +53,7 @@ def settle(config: pytest.Config) -> None:
     job = Path(os.environ.pop(VARIABLE))  # What the test starts is none.
     folder = RankFolder(job, this_rank().number)
     folder.begin(os.getpid())
+    folder.tell(START)
     _end_when_left_alone(job)
     task = read_task(job)
     for name, value in {**_NOT_IN_A_RANK, "basetemp": str(folder.path / "tmp")}.items():
@@ -65,6 +66,7 @@ def settle(config: pytest.Config) -> None:
     config.args[:] = [task.file]
     keeper = RankKeeper(task, folder)
     config.stash[HAND_OVER] = keeper.take
+    config.stash[PROGRESS] = folder.tell
     config.pluginmanager.register(keeper)
 
 
@@ -101,6 +103,25 @@ class RankKeeper:
         result = yield
         items[:] = found
         return result
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        self._folder.tell("the end of its set-up")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> None:
+        self._folder.tell(f"the end of the set-up of {fixturedef.argname}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self) -> None:
+        self._folder.tell("the end of its call")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self) -> None:
+        self._folder.tell("the end of its teardown")
+
+    def pytest_fixture_post_finalizer(self) -> None:
+        self._folder.tell("the end of its teardown")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

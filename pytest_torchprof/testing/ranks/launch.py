@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 import filelock
 
 from pytest_torchprof.testing.ranks import VARIABLE
-from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, RankEnd, RankFolder, Task
+from pytest_torchprof.testing.ranks.stacks import Stack, taken
+from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, RankEnd, RankFolder, Sign, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 0.1
 _LEAVE_S: Final = 5.0
 """How long processes may take to end that were told to."""
+_START_S: Final = 60.0
+"""How long it may take at least until all ranks have begun their tests: they import what the tests need."""
 _LAST_LINES: Final = 15
 _FATAL: Final = "Fatal Python error"
 _KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no other.
@@ -47,6 +50,8 @@ class JobPlan:
     """Where it was called."""
     variables: Mapping[str, str]
     """What differs from the environment of this process."""
+    silence_s: float
+    """For how long no rank may tell of progress."""
     patience_s: float
     """How long the other ranks may run on once one has failed: who waits for it in a collective might never end."""
     replays: bool
@@ -63,6 +68,8 @@ class LostRank:
     """Of what it wrote; where Python says what became of it, those."""
     outlived: bool
     """Whether it was ended for want of another one, which had failed."""
+    stack: Stack | None = None
+    """Where it was when the job was given up, if it could still tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +79,16 @@ class JobEnd:
     ranks: tuple[RankEnd, ...]
     lost: tuple[LostRank, ...]
     """The one first that the job ended by."""
+    silence: str = ""
+    """Why the job was given up, if no rank made progress any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenUp:
+    """Why a job was ended before its ranks had."""
+
+    why: str
+    by_silence: bool = False
 
 
 def run_job(plan: JobPlan) -> JobEnd:
@@ -85,8 +102,10 @@ def run_job(plan: JobPlan) -> JobEnd:
         alive.acquire()
         try:
             processes.extend(_start(plan, job))
-            given_up_s = _wait(folders, processes, plan.patience_s)
-            running = [rank for rank, folder in enumerate(folders) if folder.pid and _is_there(folder.pid)]
+            given_up = _wait(folders, processes, plan)
+            running = {rank: pid for rank, folder in enumerate(folders) if (pid := folder.pid) and _is_there(pid)}
+            asked = {rank: (folders[rank].path, pid) for rank, pid in running.items() if not folders[rank].ended}
+            stacks = taken(asked) if given_up else {}
         finally:
             with suppress(OSError):
                 (job / GIVEN_UP).touch()
@@ -94,16 +113,16 @@ def run_job(plan: JobPlan) -> JobEnd:
             _end(folders, processes)
         ranks = tuple(folder.read() for folder in folders)
         statuses = _statuses(job, processes, replays=plan.replays)
-        given_up = "" if given_up_s is None else f"had not ended {given_up_s:.0f} s after another rank had failed"
         if given_up:
             # Of those that the launcher ends itself, as soon as one has ended, it tells no status.
             ended_with_it = (rank for rank in running if ranks[rank].status is None and rank not in statuses)
             statuses |= dict.fromkeys(ended_with_it, LEFT_ALONE)
-        lost = _lost(job, ranks, statuses, given_up)
+        lost = _lost(job, ranks, statuses, given_up, {rank: (folders[rank].sign, stacks.get(rank)) for rank in running})
         # A launcher that comes to its end names the ranks that have failed.
         if not (given_up or statuses) and (status := processes[0].returncode):
             lost = _lost_with_launcher(job, ranks, status)
-        return JobEnd(ranks=ranks, lost=tuple(lost))
+        silence = given_up.why if given_up and given_up.by_silence else ""
+        return JobEnd(ranks=ranks, lost=tuple(lost), silence=silence)
 
 
 def _start(plan: JobPlan, job: Path) -> Iterator[Process]:
@@ -137,22 +156,33 @@ def _popen(words: list[str], folder: Path, told: Mapping[str, str], logs: Path) 
         )
 
 
-def _wait(folders: Sequence[RankFolder], processes: Sequence[Process], patience_s: float) -> float | None:
-    """Wait until all processes have ended; where they do not, return how long after a rank had failed."""
-    failed_s = None
+def _wait(folders: Sequence[RankFolder], processes: Sequence[Process], plan: JobPlan) -> _GivenUp | None:
+    """Wait until all processes have ended; where they do not, return why they are waited for no more."""
+    failed_s, heard_s = None, time.monotonic()
+    signs: list[Sign | None] = []
     # All are asked, each time: to ask is what clears up after a process that has ended.
     while None in [process.poll() for process in processes]:
         time.sleep(_LOOK_S)
         now = time.monotonic()
+        before, signs = signs, [folder.sign for folder in folders]
+        heard_s = heard_s if signs == before else now
         if failed_s is None and any(_has_failed(folder) for folder in folders):
             failed_s = now
-        if failed_s is None:
-            continue
-        # A rank that failed because it had waited for the others has had the patience.
-        longest_s = min(patience_s, _LEAVE_S) if any(folder.read().waited for folder in folders) else patience_s
-        if now - failed_s > longest_s:
-            return longest_s
+        if failed_s is not None:
+            # A rank that failed because it had waited for the others has had the patience.
+            longest_s = min(plan.patience_s, _LEAVE_S) if any(f.read().waited for f in folders) else plan.patience_s
+            if now - failed_s > longest_s:
+                return _GivenUp(f"had not ended {longest_s:.0f} s after another rank had failed")
+        elif now - heard_s > (longest_s := _longest_silence_s(signs, plan)):
+            return _GivenUp(f"no rank made progress for {longest_s:g} s", by_silence=True)
     return None
+
+
+def _longest_silence_s(signs: Sequence[Sign | None], plan: JobPlan) -> float:
+    if any(sign is None or not sign.in_test for sign in signs):
+        return max(plan.silence_s, _START_S)
+    # Ranks that wait for each other in a measurement find out by themselves.
+    return plan.patience_s if any(sign and sign.waits for sign in signs) else plan.silence_s
 
 
 def _has_failed(folder: RankFolder) -> bool:
@@ -199,19 +229,39 @@ def _statuses(job: Path, processes: Sequence[Process], *, replays: bool) -> dict
     return {int(rank): int(status) for rank, status in _FAILED.findall(first + others)}
 
 
-def _lost(job: Path, ranks: Sequence[RankEnd], statuses: Mapping[int, int], given_up: str) -> Iterator[LostRank]:
-    """Yield the ranks that did not come to their end; ``given_up`` says why the job was, if it was."""
+def _lost(
+    job: Path,
+    ranks: Sequence[RankEnd],
+    statuses: Mapping[int, int],
+    given_up: _GivenUp | None,
+    places: Mapping[int, tuple[Sign | None, Stack | None]],
+) -> Iterator[LostRank]:
+    """Yield the ranks that did not come to their end, where they were when the job was given up, if it was."""
     first = next(iter(statuses), None)
     for rank in dict.fromkeys([*statuses, *range(len(ranks))]):
         status = statuses.get(rank, 0)
         if ranks[rank].status is not None and not status:
             continue
-        outlived = bool(given_up) and status in _TOLD_TO_END
+        is_ended = given_up is not None and status in _TOLD_TO_END
         wrote = next(job.glob(f"logs/**/{rank}"), job / "launcher")
-        said = given_up if outlived else _how(status)
-        if not outlived and first is not None and rank != first and status == -signal.SIGTERM:
+        sign, stack = places.get(rank, (None, None))
+        said = _how(status)
+        if given_up is not None and is_ended:
+            said = _place(None if given_up.by_silence else given_up.why, sign, stack)
+        elif first is not None and rank != first and status == -signal.SIGTERM:
             said = f"was ended by the launcher after rank {first} {_how(statuses[first])}"
-        yield LostRank(number=rank, how=said, last_lines=_last_lines(_read(wrote)), outlived=outlived)
+        outlived = is_ended and given_up is not None and not given_up.by_silence
+        lines = _last_lines(_read(wrote))
+        yield LostRank(number=rank, how=said, last_lines=lines, outlived=outlived, stack=stack)
+
+
+def _place(why: str | None, sign: Sign | None, stack: Stack | None) -> str:
+    """Return where a rank was that was ended, after why it was."""
+    goal = "did not begin its tests" if sign is None else f"did not reach {sign.goal}"
+    if sign is not None and sign.waits:
+        goal = f"waited for the others at {sign.goal}"
+    at = "where it was is not known" if stack is None else stack.innermost
+    return f"{why or goal}: {at}"
 
 
 def _lost_with_launcher(job: Path, ranks: Sequence[RankEnd], status: int) -> Iterator[LostRank]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,6 +75,7 @@ def _plan(item: pytest.Function, ranks: int, run: RunOptions) -> JobPlan:
         words=_words(item.config),
         folder=item.config.invocation_params.dir,
         variables={**_LOOPBACK, **seeing_all()},
+        silence_s=run.rank_timeout_s if run.enabled else math.inf,
         patience_s=run.rank_timeout_s + _MORE_PATIENCE_S,
         replays=run.replay is not None and run.enabled,
     )

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.codes import Code
+from pytest_torchprof.testing.ranks import stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,9 @@ _TASK: Final = "task.json"
 _PHASES: Final = "phases.jsonl"
 _END: Final = "end.json"
 _PID: Final = "pid"
+_SIGN: Final = "sign.json"
+START: Final = "the start of its tests"
+"""The first that a rank makes for."""
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -84,15 +88,32 @@ class RankEnd(Struct, frozen=True, kw_only=True):
         return any(phase.outcome == "failed" and f"[{Code.SILENT_RANK}]" in phase.text for phase in self.phases)
 
 
+class Sign(Struct, frozen=True):
+    """The last that a rank has told of how far it has come."""
+
+    number: int
+    goal: str
+    """What it is about to reach, or has reached."""
+    waits: bool
+    """Whether it has reached it, and waits for the other ranks, which it does not do for ever."""
+
+    @property
+    def in_test(self) -> bool:
+        """Whether its test has begun."""
+        return self.goal != START
+
+
 class RankFolder:
     """Where one rank leaves what comes of its test."""
 
     def __init__(self, job: Path, number: int) -> None:
         self.path = job / f"rank{number}"
+        self._signs = 0
 
     def begin(self, pid: int) -> None:
         """Note that the rank has come so far."""
         self.path.mkdir(exist_ok=True)
+        stacks.answer(self.path)  # Before anybody knows whom to ask.
         (self.path / _PID).write_text(str(pid))
 
     @property
@@ -100,6 +121,21 @@ class RankFolder:
         """The rank's process; None before it has begun."""
         try:
             return int((self.path / _PID).read_text() or 0) or None
+        except OSError:
+            return None
+
+    def tell(self, goal: str, *, waits: bool = False) -> None:
+        """Leave how far the rank has come."""
+        self._signs += 1
+        part = self.path / f"{_SIGN}.part"
+        part.write_bytes(msgspec.json.encode(Sign(self._signs, goal, waits)))
+        part.replace(self.path / _SIGN)
+
+    @property
+    def sign(self) -> Sign | None:
+        """How far the rank has come; None before it has told."""
+        try:
+            return msgspec.json.decode((self.path / _SIGN).read_bytes(), type=Sign)
         except OSError:
             return None
 
