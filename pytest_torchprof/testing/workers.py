@@ -8,6 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from typing import Any
 
     from pytest_torchprof.capture.lockstep import Tell
@@ -19,6 +20,8 @@ WORDS_KEY = "torchprof_words"
 HAND_OVER: pytest.StashKey[Callable[[str], None]] = pytest.StashKey()
 """How a rank hands its results over."""
 
+SCRATCH: pytest.StashKey[Path] = pytest.StashKey()
+"""The folder of a rank, which goes with its job, also where the rank is killed."""
 PROGRESS: pytest.StashKey[Tell] = pytest.StashKey()
 """Where a rank tells the process that waits for its job how far it has come."""
 
