@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_torchprof.capture.rank_store import collectives_of_groups, new_store
 from pytest_torchprof.capture.session import another_profiler_runs
 from pytest_torchprof.errors import describe
 
@@ -25,13 +26,6 @@ def process_group() -> object:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed.group.WORLD
-
-
-def _collectives_of(group: Any) -> int:
-    try:
-        return int(group._get_sequence_number_for_group())  # noqa: SLF001 - nothing else tells
-    except (AttributeError, RuntimeError):
-        return -1
 
 
 class Between:
@@ -74,14 +68,7 @@ class Between:
     @property
     def groups(self) -> Mapping[str, int]:
         """Of each process group that stays, how many collectives this rank has taken part in; -1 if nobody can tell."""
-        if self._kept is None:
-            return {}
-        from torch import distributed  # noqa: PLC0415 - whoever has a group has imported it
-
-        groups = distributed.distributed_c10d._world.pg_names  # noqa: SLF001 - nothing else lists them
-        # Of other ranks' groups there is a name, and no group.
-        own = (group for group in groups.items() if isinstance(group[0], distributed.ProcessGroup))
-        return {name: _collectives_of(group) for group, name in own}
+        return {} if self._kept is None else collectives_of_groups()
 
     def begin_anew(self, at: Path, *, meets_anew: bool) -> None:
         """Begin a test as in a new job: random numbers, no process group but a fixture's, a store that nobody has used.
@@ -102,9 +89,7 @@ class Between:
 
     def _meet(self, at: Path) -> None:
         if os.environ["RANK"] == "0":
-            from torch._C._distributed_c10d import TCPStore  # noqa: PLC0415 - only where ranks meet
-
-            store = TCPStore(os.environ["MASTER_ADDR"], 0, is_master=True, wait_for_workers=False)
+            store = new_store(os.environ["MASTER_ADDR"])
             self._store = store  # In place of the last one, at which nobody is any more.
             part = at.with_name(f"{at.name}.part")
             part.write_text(str(store.port))
