@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -223,6 +224,75 @@ def test_a_job_whose_next_test_never_comes_ends_with_the_run(tmp_path):
     (tmp_path / "test_more.py").write_text(HEAD + SHORT)
     assert re.search("1 failed, 1 passed", short(tmp_path, "-x"))
     assert "stopping after 1 failures" in short(tmp_path, "-x", "-k", "test_b")
+
+
+KEPT = """
+@pytest.fixture(scope="module")
+def group():
+    distributed.init_process_group("gloo")
+    yield
+    distributed.destroy_process_group()
+
+@two
+def test_a(torchprof, group):
+    torchprof(reduce, torchprof.ranks)
+    assert torchprof.ranks.rank == 0, "not here"
+
+@two
+def test_out_of_step(torchprof, group):
+    torchprof(reduce, torchprof.ranks)
+    if torchprof.ranks.rank == 0:
+        distributed.all_reduce(x, async_op=True)
+
+@two
+def test_in_step(torchprof, group):
+    torchprof(reduce, torchprof.ranks)
+"""
+
+
+def test_a_group_that_tests_share_is_kept_until_the_ranks_are_out_of_step_in_it(tmp_path):
+    (tmp_path / "test_it.py").write_text(HEAD + KEPT)
+    assert "1 failed, 2 passed" in pytest_in(tmp_path)
+    assert same_job(SimpleNamespace(noted=noted(tmp_path)), "test_a", "test_out_of_step")
+    assert not same_job(SimpleNamespace(noted=noted(tmp_path)), "test_out_of_step", "test_in_step")
+
+
+WAITS = """
+@two
+def test_a(torchprof):
+    torchprof(reduce, torchprof.ranks)
+
+def test_between():
+    import time
+    time.sleep(600)
+
+test_b = test_a
+"""
+
+
+@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_a_job_that_waits_for_its_next_test_ends_with_the_run(tmp_path, sent):
+    (tmp_path / "test_it.py").write_text(HEAD + WAITS)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    until = time.monotonic() + rank_jobs.LONGEST_S
+    while not (tmp_path / "noted").exists() or "test_between" not in (tmp_path / "noted").read_text():
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.1)
+    assert left_in(tmp_path)["folders"]
+    process.send_signal(getattr(signal, sent))
+    process.wait(rank_jobs.LONGEST_S)
+    while left := left_in(tmp_path):
+        assert time.monotonic() < until + rank_jobs.LONGEST_S, left
+        time.sleep(0.1)
+    # Those of the ranks; whoever is killed leaves its own.
+    assert sent != "SIGINT" or not list(tmp_path.glob("torchprof-*"))
 
 
 def test_another_scope_is_refused(run_tests):
