@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.testing import JOB
 from pytest_torchprof.testing.phases import BRIEF
 from pytest_torchprof.testing.ranks.task import Turn
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
@@ -79,23 +78,19 @@ class JobItem(pytest.Item):
     def _of_same_job(self) -> list[str]:
         if self._state.options.ranks_scope != "file":
             return [self.told]
-        return [job.told for one in self.session.items if (job := self._sibling(one))]
+        return [one.told for one in self.session.items if isinstance(one, JobItem) and one.plan == self.plan]
 
     def _has_successor(self) -> bool:
         """Whether the next test of the file that takes a job can take this one's; a worker of xdist may not run it."""
         for one in self._after():
-            if JOB in one.stash:
-                return self._sibling(one) is not None
+            if isinstance(one, JobItem):
+                return one.plan == self.plan
         return False
 
     def _after(self) -> Iterator[pytest.Item]:
         items = iter(self.session.items)
         found = any(one is self for one in items)
         return (one for one in items if found and one.path == self.path)
-
-    def _sibling(self, one: pytest.Item) -> JobItem | None:
-        job = one.stash.get(JOB, None)
-        return job if job is not None and job.plan == self.plan else None
 
     def tell(self, report: pytest.TestReport) -> None:
         """Make the report of the call that of the ranks; what ended the job before they came to theirs stays."""
