@@ -158,7 +158,8 @@ class _Job:
         if not (given_up or statuses) and (status := self._processes[0].returncode):
             lost = tuple(lost_with_launcher(self._folder, ranks, status))
         self._temporary.cleanup()
-        return JobEnd(ranks=ranks, lost=lost, silence=given_up.why if given_up and given_up.by_silence else "")
+        silence = given_up.why if given_up and given_up.by_silence and lost else ""
+        return JobEnd(ranks=ranks, lost=lost, silence=silence)
 
     def _collective(self, rank: int) -> str:
         return stands_at(rank, environment(self.plan), self.plan.folder, self._began_s)
