@@ -32,7 +32,7 @@ from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, Ran
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_torchprof.testing.ranks.launch import GivenUp, JobPlan, LostRank, Process
+    from pytest_torchprof.testing.ranks.launch import JobGivenUp, JobPlan, LostRank, Process
     from pytest_torchprof.testing.ranks.task import RankEnd
 
 
@@ -137,7 +137,7 @@ class _Job:
             self._end_processes()
             self._temporary.cleanup()
 
-    def _ended(self, number: int, given_up: GivenUp | None) -> JobEnd:
+    def _ended(self, number: int, given_up: JobGivenUp | None) -> JobEnd:
         running = {rank: pid for rank, folder in enumerate(self._ranks) if (pid := folder.pid) and is_there(pid)}
         turns = [rank.of_turn(number) for rank in self._ranks]
         asked = {rank: (self._ranks[rank].path, pid) for rank, pid in running.items() if not turns[rank].ended}

@@ -111,7 +111,7 @@ class JobEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class JobGivenUp:
     """Why a job was ended before its ranks had."""
 
     why: str
@@ -156,7 +156,7 @@ def _popen(words: list[str], folder: Path, told: Mapping[str, str], logs: Path) 
 
 def wait(
     ranks: Sequence[RankFolder], number: int, processes: Sequence[Process], plan: JobPlan, *, last: bool
-) -> GivenUp | None:
+) -> JobGivenUp | None:
     """Wait until all ranks have ended a test, the ``last`` one with their processes.
 
     Return why they are waited for no more where they do not.
@@ -178,9 +178,9 @@ def wait(
             # A rank that failed because it had waited for the others has had the patience.
             longest_s = min(plan.patience_s, _LEAVE_S) if any(one.read().waited for one in turns) else plan.patience_s
             if now - failed_s > longest_s:
-                return GivenUp(f"had not ended {longest_s:.0f} s after another rank had failed")
+                return JobGivenUp(f"had not ended {longest_s:.0f} s after another rank had failed")
         elif now - heard_s > (longest_s := _longest_silence_s(signs, plan)):
-            return GivenUp(f"no rank made progress for {longest_s:g} s", by_silence=True)
+            return JobGivenUp(f"no rank made progress for {longest_s:g} s", by_silence=True)
     return None
 
 
@@ -240,7 +240,7 @@ def lost_ranks(
     job: Path,
     ranks: Sequence[RankEnd],
     statuses: Mapping[int, int],
-    given_up: GivenUp | None,
+    given_up: JobGivenUp | None,
     places: Mapping[int, Place],
 ) -> Iterator[LostRank]:
     """Yield the ranks that did not come to their end, where they were when the job was given up, if it was."""
