@@ -196,6 +196,12 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         return result
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if (job := item.stash.get(JOB, None)) is not None:
+        job.following = nextitem
+
+
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     state = item.config.stash.get(STATE, None)

@@ -12,7 +12,7 @@ import time
 import zlib
 from contextlib import contextmanager, suppress
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.rank import this_rank
@@ -36,6 +36,13 @@ _LAST_LOOK_S = 5.0
 
 WORST_FIRST: Final = ("failed", "skipped", "xfailed", "passed")
 """What a test comes to whose ranks come to different things."""
+
+
+class Tell(Protocol):
+    """Tells who waits for the job how far this rank has come."""
+
+    def __call__(self, goal: str, *, waits: bool = False) -> None:
+        """Say what it is about to reach; ``waits``: that it has, and waits for the others."""
 
 
 class _Sign(NamedTuple):
@@ -73,10 +80,11 @@ def expected_here(reason: str, ends: Mapping[int, PhaseEnd]) -> str:
 class OtherRanks:
     """What one process knows of the other ranks of its job, over all tests of a run."""
 
-    def __init__(self, timeout_s: float, collected: Iterable[str] = ()) -> None:
-        """Take how long a rank is waited for, and the ids of the tests that this one has collected."""
+    def __init__(self, timeout_s: float, collected: Iterable[str] = (), tell: Tell | None = None) -> None:
+        """Take how long a rank is waited for, the ids of the tests that this one has collected, and whom to tell."""
         self.timeout_s = timeout_s
         self._collected = [zlib.crc32(nodeid.encode()) for nodeid in collected]
+        self._tell = tell
         self.signs: dict[int, _Sign] = {}
         self.silent: set[int] = set()
         """Those that were waited for in vain, and have not been heard of since."""
@@ -162,8 +170,14 @@ class OtherRanks:
     def _phase_key(self, nodeid: str, *, after_test: bool) -> str:
         return f"{nodeid}#{self._runs.get(nodeid, 1)}{'/teardown' if after_test else ''}"
 
+    def tell(self, goal: str, label: str | None, *, waits: bool = False) -> None:
+        """Tell who waits for the job how far this rank has come."""
+        if self._tell is not None:
+            self._tell(f"{goal} of {label!r}" if label else goal, waits=waits)
+
     def sign(self, store: Store, rank: Rank, test: str, label: str | None, goal: str) -> None:
         """Let the others know that this rank is alive, and what it does."""
+        self.tell(goal, label)
         if not self._signs_given:
             store.set(f"collected/{rank.number}", json.dumps(self._collected))
         self._signs_given += 1
@@ -202,16 +216,19 @@ class Lockstep(Pace):
         self._key = f"{test}/measurement/{label or ''}"
         self._numbers = set(range(rank.world))
         self._exchanges = 0
+        self._goal = ""
         self.head_for("the start of this measurement")
 
     def head_for(self, goal: str) -> None:
         """Say what this rank is about to reach the end of."""
+        self._goal = goal
         with _told_in_words():
             self._others.sign(self._store, self._rank, self._test, self._label, goal)
 
     def exchange(self, goal: str, value: Any) -> list[Any]:
         """Return each rank's value, in their order, once all have come here; NotMeasured for all where one does not."""
         self._exchanges += 1
+        self._others.tell(self._goal, self._label, waits=True)
         place = f"{self._key}/{self._exchanges}: {goal}"
         with _told_in_words():
             self._store.set(f"{place}/{self._rank.number}", json.dumps(value))
@@ -239,6 +256,7 @@ class Lockstep(Pace):
         self._key = f"{self._test}/end"  # See also OtherRanks.end_phase.
         goal = "the end of the teardown" if after_test else "the end of the test"
         self.head_for(goal)
+        self._others.tell(goal, None, waits=True)
         began, naps = time.monotonic(), _naps()
         ends: dict[int, PhaseEnd] = {}
         while True:
@@ -258,6 +276,7 @@ class Lockstep(Pace):
         """Return once all ranks have come to the end of their run, or are not heard of."""
         self._store.set(f"over/{self._rank.number}", "1")
         self.head_for("the end of the run")
+        self._others.tell(self._goal, None, waits=True)
         naps, began = _naps(), time.monotonic()
         for number in range(self._rank.world):
             while not self._store.check([f"over/{number}"]) and self._may_come(number, began):

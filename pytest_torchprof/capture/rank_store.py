@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore
@@ -49,3 +49,27 @@ def connect(point: MeetingPoint) -> TCPStore:
     except OSError as error:
         raise RuntimeError(f"the store at {point.host}:{point.port} is gone ({error.strerror or error})") from None
     return TCPStore(point.host, point.port, is_master=False, wait_for_workers=False, timeout=_PATIENCE)
+
+
+def new_store(host: str) -> TCPStore:
+    """Return a store in this process, at a free port."""
+    from torch._C._distributed_c10d import TCPStore
+
+    return TCPStore(host, 0, is_master=True, wait_for_workers=False)
+
+
+def collectives_of_groups() -> dict[str, int]:
+    """Return in how many collectives of each process group this rank has taken part; -1 where the group cannot tell."""
+    from torch import distributed
+
+    world: Any = distributed.distributed_c10d._world  # noqa: SLF001 - nothing else lists the groups
+    groups = world.pg_names.items()
+    # Of groups that this rank is not in there is a name alone.
+    return {name: _collectives_of(one) for one, name in groups if isinstance(one, distributed.ProcessGroup)}
+
+
+def _collectives_of(group: Any) -> int:
+    try:
+        return int(group._get_sequence_number_for_group())  # noqa: SLF001 - nothing else tells
+    except (AttributeError, RuntimeError):
+        return -1

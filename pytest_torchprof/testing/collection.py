@@ -30,11 +30,12 @@ from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.measurement import MeasuredTest
 from pytest_torchprof.testing.options import RunOptions, TestOptions, read_test_options, run_options
 from pytest_torchprof.testing.progress import progress_of, waits_of
+from pytest_torchprof.testing.ranks.job import Jobs
 from pytest_torchprof.testing.ranks.placing import lacks_gpus, placed
 from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.session import RunState, screen_of
 from pytest_torchprof.testing.test_run import TestRun
-from pytest_torchprof.testing.workers import is_of_xdist, is_worker, nodeid_of
+from pytest_torchprof.testing.workers import PROGRESS, SCRATCH, is_of_xdist, is_worker, nodeid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -70,7 +71,7 @@ def _new_state(config: pytest.Config) -> RunState:
         rules=rules,
         own_kernels=own_kernels,
         reporters=known,
-        recordings=Recordings(options),
+        recordings=Recordings(options, config.stash.get(SCRATCH, None)),
     )
     for path in options.reports:
         if state.reporter_of(path) is None:
@@ -106,7 +107,8 @@ def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence
     # A worker of xdist cannot end the run at collection; there each refused test is an error of its own.
     if refused and not is_worker(config):
         raise pytest.UsageError("\n".join(refused))
-    items[:] = [placed(item, item.stash[OPTIONS], state) if OPTIONS in item.stash else item for item in items]
+    jobs = Jobs()
+    items[:] = [placed(item, item.stash[OPTIONS], state, jobs) if OPTIONS in item.stash else item for item in items]
 
 
 def _read_all(items: Iterable[pytest.Item], state: RunState) -> None:
@@ -158,7 +160,8 @@ def armed(state: RunState, session: pytest.Session) -> Iterator[None]:
         yield
         return
     if not is_of_xdist(session.config):
-        state.other_ranks = OtherRanks(state.options.rank_timeout_s, map(nodeid_of, session.items))
+        collected, tell = map(nodeid_of, session.items), session.config.stash.get(PROGRESS, None)
+        state.other_ranks = OtherRanks(state.options.rank_timeout_s, collected, tell)
     devices = sorted({item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash})
     state.arm = cache(partial(_arm, state, devices, session.config))
     if not this_rank().alone:

@@ -55,7 +55,7 @@ class Torchprof:
         from pytest_torchprof.testing.ranks.group import join  # noqa: PLC0415 - only who asks pays
 
         state = self._run.test.state
-        return join(self.device, state.at_end, replays=state.options.replay is not None)
+        return join(self.device, state, replays=state.options.replay is not None)
 
     mark = mark
     """A range of the test's or the library's code: ``with torchprof.mark("decode"):``."""

@@ -63,6 +63,10 @@ def add_options(parser: pytest.Parser) -> None:
         "torchprof_tolerance", "for tests without a tolerance of their own, e.g. time=0.10 memory=0.05", default=""
     )
     parser.addini("torchprof_rank_timeout", "seconds that ranks wait for a silent one (default 60)", default="60")
+    parser.addini(
+        "torchprof_ranks_scope", "which tests of as many ranks share a job: those of a file (default), or none: test",
+        default="file",
+    )  # fmt: skip
     parser.addini("torchprof_own", "packages whose graph breaks and recompiles count, as own= in a marker", type="args")
     parser.addini(
         "torchprof_kernels", "what kernels are that no table knows, one per line: my_rope_* = pointwise",
@@ -124,6 +128,8 @@ class RunOptions:
     """How many processes of pytest-xdist run tests at once; 1 without it."""
     rank_timeout_s: float = 60.0
     """How long ranks wait for one of which nothing is heard."""
+    ranks_scope: str = "file"
+    """Which tests of several ranks share a job: those of a file, or each has its own."""
     against: Side | None = None
     """Which side of a comparison with a commit this is; None where it is none."""
 
@@ -168,6 +174,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         settings=source.settings(),
         own_kernels=source.own_kernels(),
         rank_timeout_s=source.rank_timeout_s(),
+        ranks_scope=source.ranks_scope(),
         gpus=source.read("gpus", _one_of(("all", "each"))) or "all",
         workers=getattr(config, "workerinput", {}).get("workercount", 1),
     )
@@ -246,6 +253,13 @@ class _Source:
             if 0 < (seconds := float(text)) < math.inf:
                 return seconds
         raise _bad_option(f"torchprof_rank_timeout = {text}: expected seconds above 0, such as 60")
+
+    def ranks_scope(self) -> str:
+        """Return which tests of several ranks share a job."""
+        text = str(self._config.getini("torchprof_ranks_scope"))
+        if text in ("file", "test"):
+            return text
+        raise _bad_option(f"torchprof_ranks_scope = {text}: expected file or test")
 
     def tolerance(self) -> Tolerance | None:
         """Return the tolerance in the ini file's form, "time=0.10 kernels=1"."""

@@ -34,8 +34,9 @@ STEM_LENGTH = 80
 class Recordings:
     """The files of one pytest process, one for each measurement."""
 
-    def __init__(self, options: RunOptions) -> None:
+    def __init__(self, options: RunOptions, within: Path | None = None) -> None:
         self._options = options
+        self._within = within
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def new_file(self, nodeid: str, label: str | None) -> Path:
@@ -56,8 +57,8 @@ class Recordings:
         if self._scratch is None:
             # What a killed run leaves goes with the folder of the run that compares with a commit, if there is one.
             side = self._options.against
-            folder = None if side is None else side.results
-            self._scratch = tempfile.TemporaryDirectory(prefix="torchprof-", dir=folder)
+            folder = self._within or (None if side is None else side.results)
+            self._scratch = tempfile.TemporaryDirectory(prefix="torchprof-", dir=folder, ignore_cleanup_errors=True)
         return Path(self._scratch.name)
 
     def keep(

@@ -81,6 +81,8 @@ class RunState:
     """Device as it was asked for -> why nothing can be measured on it in this process."""
     other_ranks: OtherRanks | None = None
     """The other ranks that run the same tests; None where this process does not look for any."""
+    own_group: object = None
+    """The process group that the plugin has initialized, while it is there."""
     at_end: ExitStack = field(default_factory=ExitStack)
     """What is given back when the run is over."""
     _has_baselines: dict[Path, bool] = field(default_factory=dict)
@@ -180,6 +182,15 @@ class RunState:
                 "untold": {str(file): sorted(keys) for file, keys in self.untold_keys.items()},
             }
         )
+
+    def taken(self) -> str:
+        """Return what a rank hands over of the test that has ended, and begin anew for the next."""
+        plain = self.to_plain()
+        for found in (self.results, self.baseline_updates, self.replayed, self.problems):
+            found.clear()
+        self.compared_keys.clear()
+        self.untold_keys.clear()
+        return plain
 
     def merge(self, plain: str) -> None:
         """Take over what a worker handed over."""

@@ -8,7 +8,10 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from typing import Any
+
+    from pytest_torchprof.capture.lockstep import Tell
 
 WORKER_KEY = "torchprof"
 """Under which name a worker hands its results over."""
@@ -16,6 +19,11 @@ WORDS_KEY = "torchprof_words"
 """Under which name a worker finds the words that pytest was called with."""
 HAND_OVER: pytest.StashKey[Callable[[str], None]] = pytest.StashKey()
 """How a rank hands its results over."""
+
+SCRATCH: pytest.StashKey[Path] = pytest.StashKey()
+"""The folder of a rank, which goes with its job, also where the rank is killed."""
+PROGRESS: pytest.StashKey[Tell] = pytest.StashKey()
+"""Where a rank tells the process that waits for its job how far it has come."""
 
 
 def is_worker(config: pytest.Config) -> bool:

@@ -14,15 +14,16 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.testing.ranks.place import Ranks
 
 if TYPE_CHECKING:
-    from contextlib import ExitStack
-
     import torch
 
+    from pytest_torchprof.testing.session import RunState
 
-def join(device: torch.device, at_end: ExitStack, *, replays: bool) -> Ranks:
+
+def join(device: torch.device, run: RunState, *, replays: bool) -> Ranks:
     """Return this process's place among the ranks; initialize the process group if nobody has.
 
-    ``at_end`` destroys the group. TorchprofError where this process is in no job.
+    The group is destroyed at the end of the run, in a job that the plugin has started before the next test.
+    TorchprofError where this process is in no job.
 
     In a replay the ranks have nothing to do with each other. What the test does besides, such as to build a model that
     is sharded, finds a group in which nothing is sent.
@@ -34,7 +35,8 @@ def join(device: torch.device, at_end: ExitStack, *, replays: bool) -> Ranks:
         else:
             _refuse_alone(rank)
             distributed.init_process_group(_backend(device), rank=rank.number, world_size=rank.world)
-        at_end.callback(_leave)
+        run.own_group = distributed.group.WORLD
+        run.at_end.callback(_leave)
     local = rank.number if rank.local is None else rank.local
     return Ranks(rank=rank.number, world_size=rank.world, local_rank=local, device=device)
 

@@ -1,4 +1,4 @@
-"""What a rank does that the plugin has started: one test, whose outcome it leaves in its folder."""
+"""What a rank does that the plugin has started: the tests that it is told, whose outcome it leaves in its folder."""
 
 from __future__ import annotations
 
@@ -16,11 +16,25 @@ import pytest
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import describe
+from pytest_torchprof.testing import STATE
 from pytest_torchprof.testing.phases import BRIEF
 from pytest_torchprof.testing.rank_ends import line_of
 from pytest_torchprof.testing.ranks import VARIABLE
-from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, Phase, RankFolder, Task, read_task
-from pytest_torchprof.testing.workers import HAND_OVER
+from pytest_torchprof.testing.ranks.between import Between, process_group
+from pytest_torchprof.testing.ranks.task import (
+    ALIVE,
+    GIVEN_UP,
+    LEFT_ALONE,
+    START,
+    Phase,
+    RankEnd,
+    RankFolder,
+    Task,
+    Turn,
+    read_task,
+    read_turn,
+)
+from pytest_torchprof.testing.workers import HAND_OVER, PROGRESS, SCRATCH
 from pytest_torchprof.text import first_of, printable_line
 
 if TYPE_CHECKING:
@@ -48,6 +62,7 @@ _NOT_IN_A_RANK: Final[dict[str, object]] = {
 }
 _PLUGINS_NOT_IN_A_RANK: Final = ("rerunfailures", "lfplugin", "nfplugin", "stepwiseplugin")
 _LOOK_S: Final = 0.2
+_LOOK_FOR_TURN_S: Final = 0.02
 _LONGEST_LINE: Final = 500
 
 
@@ -56,6 +71,7 @@ def settle(config: pytest.Config) -> None:
     job = Path(os.environ.pop(VARIABLE))  # What the test starts is none.
     folder = RankFolder(job, this_rank().number)
     folder.begin(os.getpid())
+    folder.tell(START)
     _end_when_left_alone(job)
     task = read_task(job)
     for name, value in {**_NOT_IN_A_RANK, "basetemp": str(folder.path / "tmp")}.items():
@@ -66,8 +82,9 @@ def settle(config: pytest.Config) -> None:
             config.pluginmanager.unregister(name=name)
         config.pluginmanager.set_blocked(name)
     config.args[:] = [task.file]
-    keeper = RankKeeper(task, folder)
+    keeper = RankKeeper(job, task, folder)
     config.stash[HAND_OVER] = keeper.take
+    config.stash[PROGRESS], config.stash[SCRATCH] = folder.tell, folder.path
     config.pluginmanager.register(keeper)
 
 
@@ -85,12 +102,16 @@ def _end_when_left_alone(job: Path) -> None:
 
 
 class RankKeeper:
-    """A plugin for the processes of a job: each runs the one test, and leaves what comes of it."""
+    """A plugin for the processes of a job: each runs the tests that it is told, and leaves what comes of them."""
 
-    def __init__(self, task: Task, folder: RankFolder) -> None:
+    def __init__(self, job: Path, task: Task, folder: RankFolder) -> None:
+        self._job = job
         self._task = task
         self._folder = folder
+        self._turn = 0
         self._state: str | None = None
+        self._in_file: dict[str, pytest.Item] = {}
+        self._between: Between | None = None
         self._unread = False
 
     def take(self, state: str) -> None:
@@ -100,39 +121,109 @@ class RankKeeper:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
         # Node ids are compared and not given to pytest: one of odd characters might mean something to it.
-        found = [item for item in items if item.nodeid == self._task.nodeid][:1]
-        if not (found or self._unread):
-            line = _not_collected(self._task.nodeid, [item.nodeid for item in items])
-            self._folder.add(Phase(when="collect", outcome="failed", text=line, line=line))
+        self._in_file = {item.nodeid: item for item in reversed(items)}
+        found = [self._in_file[nodeid] for nodeid in self._task.nodeids if nodeid in self._in_file]
         items[:] = found
         result = yield
         items[:] = found
         return result
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if session.testsfailed and not session.config.option.continue_on_collection_errors:
+            return None  # pytest says so.
+        state = session.config.stash.get(STATE, None)
+        self._between = Between(state)
+        items = {item.nodeid: item for item in session.items}
+        while (turn := self._next_turn()).nodeid is not None:
+            if self._turn:
+                self._between.begin_anew(self._job / f"store{self._turn}", meets_anew=turn.meets_anew)
+            item, following = items.get(turn.nodeid), self._in_file.get(turn.following or "")
+            if item is None and not self._unread:
+                line = _not_collected(turn.nodeid, list(self._in_file))
+                self._folder.of_turn(self._turn).add(Phase(when="collect", outcome="failed", text=line, line=line))
+            if item is not None:
+                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if session.shouldfail:
+                    raise session.Failed(session.shouldfail)
+                if session.shouldstop:
+                    raise session.Interrupted(session.shouldstop)
+            if turn.last:
+                break
+            self._folder.of_turn(self._turn).end(
+                RankEnd(
+                    state=None if state is None else state.taken(),
+                    status=int(pytest.ExitCode.OK if item is not None else pytest.ExitCode.NO_TESTS_COLLECTED),
+                    goes_on=True,
+                    left=self._between.left,
+                    groups=self._between.groups,
+                )
+            )
+            self._turn += 1
+        return True
+
+    def _next_turn(self) -> Turn:
+        while (turn := read_turn(self._job, self._turn)) is None:
+            time.sleep(_LOOK_FOR_TURN_S)
+        return turn
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        self._folder.tell("the end of its set-up")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+        self._folder.tell(f"the end of the set-up of {fixturedef.argname}")
+        before = process_group()
+        try:
+            return (yield)
+        finally:
+            self._keep_group(fixturedef, changed=process_group() is not before)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self) -> None:
+        self._folder.tell("the end of its call")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self) -> None:
+        self._folder.tell("the end of its teardown")
+
+    def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[object]) -> None:
+        self._folder.tell("the end of its teardown")
+        self._keep_group(fixturedef, changed=process_group() is None)
+
+    def _keep_group(self, fixture: pytest.FixtureDef[object], *, changed: bool) -> None:
+        if changed and fixture.scope != "function" and self._between is not None:
+            self._between.keep_group()
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._unread = True
             text = str(report.longrepr)
-            self._folder.add(Phase(when="collect", outcome="failed", text=text, line=_last_line(text)))
+            self._folder.of_turn(self._turn).add(
+                Phase(when="collect", outcome="failed", text=text, line=_last_line(text))
+            )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_internalerror(self, excrepr: object) -> None:
         text = str(excrepr)
-        self._folder.add(Phase(when="internal error", outcome="failed", text=text, line=_last_line(text)))
+        self._folder.of_turn(self._turn).add(
+            Phase(when="internal error", outcome="failed", text=text, line=_last_line(text))
+        )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         line = f"pytest was ended there: {describe(excinfo.value)}"
         phase = Phase(when="interrupt", outcome="failed", text=str(excinfo.getrepr()), line=line, ended_s=time.time())
-        self._folder.add(phase)
+        self._folder.of_turn(self._turn).add(phase)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._folder.add(_phase(report))
+        self._folder.of_turn(self._turn).add(_phase(report))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        self._folder.end(self._state, int(exitstatus))
+        self._folder.of_turn(self._turn).end(RankEnd(state=self._state, status=int(exitstatus)))
         # The launcher ends all ranks as soon as one of them ends with another, and theirs are wanted too.
         session.exitstatus = pytest.ExitCode.OK
 

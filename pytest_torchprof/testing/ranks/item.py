@@ -9,10 +9,14 @@ import pytest
 
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.testing.phases import BRIEF
-from pytest_torchprof.testing.ranks.launch import run_job
+from pytest_torchprof.testing.ranks.task import Turn
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
+from pytest_torchprof.testing.workers import nodeid_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.testing.ranks.job import Jobs
     from pytest_torchprof.testing.ranks.launch import JobPlan
     from pytest_torchprof.testing.ranks.verdict import JobVerdict
     from pytest_torchprof.testing.session import RunState
@@ -25,10 +29,18 @@ class RankFailed(TorchprofError):
 class JobItem(pytest.Item):
     """Stands in the place of a test function that ranks call: the same node id and marks, and no fixtures here."""
 
-    def __init__(self, *, function: pytest.Function, state: RunState, plan: JobPlan, **more: Any) -> None:
+    def __init__(
+        self, *, function: pytest.Function, state: RunState, plan: JobPlan, jobs: Jobs, told: str, **more: Any
+    ) -> None:
         super().__init__(**more)
         self._state = state
-        self._plan = plan
+        self.plan = plan
+        """How its job runs; tests of the same plan may share one."""
+        self._jobs = jobs
+        self.told = told
+        """Its node id as the ranks know it."""
+        self.following: pytest.Item | None = None
+        """The test that pytest runs after it."""
         self._place = function.reportinfo()
         self._verdict: JobVerdict | None = None
         self.own_markers = function.own_markers
@@ -43,15 +55,42 @@ class JobItem(pytest.Item):
     def runtest(self) -> None:
         """Run the job."""
         self._verdict = None
-        self._state.forget(self._plan.task.nodeid)
-        verdict = verdict_of(run_job(self._plan))
-        self._state.merge(merged_state(self._plan.task.nodeid, verdict))
+        self._state.forget(self.told)
+        # As a fixture of the module would.
+        module = next(node for node in self.listchain() if isinstance(node, pytest.File))
+        module.addfinalizer(self._jobs.close)
+        verdict = verdict_of(self._jobs.run(self.plan, self._of_same_job(), self._turn()))
+        self._state.merge(merged_state(self.told, verdict))
         self.user_properties[:] = verdict.properties
         if self.config.option.capture == "no":
             sys.stdout.writelines(f"{name}:\n{text}" for name, text in verdict.sections)
         self._verdict = verdict
         if verdict.outcome == "failed":
             raise RankFailed(verdict.line)
+
+    def _turn(self) -> Turn:
+        stays = self._state.options.ranks_scope == "file" and self.following is not None
+        following = self.following if self.following is not None and self.following.path == self.path else None
+        if not stays or following is None or not self._has_successor():
+            return Turn(nodeid=self.told, last=True)
+        return Turn(nodeid=self.told, following=nodeid_of(following))
+
+    def _of_same_job(self) -> list[str]:
+        if self._state.options.ranks_scope != "file":
+            return [self.told]
+        return [one.told for one in self.session.items if isinstance(one, JobItem) and one.plan == self.plan]
+
+    def _has_successor(self) -> bool:
+        """Whether the next test of the file that takes a job can take this one's; a worker of xdist may not run it."""
+        for one in self._after():
+            if isinstance(one, JobItem):
+                return one.plan == self.plan
+        return False
+
+    def _after(self) -> Iterator[pytest.Item]:
+        items = iter(self.session.items)
+        found = any(one is self for one in items)
+        return (one for one in items if found and one.path == self.path)
 
     def tell(self, report: pytest.TestReport) -> None:
         """Make the report of the call that of the ranks; what ended the job before they came to theirs stays."""

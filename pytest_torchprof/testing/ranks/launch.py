@@ -1,4 +1,4 @@
-"""Runs one test as a job of several ranks, by torch's own launcher, and leaves no process of it behind."""
+"""The processes of a job of several ranks: started by torch's own launcher, waited for, ended, and what was lost."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import filelock
-
 from pytest_torchprof.testing.ranks import VARIABLE
-from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, RankEnd, RankFolder, Task
+from pytest_torchprof.testing.ranks.task import LEFT_ALONE, RankEnd, RankFolder, Sign, TurnFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_torchprof.testing.ranks.stacks import Stack
 
     Process = subprocess.Popen[bytes]
 
-_LOOK_S: Final = 0.1
+LOOK_S: Final = 0.1
 _LEAVE_S: Final = 5.0
 """How long processes may take to end that were told to."""
+_START_S: Final = 60.0
+"""How long it may take at least until all ranks have begun their tests: they import what the tests need."""
 _LAST_LINES: Final = 15
 _FATAL: Final = "Fatal Python error"
 _KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no other.
@@ -37,9 +38,12 @@ _FAILED: Final = re.compile(r"rank\s+: (\d+) .*\n\s+exitcode\s+: (-?\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """What a job runs, and how."""
+    """How a job runs tests."""
 
-    task: Task
+    file: str
+    """The whole path of their test file."""
+    device: str
+    """As it was asked for: the process group is of the first test's."""
     ranks: int
     words: tuple[str, ...]
     """Those that each rank calls pytest with."""
@@ -47,6 +51,8 @@ class JobPlan:
     """Where it was called."""
     variables: Mapping[str, str]
     """What differs from the environment of this process."""
+    silence_s: float
+    """For how long no rank may tell of progress."""
     patience_s: float
     """How long the other ranks may run on once one has failed: who waits for it in a collective might never end."""
     replays: bool
@@ -63,6 +69,34 @@ class LostRank:
     """Of what it wrote; where Python says what became of it, those."""
     outlived: bool
     """Whether it was ended for want of another one, which had failed."""
+    stack: Stack | None = None
+    """Where it was when the job was given up, if it could still tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a rank was when its job was given up, as far as it is known."""
+
+    sign: Sign | None
+    stack: Stack | None
+    collective: str
+    """The one at which it stood; empty where no flight recorder tells."""
+
+    def __str__(self) -> str:
+        """Return what it had not reached, at which line, and at which collective."""
+        goal = "did not begin its tests" if self.sign is None else f"did not reach {self.sign.goal}"
+        if self.sign is not None and self.sign.waits:
+            goal = f"waited for the others at {self.sign.goal}"
+        return f"{goal}: {self.at}"
+
+    @property
+    def at(self) -> str:
+        """Return the line, and the collective."""
+        line = "where it was is not known" if self.stack is None else self.stack.innermost
+        return f"{line}, {self.collective}" if self.collective else line
+
+
+_NOWHERE: Final = Place(sign=None, stack=None, collective="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,44 +106,27 @@ class JobEnd:
     ranks: tuple[RankEnd, ...]
     lost: tuple[LostRank, ...]
     """The one first that the job ended by."""
+    silence: str = ""
+    """Why the job was given up, if no rank made progress any more."""
 
 
-def run_job(plan: JobPlan) -> JobEnd:
-    """Run a job and wait for it; whatever ends the waiting ends the job."""
-    with tempfile.TemporaryDirectory(prefix="torchprof-job-", ignore_cleanup_errors=True) as temporary:
-        job = Path(temporary)
-        plan.task.write(job)
-        folders = [RankFolder(job, number) for number in range(plan.ranks)]
-        processes: list[Process] = []
-        alive = filelock.FileLock(job / ALIVE)
-        alive.acquire()
-        try:
-            processes.extend(_start(plan, job))
-            given_up_s = _wait(folders, processes, plan.patience_s)
-            running = [rank for rank, folder in enumerate(folders) if folder.pid and _is_there(folder.pid)]
-        finally:
-            with suppress(OSError):
-                (job / GIVEN_UP).touch()
-            alive.release()  # Which ends every rank that still runs.
-            _end(folders, processes)
-        ranks = tuple(folder.read() for folder in folders)
-        statuses = _statuses(job, processes, replays=plan.replays)
-        given_up = "" if given_up_s is None else f"had not ended {given_up_s:.0f} s after another rank had failed"
-        if given_up:
-            # Of those that the launcher ends itself, as soon as one has ended, it tells no status.
-            ended_with_it = (rank for rank in running if ranks[rank].status is None and rank not in statuses)
-            statuses |= dict.fromkeys(ended_with_it, LEFT_ALONE)
-        lost = _lost(job, ranks, statuses, given_up)
-        # A launcher that comes to its end names the ranks that have failed.
-        if not (given_up or statuses) and (status := processes[0].returncode):
-            lost = _lost_with_launcher(job, ranks, status)
-        return JobEnd(ranks=ranks, lost=tuple(lost))
+@dataclass(frozen=True, slots=True)
+class JobGivenUp:
+    """Why a job was ended before its ranks had."""
+
+    why: str
+    by_silence: bool = False
 
 
-def _start(plan: JobPlan, job: Path) -> Iterator[Process]:
+def environment(plan: JobPlan) -> dict[str, str]:
+    """Return that of the launcher, and of all ranks."""
+    return {**os.environ, **plan.variables}
+
+
+def start(plan: JobPlan, job: Path) -> Iterator[Process]:
     """Start the launcher, or for a replay each rank by itself."""
     words = ["-m", "pytest", *plan.words]
-    told = {**os.environ, **plan.variables, VARIABLE: str(job)}
+    told = {**environment(plan), VARIABLE: str(job)}
     if str(plan.folder) not in sys.path and "" not in sys.path:
         told["PYTHONSAFEPATH"] = "1"  # As `pytest` was called, and not `python -m pytest`.
     if not plan.replays:
@@ -137,33 +154,53 @@ def _popen(words: list[str], folder: Path, told: Mapping[str, str], logs: Path) 
         )
 
 
-def _wait(folders: Sequence[RankFolder], processes: Sequence[Process], patience_s: float) -> float | None:
-    """Wait until all processes have ended; where they do not, return how long after a rank had failed."""
-    failed_s = None
+def wait(
+    ranks: Sequence[RankFolder], number: int, processes: Sequence[Process], plan: JobPlan, *, last: bool
+) -> JobGivenUp | None:
+    """Wait until all ranks have ended a test, the ``last`` one with their processes.
+
+    Return why they are waited for no more where they do not.
+    """
+    failed_s, heard_s = None, time.monotonic()
+    signs: list[Sign | None] = []
+    turns = [rank.of_turn(number) for rank in ranks]
     # All are asked, each time: to ask is what clears up after a process that has ended.
     while None in [process.poll() for process in processes]:
-        time.sleep(_LOOK_S)
+        if not last and all(turn.ended for turn in turns):
+            return None
+        time.sleep(LOOK_S)
         now = time.monotonic()
-        if failed_s is None and any(_has_failed(folder) for folder in folders):
+        before, signs = signs, [rank.sign for rank in ranks]
+        heard_s = heard_s if signs == before else now
+        if failed_s is None and any(map(_has_failed, ranks, turns)):
             failed_s = now
-        if failed_s is None:
-            continue
-        # A rank that failed because it had waited for the others has had the patience.
-        longest_s = min(patience_s, _LEAVE_S) if any(folder.read().waited for folder in folders) else patience_s
-        if now - failed_s > longest_s:
-            return longest_s
+        if failed_s is not None:
+            # A rank that failed because it had waited for the others has had the patience.
+            longest_s = min(plan.patience_s, _LEAVE_S) if any(one.read().waited for one in turns) else plan.patience_s
+            if now - failed_s > longest_s:
+                return JobGivenUp(f"had not ended {longest_s:.0f} s after another rank had failed")
+        elif now - heard_s > (longest_s := _longest_silence_s(signs, plan)):
+            return JobGivenUp(f"no rank made progress for {longest_s:g} s", by_silence=True)
     return None
 
 
-def _has_failed(folder: RankFolder) -> bool:
-    return folder.read().failed or (not folder.ended and folder.pid is not None and not _is_there(folder.pid))
+def _longest_silence_s(signs: Sequence[Sign | None], plan: JobPlan) -> float:
+    if any(sign is None or not sign.in_test for sign in signs):
+        return max(plan.silence_s, _START_S)
+    # Ranks that wait for each other in a measurement find out by themselves.
+    return plan.patience_s if any(sign and sign.waits for sign in signs) else plan.silence_s
 
 
-def _runs(folder: RankFolder) -> bool:
-    return not folder.ended and folder.pid is not None and _is_there(folder.pid)
+def _has_failed(rank: RankFolder, turn: TurnFolder) -> bool:
+    return turn.read().failed or (not turn.ended and rank.pid is not None and not is_there(rank.pid))
 
 
-def _is_there(pid: int) -> bool:
+def _runs(rank: RankFolder) -> bool:
+    return rank.pid is not None and is_there(rank.pid)
+
+
+def is_there(pid: int) -> bool:
+    """Whether there is such a process."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -173,13 +210,13 @@ def _is_there(pid: int) -> bool:
     return True
 
 
-def _end(folders: Sequence[RankFolder], processes: Sequence[Process]) -> None:
+def end(folders: Sequence[RankFolder], processes: Sequence[Process]) -> None:
     """Wait until the processes that were told to end have ended, and kill those that do not."""
     until = time.monotonic() + _LEAVE_S
     while (waits := None in [one.poll() for one in processes]) or any(map(_runs, folders)):
         if time.monotonic() > until:
             break
-        time.sleep(_LOOK_S)
+        time.sleep(LOOK_S)
     for folder in folders:
         if (pid := folder.pid) is not None and (waits or _runs(folder)):
             with suppress(OSError):
@@ -191,7 +228,7 @@ def _end(folders: Sequence[RankFolder], processes: Sequence[Process]) -> None:
         process.wait()
 
 
-def _statuses(job: Path, processes: Sequence[Process], *, replays: bool) -> dict[int, int]:
+def statuses_of(job: Path, processes: Sequence[Process], *, replays: bool) -> dict[int, int]:
     """Return the exit statuses of ranks that ended with another than 0; the one by which the job ended is the first."""
     if replays:
         return {rank: process.returncode for rank, process in enumerate(processes) if process.returncode}
@@ -199,22 +236,34 @@ def _statuses(job: Path, processes: Sequence[Process], *, replays: bool) -> dict
     return {int(rank): int(status) for rank, status in _FAILED.findall(first + others)}
 
 
-def _lost(job: Path, ranks: Sequence[RankEnd], statuses: Mapping[int, int], given_up: str) -> Iterator[LostRank]:
-    """Yield the ranks that did not come to their end; ``given_up`` says why the job was, if it was."""
+def lost_ranks(
+    job: Path,
+    ranks: Sequence[RankEnd],
+    statuses: Mapping[int, int],
+    given_up: JobGivenUp | None,
+    places: Mapping[int, Place],
+) -> Iterator[LostRank]:
+    """Yield the ranks that did not come to their end, where they were when the job was given up, if it was."""
     first = next(iter(statuses), None)
     for rank in dict.fromkeys([*statuses, *range(len(ranks))]):
         status = statuses.get(rank, 0)
         if ranks[rank].status is not None and not status:
             continue
-        outlived = bool(given_up) and status in _TOLD_TO_END
+        is_ended = given_up is not None and status in _TOLD_TO_END
         wrote = next(job.glob(f"logs/**/{rank}"), job / "launcher")
-        said = given_up if outlived else _how(status)
-        if not outlived and first is not None and rank != first and status == -signal.SIGTERM:
+        place = places.get(rank, _NOWHERE)
+        said = _how(status)
+        if given_up is not None and is_ended:
+            said = str(place) if given_up.by_silence else f"{given_up.why}: {place.at}"
+        elif first is not None and rank != first and status == -signal.SIGTERM:
             said = f"was ended by the launcher after rank {first} {_how(statuses[first])}"
-        yield LostRank(number=rank, how=said, last_lines=_last_lines(_read(wrote)), outlived=outlived)
+        outlived = is_ended and given_up is not None and not given_up.by_silence
+        lines = _last_lines(_read(wrote))
+        yield LostRank(number=rank, how=said, last_lines=lines, outlived=outlived, stack=place.stack)
 
 
-def _lost_with_launcher(job: Path, ranks: Sequence[RankEnd], status: int) -> Iterator[LostRank]:
+def lost_with_launcher(job: Path, ranks: Sequence[RankEnd], status: int) -> Iterator[LostRank]:
+    """Yield the ranks that did not come to their end because the launcher did."""
     last_lines = _last_lines(_read(job / "launcher"))
     for rank, end in enumerate(ranks):
         if end.status is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,12 +13,12 @@ from pytest_torchprof.testing import JOB
 from pytest_torchprof.testing.gpus import count_of_run, seeing_all
 from pytest_torchprof.testing.ranks.item import JobItem
 from pytest_torchprof.testing.ranks.launch import JobPlan
-from pytest_torchprof.testing.ranks.task import Task
 from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of, words_of
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from pytest_torchprof.testing.options import RunOptions, TestOptions
+    from pytest_torchprof.testing.ranks.job import Jobs
     from pytest_torchprof.testing.session import RunState
 
 _LOOPBACK: Final = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
@@ -27,7 +28,7 @@ _MORE_PATIENCE_S: Final = 5.0
 """Ranks that wait for each other in a measurement find out by themselves, and have more to say of it."""
 
 
-def placed(item: pytest.Item, options: TestOptions, state: RunState) -> pytest.Item:
+def placed(item: pytest.Item, options: TestOptions, state: RunState, jobs: Jobs) -> pytest.Item:
     """Return what is to run in the place of a test: itself, where it asks for no ranks or runs in a job."""
     ranks, here = options.ranks, this_rank()
     if ranks is None or HAND_OVER in item.config.stash or not isinstance(item, pytest.Function):
@@ -36,10 +37,12 @@ def placed(item: pytest.Item, options: TestOptions, state: RunState) -> pytest.I
         if here.world != ranks:
             item.add_marker(pytest.mark.skip(reason=f"ranks={ranks}, and this job has {counted(here.world, 'rank')}"))
         return item
-    plan = _plan(item, ranks, state.options)
+    plan, told = _plan(item, options, ranks, state.options), nodeid_of(item)
     parent: Any = item.parent
-    own = {"nodeid": item.nodeid} if item.nodeid != plan.task.nodeid else {}  # With a group of pytest-xdist's.
-    job: JobItem = JobItem.from_parent(parent, name=item.name, function=item, state=state, plan=plan, **own)
+    own = {"nodeid": item.nodeid} if item.nodeid != told else {}  # With a group of pytest-xdist's.
+    job: JobItem = JobItem.from_parent(
+        parent, name=item.name, function=item, state=state, plan=plan, jobs=jobs, told=told, **own
+    )
     job.stash[JOB] = job
     if lack := lacks_gpus(options, state.options):
         job.add_marker(pytest.mark.skip(reason=lack))
@@ -67,13 +70,15 @@ def _words(config: pytest.Config) -> tuple[str, ...]:
     return (*words[:at], *own, *words[at:])
 
 
-def _plan(item: pytest.Function, ranks: int, run: RunOptions) -> JobPlan:
+def _plan(item: pytest.Function, options: TestOptions, ranks: int, run: RunOptions) -> JobPlan:
     return JobPlan(
-        task=Task(nodeid=nodeid_of(item), file=str(item.path)),
+        file=str(item.path),
+        device=options.device,
         ranks=ranks,
         words=_words(item.config),
         folder=item.config.invocation_params.dir,
         variables={**_LOOPBACK, **seeing_all()},
+        silence_s=run.rank_timeout_s if run.enabled else math.inf,
         patience_s=run.rank_timeout_s + _MORE_PATIENCE_S,
         replays=run.replay is not None and run.enabled,
     )

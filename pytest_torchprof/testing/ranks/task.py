@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.codes import Code
+from pytest_torchprof.testing.ranks import stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +26,17 @@ _TASK: Final = "task.json"
 _PHASES: Final = "phases.jsonl"
 _END: Final = "end.json"
 _PID: Final = "pid"
+_SIGN: Final = "sign.json"
+START: Final = "the start of its tests"
+"""The first that a rank makes for."""
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """The one test that a rank runs."""
+    """Which tests a job may have to run."""
 
-    nodeid: str
+    nodeids: tuple[str, ...]
     file: str
-    """The whole path of its test file."""
+    """The whole path of their test file."""
 
     def write(self, folder: Path) -> None:
         """Tell it to the ranks."""
@@ -41,6 +46,31 @@ class Task(Struct, frozen=True, kw_only=True):
 def read_task(folder: Path) -> Task:
     """Return what ``Task.write`` wrote."""
     return msgspec.json.decode((folder / _TASK).read_bytes(), type=Task)
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """What the ranks are to do next: run a test, or come to their end."""
+
+    nodeid: str | None
+    """The test; None where no other follows."""
+    following: str | None = None
+    """The test of the file that pytest runs after it, in a job or not: up to there fixtures are kept."""
+    last: bool = False
+    """Whether the job ends with it."""
+    meets_anew: bool = False
+    """Whether process groups of the tests before have used up the store at which ranks meet."""
+
+    def write(self, folder: Path, number: int) -> None:
+        """Tell it to the ranks."""
+        _write_whole(folder / f"turn{number}.json", msgspec.json.encode(self))
+
+
+def read_turn(folder: Path, number: int) -> Turn | None:
+    """Return what ``Turn.write`` wrote; None where it has not yet."""
+    try:
+        return msgspec.json.decode((folder / f"turn{number}.json").read_bytes(), type=Turn)
+    except FileNotFoundError:
+        return None
 
 
 class Phase(Struct, frozen=True, kw_only=True):
@@ -71,7 +101,13 @@ class RankEnd(Struct, frozen=True, kw_only=True):
     state: str | None = None
     """The state of its run, as a worker hands it over; None where the plugin had nothing to do."""
     status: int | None = None
-    """pytest's exit status; None where the rank did not come to its end."""
+    """pytest's exit status, 0 where it goes on; None where the rank did not come to the test's end."""
+    goes_on: bool = False
+    """Whether the rank waits for another test."""
+    left: str = ""
+    """What the test has left behind, for which no other one may run in its process."""
+    groups: Mapping[str, int] = {}
+    """Of each process group that stays, how many collectives the rank has taken part in."""
 
     @property
     def failed(self) -> bool:
@@ -84,15 +120,36 @@ class RankEnd(Struct, frozen=True, kw_only=True):
         return any(phase.outcome == "failed" and f"[{Code.SILENT_RANK}]" in phase.text for phase in self.phases)
 
 
-class RankFolder:
-    """Where one rank leaves what comes of its test."""
+class Sign(Struct, frozen=True):
+    """The last that a rank has told of how far it has come."""
 
-    def __init__(self, job: Path, number: int) -> None:
-        self.path = job / f"rank{number}"
+    number: int
+    goal: str
+    """What it is about to reach, or has reached."""
+    waits: bool
+    """Whether it has reached it, and waits for the other ranks, which it does not do for ever."""
+
+    @property
+    def in_test(self) -> bool:
+        """Whether its test has begun."""
+        return self.goal != START
+
+
+class RankFolder:
+    """Where one rank leaves what comes of its tests."""
+
+    def __init__(self, job: Path, rank: int) -> None:
+        self.path = job / f"rank{rank}"
+        self._signs = 0
+
+    def of_turn(self, number: int) -> TurnFolder:
+        """Return where it leaves what comes of one test."""
+        return TurnFolder(self.path / str(number))
 
     def begin(self, pid: int) -> None:
         """Note that the rank has come so far."""
         self.path.mkdir(exist_ok=True)
+        stacks.answer(self.path)  # Before anybody knows whom to ask.
         (self.path / _PID).write_text(str(pid))
 
     @property
@@ -103,31 +160,57 @@ class RankFolder:
         except OSError:
             return None
 
+    def tell(self, goal: str, *, waits: bool = False) -> None:
+        """Leave how far the rank has come."""
+        self._signs += 1
+        _write_whole(self.path / _SIGN, msgspec.json.encode(Sign(self._signs, goal, waits)))
+
+    @property
+    def sign(self) -> Sign | None:
+        """How far the rank has come; None before it has told."""
+        try:
+            return msgspec.json.decode((self.path / _SIGN).read_bytes(), type=Sign)
+        except OSError:
+            return None
+
+
+class TurnFolder:
+    """Where one rank leaves what comes of one test."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
     def add(self, phase: Phase) -> None:
         """Leave a phase's report, also for the case that no other follows."""
+        self._path.mkdir(exist_ok=True)
         line = json.dumps(msgspec.to_builtins(phase, enc_hook=str), default=str)
-        with (self.path / _PHASES).open("a", encoding="utf-8") as file:
+        with (self._path / _PHASES).open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
-    def end(self, state: str | None, status: int) -> None:
-        """Leave the last word, whole or not at all."""
-        part = self.path / f"{_END}.part"
-        part.write_text(json.dumps({"state": state, "status": status}), encoding="utf-8")
-        part.replace(self.path / _END)
+    def end(self, end: RankEnd) -> None:
+        """Leave the last word, whole or not at all; the phases are there already."""
+        self._path.mkdir(exist_ok=True)
+        _write_whole(self._path / _END, msgspec.json.encode(end))
 
     @property
     def ended(self) -> bool:
         """Whether the rank has left all that it leaves."""
-        return (self.path / _END).is_file()
+        return (self._path / _END).is_file()
 
     def read(self) -> RankEnd:
         """Return what the rank has left so far."""
-        end = json.loads((self.path / _END).read_text(encoding="utf-8")) if self.ended else {}
-        return RankEnd(phases=tuple(self._phases()), **end)
+        end = msgspec.json.decode((self._path / _END).read_bytes(), type=RankEnd) if self.ended else RankEnd()
+        return msgspec.structs.replace(end, phases=tuple(self._phases()))
 
     def _phases(self) -> Iterator[Phase]:
-        file = self.path / _PHASES
+        file = self._path / _PHASES
         # A rank that was killed may have left half a line.
         for line in file.read_bytes().splitlines(keepends=True) if file.is_file() else ():
             if line.endswith(b"\n"):
                 yield msgspec.json.decode(line, type=Phase)
+
+
+def _write_whole(path: Path, text: bytes) -> None:
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(text)
+    part.replace(path)

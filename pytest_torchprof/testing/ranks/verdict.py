@@ -64,6 +64,9 @@ class JobVerdict:
         """What it comes to, in a line."""
         if self.outcome == "passed":
             return ""
+        if self.job.silence:
+            where = "; ".join(f"rank {one.rank.number} {one.phase.line}" for one in self.ranks if one.lost)
+            return coded(f"{self.job.silence}: {where}", Code.SILENT_RANK)
         alike = all(one.outcome == self.outcome and one.phase.line == self.first.phase.line for one in self.ranks)
         return self.first.phase.line if alike and not self.first.lost else f"{self.first.rank}: {self.first.phase.line}"
 
@@ -78,6 +81,9 @@ class JobVerdict:
     def text(self, *, short: bool = False) -> str:
         """Return why it failed, as the first rank says it, under a line on each of the others."""
         own = self.first.phase
+        if self.job.silence:
+            hung = (f"{one.rank}, {one.phase.text}" for one in self.ranks if one.lost)
+            return "\n\n".join([f"not measured: {self.line}", *hung])
         others = [f"{one.rank}: {one.phase.line or one.outcome}" for one in self.ranks if one is not self.first]
         whole = (own.short if short else "") or own.text
         return "\n".join([f"{self.first.rank}: {own.line}", *others, "", whole])
@@ -106,7 +112,8 @@ def _of_rank(job: JobEnd, number: int) -> RankVerdict:
     rank, end = Rank(number, len(job.ranks)), job.ranks[number]
     order, lost = next(((at, one) for at, one in enumerate(job.lost) if one.number == number), (0, None))
     if lost is not None and not (lost.outlived and end.failed):
-        phase = Phase(when="", outcome="failed", text=_last_lines(lost), line=coded(lost.how, Code.RANK_LOST))
+        line = lost.how if job.silence else coded(lost.how, Code.RANK_LOST)
+        phase = Phase(when="", outcome="failed", text=_last_words(lost), line=line)
         at = float("inf") if lost.outlived else float(order - len(job.lost))
         return RankVerdict(rank=rank, outcome="failed", phase=phase, lost=True, order=at)
     outcome, phase = min(map(_outcome, _phases(end)), key=lambda one: WORST_FIRST.index(one[0]))
@@ -115,8 +122,9 @@ def _of_rank(job: JobEnd, number: int) -> RankVerdict:
     return RankVerdict(rank=rank, outcome=outcome, phase=phase, order=at)
 
 
-def _last_lines(lost: LostRank) -> str:
-    return "\n".join(["the last lines that it wrote:", *(f"  {line}" for line in lost.last_lines or ["none"])])
+def _last_words(lost: LostRank) -> str:
+    stack = () if lost.stack is None else ("where it was, the innermost call first:", *lost.stack.of_user)
+    return "\n".join([*stack, "the last lines that it wrote:", *(f"  {line}" for line in lost.last_lines or ["none"])])
 
 
 def _phases(end: RankEnd) -> Iterable[Phase]:

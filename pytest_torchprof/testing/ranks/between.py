@@ -1,0 +1,99 @@
+"""Between two tests of a job: the next finds what it would in a job of its own, or the rank says what it does not."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.capture.rank_store import collectives_of_groups, new_store
+from pytest_torchprof.capture.session import another_profiler_runs
+from pytest_torchprof.errors import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_torchprof.testing.session import RunState
+
+_LOOK_S: Final = 0.01
+
+
+def process_group() -> object:
+    """Return the default process group; None without one."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.group.WORLD
+
+
+class Between:
+    """What a rank has kept since its tests began."""
+
+    def __init__(self, state: RunState | None) -> None:
+        self._state = state
+        torch: Any = sys.modules.get("torch")
+        self._random = None if torch is None else torch.get_rng_state()
+        self._store: object = None
+        self._kept = process_group()
+        """That of a fixture which several tests share."""
+
+    def keep_group(self) -> None:
+        """Take note that the process group is that of what several tests share, or that theirs is gone."""
+        group = process_group()
+        self._kept = None if self._state is not None and group is self._state.own_group else group
+
+    @property
+    def left(self) -> str:
+        """What a test has left behind that none would find in a job of its own; empty where another one may follow."""
+        group = process_group()
+        own = group is not None and self._state is not None and group is self._state.own_group
+        if not own and group is not self._kept:
+            return "a process group was left" if group is not None else "the process group is gone"
+        if own and self._kept is not None:
+            return "the process group is another one"
+        torch: Any = sys.modules.get("torch")
+        if torch is None:
+            return ""
+        if reason := another_profiler_runs():
+            return reason
+        try:
+            if torch.cuda.is_available() and torch.cuda.is_initialized():
+                torch.cuda.current_stream().query()
+        except RuntimeError as problem:  # The device is of no use any more.
+            return describe(problem)
+        return ""
+
+    @property
+    def groups(self) -> Mapping[str, int]:
+        """Of each process group that stays, how many collectives this rank has taken part in; -1 if nobody can tell."""
+        return {} if self._kept is None else collectives_of_groups()
+
+    def begin_anew(self, at: Path, *, meets_anew: bool) -> None:
+        """Begin a test as in a new job: random numbers, no process group but a fixture's, a store that nobody has used.
+
+        ``at`` is where rank 0 tells the others where the store is.
+        """
+        if self._state is not None:
+            self._state.at_end.close()
+            self._state.own_group = None
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and self._random is not None:
+            torch.set_rng_state(self._random)
+            if torch.cuda.is_available() and torch.cuda.is_initialized():
+                torch.cuda.manual_seed_all(torch.initial_seed())
+        # What a process group that is gone has left at torchrun's store, the next one would take for its own.
+        if meets_anew and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            self._meet(at)
+
+    def _meet(self, at: Path) -> None:
+        if os.environ["RANK"] == "0":
+            store = new_store(os.environ["MASTER_ADDR"])
+            self._store = store  # In place of the last one, at which nobody is any more.
+            part = at.with_name(f"{at.name}.part")
+            part.write_text(str(store.port))
+            part.replace(at)
+        while not at.exists():  # Who waits for the job does not wait for ever.
+            time.sleep(_LOOK_S)
+        os.environ["MASTER_PORT"] = at.read_text()

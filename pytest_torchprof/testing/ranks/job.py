@@ -1,0 +1,172 @@
+"""Jobs of several ranks: one runs the tests of a file that fit it, one by one, as long as it is as good as new."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import filelock
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.testing.ranks.flight import stands_at
+from pytest_torchprof.testing.ranks.launch import (
+    JobEnd,
+    Place,
+    end,
+    environment,
+    is_there,
+    lost_ranks,
+    lost_with_launcher,
+    start,
+    statuses_of,
+    wait,
+)
+from pytest_torchprof.testing.ranks.stacks import taken
+from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, RankFolder, Task, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.testing.ranks.launch import JobGivenUp, JobPlan, LostRank, Process
+    from pytest_torchprof.testing.ranks.task import RankEnd
+
+
+class Jobs:
+    """The jobs of a run, of which one at most is there at a time."""
+
+    def __init__(self) -> None:
+        self._job: _Job | None = None
+
+    def run(self, plan: JobPlan, nodeids: Sequence[str], turn: Turn) -> JobEnd:
+        """Run a test in the job that is there, if it fits, or in a new one; whatever ends the waiting ends the job.
+
+        ``nodeids`` are the tests that may follow in the job.
+        """
+        if self._job is None or self._job.plan != plan or not self._job.is_there:
+            self._drop()
+            self._job = _Job(plan, nodeids)
+        try:
+            job_end = self._job.run(turn)
+        except BaseException:
+            self._job.abandon()
+            raise
+        finally:
+            if self._job.is_over:
+                self._job = None
+        if self._job is not None and not _as_new(job_end.ranks):
+            self._drop()
+        return job_end
+
+    def close(self) -> None:
+        """End the job, if one is there; TorchprofError where a rank of it does not come to its end."""
+        if lost := self._drop():
+            said = "; ".join(f"rank {one.number} of the job, after its last test, {one.how}" for one in lost)
+            raise TorchprofError(said, Code.RANK_LOST)
+
+    def _drop(self) -> tuple[LostRank, ...]:
+        job, self._job = self._job, None
+        if job is None:
+            return ()
+        try:
+            return job.run(Turn(nodeid=None, last=True)).lost
+        except BaseException:
+            job.abandon()
+            raise
+
+
+def _as_new(ranks: Sequence[RankEnd]) -> bool:
+    """Whether another test may run on these ranks: all wait for it, and their process groups are in step."""
+    counts: dict[str, set[int]] = {}
+    for name, count in chain.from_iterable(one.groups.items() for one in ranks):
+        counts.setdefault(name, set()).add(count)
+    in_step = all(len(those) == 1 and min(those) >= 0 for those in counts.values())
+    kept = {bool(one.groups) for one in ranks}
+    return in_step and len(kept) == 1 and all(one.goes_on and not one.left for one in ranks)
+
+
+class _Job:
+    """The processes of one job, and the folder in which it is told what to run."""
+
+    def __init__(self, plan: JobPlan, nodeids: Sequence[str]) -> None:
+        self.plan = plan
+        self.is_over = False
+        self._temporary = tempfile.TemporaryDirectory(prefix="torchprof-job-", ignore_cleanup_errors=True)
+        self._folder = Path(self._temporary.name)
+        self._ranks = [RankFolder(self._folder, rank) for rank in range(plan.ranks)]
+        self._processes: list[Process] = []
+        self._turns = 0
+        self._meets_anew = False
+        self._began_s = 0.0
+        """When the test began, by the clock of files."""
+        self._alive = filelock.FileLock(self._folder / ALIVE)
+        self._alive.acquire()
+        Task(nodeids=tuple(nodeids), file=plan.file).write(self._folder)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether all of its processes are."""
+        pids = [rank.pid for rank in self._ranks]
+        starters = [process.poll() for process in self._processes]
+        return not any(pid is None or not is_there(pid) for pid in pids) and set(starters) == {None}
+
+    def run(self, turn: Turn) -> JobEnd:
+        """Run a test, and wait for it; the job is over after the last one, and where not all ranks have ended it."""
+        number, self._turns = self._turns, self._turns + 1
+        self._began_s = time.time()
+        Turn(
+            nodeid=turn.nodeid, following=turn.following, last=turn.last, meets_anew=self._meets_anew
+        ).write(self._folder, number)  # fmt: skip
+        if number == 0:
+            self._processes.extend(start(self.plan, self._folder))
+        given_up = wait(self._ranks, number, self._processes, self.plan, last=turn.last)
+        folders = [rank.of_turn(number) for rank in self._ranks]
+        if given_up is None and not turn.last and all(folder.ended for folder in folders):
+            ends = tuple(folder.read() for folder in folders)
+            self._meets_anew = not ends[0].groups
+            return JobEnd(ranks=ends, lost=())
+        return self._ended(number, given_up)
+
+    def abandon(self) -> None:
+        """End all processes, however far they have come, and remove the folder."""
+        if not self.is_over:
+            self._end_processes()
+            self._temporary.cleanup()
+
+    def _ended(self, number: int, given_up: JobGivenUp | None) -> JobEnd:
+        running = {rank: pid for rank, folder in enumerate(self._ranks) if (pid := folder.pid) and is_there(pid)}
+        turns = [rank.of_turn(number) for rank in self._ranks]
+        asked = {rank: (self._ranks[rank].path, pid) for rank, pid in running.items() if not turns[rank].ended}
+        stacks = taken(asked) if given_up else {}
+        self._end_processes()
+        ranks = tuple(turn.read() for turn in turns)
+        statuses = statuses_of(self._folder, self._processes, replays=self.plan.replays)
+        if given_up:
+            # Of those that the launcher ends itself, as soon as one has ended, it tells no status.
+            ended_with_it = (rank for rank in running if ranks[rank].status is None and rank not in statuses)
+            statuses |= dict.fromkeys(ended_with_it, LEFT_ALONE)
+        places = {
+            rank: Place(sign=self._ranks[rank].sign, stack=stacks.get(rank), collective=self._collective(rank))
+            for rank in (running if given_up else ())
+        }
+        lost = tuple(lost_ranks(self._folder, ranks, statuses, given_up, places))
+        # A launcher that comes to its end names the ranks that have failed.
+        if not (given_up or statuses) and (status := self._processes[0].returncode):
+            lost = tuple(lost_with_launcher(self._folder, ranks, status))
+        self._temporary.cleanup()
+        silence = given_up.why if given_up and given_up.by_silence and lost else ""
+        return JobEnd(ranks=ranks, lost=lost, silence=silence)
+
+    def _collective(self, rank: int) -> str:
+        return stands_at(rank, environment(self.plan), self.plan.folder, self._began_s)
+
+    def _end_processes(self) -> None:
+        self.is_over = True
+        with suppress(OSError):
+            (self._folder / GIVEN_UP).touch()
+        self._alive.release()  # Which ends every rank that still runs.
+        end(self._ranks, self._processes)

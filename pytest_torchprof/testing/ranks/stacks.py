@@ -1,0 +1,113 @@
+"""Where a rank hangs: its Python stack, which faulthandler writes once the process that waits for the job asks for it.
+
+A signal, since it is answered without Python's lock: code that hangs in C, holding that, lets no thread look.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import re
+import signal
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.capture.observers import is_users_file, path_from_here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+# One that nobody else uses, where the system has such.
+_SIGNAL: Final = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", None)
+_FILE: Final = "stacks"
+_ANSWER_S: Final = 2.0
+_SETTLE_S: Final = 0.05
+_MOST_LINES: Final = 40
+_THREAD: Final = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)")
+_FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The calls that a rank's main thread is in, the innermost first, as faulthandler writes them."""
+
+    lines: tuple[str, ...]
+
+    @property
+    def of_user(self) -> tuple[str, ...]:
+        """The lines without those of the machinery that calls the test; all where nothing else runs."""
+        ends = [
+            at
+            for at, line in enumerate(self.lines, 1)
+            if (one := _FRAME.fullmatch(line)) and is_users_file(one["file"])
+        ]
+        return self.lines[: ends[-1] if ends else None]
+
+    @property
+    def innermost(self) -> str:
+        """The line of the user's code that it has come to, with the innermost call in brackets if that is not it."""
+        frames = [found for line in self.lines if (found := _FRAME.fullmatch(line))]
+        users = next((frame for frame in frames if is_users_file(frame["file"])), None)
+        if users is None or users is frames[0]:
+            return _place(frames[0]) if frames else "nowhere in Python"
+        return f"{_place(users)} (in {frames[0]['function']}, {_where(frames[0])})"
+
+
+def answer(folder: Path) -> None:
+    """Let this process write its stacks into a rank's folder when it is asked to."""
+    if _SIGNAL is None:
+        return
+    file = (folder / _FILE).open("w", encoding="utf-8")  # faulthandler keeps it.
+    file.write(f"{threading.main_thread().ident:x}\n")
+    file.flush()
+    faulthandler.register(_SIGNAL, file, all_threads=True)
+
+
+def taken(ranks: Mapping[int, tuple[Path, int]]) -> dict[int, Stack]:
+    """Return the stack of each rank that answers; ``ranks`` are their folders and processes."""
+    asked = {}
+    for number, (folder, pid) in ranks.items():
+        file = folder / _FILE
+        if _SIGNAL is not None and file.is_file():
+            with suppress(OSError):
+                os.kill(pid, _SIGNAL)
+                asked[number] = file
+    _wait_for(asked.values())
+    found = (
+        (number, _main_stack(file.read_text(encoding="utf-8", errors="replace"))) for number, file in asked.items()
+    )
+    return {number: stack for number, stack in found if stack is not None}
+
+
+def _wait_for(files: Iterable[Path]) -> None:
+    until, sizes, files = time.monotonic() + _ANSWER_S, [0], list(files)
+    while time.monotonic() < until:
+        time.sleep(_SETTLE_S)
+        before, sizes = sizes, [file.stat().st_size for file in files]
+        if sizes == before and all(_THREAD.search(file.read_text(errors="replace")) for file in files):
+            return
+
+
+def _main_stack(text: str) -> Stack | None:
+    main, *lines = text.splitlines()
+    found: list[str] | None = None
+    for line in lines:
+        if thread := _THREAD.match(line):
+            if found:
+                break
+            found = [] if int(thread[1], 16) == int(main, 16) else None
+        elif found is not None and line.startswith("  "):
+            found.append(line)
+    return None if found is None else Stack(tuple(found[:_MOST_LINES]))
+
+
+def _place(frame: re.Match[str]) -> str:
+    return f"{_where(frame)} in {frame['function']}"
+
+
+def _where(frame: re.Match[str]) -> str:
+    return f"{path_from_here(frame['file'])}:{frame['line']}"

@@ -1,0 +1,127 @@
+"""No job of several ranks runs for ever: one that makes no progress is ended, and each rank's place in the code is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import filelock
+import pytest
+import rank_jobs
+from left_behind import left_in
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
+
+TIMEOUT_S = 6
+TESTS = """
+import os, time
+import pytest, torch
+from torch import distributed
+
+two = pytest.mark.torchprof(device="cpu", ranks=2, warmup=1, steps=2)
+x = torch.ones(4)
+calls = []
+
+def step(ranks):
+    calls.append(1)
+    if ranks.rank and len(calls) == 3:
+        time.sleep(600)
+    distributed.all_reduce(x)
+
+@two
+@pytest.mark.xfail(reason="not for this")
+def test_hangs_in_a_step(torchprof):
+    torchprof(step, torchprof.ranks)
+
+@pytest.fixture
+def slow():
+    yield
+    while True:
+        time.sleep(0.01)
+
+@two
+def test_hangs_in_the_teardown(torchprof, slow):
+    torchprof(torch.sin, x)
+
+@two
+def test_takes_long(torchprof):
+    for label in "abc":
+        with torchprof.measure(label) as m:
+            for _ in m.steps():
+                time.sleep(1)
+                torch.sin(x)
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Run the jobs; give what was said, and the results. Workers that run tests of this file share one run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "hanging"
+    with filelock.FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            run_jobs(folder)
+    results = {one["nodeid"].partition("::")[2]: one for one in json.loads((folder / "r.json").read_text())["results"]}
+    return SimpleNamespace(said=(folder / "said").read_text(), results=results)
+
+
+def run_jobs(folder):
+    folder.mkdir()
+    (folder / "test_it.py").write_text(TESTS)
+    (folder / "pytest.ini").write_text(f"[pytest]\ntorchprof_rank_timeout = {TIMEOUT_S}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--torchprof-report=r.json"],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "400"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=rank_jobs.LONGEST_S,
+    )
+    until = time.monotonic() + rank_jobs.LONGEST_S
+    while left := left_in(folder):
+        assert time.monotonic() < until, left
+        time.sleep(0.1)
+    (folder / "said").write_text(done.stdout + done.stderr)
+
+
+def line_of(text, of):
+    return next(number for number, line in enumerate(text.splitlines(), 1) if of in line)
+
+
+def test_a_job_that_hangs_in_a_step_is_not_measured_and_names_each_ranks_step_and_line(run):
+    result = run.results["test_hangs_in_a_step"]
+    assert result["outcome"] == "not measured"
+    collective, sleep = line_of(TESTS, "all_reduce"), line_of(TESTS, "sleep(600)")
+    start = f"not measured: no rank made progress for {TIMEOUT_S} s: rank 0 did not reach the end of step 2: "
+    assert result["message"].startswith(f"{start}test_it.py:{collective} in step (in ")
+    assert f"; rank 1 did not reach the end of step 2: test_it.py:{sleep} in step [silent-rank]" in result["message"]
+    assert f"FAILED test_it.py::test_hangs_in_a_step - {result['message']}" in run.said
+
+
+def test_the_failure_shows_the_stack_of_each_rank(run):
+    failure = run.said.partition("_ test_hangs_in_a_step _")[2].partition("_ test_hangs_in_the_teardown _")[0]
+    for rank, place in ((0, "in all_reduce"), (1, "in step")):
+        own = failure.partition(f"rank {rank} of 2, ")[2]
+        frames = own.partition("the innermost call first:\n")[2].splitlines()
+        assert place in frames[0] or place in frames[1]
+        assert "in test_hangs_in_a_step" in own
+    assert "pytest_pyfunc_call" not in failure
+
+
+def test_a_loop_that_waits_for_ever_is_no_progress(run):
+    result = run.results["test_hangs_in_the_teardown"]
+    assert result["outcome"] == "not measured"
+    line = line_of(TESTS, "sleep(0.01)")
+    for rank in (0, 1):
+        assert f"rank {rank} did not reach the end of its teardown: test_it.py:{line} in slow" in result["message"]
+
+
+def test_a_test_that_tells_of_progress_may_take_longer(run):
+    assert "2 failed, 1 passed" in run.said
+    assert {one["outcome"] for name, one in run.results.items() if name == "test_takes_long"} == {"passed"}
