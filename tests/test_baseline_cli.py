@@ -234,8 +234,8 @@ def test_diff_exits_with_1_where_kernels_differ_and_says_how(project, capsys):
     assert out.splitlines()[:4] == [
         "t",
         "  worse (+1 kernel)",
-        "    kernels 1 -> 2",
         "    + triton_poi_fused_mul_0: 1 per step, launched by aten::mul",
+        "    kernels 1 -> 2",
     ]
     assert "same" not in "".join(out.splitlines()[:-1])
     assert out.endswith("\n1 of 2 entries the same\n")

@@ -463,6 +463,21 @@ def test_an_annotation_stands_on_the_line_that_failed_or_on_the_test(on_github, 
     assert "\n" in found[0][2]
 
 
+@pytest.mark.parametrize("args", [(), ("-q",), ("-n", "1")])
+def test_the_annotation_of_a_baseline_stands_on_the_line_that_launched_what_it_lacks(
+    on_github, run_tests, pytester, args
+):
+    pytester.makepyfile(outside_model=MODEL.replace("    return torch.cos(y)  # culprit", "    return y"))
+    pytester.syspathinsert()
+    test = "from outside_model import deep\n@cpu\ndef test_model(torchprof):\n    torchprof(deep, x)\n"
+    run_tests(test, "--torchprof-baseline=update", in_process=False).assert_outcomes(passed=1)
+    pytester.makepyfile(outside_model=MODEL)
+    result = on_github(test, *args, "-p", "no:cacheprovider")
+    ((kind, place, message),) = commands(result)
+    assert (kind, place["file"], place["line"]) == ("error", "outside_model.py", "4")
+    assert message.splitlines()[1].strip().startswith("+ pointwise cos")
+
+
 def junit_failures(path):
     return {
         case.get("name"): failure.text

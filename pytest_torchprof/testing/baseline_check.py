@@ -15,14 +15,14 @@ from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, code_in, coded
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.testing.options import BaselineMode
-from pytest_torchprof.text import first_of
+from pytest_torchprof.text import first_of, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pytest_torchprof.baseline import Entry, RankEntry
-    from pytest_torchprof.compare import Comparison, ComparisonData
+    from pytest_torchprof.compare import Blame, Comparison, ComparisonData
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.options import RunOptions, TestOptions
 
@@ -309,40 +309,38 @@ class BaselineCheck:
     def _not_measured(self, reason: str) -> Verdict:
         return Verdict(limit="baseline", expected=str(self.run.baseline), measured=reason, status=NOT_MEASURED)
 
-    def lines(self, comparison: Comparison) -> tuple[str, ...]:
-        """Return what differs, a line each; of two processes, not the numbers that differ between any two."""
-        if self.run.against is None:
-            return comparison.lines
-        where = compare.family_lines(comparison.families)
-        return tuple(line for line in comparison.lines if line in where or line not in comparison.noise)
+    def varied(self, comparison: Comparison) -> tuple[str, ...]:
+        """Return what varies from run to run; of two processes, not the numbers that differ between any two."""
+        return comparison.varied(numbers=self.run.against is None)
 
     def data(self, comparison: Comparison) -> ComparisonData:
         """Return what differs as reports keep it, likewise."""
         return compare.data_of(comparison, noise=self.run.against is None)
 
-    def failure_lines(self, judgement: BaselineJudgement, profile: Profile) -> Iterator[str]:
-        """Yield what fails the test, a line each; nothing where it does not."""
+    def failure_lines(self, judgement: BaselineJudgement, blame: Blame) -> Iterator[str]:
+        """Yield what fails the test, a line each: what is worse with its places first, what varies anyway last."""
         comparison, mode, file = judgement.comparison, self.run.baseline, self.run.shown(judgement.file)
-        accept = f'  do: fix the code, or accept the change: pytest "{self.nodeid}" --torchprof-baseline=update'
+        accept = f"  do: fix the code, or accept the change: pytest {quoted(self.nodeid)} --torchprof-baseline=update"
         held = f"the baseline {file}"
         if (side := self.run.against) is not None:
             held = f"at {side.reference.shown}"
             meant = ", ".join(f'"{name}": {more:g}' for name, more in compare.tolerance_for(comparison.changes).items())
             accept = "  do: fix the code" + (f", or allow it in the marker: tolerance={{{meant}}}" if meant else "")
-        if mode.updates or not comparison.fails(strict=mode is BaselineMode.STRICT):
+        if not self.is_failed_by(judgement):
             return
-        if comparison.verdict == "worse":
-            yield f"worse than {held}:"
-            yield from (f"  {line}" for line in self.lines(comparison))
-            yield from compare.origins(profile, judgement.new(), comparison.changes)
-            yield accept
-        elif comparison.verdict == "ambiguous":
-            yield f"ambiguous against the baseline {file} (strict):"
-            yield from (f"  {line}" for line in self.lines(comparison))
-            yield accept
-        else:
+        if comparison.verdict == "new":
             yield f"no baseline for this test and device in {file} (strict)"
-            yield f'  do: pytest "{self.nodeid}" --torchprof-baseline=add'
+            yield f"  do: pytest {quoted(self.nodeid)} --torchprof-baseline=add"
+            return
+        yield f"worse than {held}:" if comparison.verdict == "worse" else f"ambiguous against {held} (strict):"
+        yield from (f"  {line}" for line in (*comparison.decided(blame.places), *blame.unknown))
+        yield from (f"  {line}" for line in self.varied(comparison))
+        yield accept
+
+    def is_failed_by(self, judgement: BaselineJudgement) -> bool:
+        """Whether a comparison fails the test, as far as the mode of the run lets it."""
+        strict = self.run.baseline is BaselineMode.STRICT
+        return not self.run.baseline.updates and judgement.comparison.fails(strict=strict)
 
 
 def environment_of(profile: Profile) -> Mapping[str, Any]:
