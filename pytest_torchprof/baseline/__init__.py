@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.baseline.conflict import sides
+from pytest_torchprof.baseline.conflict import Overlap, sides
 from pytest_torchprof.baseline.entry import (
     Entry,
     KernelRecord,
@@ -15,7 +15,16 @@ from pytest_torchprof.baseline.entry import (
     structure_hash,
     times_of,
 )
-from pytest_torchprof.baseline.file import BaselineFile, read, read_or_empty, read_text, resolve, update
+from pytest_torchprof.baseline.file import (
+    BaselineFile,
+    MergedTexts,
+    overlaps_merged,
+    read,
+    read_or_empty,
+    read_text,
+    resolve,
+    update,
+)
 from pytest_torchprof.baseline.form import from_plain, has_conflict, plain
 from pytest_torchprof.baseline.path import device_slug, files_of, files_of_other_roots, place, split_name, test_file_of
 
@@ -23,6 +32,8 @@ __all__ = [
     "BaselineFile",
     "Entry",
     "KernelRecord",
+    "MergedTexts",
+    "Overlap",
     "RankEntry",
     "Times",
     "device_slug",
@@ -32,6 +43,7 @@ __all__ = [
     "from_plain",
     "has_conflict",
     "key_of",
+    "overlaps_merged",
     "place",
     "plain",
     "read",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import filelock
 
+from pytest_torchprof.baseline.conflict import Versions, overlap_merged
 from pytest_torchprof.baseline.conflict import resolve as resolve_entries
 from pytest_torchprof.baseline.form import MOST_BYTES, dumps, loads, write_entry
 from pytest_torchprof.baseline.path import FOLDER
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from pytest_torchprof.baseline.conflict import Overlap
     from pytest_torchprof.baseline.entry import Entry
     from pytest_torchprof.baseline.form import WrittenEntry
 
@@ -94,19 +96,40 @@ def _writing(path: Path) -> Iterator[None]:
         ) from None
 
 
-def resolve(path: Path, ours: str, theirs: str, base: str | None) -> tuple[str, ...]:
-    """Write the merge of two versions of a file and return the keys of the entries that both changed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedTexts:
+    """The versions of a file that a merge has joined, as text; the base is None where it is not known."""
 
-    ``base`` is the version that both began with, None where it is not known.
+    base: str | None
+    ours: str
+    theirs: str
+
+
+def resolve(path: Path, left: MergedTexts, merged: MergedTexts | None) -> tuple[Overlap, ...]:
+    """Write the merge of two versions of a file and return the entries that both changed.
+
+    ``left`` are the sides as the file tells them, ``merged`` those that version control has; None where it has none.
     UnreadableBaseline where a side is damaged; TorchprofError where the folder cannot be written.
     """
-    ancestor: dict[str, WrittenEntry] = {}
-    with contextlib.suppress(UnreadableBaseline):  # where both have merged before, git's own has markers
-        ancestor = loads(_encoded(base), path) if base else {}
-    resolution = resolve_entries(ancestor, _side(path, ours, "ours"), _side(path, theirs, "theirs"))
+    of_file = _versions(path, left)
+    resolution = resolve_entries(of_file if merged is None else _versions(path, merged), of_file)
     with _writing(path):
         _replace(path, dumps(resolution.entries))
-    return resolution.undecided
+    return resolution.overlaps
+
+
+def overlaps_merged(path: Path, merged: MergedTexts) -> tuple[Overlap, ...]:
+    """Return the entries that both sides changed and version control has merged by itself; as `resolve` raises."""
+    versions = _versions(path, merged)
+    found = (overlap_merged(key, written.entry, versions) for key, written in _read(path).items())
+    return tuple(overlap for overlap in found if overlap is not None)
+
+
+def _versions(path: Path, texts: MergedTexts) -> Versions:
+    ancestor: dict[str, WrittenEntry] = {}
+    with contextlib.suppress(UnreadableBaseline):  # where both have merged before, git's own has markers
+        ancestor = loads(_encoded(texts.base), path) if texts.base else {}
+    return Versions(base=ancestor, ours=_side(path, texts.ours, "ours"), theirs=_side(path, texts.theirs, "theirs"))
 
 
 def _side(path: Path, text: str, which: str) -> dict[str, WrittenEntry]:

@@ -319,7 +319,7 @@ class BaselineCheck:
 
     def failure_lines(self, judgement: BaselineJudgement, blame: Blame) -> Iterator[str]:
         """Yield what fails the test, a line each: what is worse with its places first, what varies anyway last."""
-        comparison, mode, file = judgement.comparison, self.run.baseline, self.run.shown(judgement.file)
+        comparison, file = judgement.comparison, self.run.shown(judgement.file)
         accept = f"  do: fix the code, or accept the change: pytest {quoted(self.nodeid)} --torchprof-baseline=update"
         held = f"the baseline {file}"
         if (side := self.run.against) is not None:
