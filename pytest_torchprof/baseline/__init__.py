@@ -26,13 +26,24 @@ from pytest_torchprof.baseline.file import (
     update,
 )
 from pytest_torchprof.baseline.form import from_plain, has_conflict, plain
-from pytest_torchprof.baseline.path import device_slug, files_of, files_of_other_roots, place, split_name, test_file_of
+from pytest_torchprof.baseline.path import (
+    device_slug,
+    files_of,
+    files_of_other_roots,
+    find_files,
+    lost_test_file,
+    place,
+    split_name,
+    test_file_of,
+)
+from pytest_torchprof.baseline.rename import Move, rename, renamed_test
 
 __all__ = [
     "BaselineFile",
     "Entry",
     "KernelRecord",
     "MergedTexts",
+    "Move",
     "Overlap",
     "RankEntry",
     "Times",
@@ -40,15 +51,19 @@ __all__ = [
     "entry_of",
     "files_of",
     "files_of_other_roots",
+    "find_files",
     "from_plain",
     "has_conflict",
     "key_of",
+    "lost_test_file",
     "overlaps_merged",
     "place",
     "plain",
     "read",
     "read_or_empty",
     "read_text",
+    "rename",
+    "renamed_test",
     "resolve",
     "sides",
     "source_hash",

@@ -47,7 +47,7 @@ class BaselineFile:
 
 def read(path: Path) -> BaselineFile:
     """Read a baseline file; UnreadableBaseline where it is missing, damaged or of a newer schema."""
-    return BaselineFile(path=path, entries={key: written.entry for key, written in _read(path).items()})
+    return BaselineFile(path=path, entries={key: written.entry for key, written in read_written(path).items()})
 
 
 def read_or_empty(path: Path) -> BaselineFile:
@@ -64,12 +64,12 @@ def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
     """
     if not path.exists() and not any(changes.values()):
         return
-    with _writing(path):
+    with writing(path):
         _merge(path, changes)
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     """Hold the lock of a file's folder; TorchprofError where the folder cannot be written."""
     if path.parent.name == FOLDER and path.parent.is_symlink():
         raise TorchprofError(
@@ -113,15 +113,15 @@ def resolve(path: Path, left: MergedTexts, merged: MergedTexts | None) -> tuple[
     """
     of_file = _versions(path, left)
     resolution = resolve_entries(of_file if merged is None else _versions(path, merged), of_file)
-    with _writing(path):
-        _replace(path, dumps(resolution.entries))
+    with writing(path):
+        put(path, dumps(resolution.entries))
     return resolution.overlaps
 
 
 def overlaps_merged(path: Path, merged: MergedTexts) -> tuple[Overlap, ...]:
     """Return the entries that both sides changed and version control has merged by itself; as `resolve` raises."""
     versions = _versions(path, merged)
-    found = (overlap_merged(key, written.entry, versions) for key, written in _read(path).items())
+    found = (overlap_merged(key, written.entry, versions) for key, written in read_written(path).items())
     return tuple(overlap for overlap in found if overlap is not None)
 
 
@@ -167,24 +167,30 @@ def _read_bytes(path: Path) -> bytes:
         raise UnreadableBaseline(said, Code.BASELINE_UNREADABLE) from None
 
 
-def _read(path: Path) -> dict[str, WrittenEntry]:
+def read_written(path: Path) -> dict[str, WrittenEntry]:
+    """Read the entries of a baseline file as it writes them; UnreadableBaseline."""
     return loads(_read_bytes(path), path)
 
 
 def _merge(path: Path, changes: Mapping[str, Entry | None]) -> None:
-    before = _read(path) if path.exists() else {}
+    before = read_written(path) if path.exists() else {}
     written = {key: write_entry(entry, before.get(key)) for key, entry in changes.items() if entry is not None}
     after = {key: entry for key, entry in {**before, **written}.items() if changes.get(key, entry) is not None}
     if not after:
         path.unlink(missing_ok=True)
     elif after != before:
-        text = dumps(after)
-        if len(text) > MOST_BYTES:
-            raise TorchprofError(
-                f"{path}: not written: it would be larger than {MOST_BYTES // 1024**2} MiB; divide the test file",
-                Code.BASELINE_NOT_WRITTEN,
-            )
-        _replace(path, text)
+        put(path, text_of(path, after))
+
+
+def text_of(path: Path, entries: Mapping[str, WrittenEntry]) -> bytes:
+    """Return the text of a file of these entries; TorchprofError where none may be so large."""
+    text = dumps(entries)
+    if len(text) > MOST_BYTES:
+        raise TorchprofError(
+            f"{path}: not written: it would be larger than {MOST_BYTES // 1024**2} MiB; divide the test file",
+            Code.BASELINE_NOT_WRITTEN,
+        )
+    return text
 
 
 @contextlib.contextmanager
@@ -201,7 +207,7 @@ def _only_writer(folder: Path) -> Iterator[None]:
         yield
 
 
-def _replace(path: Path, text: bytes) -> None:
+def put(path: Path, text: bytes) -> None:
     """Replace a file by another in one step; the folder's lock must be held."""
     temporary = path.parent / f"{TEMPORARY}{os.getpid()}{TEMPORARY_END}"
     try:

@@ -1,4 +1,4 @@
-"""``torchprof baseline list|show|diff|prune|resolve [PATH...]``: look at baseline files without running a test."""
+"""``torchprof baseline list|show|diff|prune|rename|resolve``: look at baseline files without running a test."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pytest_torchprof.baseline.path import FOLDER
 from pytest_torchprof.cli import UNUSABLE, UsageError, parse
 from pytest_torchprof.cli.baseline_files import paths_or_here, read_files, write_line
 from pytest_torchprof.cli.baseline_merge import resolve
+from pytest_torchprof.cli.baseline_rename import rename
 from pytest_torchprof.cli.diff import differences, summary_of
 from pytest_torchprof.text import counted
 
@@ -26,6 +27,7 @@ USAGE: Final = """usage: torchprof baseline list [PATH...]
        torchprof baseline show [PATH...]
        torchprof baseline diff A B
        torchprof baseline prune [PATH...] [--rootdir DIR] [--yes]
+       torchprof baseline rename OLD NEW [--baseline-dir DIR] [--rootdir DIR]
        torchprof baseline resolve [PATH...]
 
 A PATH is a baseline file or a folder (default: the current one): the files in the __torchprof__ folders below it, or,
@@ -34,8 +36,14 @@ where there is none, a folder that was given as --torchprof-baseline-dir. A and 
 prune lists the entries of tests that their test file no longer has, --yes removes them; where a test file cannot be
 collected, its entries are not touched. --rootdir is pytest's, for the paths in a --torchprof-baseline-dir.
 
+rename gives the entries of a test its new name, in the files of all devices or in none. OLD and NEW are two test ids
+(without parameters: the function with all of them; a class: all that it holds) or two test files. --baseline-dir is
+pytest's --torchprof-baseline-dir, --rootdir its root directory.
+
 resolve mends files in which a merge left its markers: each entry is taken from the side that changed it. What both
 sides changed is listed; it is ours until the test is measured again. (In a rebase, "ours" is what is rebased onto.)
+Where only times were changed by both, one side's are taken. Entries that git has merged line by line by itself, now or
+in the last commit, are listed too, and stay as they are.
 
 exit status: 0 done (diff: the kernels are the same), 1 diff: they differ, resolve: tests have to be measured again,
 2 cannot read, or bad usage
@@ -189,4 +197,4 @@ def _describe_software(entry: Entry) -> str:
     return ", ".join(known) or "software not recorded"
 
 
-_COMMANDS: Final = {"list": _list, "show": _show, "diff": _diff, "prune": _prune, "resolve": resolve}
+_COMMANDS: Final = {"list": _list, "show": _show, "diff": _diff, "prune": _prune, "rename": rename, "resolve": resolve}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.baseline import read
-from pytest_torchprof.baseline.path import FOLDER, split_name
+from pytest_torchprof.baseline import find_files, read
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.text import printable
 
@@ -33,19 +31,6 @@ def read_files(paths: list[Path]) -> Iterator[BaselineFile]:
         if not found:
             raise UsageError(f"{path}: no baseline below it; record some with pytest --torchprof-baseline=update")
         yield from map(read, found)
-
-
-def find_files(folder: Path) -> list[Path]:
-    """Return a folder's baseline files: those in ``__torchprof__`` folders, else all that are named like one."""
-    named: list[Path] = []
-    for parent, folders, names in os.walk(folder):
-        # Environments and caches hold other people's files.
-        folders[:] = [
-            name for name in folders if not name.startswith(".") and not (Path(parent, name, "pyvenv.cfg").exists())
-        ]
-        named += [Path(parent, name) for name in names if split_name(Path(name)) and not name.startswith(".")]
-    beside = [path for path in named if path.absolute().parent.name == FOLDER]
-    return beside or named
 
 
 def write_line(line: str) -> None:

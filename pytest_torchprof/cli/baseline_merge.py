@@ -6,10 +6,10 @@ import subprocess
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.baseline import MergedTexts, has_conflict, overlaps_merged, read_text, sides
+from pytest_torchprof.baseline import MergedTexts, find_files, has_conflict, overlaps_merged, read_text, sides
 from pytest_torchprof.baseline import resolve as resolve_file
 from pytest_torchprof.cli import parse, refuse
-from pytest_torchprof.cli.baseline_files import find_files, paths_or_here, write_line
+from pytest_torchprof.cli.baseline_files import paths_or_here, write_line
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 from pytest_torchprof.text import counted
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare import Blame, Comparison, ComparisonData
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.options import RunOptions, TestOptions
+    from pytest_torchprof.testing.renames import Gone, GoneEntries
 
 
 class BaselineFiles:
@@ -55,6 +56,8 @@ class BaselineJudgement:
     new: Callable[[], Entry]
     """Returns what this measurement would leave as an entry: most have no old one to be held against."""
     comparison: Comparison
+    formers: tuple[Gone, ...] = ()
+    """The tests that are gone and whose kernels these are, where there is no entry: one of them may be this test."""
 
     @property
     def has_worse_kernels(self) -> bool:
@@ -73,6 +76,7 @@ class BaselineCheck:
     source: str
     """The text of the test function."""
     files: BaselineFiles
+    gone: GoneEntries
 
     @property
     def wanted(self) -> bool:
@@ -133,7 +137,12 @@ class BaselineCheck:
         comparison = compare.compare(
             old, new() if old else None, names=self.options.names, tolerance=allowed, sides=sides
         )
-        return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison)
+        formers = self.gone.like(file, label, new) if self._looks_for_formers and old is None else ()
+        return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison, formers=formers)
+
+    @property
+    def _looks_for_formers(self) -> bool:
+        return self.run.against is None and self.run.baseline in (BaselineMode.COMPARE, BaselineMode.STRICT)
 
     def _new_entry(self, profile: Profile) -> Entry:
         # Both sides of a comparison with a commit have the same tests, or are asked for with those that each has.
@@ -328,9 +337,16 @@ class BaselineCheck:
             accept = "  do: fix the code" + (f", or allow it in the marker: tolerance={{{meant}}}" if meant else "")
         if not self.is_failed_by(judgement):
             return
-        if comparison.verdict == "new":
+        if judgement.formers:
+            formers = first_of([gone.test for gone in judgement.formers])
+            none = f"no baseline for this test and device in {file} (strict)"
+            yield f"{none}, and its kernels are those of {formers}, gone"
+            yield "  do: if it was renamed, run the command that the end of this run names (torchprof baseline rename)"
+            yield "  do: if it is new, remove what is gone: torchprof baseline prune"
+        elif comparison.verdict == "new":
             yield f"no baseline for this test and device in {file} (strict)"
             yield f"  do: pytest {quoted(self.nodeid)} --torchprof-baseline=add"
+        if comparison.verdict == "new":
             return
         yield f"worse than {held}:" if comparison.verdict == "worse" else f"ambiguous against {held} (strict):"
         yield from (f"  {line}" for line in (*comparison.decided(blame.places), *blame.unknown))

@@ -22,6 +22,7 @@ from pytest_torchprof.testing.baseline_check import environment_of
 from pytest_torchprof.testing.measurement import judge_measurement
 from pytest_torchprof.testing.other_ranks import entries_of_others, with_other_ranks
 from pytest_torchprof.testing.pace_words import told_aside
+from pytest_torchprof.testing.renames import NewTest
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -210,6 +211,9 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     if on_baseline is None:
         return result
     run.test.state.compared_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
+    if on_baseline.comparison.verdict == "new":
+        new = NewTest(str(check.path), baseline.split_key(on_baseline.key)[0])
+        run.test.state.formers.setdefault(new, {})[judgement.measurement.label] = on_baseline.formers
     if check.says_less(on_baseline):
         run.test.state.untold_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
     if any(verdict.limit == "against" for verdict in judgement.verdicts):
