@@ -222,7 +222,11 @@ def test_a_renamed_test_is_named_in_every_verbosity(run_tests):
     for verbosity in ("-q", "-qq", "-v"):
         result = run_tests(ONE.replace("test_block", "test_renamed"), verbosity)
         result.stdout.fnmatch_lines(
-            ["*test_renamed*", "*entries of tests that are gone: test_block", "*do: torchprof baseline prune"]
+            [
+                "*test_renamed*",
+                "*entries of tests that are gone*: test_block -> test_renamed",
+                "*do: torchprof baseline rename *",
+            ]
         )
 
 

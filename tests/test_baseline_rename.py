@@ -57,16 +57,16 @@ def entries(pytester) -> dict[str, set[str]]:
 def test_a_run_prints_the_command_and_what_it_does_ends_the_matter(run_tests, pytester, paste, args):
     run_tests(ONE + OTHER, "--torchprof-baseline=update")
     result = run_tests(ONE.replace("test_block", "test_renamed") + OTHER, *args)
-    result.assert_outcomes(passed=2)
+    assert result.ret == 0
     result.stdout.fnmatch_lines(
-        ["__torchprof__/test_it.cpu-*: entries of tests that are gone*: test_block -> test_renamed"]
+        ["*__torchprof__/test_it.cpu-*: entries of tests that are gone*: test_block -> test_renamed"]
     )
     assert commands(result) == [["baseline", "rename", "test_it.py::test_block", "test_it.py::test_renamed"]]
     result.stdout.no_fnmatch_line("*baseline prune*")
     assert paste(commands(result)[0]) == 0
     assert entries(pytester) == {"test_it": {"test_renamed", "test_other"}}
     result = run_tests(ONE.replace("test_block", "test_renamed") + OTHER, "--torchprof-baseline=strict", *args)
-    result.assert_outcomes(passed=2)
+    assert result.ret == 0
     result.stdout.no_fnmatch_line("*gone*")
 
 

@@ -54,8 +54,7 @@ class Versions:
 
     def of(self, key: str) -> tuple[Entry | None, Entry | None, Entry | None]:
         """Return the entry of each, None where it is not there."""
-        found = (side.get(key) for side in (self.base, self.ours, self.theirs))
-        was, our, their = (one and one.entry for one in found)
+        was, our, their = (_entry(side.get(key)) for side in (self.base, self.ours, self.theirs))
         return was, our, their
 
 
@@ -92,7 +91,7 @@ def resolve(versions: Versions, left: Versions) -> Resolution:
     for key in sorted({*versions.ours, *versions.theirs, *left.ours, *left.theirs}):
         taken, there = left.ours.get(key), left.theirs.get(key)
         if taken == there:
-            overlap = overlap_merged(key, taken and taken.entry, versions)
+            overlap = overlap_merged(key, _entry(taken), versions)
         else:
             overlap = _overlap(key, *versions.of(key))
             is_ours = overlap.kept != "theirs" if overlap is not None else _is_ours(*versions.of(key))
@@ -145,4 +144,8 @@ def _differences(our: Entry | None, their: Entry | None) -> tuple[str, ...]:
 
 def _decided(entry: Entry | None) -> tuple[object, ...] | None:
     """Return what is compared of an entry, without times, which no two measurements have the same."""
-    return entry and tuple(part(entry) for name, part in _PARTS.items() if name != "times")
+    return None if entry is None else tuple(part(entry) for name, part in _PARTS.items() if name != "times")
+
+
+def _entry(written: WrittenEntry | None) -> Entry | None:
+    return None if written is None else written.entry
