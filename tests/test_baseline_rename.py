@@ -88,6 +88,17 @@ def test_under_strict_it_fails_until_then_and_nobody_is_told_to_add_it(run_tests
     result.stdout.fnmatch_lines(["*--torchprof-baseline=add"])
 
 
+def test_add_writes_no_second_entry_for_it(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=update")
+    result = run_tests(ONE.replace("test_block", "test_renamed") + OTHER, "--torchprof-baseline=add")
+    result.assert_outcomes(passed=2)
+    assert len(commands(result)) == 1
+    assert entries(pytester) == {"test_it": {"test_block", "test_other"}}
+    # Who says so gets it.
+    run_tests(ONE.replace("test_block", "test_renamed"), "--torchprof-baseline=update")
+    assert "test_renamed" in entries(pytester)["test_it"]
+
+
 def test_every_report_has_it(run_tests, pytester, monkeypatch):
     run_tests(ONE, "--torchprof-baseline=update")
     run_tests(ONE.replace("test_block", "test_renamed"), "--collect-only")
@@ -198,6 +209,20 @@ def test_a_file_that_was_renamed_or_moved_is_one_command(run_tests, pytester, pa
     assert paste(commands(result)[0]) == 0
     assert len(entries(pytester)[Path(to).stem]) == 5
     fresh.run_pytest("-p", "no:cacheprovider", "--torchprof-baseline=strict").assert_outcomes(passed=5)
+
+
+def test_in_a_file_that_was_renamed_a_test_may_be_renamed_too(run_tests, pytester, paste):
+    """All with the same kernels: what is clear leaves one for what is not."""
+    run_tests(THREE + ONE.replace("test_block", "test_first"), "--torchprof-baseline=update")
+    renamed = (pytester.path / "test_it.py").read_text().replace("test_first", "test_last")
+    (pytester.path / "test_it.py").unlink()
+    pytester.makepyfile(test_new=renamed)
+    result = fresh.run_pytest("-p", "no:cacheprovider")
+    first, second = commands(result)
+    assert first == ["baseline", "rename", "test_it.py::test_first", "test_new.py::test_last"]
+    assert second == ["baseline", "rename", "test_it.py", "test_new.py"]
+    assert [paste(first), paste(second)] == [0, 0]
+    fresh.run_pytest("-p", "no:cacheprovider", "--torchprof-baseline=strict").assert_outcomes(passed=4)
 
 
 def test_one_test_that_moved_to_a_file_beside_others_is_renamed_alone(run_tests, pytester, paste):

@@ -478,6 +478,25 @@ def test_the_annotation_of_a_baseline_stands_on_the_line_that_launched_what_it_l
     assert message.splitlines()[1].strip().startswith("+ pointwise cos")
 
 
+def test_the_annotation_of_a_graph_break_that_came_stands_on_it(on_github, run_tests, pytester):
+    source = """
+@torch.compile(backend="eager")
+def code(x):
+    BREAK
+    return torch.sin(x)
+
+@cpu
+def test_code(torchprof):
+    torchprof(code, x)
+"""
+    run_tests(source.replace("BREAK", "x = x + 1"), "--torchprof-baseline=update").assert_outcomes(passed=1)
+    ((_, place, message),) = commands(on_github(source.replace("BREAK", "x = x + 1; torch._dynamo.graph_break()")))
+    line = (pytester.path / "test_it.py").read_text().splitlines()[int(place["line"]) - 1]
+    assert "graph_break()" in line
+    told = [one.strip() for one in message.splitlines()]
+    assert told[told.index("graph_breaks 0 -> 1") + 1].startswith(f"graph break at: test_it.py:{place['line']} in code")
+
+
 def junit_failures(path):
     return {
         case.get("name"): failure.text

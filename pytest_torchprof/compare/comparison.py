@@ -125,13 +125,14 @@ class Comparison:
         environment, exchange = self.environment, f"  what came and went: {self.exchange}"
         blocks = [*_kernel_lines(self._kernels, places)]
         shown = blocks if every else blocks[:_FEW]
+        numbers = [change for change in self.numbers if not is_noise(change)]
         hidden = len(blocks) - len(shown)
         return (
             *([environment] if environment else []),
             *([exchange] if self.exchange else []),
             *(line for block in shown for line in block),
             *([f"  ... and {counted(hidden, 'more change')} (-v)"] if hidden else []),
-            *(_number_line(change) for change in self.numbers if not is_noise(change)),
+            *(line for change in numbers for line in (_number_line(change), *places.get(change, ()))),
             *([f"  {_STALE}"] if self.stale else []),
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline.entry import records
 from pytest_torchprof.compare.changes import WORSE
-from pytest_torchprof.text import printable, printable_line
+from pytest_torchprof.text import path_from_here, printable, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.baseline import Entry, KernelRecord
     from pytest_torchprof.compare.changes import Change
     from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.recording.metadata import GraphBreak
 
 MOST_KERNELS: Final = 5
 """Kernels with lines below a comparison."""
@@ -72,12 +73,22 @@ def blame(analysis: Analysis, new: Entry, changes: Iterable[Change]) -> Blame:
         if not set(map(str, others)) <= set(map(str, here)):
             or_another = f"or another of these {len(alike)}, which cannot be told apart"
             lines[change] += (f"      {or_another}: {_joined(others)}",)
+    found = [(one.file, one.line) for one in blamed if one.file is not None]
+    if breaks := next((one for one in changes if one.fails and one.what == "graph_breaks"), None):
+        placed = [one for one in analysis.compile.graph_breaks or () if one.file is not None and one.line is not None]
+        lines[breaks] = tuple(_break_line(one) for one in placed[:MOST_PLACES])
+        found += [(str(one.file), one.line or 0) for one in placed]
     reasons = dict.fromkeys(steps[new.steps[change.step]].places.why_not for change in concerned)
     return Blame(
         places=lines,
-        first=next(((one.file, one.line) for one in blamed if one.file is not None), None),
+        first=found[0] if found else None,
         unknown=tuple(f"  lines: not known: {printable_line(reason)}" for reason in reasons if reason),
     )
+
+
+def _break_line(found: GraphBreak) -> str:
+    place = f"{path_from_here(found.file or '')}:{found.line}" + (f" in {found.function}" if found.function else "")
+    return f"    graph break at: {printable_line(f'{place}: {found.reason}')}"
 
 
 def _places(step: StepProfile) -> list[Origin | None] | None:

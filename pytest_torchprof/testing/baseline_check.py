@@ -18,7 +18,7 @@ from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.text import first_of, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from pytest_torchprof.baseline import Entry, RankEntry
@@ -142,7 +142,7 @@ class BaselineCheck:
 
     @property
     def _looks_for_formers(self) -> bool:
-        return self.run.against is None and self.run.baseline in (BaselineMode.COMPARE, BaselineMode.STRICT)
+        return self.run.against is None and not self.run.baseline.updates
 
     def _new_entry(self, profile: Profile) -> Entry:
         # Both sides of a comparison with a commit have the same tests, or are asked for with those that each has.
@@ -159,9 +159,12 @@ class BaselineCheck:
             return True
         return old is not None and compare.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
 
-    def writes(self, old: Entry | None) -> bool:
-        """Whether this run writes the entry of a test that passes, where ``old`` is what there is."""
-        return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None)
+    def writes(self, old: Entry | None, formers: Collection[Gone] = ()) -> bool:
+        """Whether this run writes the entry of a test that passes, where ``old`` is what there is.
+
+        One that may be there under another name (``formers``) is not missing.
+        """
+        return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None and not formers)
 
     def entry_to_write(self, judgement: BaselineJudgement, others: Mapping[int, Entry]) -> Entry:
         """Return the new entry, or the old one with its times where nothing that counts changed.

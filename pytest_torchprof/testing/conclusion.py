@@ -222,7 +222,7 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     summary = comparison.summary
     if comparison.verdict != "new" and comparison.lines:
         result = replace(result, comparison=to_builtins(check.data(comparison)))
-    if writable and check.writes(on_baseline.old):
+    if writable and check.writes(on_baseline.old, on_baseline.formers):
         if not this_rank().writes:
             state = BaselineState.LEFT_TO_RANK_0
         else:

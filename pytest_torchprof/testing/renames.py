@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof import baseline, compare
+from pytest_torchprof.baseline.path import FOLDER
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.report import Disuse, UnusedEntries
@@ -86,6 +87,8 @@ class GoneEntries:
                 yield file, test_file
         folders = self.folders if options.baseline_dir is None else (options.baseline_dir,)
         for file in dict.fromkeys(file for folder in folders for file in baseline.find_files(folder)):
+            if options.baseline_dir is None and file.parent.name != FOLDER:
+                continue  # It is only named like one.
             kept_in = options.baseline_dir or file.parent
             if baseline.test_file_of(file, kept_in, options.rootdir) is None:
                 was = baseline.lost_test_file(file, kept_in, options.rootdir)
@@ -113,20 +116,21 @@ class Renames:
     def entries(self) -> Iterator[UnusedEntries]:
         """Yield the entries that are concerned, with the command that renames them where it is clear which is which."""
         candidates = self._candidates()
-        pairs = dict(_pairs(candidates))
+        pairs: dict[Gone, NewTest] = {}
+        # What is clear leaves fewer for what is not.
+        while found := dict(_pairs(_without(candidates, pairs))):
+            pairs |= found
         told: defaultdict[tuple[TestName, TestName], list[Gone]] = defaultdict(list)
         for gone, new in pairs.items():
             told[self._widest(gone, new, pairs)].append(gone)
-        for (old_name, new_name), members in told.items():
+        # A file comes last: what it moves is not where the others look for it.
+        for (old_name, new_name), members in sorted(told.items(), key=lambda item: item[0][0][1] is None):
             command = self._command(old_name, new_name)
             for file in dict.fromkeys(gone.baseline for gone in members):
                 own = [gone for gone in members if gone.baseline == file]
                 yield self._told(own, {gone: (pairs[gone],) for gone in own}, command)
-        taken = {*pairs.values()}
-        for gone, news in candidates.items():
-            left = tuple(new for new in news if new not in taken)
-            if gone not in pairs and left:
-                yield self._told([gone], {gone: left}, None)
+        for gone, news in _without(candidates, pairs).items():
+            yield self._told([gone], {gone: tuple(news)}, None)
 
     def _told(
         self, members: Sequence[Gone], became: Mapping[Gone, tuple[NewTest, ...]], command: str | None
@@ -164,7 +168,9 @@ class Renames:
                 if one.test_file == gone.test_file and baseline.renamed_test(one.test, old_name[1], new_name[1])
             )
             if not any(baseline.renamed_test(test, old_name[1], new_name[1]) for test in live) and all(
-                (now.test_file, now.test) == (new_name[0], baseline.renamed_test(test, old_name[1], new_name[1]))
+                now.test_file == new_name[0]
+                # In a file that was renamed, tests may have been renamed too.
+                and (old_name[1] is None or now.test == baseline.renamed_test(test, old_name[1], new_name[1]))
                 for test, now in others
             ):
                 return old_name, new_name
@@ -191,6 +197,13 @@ class Renames:
 
     def _shown(self, new: NewTest, gone: Gone) -> str:
         return new.test if new.test_file == gone.test_file else f"{self.options.shown(Path(new.test_file))}::{new.test}"
+
+
+def _without(candidates: Mapping[Gone, Sequence[NewTest]], pairs: Mapping[Gone, NewTest]) -> dict[Gone, list[NewTest]]:
+    """Return the candidates that are left where these pairs are clear."""
+    taken = {*pairs.values()}
+    left = {gone: [new for new in news if new not in taken] for gone, news in candidates.items() if gone not in pairs}
+    return {gone: news for gone, news in left.items() if news}
 
 
 def _pairs(candidates: Mapping[Gone, Sequence[NewTest]]) -> Iterator[tuple[Gone, NewTest]]:
