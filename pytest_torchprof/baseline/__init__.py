@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.baseline.conflict import Overlap, sides
+from pytest_torchprof.baseline.conflict import ChangedByBoth, sides
 from pytest_torchprof.baseline.entry import (
     Entry,
     KernelRecord,
@@ -40,11 +40,11 @@ from pytest_torchprof.baseline.rename import Move, rename, renamed_test
 
 __all__ = [
     "BaselineFile",
+    "ChangedByBoth",
     "Entry",
     "KernelRecord",
     "MergedTexts",
     "Move",
-    "Overlap",
     "RankEntry",
     "Times",
     "device_slug",

@@ -24,7 +24,7 @@ _PARTS: Final[Mapping[str, Callable[[Entry], object]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overlap:
+class ChangedByBoth:
     """An entry that both sides of a merge changed, each in its way."""
 
     key: str
@@ -41,7 +41,7 @@ class Resolution:
     """The entries of both sides of a merge, by key."""
 
     entries: Mapping[str, WrittenEntry]
-    overlaps: tuple[Overlap, ...]
+    overlaps: tuple[ChangedByBoth, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def resolve(versions: Versions, left: Versions) -> Resolution:
     hand, and stays. What both sides changed in more than times is ours, or theirs where we removed it.
     """
     entries: dict[str, WrittenEntry] = {}
-    overlaps: list[Overlap] = []
+    overlaps: list[ChangedByBoth] = []
     for key in sorted({*versions.ours, *versions.theirs, *left.ours, *left.theirs}):
         taken, there = left.ours.get(key), left.theirs.get(key)
         if taken == there:
@@ -102,15 +102,15 @@ def resolve(versions: Versions, left: Versions) -> Resolution:
     return Resolution(entries=entries, overlaps=tuple(overlaps))
 
 
-def overlap_merged(key: str, merged: Entry | None, versions: Versions) -> Overlap | None:
+def overlap_merged(key: str, merged: Entry | None, versions: Versions) -> ChangedByBoth | None:
     """Return what both sides changed of an entry that was merged line by line, None where a side has measured it so."""
     was, our, their = versions.of(key)
-    if merged is None or was in (our, their) or _decided(merged) in (_decided(our), _decided(their)):
+    if merged is None or was in (our, their) or our == their or _decided(merged) in (_decided(our), _decided(their)):
         return None
     # Times of neither side tell that it was measured since.
     if our is None or their is None or merged.varying not in (our.varying, their.varying):
         return None
-    return Overlap(key=key, what=_differences(our, their), kept="as merged", to_measure=True)
+    return ChangedByBoth(key=key, what=_differences(our, their), kept="as merged", to_measure=True)
 
 
 def _is_ours(was: Entry | None, our: Entry | None, their: Entry | None) -> bool:
@@ -118,7 +118,7 @@ def _is_ours(was: Entry | None, our: Entry | None, their: Entry | None) -> bool:
     return our != was or our == their
 
 
-def _overlap(key: str, was: Entry | None, our: Entry | None, their: Entry | None) -> Overlap | None:
+def _overlap(key: str, was: Entry | None, our: Entry | None, their: Entry | None) -> ChangedByBoth | None:
     """Return what becomes of an entry that both sides changed, None where they did not."""
     if was in (our, their) or our == their:
         return None
@@ -127,7 +127,7 @@ def _overlap(key: str, was: Entry | None, our: Entry | None, their: Entry | None
     taken = their if (both and our is None) or (here == before and there != before) else our
     other = our if taken is their else their
     loses_times = taken is not None and other is not None and taken.time is None and other.time is not None
-    return Overlap(
+    return ChangedByBoth(
         key=key,
         what=_differences(our, their),
         kept="removed" if taken is None else "theirs" if taken is their else "ours",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pytest_torchprof.baseline.conflict import Overlap
+    from pytest_torchprof.baseline.conflict import ChangedByBoth
     from pytest_torchprof.baseline.entry import Entry
     from pytest_torchprof.baseline.form import WrittenEntry
 
@@ -105,7 +105,7 @@ class MergedTexts:
     theirs: str
 
 
-def resolve(path: Path, left: MergedTexts, merged: MergedTexts | None) -> tuple[Overlap, ...]:
+def resolve(path: Path, left: MergedTexts, merged: MergedTexts | None) -> tuple[ChangedByBoth, ...]:
     """Write the merge of two versions of a file and return the entries that both changed.
 
     ``left`` are the sides as the file tells them, ``merged`` those that version control has; None where it has none.
@@ -118,7 +118,7 @@ def resolve(path: Path, left: MergedTexts, merged: MergedTexts | None) -> tuple[
     return resolution.overlaps
 
 
-def overlaps_merged(path: Path, merged: MergedTexts) -> tuple[Overlap, ...]:
+def overlaps_merged(path: Path, merged: MergedTexts) -> tuple[ChangedByBoth, ...]:
     """Return the entries that both sides changed and version control has merged by itself; as `resolve` raises."""
     versions = _versions(path, merged)
     found = (overlap_merged(key, written.entry, versions) for key, written in read_written(path).items())

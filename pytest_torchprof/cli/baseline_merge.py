@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_torchprof.baseline import Overlap
+    from pytest_torchprof.baseline import ChangedByBoth
 
     Revisions = tuple[str, str, str]
     """The common ancestor and both sides of a merge, as git calls them."""
@@ -65,7 +65,7 @@ def _resolve_file(path: Path, text: str, last: Callable[[Path], Revisions | None
     return TO_MEASURE if again else RESOLVED
 
 
-def _write_overlaps(head: str, overlaps: Sequence[Overlap]) -> None:
+def _write_overlaps(head: str, overlaps: Sequence[ChangedByBoth]) -> None:
     write_line("\n    ".join([head, *(f"{one.key}: {', '.join(one.what)} ({one.kept})" for one in overlaps)]))
 
 

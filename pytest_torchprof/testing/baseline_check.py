@@ -24,26 +24,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.baseline import Entry, RankEntry
     from pytest_torchprof.compare import Blame, Comparison, ComparisonData
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions, TestOptions
     from pytest_torchprof.testing.renames import Gone, GoneEntries
-
-
-class BaselineFiles:
-    """The baseline files that a run looks into, each read once."""
-
-    def __init__(self) -> None:
-        self._entries: dict[Path, Mapping[str, Entry]] = {}
-
-    def entries(self, file: Path) -> Mapping[str, Entry]:
-        """Return the entries of a file by key, none where it is missing; UnreadableBaseline."""
-        if file not in self._entries:
-            self._entries[file] = baseline.read_or_empty(file).entries
-        return self._entries[file]
-
-    def update(self, file: Path, changes: Mapping[str, Entry | None]) -> None:
-        """Write entries into a file, None removing one; TorchprofError where it cannot be written."""
-        self._entries.pop(file, None)
-        baseline.update(file, changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

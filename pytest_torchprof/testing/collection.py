@@ -24,7 +24,8 @@ from pytest_torchprof.limits import catalogue
 from pytest_torchprof.report import Outcome, reporters
 from pytest_torchprof.report.ci import PREFIX
 from pytest_torchprof.testing import RUN, STATE, is_ours
-from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineFiles
+from pytest_torchprof.testing.baseline_check import BaselineCheck
+from pytest_torchprof.testing.baseline_files import BaselineFiles
 from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.measurement import MeasuredTest
 from pytest_torchprof.testing.options import RunOptions, TestOptions, read_test_options, run_options

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.testing.baseline_check import BaselineFiles
+    from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions
 
     TestName = tuple[str, str | None]

@@ -25,7 +25,7 @@ from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.commit import commit_of
 from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.renames import Gone, NewTest
-from pytest_torchprof.testing.unused import unused_entries
+from pytest_torchprof.testing.unused import BaselineUse, unused_entries
 from pytest_torchprof.testing.workers import hand_over, is_worker
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Limit
     from pytest_torchprof.report import Reporter
-    from pytest_torchprof.testing.baseline_check import BaselineFiles
+    from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.recordings import Recordings
     from pytest_torchprof.testing.renames import Formers, GoneEntries
@@ -99,6 +99,20 @@ class RunState:
             against=None if side is None else side.reference,
             gone=self.gone,
             rootdir=self.options.rootdir,
+        )
+
+    def baseline_use(self, started_in: Path) -> BaselineUse:
+        """Return what tells which entries of baselines are of use."""
+        return BaselineUse(
+            options=self.options,
+            baselines=self.baselines,
+            started_in=started_in,
+            collected=self.collected,
+            passed=self.passed,
+            compared_keys=self.compared_keys,
+            untold_keys=self.untold_keys,
+            formers=self.formers,
+            baseline_updates=self.baseline_updates,
         )
 
     def add(self, result: Result) -> None:
@@ -279,7 +293,7 @@ def finish(state: RunState, session: pytest.Session) -> None:
         if this_rank().writes:
             side = state.options.against
             if side is None:
-                state.unused.extend(unused_entries(state, session.config.invocation_params.dir))
+                state.unused.extend(unused_entries(state.baseline_use(session.config.invocation_params.dir)))
             elif not side.is_judged:
                 two_sides.leave_times(side, state.run_results)
             else:
