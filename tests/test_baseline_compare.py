@@ -125,7 +125,7 @@ def test_what_fails_heads_a_comparison_and_what_varies_ends_it_in_one_line():
     assert rest[:2] == ("  memsets 2 -> 1", "  the test was edited after its baseline was recorded (stale)")
     (line,) = rest[2:]
     assert line == (
-        "  not gated: CPU time 100 us -> 900 us, 9.0x; busy 1.56 s -> 290 us, 0.00019x; "
+        "  not gated: busy 1.56 s -> 290 us, 0.00019x; CPU time 100 us -> 900 us, 9.0x; "
         "where the time is, by family: gemm 1.50 s -> 280 us, 0.00019x (the same GEMM bf16)"
     )
 
