@@ -57,7 +57,16 @@ def reason_line(text: str) -> str:
 
 _ALIKE = frozenset({"pointwise"})
 """Nouns that have one form."""
+# What a shell replaces in double quotes; history expansion, too.
+_SPECIAL_IN_QUOTES = re.compile(r'["$`\\!]')
 _HISSING = ("s", "x", "ch", "sh")
+
+
+def quoted(word: str) -> str:
+    """Return a word of a command as a shell takes it, in double quotes where these keep it as it is."""
+    from shlex import quote  # noqa: PLC0415 - few commands are told
+
+    return quote(word) if _SPECIAL_IN_QUOTES.search(word) else f'"{word}"'
 
 
 def path_from_here(file: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pytest_torchprof.baseline import Entry, KernelRecord, place, read, update
+from pytest_torchprof.baseline import Entry, KernelRecord, RankEntry, Times, place, read, update
 from pytest_torchprof.cli import main
 
 pytestmark = pytest.mark.any_torch
@@ -93,7 +93,11 @@ def test_resolve_takes_each_entry_from_the_side_that_changed_it(project, git, ca
         theirs={"test_a": None, "test_c": theirs, "test_b": replace(ours, varying={"gpu_busy_us": 70.0})},
     )
     assert run(["resolve"]) == 0
-    assert f"{file.relative_to(project)}: resolved\n" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines() == [
+        f"{file.relative_to(project)}: resolved",
+        f"{file.relative_to(project)}: both sides changed these, and at least one of them nothing but times",
+        "    test_b: times (ours)",
+    ]
     assert read(file).entries == {"test_b": ours, "test_c": theirs}
 
 
@@ -103,7 +107,7 @@ def test_what_both_sides_changed_is_ours_and_named(project, git, capsys):
     assert run(["resolve", str(file)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         f"{file}: resolved; both sides changed these, measure them again with --torchprof-baseline=update",
-        "    test_b",
+        "    test_b: kernels (ours)",
     ]
     assert read(file).entries["test_b"] == ours
 
@@ -111,7 +115,7 @@ def test_what_both_sides_changed_is_ours_and_named(project, git, capsys):
 def test_what_one_side_removed_and_the_other_changed_stays_and_is_named(project, git, capsys):
     file = two_branches(project, git, ours={"test_b": None}, theirs={"test_b": entry(MUL)})
     assert run(["resolve", str(file)]) == 1
-    assert "test_b" in capsys.readouterr().out
+    assert "    test_b: removed by us (theirs)" in capsys.readouterr().out
     assert read(file).entries["test_b"] == entry(MUL)
 
 
@@ -125,7 +129,7 @@ def test_what_was_resolved_by_hand_stays(project, git, capsys):
     file.write_text(file.read_text().replace(first, hand, 1))
     assert second in file.read_text()
     assert run(["resolve", str(file)]) == 1
-    assert capsys.readouterr().out.splitlines()[1:] == ["    test_c"]
+    assert capsys.readouterr().out.splitlines()[1:] == ["    test_c: kernels (ours)"]
     assert read(file).entries["test_a"] == theirs
 
 
@@ -139,8 +143,138 @@ def test_times_alone_are_no_change_that_keeps_the_others_out(project, git, capsy
         theirs={"test_a": theirs, "test_b": replace(theirs, varying={"gpu_busy_us": 50.0})},
     )
     assert run(["resolve", str(file)]) == 1
-    assert "test_b" not in capsys.readouterr().out
+    told = capsys.readouterr().out.splitlines()
+    assert told[1:2] + told[3:] == ["    test_a: kernels (ours)", "    test_b: kernels, times (theirs)"]
     assert read(file).entries["test_b"].steps == theirs.steps
+
+
+BUSY = {"gpu_busy_us": 70.0}
+TIMES = Times(conditions={"machine": "H200"}, samples=40, median_us=5.0, quantiles_us=(4.0, 5.0, 6.0))
+TWO_RANKS = {"1": RankEntry(numbers={"syncs": 1})}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "said", "kept", "status"),
+    [
+        # One side's times, where nothing else tells the sides apart.
+        ({"varying": BUSY}, {"varying": {"gpu_busy_us": 50.0}}, "times (ours)", "ours", 0),
+        ({"varying": BUSY}, {"time": TIMES, "varying": {"gpu_busy_us": 50.0}}, "times (ours)", "ours", 1),
+        ({"time": TIMES}, {"time": replace(TIMES, median_us=5.5)}, "times (ours)", "ours", 0),
+        # What only one side changed beside times is not dropped for the other's times.
+        (
+            {"varying": BUSY},
+            {"ranks": TWO_RANKS, "varying": {"gpu_busy_us": 50.0}},
+            "ranks, times (theirs)",
+            "theirs",
+            0,
+        ),
+        ({"ranks": TWO_RANKS, "varying": BUSY}, {"varying": {"gpu_busy_us": 50.0}}, "ranks, times (ours)", "ours", 0),
+        (
+            {"ranks": TWO_RANKS, "varying": BUSY},
+            {"ranks": {"2": RankEntry(numbers={"syncs": 2})}},
+            "ranks, times (ours)",
+            "ours",
+            1,
+        ),
+        (
+            {"ranks": TWO_RANKS, "varying": BUSY},
+            {"steps": ((ADD, MUL),), "varying": {"gpu_busy_us": 50.0}},
+            "kernels, ranks, times (ours)",
+            "ours",
+            1,
+        ),
+        ({"source": "t", "varying": BUSY}, {"source": "u"}, "source, times (ours)", "ours", 1),
+    ],
+)
+def test_nothing_that_both_sides_changed_is_dropped_in_silence(project, git, capsys, ours, theirs, said, kept, status):
+    sides = {name: replace(entry(ADD), **changes) for name, changes in (("ours", ours), ("theirs", theirs))}
+    # The neighbour conflicts in any case, so that there is something to resolve.
+    both = {
+        name: {"test_b": one, "test_c": replace(one, varying={"gpu_busy_us": len(name)})} for name, one in sides.items()
+    }
+    file = two_branches(project, git, **both)
+    assert run(["resolve", str(file)]) == status
+    assert f"    test_b: {said}" in capsys.readouterr().out.splitlines()
+    assert read(file).entries["test_b"] == sides[kept]
+
+
+def lines_of(*kernels: KernelRecord) -> Entry:
+    return replace(entry(*kernels), varying={"gpu_busy_us": float(len(kernels))})
+
+
+SIX = tuple(
+    replace(ADD, name=f"triton_poi_fused_{name}_0", op=f"aten::{name}")
+    for name in ("sin", "cos", "exp", "log", "abs", "neg")
+)
+
+
+def test_kernels_that_git_has_merged_line_by_line_are_told_though_no_line_of_them_conflicts(project, git, capsys):
+    """Both branches updated the test: git joins what each did to the kernels, and marks the times alone."""
+    file = recorded(project, "test_a")
+    update(file, {"test_b": lines_of(*SIX)})
+    git("add", "-A")
+    git("commit", "-qm", "base")
+    sides = {"theirs": lines_of(*SIX[:-1]), "ours": lines_of(MUL, *SIX)}
+    for name, one in sides.items():
+        git("checkout", "-q", "-b", name, "main")
+        update(file, {"test_b": one})
+        git("commit", "-qam", name)
+    git("merge", "-q", "theirs", fails=True)
+    assert file.read_text().count("<<<<<<<") == 1
+    assert run(["resolve"]) == 1
+    assert capsys.readouterr().out.splitlines()[1:] == ["    test_b: kernels, times (ours)"]
+    assert read(file).entries["test_b"] == sides["ours"]
+    # Whoever takes a line of times by hand has kernels that nobody has measured.
+    git("checkout", "-q", "--merge", str(file))
+    half = re.sub(r"<<<<<<< .*?=======\n|>>>>>>> \w+\n", "", file.read_text(), flags=re.DOTALL)
+    file.write_text(half)
+    assert read(file).entries["test_b"].steps not in [one.steps for one in sides.values()]
+    assert run(["resolve"]) == 1
+    again = "both sides changed these, measure them again with --torchprof-baseline=update"
+    assert capsys.readouterr().out.splitlines() == [
+        "no merge markers in 1 baseline file",
+        f"{file.relative_to(project)}: merged line by line; {again}",
+        "    test_b: kernels, times (as merged)",
+    ]
+    git("add", "-A")
+    git("commit", "-qm", "merged")
+    assert run(["resolve"]) == 1
+    update(file, {"test_b": lines_of(MUL, *SIX, MUL)})
+    assert run(["resolve"]) == 0
+
+
+def test_a_merge_without_any_conflict_is_looked_at_too(project, git, capsys):
+    file = recorded(project, "test_a")
+    update(file, {"test_b": entry(*SIX)})
+    git("add", "-A")
+    git("commit", "-qm", "base")
+    for name, one in {"theirs": entry(*SIX[:-1]), "ours": entry(MUL, *SIX)}.items():
+        git("checkout", "-q", "-b", name, "main")
+        update(file, {"test_b": one, f"test_{name}": entry(ADD)} if name == "ours" else {"test_b": one})
+        git("commit", "-qam", name)
+    git("merge", "-q", "theirs")
+    before = file.read_bytes()
+    assert run(["resolve"]) == 1
+    assert "    test_b: kernels (as merged)" in capsys.readouterr().out
+    assert file.read_bytes() == before
+    git("commit", "-q", "--allow-empty", "-m", "next")
+    assert run(["resolve"]) == 0
+
+
+def test_in_a_rebase_too_both_sides_are_told(project, git, capsys):
+    file = recorded(project, "test_a")
+    update(file, {"test_b": lines_of(*SIX)})
+    git("add", "-A")
+    git("commit", "-qm", "base")
+    sides = {"theirs": lines_of(*SIX[:-1]), "ours": lines_of(MUL, *SIX)}
+    for name, one in sides.items():
+        git("checkout", "-q", "-b", name, "main")
+        update(file, {"test_b": one})
+        git("commit", "-qam", name)
+    git("rebase", "-q", "theirs", fails=True)
+    assert run(["resolve"]) == 1
+    assert "    test_b: kernels, times (ours)" in capsys.readouterr().out
+    assert read(file).entries["test_b"] == sides["theirs"]  # onto which it is replayed
 
 
 def test_files_without_markers_and_damaged_ones_are_told_and_the_others_mended(project, git, capsys):
@@ -234,8 +368,8 @@ def test_diff_exits_with_1_where_kernels_differ_and_says_how(project, capsys):
     assert out.splitlines()[:4] == [
         "t",
         "  worse (+1 kernel)",
-        "    kernels 1 -> 2",
         "    + triton_poi_fused_mul_0: 1 per step, launched by aten::mul",
+        "    kernels 1 -> 2",
     ]
     assert "same" not in "".join(out.splitlines()[:-1])
     assert out.endswith("\n1 of 2 entries the same\n")

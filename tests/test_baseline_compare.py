@@ -85,33 +85,55 @@ def test_an_added_kernel_is_worse_and_named_with_its_operator():
     assert comparison.verdict == "worse"
     assert comparison.fails()
     assert comparison.summary == "worse (+1 kernel)"
-    assert comparison.lines[-1] == "  + pointwise mul: 1 per step, launched by aten::mul"
-    assert "  kernels 2 -> 3" in comparison.lines
+    assert comparison.lines[0] == "  + pointwise mul: 1 per step, launched by aten::mul"
+    assert "  kernels 2 -> 3" in comparison.lines[1:]
 
 
 def test_a_vanished_kernel_is_better():
     comparison = compare(entry((GEMM, MUL, ADD)), entry((GEMM, ADD)))
     assert (comparison.verdict, comparison.summary) == ("better", "better (-1 kernel)")
     assert not comparison.fails(strict=True)
-    assert comparison.lines[-1].startswith("  - pointwise mul: 1 per step")
+    assert comparison.lines[0].startswith("  - pointwise mul: 1 per step")
 
 
 def test_a_kernel_launched_more_often_is_worse_and_the_counts_are_shown():
     comparison = compare(entry((ADD, GEMM)), entry((ADD, GEMM, ADD, ADD)))
     assert comparison.verdict == "worse"
-    assert comparison.lines[-1] == "  + pointwise add: 1 -> 3 per step, launched by aten::add"
+    assert comparison.lines[0] == "  + pointwise add: 1 -> 3 per step, launched by aten::add"
     assert comparison.changes[0].kind == "count"
     assert (comparison.changes[0].old, comparison.changes[0].new) == (1, 3)
 
 
-def test_numbers_come_first_and_many_kernels_are_summed_up_before_they_are_listed():
+def test_many_kernels_are_summed_up_before_they_are_listed_and_numbers_come_after_them():
     eager = (GEMM, ADD, GEMM, MUL, GEMM, SOFTMAX, FLASH)
     comparison = compare(entry(eager, launches=50), entry((GEMM_FP32, FUSED), launches=200, syncs=3))
-    numbers, exchange = comparison.lines[:3], comparison.lines[3]
-    assert numbers == ("  launches 50 -> 200, 4.0x", "  kernels 7 -> 2", "  syncs 0 -> 3")
+    exchange, *kernels = comparison.lines[:-3]
     families = "3 GEMMs bf16 -> 1 GEMM fp32; 2 pointwise fp32 -> 1 pointwise by Triton"
     assert exchange == f"  what came and went: {families}; 1 attention kernel bf16 gone; 1 softmax kernel gone"
-    assert all(line.lstrip()[0] in "+-~" for line in comparison.lines[4:])
+    assert all(line.lstrip()[0] in "+-~" for line in kernels)
+    # What fails the test before what is better.
+    assert comparison.lines[-3:] == ("  launches 50 -> 200, 4.0x", "  syncs 0 -> 3", "  kernels 7 -> 2")
+
+
+def test_what_fails_heads_a_comparison_and_what_varies_ends_it_in_one_line():
+    old = entry((GEMM, ADD), syncs=0, memsets=2, gpu_busy_us=1.56e6, cpu_time_us=100.0, gemm_us=1.5e6)
+    new = entry((GEMM_64, ADD, MUL), syncs=1, memsets=1, gpu_busy_us=290.0, cpu_time_us=900.0, gemm_us=280.0)
+    comparison = compare(old, replace(new, source="edited"))
+    kernels, numbers, rest = comparison.lines[:2], comparison.lines[2:5], comparison.lines[5:]
+    assert [line.split()[0] for line in kernels] == ["+", "~"]
+    assert numbers == ("  kernels 2 -> 3", "  launches 2 -> 3", "  syncs 0 -> 1")
+    assert rest[:2] == ("  memsets 2 -> 1", "  the test was edited after its baseline was recorded (stale)")
+    (line,) = rest[2:]
+    assert line == (
+        "  not gated: busy 1.56 s -> 290 us, 0.00019x; CPU time 100 us -> 900 us, 9.0x; "
+        "where the time is, by family: gemm 1.50 s -> 280 us, 0.00019x (the same GEMM bf16)"
+    )
+
+
+def test_another_environment_is_said_before_what_fails():
+    comparison = compare(entry((ADD,)), entry((ADD, MUL), environment=other(torch="2.14.0")))
+    assert comparison.lines[0].startswith("baseline recorded with torch ")
+    assert comparison.lines[1].startswith("  + pointwise mul")
 
 
 def test_one_kernel_less_does_not_pay_for_another_one_more():
@@ -223,11 +245,8 @@ def test_times_alone_change_nothing_but_are_shown_with_their_direction():
     comparison = compare(old, new)
     assert comparison.verdict == "same"
     assert [change.direction for change in comparison.changes] == ["worse", "worse", "better", "worse"]
-    assert comparison.lines == (
-        "  busy 10.0 us -> 30.0 us, 3.0x (not gated)",
-        "  peak memory 1000 B -> 4.88 KiB, 5.0x (not gated)",
-        "  utilization 0.50 -> 0.90",
-    )
+    words = ("busy 10.0 us -> 30.0 us, 3.0x", "peak memory 1000 B -> 4.88 KiB, 5.0x", "utilization 0.50 -> 0.90")
+    assert comparison.lines == (f"  not gated: {'; '.join(words)}",)
     assert not compare(entry((GEMM,), gpu_busy_us=10.0), entry((GEMM,), gpu_busy_us=10.9)).changes
 
 
@@ -245,14 +264,15 @@ def test_where_the_time_went_is_said_by_family_the_costliest_difference_first():
         memcpy_us=37.0,
     )
     comparison = compare(old, new)
-    assert comparison.lines[:5] == (
-        "  busy 100 us -> 215 us, 2.1x (not gated)",
-        "  where the time is, by family (not gated):",
-        "    gemm 62.0 us -> 145 us, 2.3x (1 GEMM bf16 -> 1 GEMM fp32)",
-        "    memcpy 0 us -> 37.0 us",
-        "    softmax 8.00 us -> 0 us (1 softmax kernel gone)",
+    families = (
+        "gemm 62.0 us -> 145 us, 2.3x (1 GEMM bf16 -> 1 GEMM fp32)",
+        "memcpy 0 us -> 37.0 us",
+        "softmax 8.00 us -> 0 us (1 softmax kernel gone)",
     )
-    assert comparison.noise == comparison.lines[:5]
+    where = f"where the time is, by family: {'; '.join(families)}"
+    assert comparison.lines[-1] == f"  not gated: busy 100 us -> 215 us, 2.1x; {where}"
+    assert comparison.varied() == comparison.lines[-1:]
+    assert comparison.varied(numbers=False) == (f"  not gated: {where}",)
     assert "busy" not in comparison.summary
 
 
@@ -260,8 +280,9 @@ def test_of_many_families_the_costliest_four_are_named():
     old = entry((ADD,), gpu_busy_us=100.0, pointwise_us=100.0)
     times = {f"{family}_us": 20.0 + i for i, family in enumerate(("gemm", "conv", "attention", "sort", "index", "rng"))}
     comparison = compare(old, entry((ADD,), gpu_busy_us=235.0, pointwise_us=100.0, **times))
-    assert [line.split()[0] for line in comparison.lines[2:]] == ["rng", "index", "sort", "attention", "and"]
-    assert comparison.lines[-1] == "    and 2 other families"
+    told = comparison.lines[-1].partition("by family: ")[2].split("; ")
+    assert [family.split()[0] for family in told] == ["rng", "index", "sort", "attention", "and"]
+    assert told[-1] == "and 2 other families"
     assert [shift.family for shift in comparison.families][-3:] == ["conv", "gemm", "pointwise"]
 
 
@@ -317,7 +338,7 @@ def test_under_another_torch_a_kernel_may_be_renamed_and_moved_but_not_joined_by
     moved = compare(entry((ADD, GEMM, FUSED)), entry((GEMM_64, MUL, FUSED), environment=new))
     assert (moved.verdict, {change.kind for change in moved.changes}) == ("changed", {"changed"})
     more = compare(entry((ADD, GEMM)), entry((ADD, GEMM, MUL), environment=new))
-    assert more.lines[-1] == "  + pointwise mul: 1 per step, launched by aten::mul"
+    assert more.lines[1] == "  + pointwise mul: 1 per step, launched by aten::mul"
     assert more.summary == "worse (+1 kernel, other environment)"
 
 
@@ -447,10 +468,11 @@ def test_of_many_kernels_the_cause_is_told_first_and_then_what_came():
     comparison = compare(entry((*gone, fused)), entry(came))
     brief = comparison.told(every=False)
     first = brief.index(comparison.kernel_lines[0])
-    assert [line.split()[0] for line in brief[first:]] == ["-", "+", "+", "-", "..."]
+    end = first + 4
+    assert [line.split()[0] for line in brief[first:end]] == ["-", "+", "+", "-"]
     assert "; fusion lost: add and mul ran in this kernel" in brief[first]
-    assert brief[-1] == "  ... and 4 more changes (-v)"
-    assert comparison.told(every=True) == comparison.lines == (*brief[:-1], *comparison.kernel_lines[4:])
+    assert brief[end] == "  ... and 4 more changes (-v)"
+    assert comparison.told(every=True) == (*brief[:end], *comparison.kernel_lines[4:], *brief[end + 1 :])
 
 
 def test_names_that_only_another_version_gives_are_told_together():
@@ -492,7 +514,7 @@ def test_a_leap_of_memory_is_seen_without_a_tolerance(before, after, is_shown):
     """Where two processes are compared, numbers that differ between any two are left out."""
     found = compare(entry((ADD,), peak_memory_bytes=before), entry((ADD,), peak_memory_bytes=after))
     assert found.verdict == "same"
-    seen = [line for line in found.lines if "memory" in line and line not in found.noise]
+    seen = [line for line in found.lines if "memory" in line and line not in found.varied()]
     assert bool(seen) == is_shown
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from collections import Counter
 
@@ -73,7 +74,7 @@ def test_fewer_kernels_pass_as_better_and_say_how_to_keep_it(run_tests):
 def test_what_differs_from_the_baseline_without_failing_is_shown(run_tests):
     run_tests(TWO, "--torchprof-baseline=update")
     result = run_tests(ONE)
-    result.stdout.fnmatch_lines(["*test_block: against the baseline", "*edited after*", "*-*add*"])
+    result.stdout.fnmatch_lines(["*test_block: against the baseline", "  - *add*", "*edited after*"])
 
 
 def test_another_torch_is_said_before_any_verdict(run_tests, pytester):
@@ -221,7 +222,11 @@ def test_a_renamed_test_is_named_in_every_verbosity(run_tests):
     for verbosity in ("-q", "-qq", "-v"):
         result = run_tests(ONE.replace("test_block", "test_renamed"), verbosity)
         result.stdout.fnmatch_lines(
-            ["*test_renamed*", "*entries of tests that are gone: test_block", "*do: torchprof baseline prune"]
+            [
+                "*test_renamed*",
+                "*entries of tests that are gone*: test_block -> test_renamed",
+                "*do: torchprof baseline rename *",
+            ]
         )
 
 
@@ -419,6 +424,56 @@ def test_an_option_that_cannot_be_used_is_one_error_line(run_tests, args):
 def test_one_line_of_a_regression_says_what_is_worse(run_tests):
     run_tests(ONE, "--torchprof-baseline=update")
     run_tests(TWO, "-q").stdout.fnmatch_lines(["worse than the baseline *: + pointwise add: 1 per step*"])
+
+
+def test_a_regression_begins_with_its_kernels_and_ends_with_its_times(run_tests, pytester):
+    run_tests(ONE, "--torchprof-baseline=update")
+    (path,) = baseline_files(pytester)
+    # As if it had been recorded on a machine of another century.
+    path.write_text(re.sub(r'"gpu_busy_us": [0-9.e+]+', '"gpu_busy_us": 1.56e+06', path.read_text()))
+    for workers in ((), ("-n", "1")):
+        lines = [line.removeprefix("E").strip() for line in run_tests(TWO, *workers).outlines]
+        first = lines.index(next(line for line in lines if line.startswith("worse than the baseline ")))
+        assert lines[first + 1] == "+ pointwise add: 1 per step, launched by aten::add"
+        assert re.fullmatch(r"pointwise add from: test_it.py:\d+ in test_block", lines[first + 2])
+        assert lines[first + 3] == "kernels 1 -> 2"
+        assert lines[first + 4].startswith("the test was edited")
+        times = lines.index(next(line for line in lines if line.startswith("not gated: ")))
+        assert times == first + 5
+        assert "busy 1.56 s -> " in lines[times]
+        assert "do: fix the code" in " ".join(lines[times + 1 : times + 8])
+
+
+@pytest.mark.parametrize("limit", ["", ", max_kernels=1"])
+def test_quietly_all_that_came_and_went_is_named_and_the_command_that_accepts_it(run_tests, limit):
+    before = ONE.replace("torch.mm(x, x)", "x.sin().exp()")
+    after = ONE.replace("torch.mm(x, x)", "torch.add(torch.mm(x, x), x)").replace("steps=2", f"steps=2{limit}")
+    run_tests(before, "--torchprof-baseline=update")
+    result = run_tests(after, "-q")
+    result.assert_outcomes(failed=1)
+    told = " ".join(result.outlines)
+    signs = {sign + " " + what for sign, what in re.findall(r"(?<!\S)([-+~]) (\w+(?: \w+){1,4}): 1 per step", told)}
+    assert signs == {"+ gemm fp32 nn mm", "+ pointwise add", "- pointwise sin", "- pointwise exp"}
+    assert 'accept the change: pytest "test_it.py::test_block" --torchprof-baseline=update' in told
+    assert len([line for line in result.outlines if " per step" in line and line.startswith("FAILED")]) <= 1
+
+
+def test_a_command_keeps_a_test_id_that_a_shell_would_change(run_tests):
+    source = """
+@pytest.mark.parametrize("what", ["a b$HOME", 'a"b', "plain"])
+@pytest.mark.torchprof(device="cpu", warmup=1, steps=1)
+def test_block(what):
+    torch.mm(x, x)
+"""
+    result = run_tests(source, "--torchprof-baseline=strict")
+    result.assert_outcomes(failed=3)
+    told = [line.partition("do: ")[2] for line in result.outlines if "do: pytest" in line]
+    assert sorted(shlex.split(line)[1] for line in told) == [
+        "test_it.py::test_block[a b$HOME]",
+        'test_it.py::test_block[a"b]',
+        "test_it.py::test_block[plain]",
+    ]
+    assert 'pytest "test_it.py::test_block[plain]" --torchprof-baseline=add' in told
 
 
 def test_without_the_header_too_it_is_said_that_measuring_is_off(run_tests):

@@ -463,6 +463,40 @@ def test_an_annotation_stands_on_the_line_that_failed_or_on_the_test(on_github, 
     assert "\n" in found[0][2]
 
 
+@pytest.mark.parametrize("args", [(), ("-q",), ("-n", "1")])
+def test_the_annotation_of_a_baseline_stands_on_the_line_that_launched_what_it_lacks(
+    on_github, run_tests, pytester, args
+):
+    pytester.makepyfile(outside_model=MODEL.replace("    return torch.cos(y)  # culprit", "    return y"))
+    pytester.syspathinsert()
+    test = "from outside_model import deep\n@cpu\ndef test_model(torchprof):\n    torchprof(deep, x)\n"
+    run_tests(test, "--torchprof-baseline=update", in_process=False).assert_outcomes(passed=1)
+    pytester.makepyfile(outside_model=MODEL)
+    result = on_github(test, *args, "-p", "no:cacheprovider")
+    ((kind, place, message),) = commands(result)
+    assert (kind, place["file"], place["line"]) == ("error", "outside_model.py", "4")
+    assert message.splitlines()[1].strip().startswith("+ pointwise cos")
+
+
+def test_the_annotation_of_a_graph_break_that_came_stands_on_it(on_github, run_tests, pytester):
+    source = """
+@torch.compile(backend="eager")
+def code(x):
+    BREAK
+    return torch.sin(x)
+
+@cpu
+def test_code(torchprof):
+    torchprof(code, x)
+"""
+    run_tests(source.replace("BREAK", "x = x + 1"), "--torchprof-baseline=update").assert_outcomes(passed=1)
+    ((_, place, message),) = commands(on_github(source.replace("BREAK", "x = x + 1; torch._dynamo.graph_break()")))
+    line = (pytester.path / "test_it.py").read_text().splitlines()[int(place["line"]) - 1]
+    assert "graph_break()" in line
+    told = [one.strip() for one in message.splitlines()]
+    assert told[told.index("graph_breaks 0 -> 1") + 1].startswith(f"graph break at: test_it.py:{place['line']} in code")
+
+
 def junit_failures(path):
     return {
         case.get("name"): failure.text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.baseline.conflict import sides
+from pytest_torchprof.baseline.conflict import ChangedByBoth, sides
 from pytest_torchprof.baseline.entry import (
     Entry,
     KernelRecord,
@@ -15,28 +15,55 @@ from pytest_torchprof.baseline.entry import (
     structure_hash,
     times_of,
 )
-from pytest_torchprof.baseline.file import BaselineFile, read, read_or_empty, read_text, resolve, update
+from pytest_torchprof.baseline.file import (
+    BaselineFile,
+    MergedTexts,
+    overlaps_merged,
+    read,
+    read_or_empty,
+    read_text,
+    resolve,
+    update,
+)
 from pytest_torchprof.baseline.form import from_plain, has_conflict, plain
-from pytest_torchprof.baseline.path import device_slug, files_of, files_of_other_roots, place, split_name, test_file_of
+from pytest_torchprof.baseline.path import (
+    device_slug,
+    files_of,
+    files_of_other_roots,
+    find_files,
+    lost_test_file,
+    place,
+    split_name,
+    test_file_of,
+)
+from pytest_torchprof.baseline.rename import Move, rename, renamed_test
 
 __all__ = [
     "BaselineFile",
+    "ChangedByBoth",
     "Entry",
     "KernelRecord",
+    "MergedTexts",
+    "Move",
     "RankEntry",
     "Times",
     "device_slug",
     "entry_of",
     "files_of",
     "files_of_other_roots",
+    "find_files",
     "from_plain",
     "has_conflict",
     "key_of",
+    "lost_test_file",
+    "overlaps_merged",
     "place",
     "plain",
     "read",
     "read_or_empty",
     "read_text",
+    "rename",
+    "renamed_test",
     "resolve",
     "sides",
     "source_hash",

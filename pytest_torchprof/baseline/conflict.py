@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline.form import BASE, OURS, THEIRS, THEIRS_END
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pytest_torchprof.baseline.entry import Entry
     from pytest_torchprof.baseline.form import WrittenEntry
+
+_PARTS: Final[Mapping[str, Callable[[Entry], object]]] = {
+    "kernels": lambda entry: entry.steps,
+    "numbers": lambda entry: {name: value for name, value in entry.numbers.items() if name != "kernels"},
+    "ranks": lambda entry: entry.ranks,
+    "source": lambda entry: entry.source,
+    "environment": lambda entry: entry.environment,
+    "times": lambda entry: (entry.varying, entry.time),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedByBoth:
+    """An entry that both sides of a merge changed, each in its way."""
+
+    key: str
+    what: tuple[str, ...]
+    """In what the sides differ: kernels, ranks, times and so on."""
+    kept: str
+    """Whose entry it is now: "ours", "theirs", "removed", "as merged"."""
+    to_measure: bool
+    """Whether it has to be measured again: more than times was changed by both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +41,21 @@ class Resolution:
     """The entries of both sides of a merge, by key."""
 
     entries: Mapping[str, WrittenEntry]
-    undecided: tuple[str, ...]
-    """What both sides changed, each in its way: the entry is one side's, and has to be measured again."""
+    overlaps: tuple[ChangedByBoth, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """What the sides of a merge began with, and what each made of it: entries by key."""
+
+    base: Mapping[str, WrittenEntry]
+    ours: Mapping[str, WrittenEntry]
+    theirs: Mapping[str, WrittenEntry]
+
+    def of(self, key: str) -> tuple[Entry | None, Entry | None, Entry | None]:
+        """Return the entry of each, None where it is not there."""
+        was, our, their = (_entry(side.get(key)) for side in (self.base, self.ours, self.theirs))
+        return was, our, their
 
 
 def sides(text: str) -> tuple[str, str, str | None]:
@@ -45,32 +80,72 @@ def sides(text: str) -> tuple[str, str, str | None]:
     return "".join(ours), "".join(theirs), "".join(base) if told_base else None
 
 
-def resolve(
-    base: Mapping[str, WrittenEntry], ours: Mapping[str, WrittenEntry], theirs: Mapping[str, WrittenEntry]
-) -> Resolution:
-    """Return the entries of a merge: each from the side that changed what is compared of it, else ours.
+def resolve(versions: Versions, left: Versions) -> Resolution:
+    """Return the entries of a merge: each from the side that changed it; of both, from the one that changed kernels.
 
-    What both sides changed is ours, or theirs where we removed it, and undecided.
+    ``left`` are the sides as the merged file tells them. What is the same in both was merged by version control, or by
+    hand, and stays. What both sides changed in more than times is ours, or theirs where we removed it.
     """
     entries: dict[str, WrittenEntry] = {}
-    undecided = []
-    for key in sorted({*base, *ours, *theirs}):
-        was, our, their = base.get(key), ours.get(key), theirs.get(key)
-        before, here, there = map(_measured, (was, our, their))
-        taken = our
-        if our == was or (here == before and there != before):
-            taken = their
-        elif before not in (here, there) and here != there:
-            taken = our or their
-            undecided.append(key)
+    overlaps: list[ChangedByBoth] = []
+    for key in sorted({*versions.ours, *versions.theirs, *left.ours, *left.theirs}):
+        taken, there = left.ours.get(key), left.theirs.get(key)
+        if taken == there:
+            overlap = overlap_merged(key, _entry(taken), versions)
+        else:
+            overlap = _overlap(key, *versions.of(key))
+            is_ours = overlap.kept != "theirs" if overlap is not None else _is_ours(*versions.of(key))
+            taken = (versions.ours if is_ours else versions.theirs).get(key)
+        overlaps += [overlap] if overlap is not None else []
         if taken is not None:
             entries[key] = taken
-    return Resolution(entries=entries, undecided=tuple(undecided))
+    return Resolution(entries=entries, overlaps=tuple(overlaps))
 
 
-def _measured(written: WrittenEntry | None) -> tuple[object, ...] | None:
-    """Return what is compared of an entry, without what varies from run to run."""
-    if written is None:
+def overlap_merged(key: str, merged: Entry | None, versions: Versions) -> ChangedByBoth | None:
+    """Return what both sides changed of an entry that was merged line by line, None where a side has measured it so."""
+    was, our, their = versions.of(key)
+    if merged is None or was in (our, their) or our == their or _decided(merged) in (_decided(our), _decided(their)):
         return None
-    entry: Entry = written.entry
-    return entry.source, entry.environment, entry.steps, entry.numbers
+    # Times of neither side tell that it was measured since.
+    if our is None or their is None or merged.varying not in (our.varying, their.varying):
+        return None
+    return ChangedByBoth(key=key, what=_differences(our, their), kept="as merged", to_measure=True)
+
+
+def _is_ours(was: Entry | None, our: Entry | None, their: Entry | None) -> bool:
+    """Whether ours stays where not both changed an entry in their own way."""
+    return our != was or our == their
+
+
+def _overlap(key: str, was: Entry | None, our: Entry | None, their: Entry | None) -> ChangedByBoth | None:
+    """Return what becomes of an entry that both sides changed, None where they did not."""
+    if was in (our, their) or our == their:
+        return None
+    before, here, there = map(_decided, (was, our, their))
+    both = before not in (here, there) and here != there
+    taken = their if (both and our is None) or (here == before and there != before) else our
+    other = our if taken is their else their
+    loses_times = taken is not None and other is not None and taken.time is None and other.time is not None
+    return ChangedByBoth(
+        key=key,
+        what=_differences(our, their),
+        kept="removed" if taken is None else "theirs" if taken is their else "ours",
+        to_measure=both or loses_times,
+    )
+
+
+def _differences(our: Entry | None, their: Entry | None) -> tuple[str, ...]:
+    """Return in what two entries differ, in words."""
+    if our is None or their is None:
+        return (f"removed by {'us' if our is None else 'them'}",)
+    return tuple(name for name, part in _PARTS.items() if part(our) != part(their))
+
+
+def _decided(entry: Entry | None) -> tuple[object, ...] | None:
+    """Return what is compared of an entry, without times, which no two measurements have the same."""
+    return None if entry is None else tuple(part(entry) for name, part in _PARTS.items() if name != "times")
+
+
+def _entry(written: WrittenEntry | None) -> Entry | None:
+    return None if written is None else written.entry

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import filelock
 
+from pytest_torchprof.baseline.conflict import Versions, overlap_merged
 from pytest_torchprof.baseline.conflict import resolve as resolve_entries
 from pytest_torchprof.baseline.form import MOST_BYTES, dumps, loads, write_entry
 from pytest_torchprof.baseline.path import FOLDER
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from pytest_torchprof.baseline.conflict import ChangedByBoth
     from pytest_torchprof.baseline.entry import Entry
     from pytest_torchprof.baseline.form import WrittenEntry
 
@@ -45,7 +47,7 @@ class BaselineFile:
 
 def read(path: Path) -> BaselineFile:
     """Read a baseline file; UnreadableBaseline where it is missing, damaged or of a newer schema."""
-    return BaselineFile(path=path, entries={key: written.entry for key, written in _read(path).items()})
+    return BaselineFile(path=path, entries={key: written.entry for key, written in read_written(path).items()})
 
 
 def read_or_empty(path: Path) -> BaselineFile:
@@ -62,12 +64,12 @@ def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
     """
     if not path.exists() and not any(changes.values()):
         return
-    with _writing(path):
+    with writing(path):
         _merge(path, changes)
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     """Hold the lock of a file's folder; TorchprofError where the folder cannot be written."""
     if path.parent.name == FOLDER and path.parent.is_symlink():
         raise TorchprofError(
@@ -94,19 +96,40 @@ def _writing(path: Path) -> Iterator[None]:
         ) from None
 
 
-def resolve(path: Path, ours: str, theirs: str, base: str | None) -> tuple[str, ...]:
-    """Write the merge of two versions of a file and return the keys of the entries that both changed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedTexts:
+    """The versions of a file that a merge has joined, as text; the base is None where it is not known."""
 
-    ``base`` is the version that both began with, None where it is not known.
+    base: str | None
+    ours: str
+    theirs: str
+
+
+def resolve(path: Path, left: MergedTexts, merged: MergedTexts | None) -> tuple[ChangedByBoth, ...]:
+    """Write the merge of two versions of a file and return the entries that both changed.
+
+    ``left`` are the sides as the file tells them, ``merged`` those that version control has; None where it has none.
     UnreadableBaseline where a side is damaged; TorchprofError where the folder cannot be written.
     """
+    of_file = _versions(path, left)
+    resolution = resolve_entries(of_file if merged is None else _versions(path, merged), of_file)
+    with writing(path):
+        put(path, dumps(resolution.entries))
+    return resolution.overlaps
+
+
+def overlaps_merged(path: Path, merged: MergedTexts) -> tuple[ChangedByBoth, ...]:
+    """Return the entries that both sides changed and version control has merged by itself; as `resolve` raises."""
+    versions = _versions(path, merged)
+    found = (overlap_merged(key, written.entry, versions) for key, written in read_written(path).items())
+    return tuple(overlap for overlap in found if overlap is not None)
+
+
+def _versions(path: Path, texts: MergedTexts) -> Versions:
     ancestor: dict[str, WrittenEntry] = {}
     with contextlib.suppress(UnreadableBaseline):  # where both have merged before, git's own has markers
-        ancestor = loads(_encoded(base), path) if base else {}
-    resolution = resolve_entries(ancestor, _side(path, ours, "ours"), _side(path, theirs, "theirs"))
-    with _writing(path):
-        _replace(path, dumps(resolution.entries))
-    return resolution.undecided
+        ancestor = loads(_encoded(texts.base), path) if texts.base else {}
+    return Versions(base=ancestor, ours=_side(path, texts.ours, "ours"), theirs=_side(path, texts.theirs, "theirs"))
 
 
 def _side(path: Path, text: str, which: str) -> dict[str, WrittenEntry]:
@@ -144,24 +167,30 @@ def _read_bytes(path: Path) -> bytes:
         raise UnreadableBaseline(said, Code.BASELINE_UNREADABLE) from None
 
 
-def _read(path: Path) -> dict[str, WrittenEntry]:
+def read_written(path: Path) -> dict[str, WrittenEntry]:
+    """Read the entries of a baseline file as it writes them; UnreadableBaseline."""
     return loads(_read_bytes(path), path)
 
 
 def _merge(path: Path, changes: Mapping[str, Entry | None]) -> None:
-    before = _read(path) if path.exists() else {}
+    before = read_written(path) if path.exists() else {}
     written = {key: write_entry(entry, before.get(key)) for key, entry in changes.items() if entry is not None}
     after = {key: entry for key, entry in {**before, **written}.items() if changes.get(key, entry) is not None}
     if not after:
         path.unlink(missing_ok=True)
     elif after != before:
-        text = dumps(after)
-        if len(text) > MOST_BYTES:
-            raise TorchprofError(
-                f"{path}: not written: it would be larger than {MOST_BYTES // 1024**2} MiB; divide the test file",
-                Code.BASELINE_NOT_WRITTEN,
-            )
-        _replace(path, text)
+        put(path, text_of(path, after))
+
+
+def text_of(path: Path, entries: Mapping[str, WrittenEntry]) -> bytes:
+    """Return the text of a file of these entries; TorchprofError where none may be so large."""
+    text = dumps(entries)
+    if len(text) > MOST_BYTES:
+        raise TorchprofError(
+            f"{path}: not written: it would be larger than {MOST_BYTES // 1024**2} MiB; divide the test file",
+            Code.BASELINE_NOT_WRITTEN,
+        )
+    return text
 
 
 @contextlib.contextmanager
@@ -178,7 +207,7 @@ def _only_writer(folder: Path) -> Iterator[None]:
         yield
 
 
-def _replace(path: Path, text: bytes) -> None:
+def put(path: Path, text: bytes) -> None:
     """Replace a file by another in one step; the folder's lock must be held."""
     temporary = path.parent / f"{TEMPORARY}{os.getpid()}{TEMPORARY_END}"
     try:

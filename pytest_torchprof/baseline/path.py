@@ -66,6 +66,19 @@ def files_of_other_roots(test_file: Path, rootdir: Path, file: Path, baseline_di
     return found
 
 
+def find_files(folder: Path) -> list[Path]:
+    """Return a folder's baseline files: those in ``__torchprof__`` folders, else all that are named like one."""
+    named: list[Path] = []
+    for parent, folders, names in os.walk(folder):
+        # Environments and caches hold other people's files.
+        folders[:] = [
+            name for name in folders if not name.startswith(".") and not (Path(parent, name, "pyvenv.cfg").exists())
+        ]
+        named += [Path(parent, name) for name in names if split_name(Path(name)) and not name.startswith(".")]
+    beside = [path for path in named if path.absolute().parent.name == FOLDER]
+    return beside or named
+
+
 def module_name(file_name: str) -> str:
     """Return how a test file is called in its baseline's name: without ``.py``; safe, short and unlike any other."""
     stem = file_name.removesuffix(".py")
@@ -88,17 +101,33 @@ def test_file_of(path: Path, baseline_dir: Path, rootdir: Path) -> Path | None:
 
     ``baseline_dir`` and ``rootdir`` count only where ``path`` does not lie in a ``__torchprof__`` folder.
     """
-    named = split_name(path)
-    if path.parent.name == FOLDER:
-        folder = path.parent.parent
-    else:
-        mirrored = path.parent.relative_to(baseline_dir).parts
-        folder = rootdir.joinpath(*(os.pardir if part == _UP else part for part in mirrored))
+    named, folder = split_name(path), _folder_of_tests(path, baseline_dir, rootdir)
     if named is None or not folder.is_dir():
         return None
     return next(
         (file for file in sorted(folder.iterdir()) if file.is_file() and module_name(file.name) == named[0]), None
     )
+
+
+def lost_test_file(path: Path, baseline_dir: Path, rootdir: Path) -> Path | None:
+    """Return the test file, which is no more, whose baseline ``path`` is; None where its name does not tell."""
+    named = split_name(path)
+    if named is None or module_name(f"{named[0]}.py") != named[0]:
+        return None
+    return _folder_of_tests(path, baseline_dir, rootdir) / f"{named[0]}.py"
+
+
+def renamed(path: Path, test_file: Path, rootdir: Path, baseline_dir: Path | None) -> Path:
+    """Return the file of another test file for the device of this one."""
+    slug = (split_name(path) or ("", ""))[1]
+    return place(test_file, rootdir, "any", baseline_dir).with_name(f"{module_name(test_file.name)}.{slug}{SUFFIX}")
+
+
+def _folder_of_tests(path: Path, baseline_dir: Path, rootdir: Path) -> Path:
+    if path.parent.name == FOLDER:
+        return path.parent.parent
+    mirrored = path.parent.relative_to(baseline_dir).parts
+    return rootdir.joinpath(*(os.pardir if part == _UP else part for part in mirrored))
 
 
 def device_slug(environment: Environment) -> str:

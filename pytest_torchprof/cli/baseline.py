@@ -1,9 +1,8 @@
-"""``torchprof baseline list|show|diff|prune|resolve [PATH...]``: look at baseline files without running a test."""
+"""``torchprof baseline list|show|diff|prune|rename|resolve``: look at baseline files without running a test."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -11,26 +10,16 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.baseline import (
-    has_conflict,
-    key_of,
-    read,
-    read_text,
-    resolve,
-    sides,
-    split_key,
-    test_file_of,
-    update,
-)
-from pytest_torchprof.baseline.path import FOLDER, split_name
-from pytest_torchprof.cli import UNUSABLE, UsageError, parse, refuse
+from pytest_torchprof.baseline import key_of, split_key, test_file_of, update
+from pytest_torchprof.baseline.path import FOLDER
+from pytest_torchprof.cli import UNUSABLE, UsageError, parse
+from pytest_torchprof.cli.baseline_files import paths_or_here, read_files, write_line
+from pytest_torchprof.cli.baseline_merge import resolve
+from pytest_torchprof.cli.baseline_rename import rename
 from pytest_torchprof.cli.diff import differences, summary_of
-from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.text import counted, printable
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_torchprof.baseline import BaselineFile, Entry
 
 
@@ -38,6 +27,7 @@ USAGE: Final = """usage: torchprof baseline list [PATH...]
        torchprof baseline show [PATH...]
        torchprof baseline diff A B
        torchprof baseline prune [PATH...] [--rootdir DIR] [--yes]
+       torchprof baseline rename OLD NEW [--baseline-dir DIR] [--rootdir DIR]
        torchprof baseline resolve [PATH...]
 
 A PATH is a baseline file or a folder (default: the current one): the files in the __torchprof__ folders below it, or,
@@ -46,15 +36,19 @@ where there is none, a folder that was given as --torchprof-baseline-dir. A and 
 prune lists the entries of tests that their test file no longer has, --yes removes them; where a test file cannot be
 collected, its entries are not touched. --rootdir is pytest's, for the paths in a --torchprof-baseline-dir.
 
+rename gives the entries of a test its new name, in the files of all devices or in none. OLD and NEW are two test ids
+(without parameters: the function with all of them; a class: all that it holds) or two test files. --baseline-dir is
+pytest's --torchprof-baseline-dir, --rootdir its root directory.
+
 resolve mends files in which a merge left its markers: each entry is taken from the side that changed it. What both
 sides changed is listed; it is ours until the test is measured again. (In a rebase, "ours" is what is rebased onto.)
+Where only times were changed by both, one side's are taken. Entries that git has merged line by line by itself, now or
+in the last commit, are listed too, and stay as they are.
 
 exit status: 0 done (diff: the kernels are the same), 1 diff: they differ, resolve: tests have to be measured again,
 2 cannot read, or bad usage
 """
 SAME, DIFFER = 0, 1
-_RESOLVED: Final = "resolved"
-_TO_MEASURE: Final = "resolved; both sides changed these, measure them again with --torchprof-baseline=update"
 
 # Collects one file and writes down its tests: all of them, before -m, -k or a plugin deselects any, and whether
 # collecting went through as a whole (a module that skips itself has tests that cannot be seen here).
@@ -93,26 +87,26 @@ def run(words: list[str]) -> int:
 
 
 def _list(words: list[str]) -> int:
-    for file in _read_files(_paths_or_here(parse(words).files)):
-        _write_line(str(file.path))
+    for file in read_files(paths_or_here(parse(words).files)):
+        write_line(str(file.path))
         for key, entry in sorted(file.entries.items()):
-            _write_line(f"    {key:<50} {_count_kernels(entry)}, {_describe_software(entry)}")
+            write_line(f"    {key:<50} {_count_kernels(entry)}, {_describe_software(entry)}")
     return SAME
 
 
 def _show(words: list[str]) -> int:
-    for file in _read_files(_paths_or_here(parse(words).files)):
-        _write_line(str(file.path))
+    for file in read_files(paths_or_here(parse(words).files)):
+        write_line(str(file.path))
         for key, entry in sorted(file.entries.items()):
-            _write_line(f"\n  {key}    {_count_kernels(entry)}, {_describe_software(entry)}")
+            write_line(f"\n  {key}    {_count_kernels(entry)}, {_describe_software(entry)}")
             for row, count in zip(entry.kernels, entry.counts(), strict=True):
-                _write_line(f"    {count:>5} x {row.short:<60} {row.op or ''}".rstrip())
+                write_line(f"    {count:>5} x {row.short:<60} {row.op or ''}".rstrip())
             numbers = {**entry.numbers, **entry.varying}
             said = ", ".join(
                 f"{name} {'not recorded' if value is None else f'{value:g}'}" for name, value in numbers.items()
             )
             for line in textwrap.wrap(said, 96):
-                _write_line(f"    {line}")
+                write_line(f"    {line}")
     return SAME
 
 
@@ -124,18 +118,18 @@ def _diff(words: list[str]) -> int:
     found = differences(before, after)
     differing = {key: one for key, one in found.items() if one.verdict != "same" or one.lines}
     for key, comparison in differing.items():
-        _write_line(": ".join(part for part in key if part))
+        write_line(": ".join(part for part in key if part))
         for line in (summary_of(comparison), *comparison.lines):
-            _write_line(f"  {line}")
+            write_line(f"  {line}")
     alike = sum(not comparison.kernels_differ for comparison in differing.values())
     others = f"; {alike} with the same kernels, and what is said above differs" if alike else ""
-    _write_line(f"{len(found) - len(differing)} of {counted(len(found), 'entry')} the same{others}")
+    write_line(f"{len(found) - len(differing)} of {counted(len(found), 'entry')} the same{others}")
     return SAME if alike == len(differing) else DIFFER
 
 
 def _read_entries(path: Path) -> dict[tuple[str, str], Entry]:
     """Return all entries of a file, or of a folder's files by their place in it."""
-    files = _read_files([path])
+    files = read_files([path])
     named = {str(file.path.relative_to(path)) if path.is_dir() else "": file for file in files}
     return {(name, key): entry for name, file in named.items() for key, entry in file.entries.items()}
 
@@ -144,21 +138,21 @@ def _prune(words: list[str]) -> int:
     """List the entries of tests that no longer exist, and remove them with ``--yes``."""
     arguments = parse(words, flags=("--yes",), options={"--rootdir": "a folder"})
     root, really = Path(arguments.last("--rootdir") or Path.cwd()), bool(arguments.flags)
-    files = [(base, file) for base in _paths_or_here(arguments.files) for file in _read_files([base])]
+    files = [(base, file) for base in paths_or_here(arguments.files) for file in read_files([base])]
     collected: dict[Path, frozenset[str] | None] = {}
     count, status = 0, SAME
     for base, file in files:
         keys, why = _find_gone(base, file, root, collected)
         if keys is None:
-            _write_line(f"{file.path}: left as it is: {why}")
+            write_line(f"{file.path}: left as it is: {why}")
             status = UNUSABLE
         elif keys:
-            _write_line("\n    ".join([f"{file.path}: {why}", *keys]))
+            write_line("\n    ".join([f"{file.path}: {why}", *keys]))
             count += len(keys)
             if really:
                 update(file.path, dict.fromkeys(keys))
     entries = f"{counted(count, 'entry')} of tests that no longer exist"
-    _write_line(f"{entries}{' removed' if really and count else '; --yes removes them' if count else ''}")
+    write_line(f"{entries}{' removed' if really and count else '; --yes removes them' if count else ''}")
     return status
 
 
@@ -181,36 +175,6 @@ def _find_gone(
     return [key for key in sorted(file.entries) if split_key(key)[0] not in tests], f"{test_file.name} does not have"
 
 
-def _resolve(words: list[str]) -> int:
-    """Mend the files in which a merge left its markers."""
-    bases = _paths_or_here(parse(words).files)
-    paths = [path for base in bases for path in (sorted(_find_files(base)) if base.is_dir() else [base])]
-    texts = {path: text for path in paths if has_conflict(text := read_text(path))}
-    if not texts:
-        _write_line(f"no merge markers in {counted(len(paths), 'baseline file')}")
-    return max((_resolve_file(path, text) for path, text in texts.items()), default=SAME)
-
-
-def _resolve_file(path: Path, text: str) -> int:
-    ours, theirs, ancestor = sides(text)
-    try:
-        undecided = resolve(path, ours, theirs, _ancestor_in_git(path) or ancestor)
-    except TorchprofError as error:  # the other files are resolved all the same
-        return refuse("baseline", str(error))
-    _write_line("\n    ".join([f"{path}: {_TO_MEASURE if undecided else _RESOLVED}", *undecided]))
-    return DIFFER if undecided else SAME
-
-
-def _ancestor_in_git(path: Path) -> str | None:
-    """Return what both sides of git's merge of a file began with; None where git has none."""
-    command = ["git", "-C", str(path.parent), "show", f":1:./{path.name}"]
-    try:
-        done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603  (git, no shell)
-    except OSError:
-        return None
-    return None if done.returncode else done.stdout.decode("utf-8", "replace")
-
-
 def _collect_tests(test_file: Path) -> frozenset[str] | None:
     """Return the test ids of a file, without the file part; None where collecting did not go through."""
     with tempfile.TemporaryDirectory() as folder:
@@ -223,34 +187,6 @@ def _collect_tests(test_file: Path) -> frozenset[str] | None:
     return frozenset(split_key(key_of(test, None))[0] for test in found["tests"]) if found["whole"] else None
 
 
-def _paths_or_here(files: list[str]) -> list[Path]:
-    return [Path(file) for file in files] or [Path()]
-
-
-def _read_files(paths: list[Path]) -> Iterator[BaselineFile]:
-    for path in paths:
-        if not path.is_dir():
-            yield read(path)
-            continue
-        found = sorted(_find_files(path))
-        if not found:
-            raise UsageError(f"{path}: no baseline below it; record some with pytest --torchprof-baseline=update")
-        yield from map(read, found)
-
-
-def _find_files(folder: Path) -> list[Path]:
-    """Return a folder's baseline files: those in ``__torchprof__`` folders, else all that are named like one."""
-    named: list[Path] = []
-    for parent, folders, names in os.walk(folder):
-        # Environments and caches hold other people's files.
-        folders[:] = [
-            name for name in folders if not name.startswith(".") and not (Path(parent, name, "pyvenv.cfg").exists())
-        ]
-        named += [Path(parent, name) for name in names if split_name(Path(name)) and not name.startswith(".")]
-    beside = [path for path in named if path.absolute().parent.name == FOLDER]
-    return beside or named
-
-
 def _count_kernels(entry: Entry) -> str:
     return counted(entry.numbers.get("kernels") or 0, "kernel")
 
@@ -261,8 +197,4 @@ def _describe_software(entry: Entry) -> str:
     return ", ".join(known) or "software not recorded"
 
 
-def _write_line(line: str) -> None:
-    sys.stdout.write("\n".join(printable(part) for part in line.split("\n")) + "\n")
-
-
-_COMMANDS: Final = {"list": _list, "show": _show, "diff": _diff, "prune": _prune, "resolve": _resolve}
+_COMMANDS: Final = {"list": _list, "show": _show, "diff": _diff, "prune": _prune, "rename": rename, "resolve": resolve}

@@ -99,7 +99,7 @@ def _lines(found: Found) -> Iterator[str]:
     yield reason_line(f"  {'because':<9}{found.why}")
     for test, difference in found.differences.items():
         yield reason_line(f"against its parent {(found.parent or '')[:7]}, {test}: {difference.summary}")
-        yield from (printable(line) for line in difference.lines if line not in difference.noise)
+        yield from (printable(line) for line in difference.decided())
     if not found.differences:
         yield "its parent cannot be measured: what it changed is not told"
 

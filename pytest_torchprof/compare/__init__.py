@@ -6,26 +6,25 @@ from pytest_torchprof.compare.allowance import tolerance_for
 from pytest_torchprof.compare.changes import Change
 from pytest_torchprof.compare.comparison import GATED, Comparison, compare, lacking
 from pytest_torchprof.compare.comparison_data import ComparisonData, data_of
-from pytest_torchprof.compare.family_costs import family_lines
-from pytest_torchprof.compare.origins import origins
+from pytest_torchprof.compare.origins import Blame, blame
 from pytest_torchprof.compare.profiles import ProfileDiff, diff
 from pytest_torchprof.compare.sameness import kernels_of_no_type, lacking_kernels
 from pytest_torchprof.compare.time_changes import unsure
 
 __all__ = [
     "GATED",
+    "Blame",
     "Change",
     "Comparison",
     "ComparisonData",
     "ProfileDiff",
+    "blame",
     "compare",
     "data_of",
     "diff",
-    "family_lines",
     "kernels_of_no_type",
     "lacking",
     "lacking_kernels",
-    "origins",
     "tolerance_for",
     "unsure",
 ]

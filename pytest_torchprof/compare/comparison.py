@@ -27,7 +27,7 @@ from pytest_torchprof.compare.changes import (
 )
 from pytest_torchprof.compare.cost import exchanged
 from pytest_torchprof.compare.cost_lines import exchange_words
-from pytest_torchprof.compare.family_costs import family_lines, family_shifts
+from pytest_torchprof.compare.family_costs import family_shifts, family_words
 from pytest_torchprof.compare.ratios import size_of, turn_of
 from pytest_torchprof.compare.time_changes import time_changes
 from pytest_torchprof.kernels.names import decode
@@ -60,6 +60,8 @@ _FEW: Final = 4
 """Up to so many changes of kernels are told on a screen, and need no line that sums them up."""
 _LEAP_BYTES: Final = 1 << 20
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
+_NOWHERE: Final[Mapping[Change, Sequence[str]]] = MappingProxyType({})
+_STALE: Final = "the test was edited after its baseline was recorded (stale)"
 
 GATED: Final = frozenset(number.name for number in TABLE if number.gated)
 """The numbers that fail a test where they are worse, without being asked for."""
@@ -108,27 +110,47 @@ class Comparison:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What changed, a line each: environment, numbers, those that moved most first, then kernels."""
+        """What changed, a line each: what decides first, and last, in one line, what varies from run to run."""
         return self.told(every=True)
 
     def told(self, *, every: bool) -> tuple[str, ...]:
         """Return what changed, a line each; ``every``: all kernels, not only the first ones."""
-        exchange = [f"  what came and went: {self.exchange}"] if self.exchange else []
-        kernels = self.kernel_lines
-        shown = kernels if every else kernels[:_FEW]
-        hidden = len(kernels) - len(shown)
-        more = [f"  ... and {counted(hidden, 'more change')} (-v)"] if hidden else []
-        return (*self.notes, *map(_number_line, self.numbers), *family_lines(self.families), *exchange, *shown, *more)
+        return (*self.decided(every=every), *self.varied())
+
+    def decided(self, places: Mapping[Change, Sequence[str]] = _NOWHERE, *, every: bool = True) -> tuple[str, ...]:
+        """Return what the code decides: kernels, below each its ``places``, then numbers, those that are gated first.
+
+        Another environment is said before all of it, since it may be the reason; an edit of the test after it.
+        """
+        environment, exchange = self.environment, f"  what came and went: {self.exchange}"
+        blocks = [*_kernel_lines(self._kernels, places)]
+        shown = blocks if every else blocks[:_FEW]
+        numbers = [change for change in self.numbers if not is_noise(change)]
+        hidden = len(blocks) - len(shown)
+        return (
+            *([environment] if environment else []),
+            *([exchange] if self.exchange else []),
+            *(line for block in shown for line in block),
+            *([f"  ... and {counted(hidden, 'more change')} (-v)"] if hidden else []),
+            *(line for change in numbers for line in (_number_line(change), *places.get(change, ()))),
+            *([f"  {_STALE}"] if self.stale else []),
+        )
+
+    def varied(self, *, numbers: bool = True) -> tuple[str, ...]:
+        """Return a line of what varies from run to run and gates nothing; without ``numbers``, of where the time is."""
+        moved = [change.words for change in self.numbers if numbers and is_noise(change)]
+        families = family_words(self.families)
+        where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
+        return (f"  not gated: {'; '.join([*moved, *where])}",) if moved or where else ()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What else is not as it was: environment, and the test itself."""
-        stale = ["the test was edited after its baseline was recorded (stale)"] if self.stale else []
-        return (*([self.environment] if self.environment else []), *stale)
+        return (*([self.environment] if self.environment else []), *([_STALE] if self.stale else []))
 
     @property
     def numbers(self) -> tuple[Change, ...]:
-        """The numbers that changed, gated ones first, of each those that moved most."""
+        """The numbers that changed: first what fails the test, then what is gated, of each those that moved most."""
         numbers = [
             change
             for change in self.changes
@@ -139,12 +161,13 @@ class Comparison:
     @property
     def kernel_lines(self) -> tuple[str, ...]:
         """What became of single kernels, a line each."""
-        return tuple(_kernel_lines([change for change in self.changes if not _is_number(change)]))
+        return tuple(line for block in _kernel_lines(self._kernels) for line in block)
 
     @property
-    def noise(self) -> tuple[str, ...]:
-        """Those of the lines that are about what varies from run to run and gates nothing."""
-        return (*(_number_line(change) for change in self.numbers if is_noise(change)), *family_lines(self.families))
+    def _kernels(self) -> list[Change]:
+        """The changes of kernels, last those that only have another name or place: they fail no test."""
+        kernels = (change for change in self.changes if not _is_number(change))
+        return sorted(kernels, key=lambda change: change.direction == NEUTRAL)
 
 
 def is_noise(change: Change) -> bool:
@@ -161,9 +184,10 @@ def _is_leap(change: Change) -> bool:
     return high >= 2 * low and high - low >= _LEAP_BYTES
 
 
-def _gated_and_largest_first(change: Change) -> tuple[bool, int, float]:
+def _gated_and_largest_first(change: Change) -> tuple[bool, bool, int, float]:
     values = [value if isinstance(value, int | float) else None for value in (change.old, change.new)]
-    return not change.gated, turn_of(change.what), -size_of(change.what, (values[0], values[1]))
+    moved = size_of(change.what, (values[0], values[1]))
+    return not change.fails, not change.gated, turn_of(change.what), -moved
 
 
 def _is_seen(change: Change) -> bool:
@@ -232,15 +256,18 @@ def _is_number(change: Change) -> bool:
     return change.kind == "number"
 
 
-def _kernel_lines(changes: Sequence[Change]) -> list[str]:
-    """Return a line for each change; kernels that other software renamed alike share one."""
+def _kernel_lines(changes: Sequence[Change], places: Mapping[Change, Sequence[str]] = _NOWHERE) -> Iterator[list[str]]:
+    """Yield the line of each change and its places below; kernels that other software renamed alike share one."""
     renames: defaultdict[tuple[str, str], int] = defaultdict(int)
     for change in changes:
-        if change.renamed is not None:
+        if change.renamed is None:
+            yield [_kernel_line(change), *places.get(change, ())]
+        else:
             renames[_kind(change), change.renamed] += change.times
-    lines = [f"  ~ {number_of(kind, times)} renamed: {how}" for (kind, how), times in renames.items()]
-    others = [_kernel_line(change) for change in changes if change.renamed is None]
-    return [*others, *lines, *(["    apart from names the kernels are the same"] if lines and not others else [])]
+    for (kind, how), times in renames.items():
+        yield [f"  ~ {number_of(kind, times)} renamed: {how}"]
+    if renames and all(change.renamed is not None for change in changes):
+        yield ["    apart from names the kernels are the same"]
 
 
 def _kind(change: Change) -> str:

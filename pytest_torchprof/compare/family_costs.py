@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 _WORTH_TELLING: Final = 0.05
 """Where the busy time moved by less of what it was, there is nothing to explain."""
-_WORTH_A_LINE: Final = 0.02
+_WORTH_TELLING_OF: Final = 0.02
 """Of the GPU time: families that moved by less are left out."""
 _MOST: Final = 5
-"""Lines below the first."""
+"""Families that are told."""
 
 
 def family_shifts(old: Entry, new: Entry) -> tuple[Shift, ...]:
@@ -43,18 +43,16 @@ def family_shifts(old: Entry, new: Entry) -> tuple[Shift, ...]:
     return costliest_first(shifts)
 
 
-def family_lines(shifts: Sequence[Shift]) -> list[str]:
-    """Return where the time is, a line for each of the few families in which it moved most."""
+def family_words(shifts: Sequence[Shift]) -> list[str]:
+    """Return where the time is: of each of the few families in which it moved most."""
     total = max((sum(shift.time_us[side] for shift in shifts) for side in (0, 1)), default=0.0)
-    lines = [f"    {_line(shift)}" for shift in shifts if abs(shift.difference_us) >= _WORTH_A_LINE * total]
-    if not lines:
-        return []
-    if len(lines) > _MOST:
-        lines[_MOST - 1 :] = [f"    and {counted(len(lines) - _MOST + 1, 'other family')}"]
-    return ["  where the time is, by family (not gated):", *lines]
+    words = [_words(shift) for shift in shifts if abs(shift.difference_us) >= _WORTH_TELLING_OF * total]
+    if len(words) > _MOST:
+        words[_MOST - 1 :] = [f"and {counted(len(words) - _MOST + 1, 'other family')}"]
+    return words
 
 
-def _line(shift: Shift) -> str:
+def _words(shift: Shift) -> str:
     before, after = shift.time_us
     ratio = ratio_of(before, after) if after else None
     calls = "" if shift.family in MEMORY.values() or not any(shift.calls) else f" ({calls_words(shift)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -44,6 +45,9 @@ class Screen:
 DEFAULT = Screen()
 REMEDY = "  do: "
 """How a line begins that says what to do."""
+_COMMAND = re.compile(r": (?P<command>(?:pytest|torchprof) .*)")
+_MOVED = ("+ ", "~ ", "- ")
+"""How lines begin that say what became of a kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,15 +120,15 @@ def fit(text: str, screen: Screen, hanging: int = 0) -> str:
             lines.append(line)
             continue
         indent = " " * (hanging or len(line) - len(line.lstrip()) + 2)
-        words, colon, command = line.partition(": pytest ")
+        command = _COMMAND.search(line)
         lines += textwrap.wrap(
-            words + colon[:1],
+            line[: command.start("command")] if command else line,
             screen.columns,
             subsequent_indent=indent,
             break_long_words=False,
             break_on_hyphens=False,
         )
-        lines += [f"{indent}pytest {command}"] if colon else []
+        lines += [f"{indent}{command['command']}"] if command else []
     return "\n".join(lines)
 
 
@@ -153,7 +157,7 @@ def error_for(
         return None
     kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed
     error = kind(_failure_text(_with_numbers(failed), analysis, why, others, screen))
-    error.brief = _brief_text(failed, others)
+    error.brief = _brief_text(failed, others, screen)
     return error
 
 
@@ -316,17 +320,23 @@ def _said(verdict: Verdict) -> str:
     return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
 
 
-def _brief_text(verdicts: Sequence[Verdict], others: tuple[str, ...]) -> str:
-    if not verdicts:
-        # A headline and, behind its colon, what it is about: the first kernel that came, went or changed, else what is.
-        head, rest = others[:1], [line.strip() for line in others[1:]]
-        # What came is more likely to be what failed than what went.
-        about = next((line for sign in "+~-" for line in rest if line.startswith(sign)), rest[0] if rest else "")
-        return printable_line(" ".join([*head, *([about] if head and head[0].endswith(":") else [])]))
-    first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
-    also = f"; also: {', '.join(more)}" if more else ""
-    worse = "; worse than the baseline" if others else ""
-    return f"{first.written}: {_said(first)}{_brief_cause(first)}{also}{worse}"
+def _brief_text(verdicts: Sequence[Verdict], others: tuple[str, ...], screen: Screen) -> str:
+    """Return a line of what fails, and below it what came, went or changed against a baseline, and what to do."""
+    moved = [line for line in others[1:] if line.lstrip().startswith(_MOVED)]
+    remedy = [line for line in others[1:] if line.startswith(REMEDY)]
+    if verdicts:
+        first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
+        also = f"; also: {', '.join(more)}" if more else ""
+        worse = f"; {others[0].removesuffix(':')}" if others else ""
+        head = f"{first.written}: {_said(first)}{_brief_cause(first)}{also}{worse}"
+    else:
+        # Behind the headline's colon, what it is about: what came is more likely to be what failed than what went.
+        first_told = [*sorted(moved, key=lambda line: _MOVED.index(line.lstrip()[:2])), *others[1:]][:1]
+        about = first_told if others[0].endswith(":") else []
+        moved = [line for line in moved if line not in about]
+        head = " ".join([others[0], *(line.strip() for line in about)])
+    left = _left(len(moved) - screen.lines, "line", 2, screen)
+    return "\n".join([printable_line(head), *map(printable, moved[: screen.lines]), *left, *map(printable, remedy)])
 
 
 def _brief_cause(verdict: Verdict) -> str:

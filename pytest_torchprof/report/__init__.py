@@ -50,6 +50,8 @@ class Disuse(StrEnum):
 
     GONE = "gone"
     """The test file no longer has the test."""
+    RENAMED = "renamed"
+    """Likewise, and a new test runs its kernels."""
     UNMEASURED = "unmeasured"
     """The test ran without measuring it."""
     REMOVED = "removed"
@@ -109,20 +111,29 @@ class UnusedEntries:
     file: str
     why: Disuse
     keys: tuple[str, ...]
+    became: tuple[str, ...] = ()
+    """For each key the test that it seems to be now."""
+    command: str | None = None
+    """What renames them; None where it is not clear which test is which."""
 
     @property
     def words(self) -> str:
         """What is the matter with them, with the first of their keys: a file that was renamed leaves all."""
-        return f"{_DISUSE[self.why][0]}: {first_of(self.keys)}"
+        names = (
+            [f"{key} -> {now}" for key, now in zip(self.keys, self.became, strict=True)] if self.became else self.keys
+        )
+        unclear = ", and which is which is not clear" if self.became and self.command is None else ""
+        return f"{_DISUSE[self.why][0]}{unclear}: {first_of(names)}"
 
     @property
     def remedy(self) -> str | None:
-        """The command that removes them, or renews them."""
-        return _DISUSE[self.why][1]
+        """The command that renames them, removes them, or renews them."""
+        return self.command or _DISUSE[self.why][1]
 
 
 _DISUSE = {
     Disuse.GONE: ("entries of tests that are gone", "torchprof baseline prune"),
+    Disuse.RENAMED: ("entries of tests that are gone, while new tests launch their kernels", None),
     Disuse.UNMEASURED: ("entries that their tests no longer measure", "pytest --torchprof-baseline=update"),
     Disuse.REMOVED: ("removed, since their tests no longer measure them", None),
     Disuse.UNTOLD: (

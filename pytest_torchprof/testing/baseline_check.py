@@ -15,34 +15,18 @@ from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, code_in, coded
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.testing.options import BaselineMode
-from pytest_torchprof.text import first_of
+from pytest_torchprof.text import first_of, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from pytest_torchprof.baseline import Entry, RankEntry
-    from pytest_torchprof.compare import Comparison, ComparisonData
+    from pytest_torchprof.compare import Blame, Comparison, ComparisonData
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions, TestOptions
-
-
-class BaselineFiles:
-    """The baseline files that a run looks into, each read once."""
-
-    def __init__(self) -> None:
-        self._entries: dict[Path, Mapping[str, Entry]] = {}
-
-    def entries(self, file: Path) -> Mapping[str, Entry]:
-        """Return the entries of a file by key, none where it is missing; UnreadableBaseline."""
-        if file not in self._entries:
-            self._entries[file] = baseline.read_or_empty(file).entries
-        return self._entries[file]
-
-    def update(self, file: Path, changes: Mapping[str, Entry | None]) -> None:
-        """Write entries into a file, None removing one; TorchprofError where it cannot be written."""
-        self._entries.pop(file, None)
-        baseline.update(file, changes)
+    from pytest_torchprof.testing.renames import Gone, GoneEntries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +39,8 @@ class BaselineJudgement:
     new: Callable[[], Entry]
     """Returns what this measurement would leave as an entry: most have no old one to be held against."""
     comparison: Comparison
+    formers: tuple[Gone, ...] = ()
+    """The tests that are gone and whose kernels these are, where there is no entry: one of them may be this test."""
 
     @property
     def has_worse_kernels(self) -> bool:
@@ -73,6 +59,7 @@ class BaselineCheck:
     source: str
     """The text of the test function."""
     files: BaselineFiles
+    gone: GoneEntries
 
     @property
     def wanted(self) -> bool:
@@ -133,7 +120,12 @@ class BaselineCheck:
         comparison = compare.compare(
             old, new() if old else None, names=self.options.names, tolerance=allowed, sides=sides
         )
-        return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison)
+        formers = self.gone.like(file, label, new) if self._looks_for_formers and old is None else ()
+        return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison, formers=formers)
+
+    @property
+    def _looks_for_formers(self) -> bool:
+        return self.run.against is None and not self.run.baseline.updates
 
     def _new_entry(self, profile: Profile) -> Entry:
         # Both sides of a comparison with a commit have the same tests, or are asked for with those that each has.
@@ -150,9 +142,12 @@ class BaselineCheck:
             return True
         return old is not None and compare.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
 
-    def writes(self, old: Entry | None) -> bool:
-        """Whether this run writes the entry of a test that passes, where ``old`` is what there is."""
-        return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None)
+    def writes(self, old: Entry | None, formers: Collection[Gone] = ()) -> bool:
+        """Whether this run writes the entry of a test that passes, where ``old`` is what there is.
+
+        One that may be there under another name (``formers``) is not missing.
+        """
+        return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None and not formers)
 
     def entry_to_write(self, judgement: BaselineJudgement, others: Mapping[int, Entry]) -> Entry:
         """Return the new entry, or the old one with its times where nothing that counts changed.
@@ -309,40 +304,45 @@ class BaselineCheck:
     def _not_measured(self, reason: str) -> Verdict:
         return Verdict(limit="baseline", expected=str(self.run.baseline), measured=reason, status=NOT_MEASURED)
 
-    def lines(self, comparison: Comparison) -> tuple[str, ...]:
-        """Return what differs, a line each; of two processes, not the numbers that differ between any two."""
-        if self.run.against is None:
-            return comparison.lines
-        where = compare.family_lines(comparison.families)
-        return tuple(line for line in comparison.lines if line in where or line not in comparison.noise)
+    def varied(self, comparison: Comparison) -> tuple[str, ...]:
+        """Return what varies from run to run; of two processes, not the numbers that differ between any two."""
+        return comparison.varied(numbers=self.run.against is None)
 
     def data(self, comparison: Comparison) -> ComparisonData:
         """Return what differs as reports keep it, likewise."""
         return compare.data_of(comparison, noise=self.run.against is None)
 
-    def failure_lines(self, judgement: BaselineJudgement, profile: Profile) -> Iterator[str]:
-        """Yield what fails the test, a line each; nothing where it does not."""
-        comparison, mode, file = judgement.comparison, self.run.baseline, self.run.shown(judgement.file)
-        accept = f'  do: fix the code, or accept the change: pytest "{self.nodeid}" --torchprof-baseline=update'
+    def failure_lines(self, judgement: BaselineJudgement, blame: Blame) -> Iterator[str]:
+        """Yield what fails the test, a line each: what is worse with its places first, what varies anyway last."""
+        comparison, file = judgement.comparison, self.run.shown(judgement.file)
+        accept = f"  do: fix the code, or accept the change: pytest {quoted(self.nodeid)} --torchprof-baseline=update"
         held = f"the baseline {file}"
         if (side := self.run.against) is not None:
             held = f"at {side.reference.shown}"
             meant = ", ".join(f'"{name}": {more:g}' for name, more in compare.tolerance_for(comparison.changes).items())
             accept = "  do: fix the code" + (f", or allow it in the marker: tolerance={{{meant}}}" if meant else "")
-        if mode.updates or not comparison.fails(strict=mode is BaselineMode.STRICT):
+        if not self.is_failed_by(judgement):
             return
-        if comparison.verdict == "worse":
-            yield f"worse than {held}:"
-            yield from (f"  {line}" for line in self.lines(comparison))
-            yield from compare.origins(profile, judgement.new(), comparison.changes)
-            yield accept
-        elif comparison.verdict == "ambiguous":
-            yield f"ambiguous against the baseline {file} (strict):"
-            yield from (f"  {line}" for line in self.lines(comparison))
-            yield accept
-        else:
+        if judgement.formers:
+            formers = first_of([gone.test for gone in judgement.formers])
+            none = f"no baseline for this test and device in {file} (strict)"
+            yield f"{none}, and its kernels are those of {formers}, gone"
+            yield "  do: if it was renamed, run the command that the end of this run names (torchprof baseline rename)"
+            yield "  do: if it is new, remove what is gone: torchprof baseline prune"
+        elif comparison.verdict == "new":
             yield f"no baseline for this test and device in {file} (strict)"
-            yield f'  do: pytest "{self.nodeid}" --torchprof-baseline=add'
+            yield f"  do: pytest {quoted(self.nodeid)} --torchprof-baseline=add"
+        if comparison.verdict == "new":
+            return
+        yield f"worse than {held}:" if comparison.verdict == "worse" else f"ambiguous against {held} (strict):"
+        yield from (f"  {line}" for line in (*comparison.decided(blame.places), *blame.unknown))
+        yield from (f"  {line}" for line in self.varied(comparison))
+        yield accept
+
+    def is_failed_by(self, judgement: BaselineJudgement) -> bool:
+        """Whether a comparison fails the test, as far as the mode of the run lets it."""
+        strict = self.run.baseline is BaselineMode.STRICT
+        return not self.run.baseline.updates and judgement.comparison.fails(strict=strict)
 
 
 def environment_of(profile: Profile) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import capture
+from pytest_torchprof.baseline.path import FOLDER
 from pytest_torchprof.capture.lockstep import OtherRanks
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, coded
@@ -26,6 +27,7 @@ from pytest_torchprof.report import Outcome, reporters
 from pytest_torchprof.report.ci import PREFIX
 from pytest_torchprof.testing import RUN, STATE, is_ours
 from pytest_torchprof.testing.baseline_check import BaselineCheck
+from pytest_torchprof.testing.baseline_files import BaselineFiles
 from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.measurement import MeasuredTest
 from pytest_torchprof.testing.options import RunOptions, TestOptions, read_test_options, run_options
@@ -33,6 +35,7 @@ from pytest_torchprof.testing.progress import progress_of, waits_of
 from pytest_torchprof.testing.ranks.job import Jobs
 from pytest_torchprof.testing.ranks.placing import lacks_gpus, placed
 from pytest_torchprof.testing.recordings import Recordings
+from pytest_torchprof.testing.renames import GoneEntries
 from pytest_torchprof.testing.session import RunState, screen_of
 from pytest_torchprof.testing.test_run import TestRun
 from pytest_torchprof.testing.workers import PROGRESS, SCRATCH, is_of_xdist, is_worker, nodeid_of
@@ -64,7 +67,7 @@ def _new_state(config: pytest.Config) -> RunState:
     known = reporters()
     for more in _answers(config.hook.pytest_torchprof_reporters()):
         known.update(more)
-    options = run_options(config)
+    options, baselines = run_options(config), BaselineFiles()
     state = RunState(
         options=options,
         limits=catalogue(rules, itertools.chain(*_answers(config.hook.pytest_torchprof_limits()))),
@@ -72,6 +75,8 @@ def _new_state(config: pytest.Config) -> RunState:
         own_kernels=own_kernels,
         reporters=known,
         recordings=Recordings(options, config.stash.get(SCRATCH, None)),
+        baselines=baselines,
+        gone_entries=GoneEntries(options, baselines),
     )
     for path in options.reports:
         if state.reporter_of(path) is None:
@@ -99,7 +104,10 @@ def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence
     """
     state = state_of(config)
     if collected:
-        state.collected = _whole_files(collected[0].session, collected)
+        state.collected = state.gone_entries.collected = _whole_files(collected[0].session, collected)
+        started_in = config.invocation_params.dir
+        named = (Path(started_in, arg.partition("::")[0]) for arg in config.args)
+        state.gone_entries.folders = [path if path.is_dir() else path.parent / FOLDER for path in named]
     ours = [item for item in items if is_ours(item)]
     with capture.looking_without_use():
         _read_all(ours, state)
@@ -253,6 +261,7 @@ def _measured_test(state: RunState, item: pytest.Item) -> MeasuredTest:
             path=item.path,
             source=_source(item),
             files=state.baselines,
+            gone=state.gone_entries,
         ),
         screen=screen_of(item.config),
         progress=progress_of(item.config),

@@ -22,6 +22,7 @@ from pytest_torchprof.testing.baseline_check import environment_of
 from pytest_torchprof.testing.measurement import judge_measurement
 from pytest_torchprof.testing.other_ranks import entries_of_others, with_other_ranks
 from pytest_torchprof.testing.pace_words import told_aside
+from pytest_torchprof.testing.renames import NewTest
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -139,16 +140,17 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
 
 
 def _culprit(run: TestRun, judgement: Judgement) -> tuple[str, int] | None:
-    """Return the file below the root directory, and the line, by which the first limit with one was missed."""
+    """Return the file below the root directory, and the line, by which the first limit with one was missed.
+
+    Without one, the line by which it is worse than its baseline.
+    """
     root = run.test.state.options.rootdir
     folders = (root, (root / run.test.location[0]).parent)
-    for verdict in judgement.verdicts:
-        row = verdict.culprit
-        file, line = (row.line if row is not None else None) or verdict.line or ("", 0)
-        if verdict.status != MISSED or not file:
-            continue
+    rows = [(one.culprit, one.line) for one in judgement.verdicts if one.status == MISSED]
+    for told in (*((row and row.line) or line for row, line in rows), judgement.blamed):
+        file, line = told or ("", 0)
         # A profiler names files from where they were imported.
-        found = next((path for folder in folders if (path := folder / file).is_file()), None)
+        found = next((path for folder in folders if file and (path := folder / file).is_file()), None)
         if found is not None and found.is_relative_to(root):
             return found.relative_to(root).as_posix(), line
     return None
@@ -209,6 +211,9 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     if on_baseline is None:
         return result
     run.test.state.compared_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
+    if on_baseline.comparison.verdict == "new":
+        new = NewTest(str(check.path), baseline.split_key(on_baseline.key)[0])
+        run.test.state.formers.setdefault(new, {})[judgement.measurement.label] = on_baseline.formers
     if check.says_less(on_baseline):
         run.test.state.untold_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
     if any(verdict.limit == "against" for verdict in judgement.verdicts):
@@ -217,7 +222,7 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     summary = comparison.summary
     if comparison.verdict != "new" and comparison.lines:
         result = replace(result, comparison=to_builtins(check.data(comparison)))
-    if writable and check.writes(on_baseline.old):
+    if writable and check.writes(on_baseline.old, on_baseline.formers):
         if not this_rank().writes:
             state = BaselineState.LEFT_TO_RANK_0
         else:
@@ -235,8 +240,9 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
         # Where warnings are errors this one is none: only strict fails what the samples do not tell.
         with suppress(TorchprofWarning):
             warnings.warn(f"{result.nodeid}: {summary} against the baseline", TorchprofWarning, stacklevel=2)
-    changes = () if judgement.baseline_failure else check.lines(comparison)
-    return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=comparison.noise)
+    varied = check.varied(comparison)
+    changes = () if judgement.baseline_failure else (*comparison.decided(), *varied)
+    return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=varied)
 
 
 def _with_reported(result: Result, profile: Profile) -> Result:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_torchprof import capture
+from pytest_torchprof import capture, compare
 from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.compare import Blame
 from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, is_for_the_doctor, not_measured
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED
 from pytest_torchprof.limits import (
@@ -156,6 +157,8 @@ class Judgement:
     """None where it is not compared."""
     baseline_failure: tuple[str, ...] = ()
     """Why the baseline fails the test, a line each."""
+    blamed: tuple[str, int] | None = None
+    """The file and line by which it does, where it is known."""
     stands_in: bool = False
     """The CPU was measured only because there was no GPU."""
     only_elsewhere: bool = False
@@ -221,12 +224,16 @@ def judge_measurement(
     if unknown and not asked and not nothing and not stands_in:
         verdicts.append(something_ran(unknown))
     verdicts += caught
+    blame = Blame()
+    if baseline is not None and baseline.comparison.verdict == "worse" and check.is_failed_by(baseline):
+        blame = compare.blame(profile, baseline.new(), baseline.comparison.changes)
     return Judgement(
         measurement=measurement,
         profile=profile,
         verdicts=tuple(verdicts),
         baseline=baseline,
-        baseline_failure=tuple(check.failure_lines(baseline, profile)) if baseline is not None else (),
+        baseline_failure=tuple(check.failure_lines(baseline, blame)) if baseline is not None else (),
+        blamed=blame.first,
         stands_in=stands_in,
         only_elsewhere=stands_in and check.only_elsewhere(label, profile),
         shows_nothing=stands_in and unknown is not None and not (asked and not check.must_be_had),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections import defaultdict
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,15 +20,16 @@ from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.recording.folder import hide
 from pytest_torchprof.recording.repeats import stacks_name
-from pytest_torchprof.report import BaselineState, Disuse, Outcome, Result, RunResults, UnusedEntries, ci, terminal
+from pytest_torchprof.report import BaselineState, Outcome, Result, RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.testing import two_sides
-from pytest_torchprof.testing.baseline_check import BaselineFiles
 from pytest_torchprof.testing.commit import commit_of
 from pytest_torchprof.testing.recordings import SUFFIX
+from pytest_torchprof.testing.renames import Gone, NewTest
+from pytest_torchprof.testing.unused import BaselineUse, unused_entries
 from pytest_torchprof.testing.workers import hand_over, is_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.capture.lockstep import OtherRanks
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Limit
     from pytest_torchprof.report import Reporter
+    from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.recordings import Recordings
+    from pytest_torchprof.testing.renames import Formers, GoneEntries
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +54,9 @@ class RunState:
     """What the ini file and other plugins say of kernels that no table knows."""
     reporters: dict[str, Reporter]
     recordings: Recordings
-    baselines: BaselineFiles = field(default_factory=BaselineFiles)
+    baselines: BaselineFiles
+    gone_entries: GoneEntries
+    """The entries of tests that are gone, in which new tests look for what they were called."""
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
     baseline_updates: dict[Path, dict[str, Entry | None]] = field(default_factory=dict)
     """Baseline file -> key -> entry of tests that passed altogether; None removes one."""
@@ -66,6 +70,8 @@ class RunState:
     """Baseline file -> the keys of what was measured and compared with it."""
     untold_keys: dict[Path, set[str]] = field(default_factory=dict)
     """Likewise of entries that say less of their kernels than was measured."""
+    formers: Formers = field(default_factory=dict)
+    """What the new tests of this run may have been called."""
     unused: list[UnusedEntries] = field(default_factory=list)
     gone: tuple[str, ...] = ()
     """What was measured at the commit that this run is held against, and not in this run."""
@@ -97,6 +103,20 @@ class RunState:
             against=None if side is None else side.reference,
             gone=self.gone,
             rootdir=self.options.rootdir,
+        )
+
+    def baseline_use(self, started_in: Path) -> BaselineUse:
+        """Return what tells which entries of baselines are of use."""
+        return BaselineUse(
+            options=self.options,
+            baselines=self.baselines,
+            started_in=started_in,
+            collected=self.collected,
+            passed=self.passed,
+            compared_keys=self.compared_keys,
+            untold_keys=self.untold_keys,
+            formers=self.formers,
+            baseline_updates=self.baseline_updates,
         )
 
     def add(self, result: Result) -> None:
@@ -180,6 +200,7 @@ class RunState:
                 "passed": {nodeid: str(path) for nodeid, path in self.passed.items() if self._has_baseline(path)},
                 "compared": {str(file): sorted(keys) for file, keys in self.compared_keys.items()},
                 "untold": {str(file): sorted(keys) for file, keys in self.untold_keys.items()},
+                "formers": [[*new, list(likes.items())] for new, likes in self.formers.items()],
             }
         )
 
@@ -205,6 +226,9 @@ class RunState:
         self.lacks_gpu |= other["lacks_gpu"]
         self.collected.update({Path(path): ids for path, ids in other["collected"].items()})
         self.passed.update({nodeid: Path(path) for nodeid, path in other["passed"].items()})
+        for test_file, test, likes in other["formers"]:
+            read_likes = {label: tuple(Gone(*gone) for gone in found) for label, found in likes}
+            self.formers.setdefault(NewTest(test_file, test), {}).update(read_likes)
         for told, keys_of in (("compared", self.compared_keys), ("untold", self.untold_keys)):
             for file, keys in other[told].items():
                 keys_of.setdefault(Path(file), set()).update(keys)
@@ -282,7 +306,7 @@ def finish(state: RunState, session: pytest.Session) -> None:
         if this_rank().writes:
             side = state.options.against
             if side is None:
-                state.unused.extend(_unused_entries(state))
+                state.unused.extend(unused_entries(state.baseline_use(session.config.invocation_params.dir)))
             elif not side.is_judged:
                 two_sides.leave_times(side, state.run_results)
             else:
@@ -354,71 +378,3 @@ def _write_step_summary(state: RunState) -> list[str]:
         said = f"the step summary {path} cannot be written: {error.strerror or error}"
         return [coded(said, Code.REPORT_NOT_WRITTEN)]
     return []
-
-
-def _unused_entries(state: RunState) -> list[UnusedEntries]:
-    """Return what nothing measures any more in the baselines of the devices that this run measured on.
-
-    An entry whose test, or whose test file, is no more; and one that its test, which ran and passed, measured no more.
-    With ``--torchprof-baseline=update`` the latter is noted to be removed: what a test that passed measures is kept.
-    """
-    unused = [*_of_no_test_file(state), *_untold_entries(state)]
-    update = state.options.baseline.updates
-    passed: defaultdict[Path, set[str]] = defaultdict(set)
-    for nodeid, test_file in state.passed.items():
-        passed[test_file].add(_test_key(nodeid))
-    for file, test_file in sorted(_baseline_files(state)):
-        collected = state.collected.get(test_file)
-        known = None if collected is None else {_test_key(nodeid) for nodeid in collected}
-        try:
-            keys = sorted(state.baselines.entries(file).keys() - state.compared_keys.get(file, set()))
-        except TorchprofError:  # its tests have said so
-            continue
-        tests = {key: baseline.split_key(key)[0] for key in keys}
-        gone = [key for key in keys if known is not None and tests[key] not in known]
-        unmeasured = [key for key in keys if tests[key] in passed[test_file] and key not in gone]
-        if unmeasured and update:
-            state.baseline_updates.setdefault(file, {}).update(dict.fromkeys(unmeasured))
-        for why, left in ((Disuse.GONE, gone), (Disuse.REMOVED if update else Disuse.UNMEASURED, unmeasured)):
-            if left:
-                unused.append(UnusedEntries(file=state.options.shown(file), why=why, keys=tuple(left)))
-    return unused
-
-
-def _untold_entries(state: RunState) -> Iterator[UnusedEntries]:
-    """Yield the entries that say less of their kernels than was measured, and that this run does not renew."""
-    for file, keys in sorted(state.untold_keys.items()):
-        if left := sorted(keys - state.baseline_updates.get(file, {}).keys()):
-            yield UnusedEntries(file=state.options.shown(file), why=Disuse.UNTOLD, keys=tuple(left))
-
-
-def _of_no_test_file(state: RunState) -> Iterator[UnusedEntries]:
-    """Yield the baseline files beside those of this run whose test file was removed or has another name now."""
-    options, slugs = state.options, _devices(state)
-    for folder in sorted({file.parent for file in state.compared_keys}):
-        for file in sorted(folder.glob("*.json")):
-            name = baseline.split_name(file)
-            if name is None or name[1] not in slugs:
-                continue
-            if baseline.test_file_of(file, options.baseline_dir or folder, options.rootdir) is None:
-                with suppress(TorchprofError):  # Whatever it is, no test is compared with it.
-                    keys = tuple(sorted(state.baselines.entries(file)))
-                    yield UnusedEntries(file=options.shown(file), why=Disuse.GONE, keys=keys)
-
-
-def _baseline_files(state: RunState) -> Iterator[tuple[Path, Path]]:
-    """Yield (baseline file, test file) of all that this run knows about, on devices that it measured on."""
-    slugs = _devices(state)
-    for test_file in {*state.collected, *state.passed.values()} if slugs else ():
-        for slug, file in baseline.files_of(test_file, state.options.rootdir, state.options.baseline_dir).items():
-            if slug in slugs:
-                yield file, test_file
-
-
-def _devices(state: RunState) -> set[str]:
-    """Return the devices that this run measured on, as baseline files name them."""
-    return {name[1] for file in state.compared_keys if (name := baseline.split_name(file))}
-
-
-def _test_key(nodeid: str) -> str:
-    return baseline.split_key(baseline.key_of(nodeid, None))[0]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.against.side import Side
     from pytest_torchprof.report import Result, RunResults
-    from pytest_torchprof.testing.baseline_check import BaselineFiles
+    from pytest_torchprof.testing.baseline_files import BaselineFiles
 
 
 def only_at_base(side: Side, baselines: BaselineFiles, compared: Mapping[Path, set[str]]) -> tuple[str, ...]:

@@ -1,0 +1,125 @@
+"""Entries of tests that have another name now: moved as they are, in the files of all devices or in none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.baseline.entry import key_of, split_key
+from pytest_torchprof.baseline.file import put, read_written, text_of, writing
+from pytest_torchprof.baseline.path import files_of, renamed
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.text import first_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from pytest_torchprof.baseline.form import WrittenEntry
+
+    Test = tuple[Path, str | None]
+    """A test file, and the id of a test in it: None for all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One entry that was renamed."""
+
+    file: Path
+    key: str
+    to_file: Path
+    to_key: str
+
+
+def rename(old: Test, new: Test, rootdir: Path, baseline_dir: Path | None) -> tuple[Move, ...]:
+    """Move the entries of a test, a class, a test function with all its parameters, or a file; return what was moved.
+
+    TorchprofError, with every file as it was, where there is none to move, where there is one of the new name, or where
+    a file cannot be written.
+    """
+    moves, before = _moves(old, new, rootdir, baseline_dir)
+    _refuse(moves, before, old, new)
+    folders = {os.path.realpath(one.parent): one for move in moves for one in (move.file, move.to_file)}
+    with contextlib.ExitStack() as held:
+        # In one order, so that two processes never wait for each other.
+        for _, file in sorted(folders.items()):
+            held.enter_context(writing(file))
+        # Now nobody else writes them.
+        moves, before = _moves(old, new, rootdir, baseline_dir)
+        _refuse(moves, before, old, new)
+        after = {file: dict(entries) for file, entries in before.items()}
+        for move in moves:
+            after.setdefault(move.to_file, {})[move.to_key] = after[move.file].pop(move.key)
+        texts = {file: text_of(file, entries) if entries else None for file, entries in after.items()}
+        _write_all({file: text for file, text in texts.items() if after[file] != before.get(file)})
+    return moves
+
+
+def renamed_test(test: str, old: str | None, new: str | None) -> str | None:
+    """Return the id that a test has then, None where it is not one of those that are renamed."""
+    if old is None or new is None:
+        return test
+    if test == old or test.startswith((f"{old}[", f"{old}::")):
+        return f"{new}{test[len(old) :]}"
+    return None
+
+
+def _moves(
+    old: Test, new: Test, rootdir: Path, baseline_dir: Path | None
+) -> tuple[tuple[Move, ...], dict[Path, Mapping[str, WrittenEntry]]]:
+    """Return what there is to move, and what all files hold that it concerns."""
+    moves: list[Move] = []
+    before: dict[Path, Mapping[str, WrittenEntry]] = {}
+    for _, file in sorted(files_of(old[0], rootdir, baseline_dir).items()):
+        target = renamed(file, new[0], rootdir, baseline_dir)
+        before[file] = read_written(file)
+        if target not in before and target.exists():
+            before[target] = read_written(target)
+        for key in before[file]:
+            test, label = split_key(key)
+            if (now := renamed_test(test, old[1], new[1])) is not None:
+                moves.append(Move(file=file, key=key, to_file=target, to_key=key_of(f"::{now}", label)))
+    return tuple(moves), before
+
+
+def _refuse(moves: Iterable[Move], before: Mapping[Path, Mapping[str, WrittenEntry]], old: Test, new: Test) -> None:
+    shown_old, shown_new = ("::".join([str(file), *([test] if test else [])]) for file, test in (old, new))
+    if not moves:
+        known = sorted({split_key(key)[0] for entries in before.values() for key in entries})
+        hint = f"; {old[0].name} has those of {first_of(known)}" if known else ""
+        said = f"no baseline has an entry of {shown_old}{hint}"
+        raise TorchprofError(
+            f"{said}; where pytest has --torchprof-baseline-dir, name it with --baseline-dir", Code.BAD_USAGE
+        )
+    if taken := [move for move in moves if move.to_key in before.get(move.to_file, {})]:
+        named = first_of([f"{move.to_file}: {move.to_key}" for move in taken])
+        raise TorchprofError(
+            f"{shown_new} has a baseline already, and nothing was renamed: {named}; remove the one of them that is not "
+            "meant: with `torchprof baseline prune`, or by deleting it in the file",
+            Code.BAD_USAGE,
+        )
+
+
+def _write_all(texts: Mapping[Path, bytes | None]) -> None:
+    """Write files, None removing one: all of them, those first that get entries, or none."""
+    before = {file: file.read_bytes() if file.exists() else None for file in texts}
+    done: list[Path] = []
+    try:
+        for file in sorted(texts, key=lambda file: (texts[file] is None, file)):
+            done.append(file)
+            _write(file, texts[file])
+    except BaseException:
+        for file in done:
+            with contextlib.suppress(OSError):
+                _write(file, before[file])
+        raise
+
+
+def _write(file: Path, text: bytes | None) -> None:
+    if text is None:
+        file.unlink(missing_ok=True)
+    elif not file.exists() or file.read_bytes() != text:
+        put(file, text)

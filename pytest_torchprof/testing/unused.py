@@ -1,0 +1,114 @@
+"""What is left in baselines that nothing measures any more, or that a new test measures under another name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_torchprof import baseline
+from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.report import Disuse, UnusedEntries
+from pytest_torchprof.testing.renames import Renames, test_key
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.testing.baseline_files import BaselineFiles
+    from pytest_torchprof.testing.options import RunOptions
+    from pytest_torchprof.testing.renames import Formers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineUse:
+    """What a run has collected, run and measured, by which it is known what of its baselines is of use."""
+
+    options: RunOptions
+    baselines: BaselineFiles
+    started_in: Path
+    """The folder in which a user pastes a command."""
+    collected: Mapping[Path, Sequence[str]]
+    passed: Mapping[str, Path]
+    compared_keys: Mapping[Path, set[str]]
+    untold_keys: Mapping[Path, set[str]]
+    formers: Formers
+    baseline_updates: dict[Path, dict[str, Entry | None]]
+    """To which is added what an update removes."""
+
+
+def unused_entries(use: BaselineUse) -> list[UnusedEntries]:
+    """Return what nothing measures any more in the baselines of the devices that this run measured on.
+
+    An entry whose test, or whose test file, is no more; and one that its test, which ran and passed, measured no more.
+    With ``--torchprof-baseline=update`` the latter is noted to be removed: what a test that passed measures is kept.
+    """
+    renames = Renames(
+        formers=use.formers,
+        files=use.baselines,
+        options=use.options,
+        collected=use.collected,
+        started_in=use.started_in,
+    )
+    renamed = [*renames.entries()]
+    known_as = {(one.file, key) for one in renamed for key in one.keys}
+    unused = [*renamed, *_of_no_test_file(use, known_as), *_untold_entries(use)]
+    update = use.options.baseline.updates
+    passed: defaultdict[Path, set[str]] = defaultdict(set)
+    for nodeid, test_file in use.passed.items():
+        passed[test_file].add(test_key(nodeid))
+    for file, test_file in sorted(_baseline_files(use)):
+        collected = use.collected.get(test_file)
+        known = None if collected is None else {test_key(nodeid) for nodeid in collected}
+        try:
+            keys = sorted(use.baselines.entries(file).keys() - use.compared_keys.get(file, set()))
+        except TorchprofError:  # its tests have said so
+            continue
+        tests = {key: baseline.split_key(key)[0] for key in keys}
+        gone = [key for key in keys if known is not None and tests[key] not in known]
+        gone = [key for key in gone if (use.options.shown(file), key) not in known_as]
+        unmeasured = [key for key in keys if tests[key] in passed[test_file] and key not in gone]
+        if unmeasured and update:
+            use.baseline_updates.setdefault(file, {}).update(dict.fromkeys(unmeasured))
+        for why, left in ((Disuse.GONE, gone), (Disuse.REMOVED if update else Disuse.UNMEASURED, unmeasured)):
+            if left:
+                unused.append(UnusedEntries(file=use.options.shown(file), why=why, keys=tuple(left)))
+    return unused
+
+
+def _untold_entries(use: BaselineUse) -> Iterator[UnusedEntries]:
+    """Yield the entries that say less of their kernels than was measured, and that this run does not renew."""
+    for file, keys in sorted(use.untold_keys.items()):
+        if left := sorted(keys - use.baseline_updates.get(file, {}).keys()):
+            yield UnusedEntries(file=use.options.shown(file), why=Disuse.UNTOLD, keys=tuple(left))
+
+
+def _of_no_test_file(use: BaselineUse, renamed: Collection[tuple[str, str]]) -> Iterator[UnusedEntries]:
+    """Yield the baseline files beside those of this run whose test file was removed or has another name now."""
+    options, slugs = use.options, _devices(use)
+    for folder in sorted({file.parent for file in use.compared_keys}):
+        for file in sorted(folder.glob("*.json")):
+            name = baseline.split_name(file)
+            if name is None or name[1] not in slugs:
+                continue
+            if baseline.test_file_of(file, options.baseline_dir or folder, options.rootdir) is None:
+                with suppress(TorchprofError):  # Whatever it is, no test is compared with it.
+                    shown = options.shown(file)
+                    keys = [key for key in sorted(use.baselines.entries(file)) if (shown, key) not in renamed]
+                    yield from [UnusedEntries(file=shown, why=Disuse.GONE, keys=tuple(keys))] if keys else []
+
+
+def _baseline_files(use: BaselineUse) -> Iterator[tuple[Path, Path]]:
+    """Yield (baseline file, test file) of all that this run knows about, on devices that it measured on."""
+    slugs = _devices(use)
+    for test_file in {*use.collected, *use.passed.values()} if slugs else ():
+        for slug, file in baseline.files_of(test_file, use.options.rootdir, use.options.baseline_dir).items():
+            if slug in slugs:
+                yield file, test_file
+
+
+def _devices(use: BaselineUse) -> set[str]:
+    """Return the devices that this run measured on, as baseline files name them."""
+    return {name[1] for file in use.compared_keys if (name := baseline.split_name(file))}
