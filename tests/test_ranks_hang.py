@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
 
 TIMEOUT_S = 6
-TESTS = """
+TESTS = f"TIMEOUT_S = {TIMEOUT_S}" + """
 import os, time
 import pytest, torch
 from torch import distributed
@@ -47,6 +47,14 @@ def slow():
 @two
 def test_hangs_in_the_teardown(torchprof, slow):
     torchprof(torch.sin, x)
+
+def slow_backend(graph, inputs):
+    time.sleep(2.5 * TIMEOUT_S)
+    return graph
+
+@two
+def test_compiles_long(torchprof):
+    torchprof(torch.compile(lambda: x.sin(), backend=slow_backend))
 
 @two
 def test_takes_long(torchprof):
@@ -123,5 +131,9 @@ def test_a_loop_that_waits_for_ever_is_no_progress(run):
 
 
 def test_a_test_that_tells_of_progress_may_take_longer(run):
-    assert "2 failed, 1 passed" in run.said
+    assert "2 failed, 2 passed" in run.said
     assert {one["outcome"] for name, one in run.results.items() if name == "test_takes_long"} == {"passed"}
+
+
+def test_ranks_that_compile_may_take_longer(run):
+    assert run.results["test_compiles_long"]["outcome"] == "passed"

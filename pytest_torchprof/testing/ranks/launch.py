@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.testing.ranks import VARIABLE
+from pytest_torchprof.testing.ranks import VARIABLE, stacks
 from pytest_torchprof.testing.ranks.task import LEFT_ALONE, RankEnd, RankFolder, Sign, TurnFolder
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ _LEAVE_S: Final = 5.0
 """How long processes may take to end that were told to."""
 _START_S: Final = 60.0
 """How long it may take at least until all ranks have begun their tests: they import what the tests need."""
+_MOST_COMPILING: Final = 10
+"""So many times as long as otherwise is waited for ranks that compile."""
 _LAST_LINES: Final = 15
 _FATAL: Final = "Fatal Python error"
 _KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no other.
@@ -161,7 +163,7 @@ def wait(
 
     Return why they are waited for no more where they do not.
     """
-    failed_s, heard_s = None, time.monotonic()
+    failed_s, heard_s, compiled = None, time.monotonic(), 0
     signs: list[Sign | None] = []
     turns = [rank.of_turn(number) for rank in ranks]
     # All are asked, each time: to ask is what clears up after a process that has ended.
@@ -180,8 +182,17 @@ def wait(
             if now - failed_s > longest_s:
                 return JobGivenUp(f"had not ended {longest_s:.0f} s after another rank had failed")
         elif now - heard_s > (longest_s := _longest_silence_s(signs, plan)):
+            if compiled < _MOST_COMPILING and _compile(ranks):
+                heard_s, compiled = now, compiled + 1
+                continue
             return JobGivenUp(f"no rank made progress for {longest_s:g} s", by_silence=True)
     return None
+
+
+def _compile(ranks: Sequence[RankFolder]) -> bool:
+    """Whether a rank is compiling code, of which it cannot tell how far it is."""
+    alive = {number: (rank.path, pid) for number, rank in enumerate(ranks) if (pid := rank.pid) is not None}
+    return any(stack.compiles for stack in stacks.taken(alive).values())
 
 
 def _longest_silence_s(signs: Sequence[Sign | None], plan: JobPlan) -> float:

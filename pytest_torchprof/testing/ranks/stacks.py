@@ -28,6 +28,12 @@ _ANSWER_S: Final = 2.0
 _SETTLE_S: Final = 0.05
 _MOST_LINES: Final = 40
 _THREAD: Final = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)")
+# Where torch.compile works, and nothing that runs what it has compiled.
+_COMPILER: Final = re.compile(
+    r'  File ".*/(?:torch/_dynamo/(?:convert_frame|symbolic_convert|output_graph)|triton/compiler/\w+'
+    r"|torch/_inductor/(?:compile_fx|graph|lowering|scheduler|ir|async_compile|select_algorithm|autotune_process)"
+    r'|torch/_inductor/(?:codegen|fx_passes)/\w+)\.py"'
+)
 _FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
 
 
@@ -36,6 +42,8 @@ class Stack:
     """The calls that a rank's main thread is in, the innermost first, as faulthandler writes them."""
 
     lines: tuple[str, ...]
+    compiles: bool
+    """Whether torch.compile is at work, which takes as long as it takes."""
 
     @property
     def of_user(self) -> tuple[str, ...]:
@@ -69,40 +77,43 @@ def answer(folder: Path) -> None:
 
 def taken(ranks: Mapping[int, tuple[Path, int]]) -> dict[int, Stack]:
     """Return the stack of each rank that answers; ``ranks`` are their folders and processes."""
-    asked = {}
+    asked: dict[int, tuple[Path, int]] = {}
     for number, (folder, pid) in ranks.items():
         file = folder / _FILE
         if _SIGNAL is not None and file.is_file():
             with suppress(OSError):
+                before = file.stat().st_size  # It may have been asked before.
                 os.kill(pid, _SIGNAL)
-                asked[number] = file
+                asked[number] = (file, before)
     _wait_for(asked.values())
-    found = (
-        (number, _main_stack(file.read_text(encoding="utf-8", errors="replace"))) for number, file in asked.items()
-    )
+    found = ((number, _main_stack(file, before)) for number, (file, before) in asked.items())
     return {number: stack for number, stack in found if stack is not None}
 
 
-def _wait_for(files: Iterable[Path]) -> None:
+def _wait_for(files: Iterable[tuple[Path, int]]) -> None:
     until, sizes, files = time.monotonic() + _ANSWER_S, [0], list(files)
     while time.monotonic() < until:
         time.sleep(_SETTLE_S)
-        before, sizes = sizes, [file.stat().st_size for file in files]
-        if sizes == before and all(_THREAD.search(file.read_text(errors="replace")) for file in files):
+        last, sizes = sizes, [file.stat().st_size for file, _ in files]
+        if sizes == last and all(_THREAD.search(_answered(file, before)) for file, before in files):
             return
 
 
-def _main_stack(text: str) -> Stack | None:
-    main, *lines = text.splitlines()
+def _answered(file: Path, before: int) -> str:
+    return file.read_bytes()[before:].decode(errors="replace")
+
+
+def _main_stack(file: Path, before: int) -> Stack | None:
+    main = file.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
     found: list[str] | None = None
-    for line in lines:
+    for line in _answered(file, before).splitlines():
         if thread := _THREAD.match(line):
             if found:
                 break
             found = [] if int(thread[1], 16) == int(main, 16) else None
         elif found is not None and line.startswith("  "):
             found.append(line)
-    return None if found is None else Stack(tuple(found[:_MOST_LINES]))
+    return None if found is None else Stack(tuple(found[:_MOST_LINES]), any(map(_COMPILER.match, found)))
 
 
 def _place(frame: re.Match[str]) -> str:
