@@ -18,7 +18,9 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
 
 TIMEOUT_S = 6
-TESTS = f"TIMEOUT_S = {TIMEOUT_S}" + """
+TESTS = (
+    f"TIMEOUT_S = {TIMEOUT_S}"
+    + """
 import os, time
 import pytest, torch
 from torch import distributed
@@ -64,6 +66,7 @@ def test_takes_long(torchprof):
                 time.sleep(1)
                 torch.sin(x)
 """
+)
 
 
 @pytest.fixture(scope="module")

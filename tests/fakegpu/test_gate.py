@@ -253,9 +253,16 @@ def test_work_in_flight_from_before_is_waited_for(gate):
     assert came_to == judged(PASSED, MISSED)
 
 
+OF_THE_GPU = """
+@pytest.mark.torchprof(max_kernels=1)
+def test_of_the_gpu():
+    torch.ones(8, device="cuda")
+"""
+
+
 def test_a_run_that_asks_for_a_gpu_says_why_there_is_none(run_tests, monkeypatch):
     monkeypatch.setenv("FAKEGPU_INIT_ERROR", "802")
-    result = run_tests(GATE, "--torchprof-require-gpu", in_process=False)
+    result = run_tests(OF_THE_GPU, "--torchprof-require-gpu", in_process=False)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "passed" not in result.parseoutcomes()
     assert "fabric manager" in (result.stdout.str() + result.stderr.str()).lower()

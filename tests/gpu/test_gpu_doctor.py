@@ -54,7 +54,9 @@ def test_a_sound_gpu_is_well(tmp_path):
     given = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(COMMAND, env=given, capture_output=True, text=True, timeout=500, check=False)
     answers = {one["check"]: one for one in json.loads(done.stdout)["answers"]}
-    assert done.stderr == ""
+    # Tests beside this one may hold the GPU's lock.
+    said = [line for line in done.stderr.splitlines() if not line.startswith("torchprof waits for the GPU")]
+    assert said == []
     # What others do on this GPU meanwhile, and its temperature, are not this test's to say.
     wrong = {check for check, one in answers.items() if one["status"] == "wrong"}
     assert wrong <= {"NVML processes", "NVML slow-downs"}
