@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reaso
 TIMEOUT_S = 6
 TESTS = (
     f"TIMEOUT_S = {TIMEOUT_S}"
-    + """
+    """
 import os, time
 import pytest, torch
 from torch import distributed
