@@ -77,6 +77,7 @@ SEVERAL = {
     "device-to-host copy": "device-to-host copies",
     "fill": "fills",
     "host-to-device copy": "host-to-device copies",
+    "other difference": "other differences",
     "other replay": "other replays",
     "other step": "other steps",
     "other process": "other processes",

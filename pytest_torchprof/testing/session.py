@@ -207,7 +207,7 @@ class RunState:
     def taken(self) -> str:
         """Return what a rank hands over of the test that has ended, and begin anew for the next."""
         plain = self.to_plain()
-        for found in (self.results, self.baseline_updates, self.replayed, self.problems):
+        for found in (self.results, self.baseline_updates, self.replayed, self.problems, self.formers):
             found.clear()
         self.compared_keys.clear()
         self.untold_keys.clear()

@@ -159,6 +159,7 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> str:
             "passed": {},
             "compared": first.get("compared", {}),
             "untold": first.get("untold", {}),
+            "formers": first.get("formers", []),
         }
     )
 
