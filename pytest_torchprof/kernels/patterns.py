@@ -26,6 +26,7 @@ from pytest_torchprof.kernels.selectors import (
     is_expression,
     launched_by,
 )
+from pytest_torchprof.kernels.shown_names import might_be_called
 from pytest_torchprof.kernels.spelling import no_kernel
 from pytest_torchprof.text import counted, nearest, printable
 
@@ -81,7 +82,7 @@ class NamePattern(TextPattern):
         if any(self._regex.search(name) or self.written in name for name in _names_of(kernel)):
             return YES
         asked = NO if self._asked is None else self._asked.verdict(kernel)
-        return some((asked, self._may_be_meant(kernel)))
+        return some((asked, might_be_called(kernel, self._regex), self._may_be_meant(kernel)))
 
     def _may_be_meant(self, kernel: Kernel) -> Reply:
         """Tell whether the operator that it names may have launched the kernel: NO, or NOT_KNOWN."""
