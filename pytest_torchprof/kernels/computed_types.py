@@ -96,11 +96,12 @@ def _promoted(operands: Sequence[tuple[str | None, bool]], op: str) -> frozenset
     tensors = [dtype for dtype, is_number in operands if not is_number] or [dtype for dtype, _ in operands]
     if not tensors or any(dtype is None for dtype, _ in operands):
         return frozenset()
-    kind = max(map(kind_of_dtype, tensors))
-    if kind < max(kind_of_dtype(dtype) for dtype, _ in operands) or (
-        kind < FLOAT and op.rpartition("::")[2].rstrip("_") in _MAKES_FLOATS
-    ):
+    kind, highest = max(map(kind_of_dtype, tensors)), max(kind_of_dtype(dtype) for dtype, _ in operands)
+    if highest < FLOAT and op.rpartition("::")[2].rstrip("_") in _MAKES_FLOATS:
         return frozenset()
+    if kind < highest:
+        # Of Python's floats the result is of torch's default type, which no recording tells.
+        return frozenset() if highest >= FLOAT else frozenset(("int64",))
     return frozenset(str(dtype) for dtype in tensors if kind_of_dtype(dtype) == kind)
 
 

@@ -14,6 +14,7 @@ from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.carried import told_operators
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, DTYPES, FAMILIES, LAYOUTS, LIBRARIES, shortened
 from pytest_torchprof.kernels.names.text import word_table
+from pytest_torchprof.kernels.operator_names import of_torch
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, some
 from pytest_torchprof.kernels.selectors import (
     SIGNATURES,
@@ -31,7 +32,7 @@ from pytest_torchprof.kernels.spelling import no_kernel
 from pytest_torchprof.text import counted, nearest, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.kernels.kernel import Kernel
 
@@ -58,8 +59,9 @@ class NamePattern(TextPattern):
     """A string pattern on a kernel's raw name and on the one that tables show.
 
     The words that begin a shown name ("attention", "gemm bf16", a library's) ask as the selector does, so that a kernel
-    of which that is not known neither matches nor does not. An operator's name is no kernel's where kernels are
-    launched: of what it has launched it is not known whether it is meant.
+    of which that is not known neither matches nor does not; and so does whatever matches a name that would be shown if
+    more were known. An operator's name is no kernel's where kernels are launched: of what it has launched it is not
+    known whether it is meant, with its namespace or without.
     """
 
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
@@ -72,7 +74,7 @@ class NamePattern(TextPattern):
             raise UnknownLimit(f"{text!r} is no kernel's name: {advice}", Code.BAD_PATTERN)
         object.__setattr__(self, "_regex", compile_name(text))
         object.__setattr__(self, "_asked", None if is_expression(text) else _asked_by(text))
-        object.__setattr__(self, "_named", _named_operator(text))
+        object.__setattr__(self, "_named", _named_operator(text) if self._asked is None else None)
 
     def verdict(self, kernel: Kernel) -> Reply:
         """Tell whether the kernel matches; NOT_KNOWN without a name, and where it asks for what is not known."""
@@ -89,12 +91,16 @@ class NamePattern(TextPattern):
         if self._named is None:
             return NO
         launched = launched_by(kernel, self._named)
-        return NOT_KNOWN if launched is YES or (launched is NOT_KNOWN and self.operator is not None) else NO
+        return NOT_KNOWN if launched is YES or (launched is NOT_KNOWN and self._named.written in of_torch()) else NO
 
     @property
     def names_operator(self) -> bool:
         """Whether it may be the name of an operator."""
         return self._named is not None
+
+    def names_one_of(self, operators: Iterable[str]) -> bool:
+        """Whether it is, with its namespace, the name of one of these operators."""
+        return "::" in self.written and self._named is not None and any(map(self._named.matches_op, operators))
 
     @property
     def operator(self) -> Operator | None:
@@ -144,12 +150,23 @@ def _asked_by(text: str) -> Selector | None:
 
 
 def _named_operator(text: str) -> Operator | None:
-    if text.startswith("re:") or "::" not in text:
+    """Return the operator that a text names: with its namespace, or by all of its name, which is one of ATen's then."""
+    if text.startswith("re:"):
         return None
+    word = text.strip("*")
     try:
-        return Operator(text)
+        return Operator(text) if "::" in text else _bare_operator(_ABBREVIATED.get(word, word))
     except UnknownLimit:
         return None
+
+
+def _bare_operator(word: str) -> Operator | None:
+    named = f"aten::{word}"
+    return Operator(named) if named in of_torch() else None
+
+
+# What people say for short, and kernels are called by no library but one.
+_ABBREVIATED: Final = {"sdpa": "scaled_dot_product_attention"}
 
 
 # What stands beside the kernels in a recording: no pattern on kernels would ever match it.
