@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.analysis.generated import Beside, GeneratedCode, operator_name
+from pytest_torchprof.analysis.joined_types import JoinedTypes
 from pytest_torchprof.analysis.operator_calls import OperatorCalls
 from pytest_torchprof.analysis.parts import forward_operator, step_parts
 from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work, in_code
@@ -58,6 +59,7 @@ class Launching:
         self.refused: list[str] = []
         """What somebody asked and was told that it is not known: a test that keeps that to itself does not pass."""
         self._kernels: dict[int, Kernel] = {}
+        self._joined = JoinedTypes(lambda: (self.operands(index)[:2] for index in range(len(trace.inputs))))
         self.origins = Origins(trace)
         """Where in the user's code something was done."""
 
@@ -290,6 +292,7 @@ class Launching:
             "op_dtypes": dtypes,
             "op_shapes": shapes,
             "op_strides": strides,
+            "joined": self._joined.of(self.op_name(op), dtypes, shapes),
         }
 
     def _kernel(self, gpu_op: int) -> Kernel:
@@ -322,10 +325,10 @@ class Launching:
     def _operator(self, op: int) -> Kernel:
         """Return an operator that is a kernel where the CPU is the device."""
         trace, name = self._trace, self._trace.names[self._trace.ops.name[op]]
-        decoded, code = self.decoded_operator(op), self.code_of_operator(op)
+        code = self.code_of_operator(op)
         return Kernel(
             name=name,
-            decoded=decoded,
+            decoded=(decoded := self.decoded_operator(op)),
             op=name,
             **self._of_operator(op),
             start_ns=trace.ops.start[op],

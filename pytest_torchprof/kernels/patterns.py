@@ -91,7 +91,7 @@ class NamePattern(TextPattern):
         if self._named is None:
             return NO
         launched = launched_by(kernel, self._named)
-        return NOT_KNOWN if launched is YES or (launched is NOT_KNOWN and self._named.written in of_torch()) else NO
+        return NOT_KNOWN if launched is YES or (launched is NOT_KNOWN and self.operator is not None) else NO
 
     @property
     def names_operator(self) -> bool:

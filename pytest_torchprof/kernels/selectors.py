@@ -160,7 +160,8 @@ def of_dtype(kernel: Kernel, value: object) -> Reply:
     if kernel.dtype is None and kernel.code is not None and kernel.code.dtypes:
         return NOT_KNOWN if value in kernel.code.dtypes else NO
     launch = Launch(op=kernel.op, dtypes=kernel.op_dtypes, shapes=kernel.op_shapes)
-    return computes_in(kernel.name, kernel.decoded, launch, str(value))
+    told = computes_in(kernel.name, kernel.decoded, launch, str(value))
+    return NO if told is NOT_KNOWN and kernel.joined and value not in kernel.joined else told
 
 
 def _of_family(kernel: Kernel, value: object) -> Reply:
