@@ -132,8 +132,7 @@ class Launching:
         found = self._inputs.get(index)
         if found is None:
             shapes, types, strides = map(_decode_operands, self._trace.inputs[index].split(b"\0")[:3])
-            found = (None if types is None else tuple(map(str, types)), shapes, strides)
-            self._inputs[index] = found
+            found = self._inputs[index] = (None if types is None else tuple(map(str, types)), shapes, strides)
         return found
 
     def settings(self, index: int) -> tuple[Any, ...] | None:
@@ -297,10 +296,9 @@ class Launching:
 
     def _kernel(self, gpu_op: int) -> Kernel:
         """Return a kernel: one, however many ranges hold it."""
-        found = self._kernels.get(gpu_op)
-        if found is None:
-            found = self._kernels[gpu_op] = self._made(gpu_op)
-        return found
+        if gpu_op not in self._kernels:
+            self._kernels[gpu_op] = self._made(gpu_op)
+        return self._kernels[gpu_op]
 
     def _made(self, gpu_op: int) -> Kernel:
         trace, gpu, op = self._trace, self._trace.gpu, self.op_of[gpu_op]

@@ -334,7 +334,7 @@ def conv(*values: object, **fields: object) -> Selector:
 
 
 def attention(*values: object, **fields: object) -> Selector:
-    """Select fused attention; ``fused=False`` selects the products and softmax of attention that is not fused.
+    """Select fused attention; ``fused=False`` selects the products and softmax that torch runs in its place.
 
     ``version`` is FlashAttention's (2, 3 or 4), where the kernel's name tells it.
     """
