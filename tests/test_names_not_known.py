@@ -68,7 +68,7 @@ def test_an_operator_of_ones_own_is_not_measured():
     [
         (lambda: double.sum(), ["fp64", "*fp64*", "reduction fp64", "re:fp64"], ["bf16", "*fp32*", "int64"]),
         (lambda: double + 1, ["fp64", "*fp64*", "pointwise fp64"], ["bf16", "int64"]),
-        (lambda: double * double, ["fp64"], ["bf16"]),
+        (lambda: double * double, ["fp64", "FP64", "double", "float64"], ["bf16", "BF16", "bfloat16"]),
         (lambda: single.sum(), ["fp32"], ["fp64", "*fp64*", "bf16"]),
         (lambda: functional.embedding(picked, single), ["fp32"], ["fp64", "int64"]),
         (lambda: functional.layer_norm(single @ single, (16,)).argmax(-1), ["fp32"], ["fp64", "bf16", "fp16"]),
@@ -108,6 +108,13 @@ def test_joined_tensors_are_of_a_type_that_those_who_use_them_show():
         # Nobody uses these.
         assert outcome(on_cpu(lambda: (single + 1, torch.cat([double, double]))), **limits) == "not measured"
     assert outcome(on_cpu(lambda: rotated(double)), forbid_kernels="fp64") == "missed"
+
+
+def test_a_librarys_operator_is_none_without_its_namespace_either():
+    attended = kernel(NVJET, op="vllm::unified_attention")
+    assert compile_pattern("unified_attention").verdict(attended) is NOT_KNOWN
+    assert compile_pattern("vllm::unified_attention").verdict(attended) is NOT_KNOWN
+    assert compile_pattern("attend").verdict(attended) is NO
 
 
 @pytest.mark.parametrize(

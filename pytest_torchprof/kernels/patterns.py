@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.carried import told_operators
+from pytest_torchprof.kernels.fields import TORCHS_DTYPES
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, DTYPES, FAMILIES, LAYOUTS, LIBRARIES, shortened
 from pytest_torchprof.kernels.names.text import word_table
 from pytest_torchprof.kernels.operator_names import of_torch
@@ -95,8 +96,8 @@ class NamePattern(TextPattern):
 
     @property
     def names_operator(self) -> bool:
-        """Whether it may be the name of an operator."""
-        return self._named is not None
+        """Whether it is the name of an operator, or may be that of one in the namespace that it has."""
+        return self._named is not None and not self._named.written.startswith("*")
 
     def names_one_of(self, operators: Iterable[str]) -> bool:
         """Whether it is, with its namespace, the name of one of these operators."""
@@ -134,8 +135,13 @@ def compile_name(text: str) -> re.Pattern[str]:
 
 
 def _asked_by(text: str) -> Selector | None:
-    """Return the selector that asks for what a shown name's first words say: "attention", "gemm bf16 tn", "cublas"."""
+    """Return the selector that asks for what a shown name's first words say: "attention", "gemm bf16 tn", "cublas".
+
+    Or for a type, in the words of tables or of torch: "fp64", "float64".
+    """
     word, *facts = text.lower().split() or [""]
+    if not facts and (dtype := TORCHS_DTYPES.get(word, word)) in DTYPES:
+        return Selector("dtype", (("dtype", dtype),), text)
     if word in LIBRARIES and word not in FAMILIES:
         return None if facts else build("library", (word,), {})
     tables = (("dtype", DTYPES), ("layout", LAYOUTS), ("collective", COLLECTIVES))
@@ -150,7 +156,7 @@ def _asked_by(text: str) -> Selector | None:
 
 
 def _named_operator(text: str) -> Operator | None:
-    """Return the operator that a text names: with its namespace, or by all of its name, which is one of ATen's then."""
+    """Return the operator that a text names: with its namespace, or by all of its name without."""
     if text.startswith("re:"):
         return None
     word = text.strip("*")
@@ -162,7 +168,9 @@ def _named_operator(text: str) -> Operator | None:
 
 def _bare_operator(word: str) -> Operator | None:
     named = f"aten::{word}"
-    return Operator(named) if named in of_torch() else None
+    if named in of_torch():
+        return Operator(named)
+    return Operator(f"*::{word}") if word.isidentifier() else None
 
 
 # What people say for short, and kernels are called by no library but one.
