@@ -88,9 +88,11 @@ class NamePattern(TextPattern):
         return some((asked, might_be_called(kernel, self._regex), self._may_be_meant(kernel)))
 
     def _may_be_meant(self, kernel: Kernel) -> Reply:
-        """Tell whether the operator that it names may have launched the kernel: NO, or NOT_KNOWN."""
+        """Tell whether the operator that it names may have launched the kernel, or one that does the same."""
         if self._named is None:
             return NO
+        if (meant := _OF_FAMILIES.get(self.written.strip("*"))) is not None and kernel.decoded.is_of(meant).may_be:
+            return NOT_KNOWN
         launched = launched_by(kernel, self._named)
         return NOT_KNOWN if launched is YES or (launched is NOT_KNOWN and self.operator is not None) else NO
 
@@ -175,6 +177,8 @@ def _bare_operator(word: str) -> Operator | None:
 
 # What people say for short, and kernels are called by no library but one.
 _ABBREVIATED: Final = {"sdpa": "scaled_dot_product_attention"}
+# What people say of whatever does it: nn.Linear runs a matmul, by another operator.
+_OF_FAMILIES: Final = {"matmul": "gemm", "convolution": "conv", "sdpa": "attention"}
 
 
 # What stands beside the kernels in a recording: no pattern on kernels would ever match it.
