@@ -13,17 +13,13 @@ from pytest_torchprof.kernels.names.kernelname import (
     FLASH_VERSIONS,
     LAYOUTS,
     LIBRARIES,
+    TORCHS_DTYPES,
     TRITON_CATEGORIES,
 )
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-TORCHS_DTYPES: Final = {"float": "fp32", "half": "fp16", "double": "fp64", "bfloat16": "bf16", "long": "int64"} | {
-    f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)
-}
-"""What torch calls the types."""
 
 
 def _one_of(what: str, valid: tuple[str, ...]) -> Callable[[object], object]:

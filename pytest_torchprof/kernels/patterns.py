@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.carried import told_operators
-from pytest_torchprof.kernels.fields import TORCHS_DTYPES
-from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, DTYPES, FAMILIES, LAYOUTS, LIBRARIES, shortened
+from pytest_torchprof.kernels.names.kernelname import (
+    COLLECTIVES,
+    DTYPES,
+    FAMILIES,
+    LAYOUTS,
+    LIBRARIES,
+    TORCHS_DTYPES,
+    shortened,
+)
 from pytest_torchprof.kernels.names.text import word_table
 from pytest_torchprof.kernels.operator_names import of_torch
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, some

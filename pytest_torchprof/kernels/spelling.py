@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from pytest_torchprof.kernels.fields import TORCHS_DTYPES
+from pytest_torchprof.kernels.names.kernelname import TORCHS_DTYPES
 from pytest_torchprof.kernels.operator_names import nearest_operator, of_torch
 from pytest_torchprof.kernels.python_calls import in_a_recording
 
